@@ -21,44 +21,44 @@ use weft_runtime::nvshmem::Version;
 pub use weft_abi::{LoweringRequest as Lowering, Transport};
 pub use weft_llvm::OptLevel;
 
-/// Where NVSHMEM's device functions that a kernel calls come from.
+/// The source of NVSHMEM's device functions that a kernel calls.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Nvshmem {
     /// PTX declares them, for an object to define ([`Library::join`](crate::nvshmem::Library::join)), or the simulator.
     #[default]
     External,
-    /// They are linked in from the device bitcode that is found on this machine. If none is found, they are
-    /// [external](Nvshmem::External).
+    /// The device bitcode that is found on this machine has them, and they are linked in. If none is found,
+    /// they are [external](Nvshmem::External).
     Found,
-    /// They are linked in, from this file.
+    /// The device bitcode in this file has them, and they are linked in.
     At(PathBuf),
 }
 
-/// What to compile for, and with what.
+/// The target and the options of a compilation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The target, as PTX's `.target` names it.
     pub target: Target,
-    /// As in `.version`; the least that is needed where none is given.
+    /// The version of PTX, as in `.version`. By default, it is the least that is needed.
     pub ptx_version: Option<PtxVersion>,
-    /// How in-switch operations are carried out. `Auto` compiles for a team with a multicast address;
-    /// a launcher whose team has none compiles with `Unicast`.
+    /// The way in which in-switch operations are carried out. `Auto` compiles for a team with a multicast
+    /// address. A launcher whose team has none compiles with `Unicast`.
     pub lowering: Lowering,
-    /// How remote memory operations are carried out.
+    /// The way in which remote memory operations are carried out.
     pub transport: Transport,
-    /// Where the functions come from that they call.
+    /// The source of the NVSHMEM functions that they call.
     pub nvshmem: Nvshmem,
     /// Only this kernel of the file.
     pub kernel: Option<String>,
     /// Values of compile-time parameters.
     pub defines: Defines,
-    /// How hard LLVM tries.
+    /// The level at which LLVM optimizes.
     pub opt: OptLevel,
     /// Source lines in the PTX (`.loc`).
     pub lines: bool,
     /// Bound of every wait in polls; what waits longer says so and traps.
     pub debug_waits: Option<u64>,
-    /// Compile the asserts of the text. Without, they are as if they did not stand in it.
+    /// Whether to compile the asserts of the text. If not, they have no effect.
     pub asserts: bool,
     /// Keep the IR before the passes, as text.
     pub keep_ir: bool,
@@ -90,7 +90,7 @@ impl Options {
     }
 }
 
-/// What is wrong with a text, with the text: `Display` renders it for people.
+/// The errors and warnings in a text, with the text. `Display` renders them for people.
 #[derive(Clone, Debug)]
 pub struct CompileError {
     /// All errors and warnings.
@@ -140,9 +140,9 @@ pub struct Compiled {
     pub ptx: String,
     /// The version of PTX that the text declares with `.version`.
     pub ptx_version: PtxVersion,
-    /// What it was compiled for.
+    /// The target that the code was compiled for.
     pub target: Target,
-    /// How in-switch operations are carried out.
+    /// The way in which in-switch operations are carried out.
     pub lowering: weft_abi::Lowering,
     /// NVSHMEM's functions that its kernels call.
     pub functions: Vec<Arc<str>>,
@@ -156,7 +156,7 @@ pub struct Compiled {
     pub references: Vec<Option<Reference>>,
     /// For each kernel, its compile-time parameters.
     pub defines: Vec<Defines>,
-    /// What became of each memory operation.
+    /// A report on each memory operation.
     pub report: Report,
     /// Allowed, but maybe wrong.
     pub warnings: Vec<Diagnostic>,
@@ -190,7 +190,7 @@ impl KernelFile {
         }
     }
 
-    /// Its text, and those of all files it uses.
+    /// The texts of the file and of all files that it uses.
     pub fn sources(&self) -> &SourceMap {
         &self.sources
     }
@@ -272,10 +272,10 @@ pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
 /// Why IR as text does not compile.
 #[derive(Debug, thiserror::Error)]
 pub enum IrError {
-    /// It is no IR.
+    /// The text is not IR.
     #[error(transparent)]
     Text(#[from] ParseError),
-    /// It does not compile.
+    /// The IR does not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
 }
@@ -366,7 +366,7 @@ fn emit(
 
 /// The bitcode that is linked in, where a kernel calls a function of it.
 fn library(from: &Nvshmem, module: &machine::Module, target: Target) -> Result<Option<PathBuf>, Diagnostic> {
-    if *from == Nvshmem::External || weft_llvm::called(module).is_empty() {
+    if *from == Nvshmem::External || weft_llvm::called_functions(module).is_empty() {
         return Ok(None);
     }
     match from {
@@ -403,8 +403,8 @@ impl Compiled {
         Some(Caller { ptx: &self.ptx, functions, target: self.target, threads })
     }
 
-    /// What each tensor is used for, as declared or guessed, and every access with its instructions and widths, and why
-    /// they are not wider: a line each, as `weft explain` prints them.
+    /// Explains the use of each tensor, as declared or guessed, and every access with its instructions and
+    /// widths, and why they are not wider. Each has a line, as `weft explain` prints it.
     pub fn explain(&self) -> String {
         let mut out = self.roles();
         for a in &self.report.accesses {
@@ -446,7 +446,7 @@ impl Compiled {
         CompileError::new(vec![found], self.sources.clone())
     }
 
-    /// The texts that spans of the report and the warnings stand in.
+    /// The texts that spans of the report and the warnings are in.
     pub fn sources(&self) -> &SourceMap {
         &self.sources
     }

@@ -37,6 +37,7 @@ pub mod gemm;
 pub mod gpu;
 pub mod library;
 pub mod meta;
+pub mod moe;
 pub mod nvshmem;
 pub mod ptx;
 pub mod remarks;
@@ -80,4 +81,6 @@ mod documents {
     struct Gemm;
     #[doc = include_str!("../docs/gemm-comm.md")]
     struct GemmComm;
+    #[doc = include_str!("../docs/moe.md")]
+    struct Moe;
 }

@@ -40,11 +40,11 @@ pub trait Kept: Sized {
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
-/// What an entry is found by.
+/// The key that an entry is found by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key([u8; HASH]);
 
-/// Where an entry was found.
+/// The place where an entry was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// The entry was in the memory of this process.
@@ -56,7 +56,7 @@ pub enum Found {
 }
 
 impl Key {
-    /// Of something made of what this key finds: by whom, for what.
+    /// The key of something made from what this key finds, by a maker and for a use.
     #[must_use]
     pub fn with(&self, made: &[&str]) -> Key {
         let mut parts = Parts::default();
@@ -151,7 +151,7 @@ impl<T: Kept> Store<T> {
         Store { most_bytes, ..self }
     }
 
-    /// Where it keeps entries.
+    /// The folder in which it keeps entries.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }

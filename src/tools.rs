@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 use weft_abi::Remark;
 use weft_isa::Target;
-use weft_runtime::find::{Found, Machine, Missing, Place, Wanted};
+use weft_runtime::find::{Found, Machine, Missing, SearchPlace, Wanted};
 use weft_runtime::launch::remarks::{remarks, strict};
 
 /// A program or library of the CUDA toolkit.
@@ -31,14 +31,14 @@ pub enum Tool {
 }
 
 /// Where tools are looked for.
-const PLACES: &[Place] = &[
-    Place::Setup,
-    Place::List("PATH"),
-    Place::Root("CUDA_HOME"),
-    Place::Root("CUDA_PATH"),
-    Place::System("/usr/local/cuda"),
-    Place::Packages,
-    Place::Python,
+const PLACES: &[SearchPlace] = &[
+    SearchPlace::Setup,
+    SearchPlace::List("PATH"),
+    SearchPlace::Root("CUDA_HOME"),
+    SearchPlace::Root("CUDA_PATH"),
+    SearchPlace::System("/usr/local/cuda"),
+    SearchPlace::Packages,
+    SearchPlace::Python,
 ];
 
 /// What to look for, and the PyPI package that has it.
@@ -115,7 +115,7 @@ pub enum ToolError {
         /// Every place that was searched.
         searched: Vec<String>,
     },
-    /// Its environment variable names something else.
+    /// The tool's environment variable names something else.
     #[error("{var} is set to {}, where there is no {tool}; unset it to search for {tool}", path.display())]
     Variable {
         /// The file name of the tool.
@@ -125,7 +125,7 @@ pub enum ToolError {
         /// The value of the environment variable.
         path: PathBuf,
     },
-    /// It ran and refused its input.
+    /// The tool ran and refused its input.
     #[error("{tool} failed ({status}): {message}")]
     Failed {
         /// The file name of the tool.
@@ -135,10 +135,10 @@ pub enum ToolError {
         /// Everything that the tool printed.
         message: String,
     },
-    /// It said something of code that it took, where that is an error (`WEFT_STRICT_PTXAS`).
+    /// The tool accepted the code with remarks, which count as errors (`WEFT_STRICT_PTXAS`).
     #[error("ptxas took the code, with remarks: {}", .0.iter().map(Remark::to_string).collect::<Vec<_>>().join("\n"))]
     Remarks(Vec<Remark>),
-    /// It could not be run, or its files not be written or read.
+    /// The tool could not be run, or its files could not be written or read.
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
@@ -180,7 +180,7 @@ pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
     ptxas(ptx, target, &[])
 }
 
-/// As [`assemble`], without remarks.
+/// Assembles PTX like [`assemble`], and returns the cubin without remarks.
 ///
 /// # Errors
 /// Fails where [`assemble`] fails, or if there are remarks and `WEFT_STRICT_PTXAS` is 1
@@ -198,8 +198,8 @@ fn ptxas(ptx: &str, target: Target, options: &[&str]) -> Result<Assembled, ToolE
     Ok(Assembled { cubin: folder.read("kernel.cubin")?, remarks: remarks(&said, ptx) })
 }
 
-/// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions of others,
-/// with at most so many registers a thread.
+/// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions
+/// of others, with at most `registers` registers for each thread.
 ///
 /// # Errors
 /// Fails where [`assemble_ptx`] fails.

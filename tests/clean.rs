@@ -103,7 +103,10 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
         options.pes = vec![pes];
         (options.seed, options.seeds) = (i * each, each);
         let with = format!("{pes} PEs, {setting:?}");
-        let stages = expects.sequence.iter().map(|kernel| Stage { file: &file, kernel: Some(kernel) });
+        let kernels = expects.kernels()?;
+        let stages = kernels
+            .iter()
+            .map(|(other, kernel)| Stage { file: other.as_ref().unwrap_or(&file), kernel: Some(kernel) });
         let report = match &stages.collect::<Vec<_>>()[..] {
             [] => check_file(&file, &options),
             stages => check_sequence(stages, &options, &|_| ()),
@@ -156,7 +159,9 @@ fn options(expects: &Expectations, file: &KernelFile, setting: &Setting) -> Resu
     let target = expects.arch.as_deref().unwrap_or("sm_90a");
     let mut options = CheckOptions::new(target.parse().map_err(|e| format!("arch: {e}"))?);
     (options.launches, options.overlap) = (2, expects.overlap);
-    let generics: Vec<_> = file.heads().into_iter().flat_map(|head| head.generics).collect();
+    let kernels = expects.kernels()?;
+    let files = kernels.iter().filter_map(|(other, _)| other.as_ref()).chain([file]);
+    let generics: Vec<_> = files.flat_map(|file| file.heads()).flat_map(|head| head.generics).collect();
     let given = |word: &str, value: &Option<String>| value.clone().map(|v| (word.to_owned(), v));
     let head = [given("lowering", &expects.lowering), given("transport", &expects.transport)];
     let all =

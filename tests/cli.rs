@@ -497,3 +497,23 @@ fn asserts_are_left_out_of_texts_and_not_of_ir() {
     let run = ["run", "k.weft", "--arg", "n=7", "--pes", "1", "--grid", "1"];
     place.rejects(&run, &["S016", "k.weft:1", "at PE 0, CTA (0, 0, 0), thread (0, 0, 0)"]);
 }
+
+/// A file that is not formatted is named by `--check` and written by `weft fmt`; one with a syntax error stays.
+#[test]
+fn kernel_files_are_formatted() {
+    let place = Place::new();
+    fs::create_dir(place.path("kernels")).unwrap();
+    place.write("kernels/k.weft", "kernel k( n:i32 )block(32){let x=n+1; // one more\n }");
+    place.write("kernels/bad.weft", "kernel k(");
+    let checked = place.weft(&["fmt", "--check", "kernels/k.weft"]);
+    assert_eq!(
+        (checked.status.code(), text(&checked.stdout)),
+        (Some(1), "kernels/k.weft is not formatted\n".into())
+    );
+    let all = place.weft(&["fmt", "kernels"]);
+    assert!(all.status.code() == Some(1) && text(&all.stderr).contains("kernels/bad.weft:1"), "{all:?}");
+    let formatted = "kernel k(n: i32) block(32) {\n    let x = n + 1;  // one more\n}\n";
+    assert_eq!(fs::read_to_string(place.path("kernels/k.weft")).unwrap(), formatted);
+    assert_eq!(fs::read_to_string(place.path("kernels/bad.weft")).unwrap(), "kernel k(");
+    assert_eq!(place.answer(&["fmt", "--check", "kernels/k.weft"]), "");
+}

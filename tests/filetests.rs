@@ -258,13 +258,18 @@ impl FileTest {
         if self.expects.sequence.is_empty() {
             return run_file(file, options).map_err(|e| e.to_string());
         }
-        let stages = self.expects.sequence.iter().map(|kernel| run::Stage { file, kernel: Some(kernel) });
+        let kernels = self.expects.kernels()?;
+        let stages = kernels
+            .iter()
+            .map(|(other, kernel)| run::Stage { file: other.as_ref().unwrap_or(file), kernel: Some(kernel) });
         run::run_sequence(&stages.collect::<Vec<_>>(), options).map_err(|e| e.to_string())
     }
 
     fn run_options(&self, file: &KernelFile, setting: &Setting) -> Result<RunOptions, String> {
         let mut options = RunOptions::new(self.options()?, 1);
-        let generics: Vec<_> = file.heads().into_iter().flat_map(|head| head.generics).collect();
+        let kernels = self.expects.kernels()?;
+        let files = kernels.iter().filter_map(|(other, _)| other.as_ref()).chain([file]);
+        let generics: Vec<_> = files.flat_map(|file| file.heads()).flat_map(|head| head.generics).collect();
         for (word, value) in setting {
             let number = || value.parse::<u32>().map_err(|e| format!("{word}={value}: {e}"));
             match word.as_str() {

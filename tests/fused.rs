@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::path::{Path, PathBuf};
-use weft::bench::fused::{self, Form, Fused, Got, KERNELS, Plan, TEXT, Workspace};
+use weft::bench::fused::{self, Form, Fused, KERNELS, Outputs, Plan, TEXT, Workspace};
 use weft::check::{CheckOptions, check_file};
 use weft::ir::Scalar;
 use weft::layout::Layout;
@@ -73,7 +73,7 @@ impl Case {
     }
 
     /// Runs it; what every PE has.
-    fn run(&self, folder: &Path) -> Vec<Got> {
+    fn run(&self, folder: &Path) -> Vec<Outputs> {
         let Case { form, pes, tokens, hidden, .. } = *self;
         let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
         let mut compile = Options::new("sm_90a".parse().unwrap());
@@ -124,7 +124,7 @@ impl Case {
         let types = [form.dtype, form.out, Scalar::F32, form.dtype];
         let [residual, out, scale, norm] = [0, 1, 2, 3].map(|i| read(to(outputs[i]), types[i]));
         (0..pes)
-            .map(|pe| Got {
+            .map(|pe| Outputs {
                 residual: residual[pe].clone(),
                 out: out[pe].clone(),
                 scale: scale[pe].clone(),
@@ -133,7 +133,7 @@ impl Case {
             .collect()
     }
 
-    fn check(&self, folder: &Path) -> Vec<Got> {
+    fn check(&self, folder: &Path) -> Vec<Outputs> {
         let got = self.run(folder);
         // A launch after another adds its sum to the residual again: the last one is checked from the one before.
         let x = |pe: u32, i: usize| self.x(pe, i);
@@ -144,7 +144,7 @@ impl Case {
                 (1..launches).fold(self.residual(i), |r, _| round(self.form.dtype, r + sum))
             }
         };
-        let given = fused::Given {
+        let given = fused::Inputs {
             form: self.form,
             n_pes: self.pes as u32,
             tokens: self.tokens,
@@ -257,11 +257,11 @@ fn kernels_agree() {
         for (pes, tokens, hidden) in [(1, 3, 200), (3, 4, 200), (8, 2, 1032)] {
             let shape = case(form, Lowering::Unicast, pes, tokens, hidden);
             let plans = KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 8)));
-            let mut first: Option<Got> = None;
+            let mut first: Option<Outputs> = None;
             for plan in plans.chain((pes == 1).then_some(None)) {
                 for got in (Case { plan, ..shape }).run(folder.path()) {
                     let norm = if form.both { got.norm } else { Vec::new() };
-                    let got = Got { norm, ..got };
+                    let got = Outputs { norm, ..got };
                     let first = first.get_or_insert_with(|| got.clone());
                     assert!(*first == got, "{plan:?} with {form:?}");
                 }

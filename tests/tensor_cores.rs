@@ -241,6 +241,47 @@ fn products_with_few_rows_begin_at_once() {
     }
 }
 
+/// Roles whose last tiles are cut along K have a loop for the parts of tiles and one for whole tiles, and no spills.
+/// Roles that take turns have one loop each.
+#[test]
+fn cut_tiles_and_turns_have_tight_loops() {
+    if skipped() {
+        return;
+    }
+    let stream = [("BN", "128"), ("W", "64"), ("STAGES", "4"), ("G", "132")];
+    let widest = [("BN", "168"), ("W", "24"), ("STAGES", "4"), ("G", "132")];
+    let turns = [("BN", "128"), ("W", "64"), ("STAGES", "4")];
+    let (cut, in_turn) = ("tests/filetests/gemm/stream.weft", "tests/filetests/gemm/turns.weft");
+    let names = ["HGMMA", "WARPGROUP.ARRIVE", "UTMALDG", "UTMASTG", "STL"];
+    for (path, defines, expected) in [
+        (cut, &stream[..], [16, 4, 4, 8, 0]),
+        (cut, &widest, [16, 4, 4, 28, 0]),
+        (in_turn, &turns, [16, 2, 2, 4, 0]),
+    ] {
+        let kernel = compiled(path, "sm_90a", defines);
+        assert_eq!(names.map(|name| kernel.count(name)), expected, "{names:?} in {path} with {defines:?}");
+        assert!(path != cut || kernel.count("CALL.REL.NOINC") == 0, "{path} divides numbers of 64 bits");
+    }
+}
+
+/// Copies of elements in a row are bulk copies, and tiles of peers' tensors move by TMA.
+#[test]
+fn copies_from_and_to_peers_are_asynchronous() {
+    if skipped() {
+        return;
+    }
+    let names = ["UBLKCP.S.G", "UBLKCP.G.S", "UBLKRED", "UTMALDG", "UTMASTG"];
+    for (file, expected) in [
+        ("bulk_copy", [1, 2, 0, 0, 0]),
+        ("bulk_peers", [4, 2, 2, 0, 0]),
+        ("peer_copy", [0, 0, 0, 1, 0]),
+        ("peer_push", [0, 0, 0, 1, 1]),
+    ] {
+        let kernel = compiled(&format!("tests/filetests/tile/{file}.weft"), "sm_90a", &[]);
+        assert_eq!(names.map(|name| kernel.count(name)), expected, "{names:?} in {file}");
+    }
+}
+
 /// A kernel that multiplies two element types and adds up in a third, if it is one.
 fn product(a: &str, b: &str, sum: &str, target: Target) -> Result<(), String> {
     let text = format!(

@@ -182,6 +182,8 @@ codes! {
          launched: an empty shape, an element type without matrix instructions, a plan whose tiles do not \
          fit the shared memory or the registers, and a GPU without the instructions. The message says which \
          limit is exceeded, and by how much.";
+    ROUTES = 506, "tokens that are sent to experts which cannot take them",
+        "A PE of the team names an expert that does not exist or more tokens than it has, or a PE gets more tokens than it has room for. All PEs know the counts of all others before the first token is sent, so every PE of the team reports the same error, and no token was sent.";
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! NVSHMEM's host library and its device bitcode, so that what one command finds all find.
 //!
 //! A variable that names the thing itself comes first, and is an error if it names nothing. Then come the
-//! [`Place`]s that the [`Wanted`] lists, in its order.
+//! [`SearchPlace`]s that the [`Wanted`] lists, in its order.
 
 mod programs;
 mod python;
@@ -50,12 +50,12 @@ pub struct Wanted {
     /// Folders below an installation's root (and a wheel's) that it is in.
     pub folders: &'static [&'static str],
     /// The places to search, in this order.
-    pub places: &'static [Place],
+    pub places: &'static [SearchPlace],
 }
 
-/// A kind of place.
+/// A place in which a search looks for a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum SearchPlace {
     /// The folder that `weft setup` fills: [`wheels_folder`].
     Setup,
     /// The folders that a variable such as `PATH` lists. Relative ones are skipped: they may be somebody else's.
@@ -72,14 +72,14 @@ pub enum Place {
     Python,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SearchPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Setup => f.write_str("`weft setup`"),
-            Place::List(var) | Place::Root(var) => f.write_str(var),
-            Place::Linker => f.write_str("the linker's cache"),
-            Place::System(_) => f.write_str("the system"),
-            Place::Packages | Place::Python => f.write_str("Python's packages"),
+            SearchPlace::Setup => f.write_str("`weft setup`"),
+            SearchPlace::List(var) | SearchPlace::Root(var) => f.write_str(var),
+            SearchPlace::Linker => f.write_str("the linker's cache"),
+            SearchPlace::System(_) => f.write_str("the system"),
+            SearchPlace::Packages | SearchPlace::Python => f.write_str("Python's packages"),
         }
     }
 }
@@ -90,17 +90,17 @@ const NVSHMEM: Wanted = Wanted {
     vars: &["WEFT_NVSHMEM", "NVSHMEM_HOME"],
     folders: &["lib", "lib64", ""],
     places: &[
-        Place::Setup,
-        Place::List("LD_LIBRARY_PATH"),
-        Place::Linker,
-        Place::Packages,
-        Place::Python,
-        Place::System("/usr/lib/x86_64-linux-gnu/nvshmem/13"),
-        Place::System("/usr/lib/x86_64-linux-gnu/nvshmem/12"),
-        Place::System("/usr/local/nvshmem"),
-        Place::System("/opt/nvidia/nvshmem"),
-        Place::Root("CUDA_HOME"),
-        Place::System("/usr/local/cuda"),
+        SearchPlace::Setup,
+        SearchPlace::List("LD_LIBRARY_PATH"),
+        SearchPlace::Linker,
+        SearchPlace::Packages,
+        SearchPlace::Python,
+        SearchPlace::System("/usr/lib/x86_64-linux-gnu/nvshmem/13"),
+        SearchPlace::System("/usr/lib/x86_64-linux-gnu/nvshmem/12"),
+        SearchPlace::System("/usr/local/nvshmem"),
+        SearchPlace::System("/opt/nvidia/nvshmem"),
+        SearchPlace::Root("CUDA_HOME"),
+        SearchPlace::System("/usr/local/cuda"),
     ],
 };
 
@@ -110,14 +110,14 @@ const NCCL: Wanted = Wanted {
     vars: &["WEFT_NCCL", "NCCL_HOME"],
     folders: &["lib", "lib64", ""],
     places: &[
-        Place::Setup,
-        Place::List("LD_LIBRARY_PATH"),
-        Place::Linker,
-        Place::Packages,
-        Place::Python,
-        Place::System("/usr/lib/x86_64-linux-gnu"),
-        Place::Root("CUDA_HOME"),
-        Place::System("/usr/local/cuda"),
+        SearchPlace::Setup,
+        SearchPlace::List("LD_LIBRARY_PATH"),
+        SearchPlace::Linker,
+        SearchPlace::Packages,
+        SearchPlace::Python,
+        SearchPlace::System("/usr/lib/x86_64-linux-gnu"),
+        SearchPlace::Root("CUDA_HOME"),
+        SearchPlace::System("/usr/local/cuda"),
     ],
 };
 
@@ -127,14 +127,14 @@ const CUBLAS_LT: Wanted = Wanted {
     vars: &["WEFT_CUBLASLT"],
     folders: &["lib", "lib64"],
     places: &[
-        Place::Setup,
-        Place::List("LD_LIBRARY_PATH"),
-        Place::Packages,
-        Place::Python,
-        Place::Linker,
-        Place::Root("CUDA_HOME"),
-        Place::Root("CUDA_PATH"),
-        Place::System("/usr/local/cuda"),
+        SearchPlace::Setup,
+        SearchPlace::List("LD_LIBRARY_PATH"),
+        SearchPlace::Packages,
+        SearchPlace::Python,
+        SearchPlace::Linker,
+        SearchPlace::Root("CUDA_HOME"),
+        SearchPlace::Root("CUDA_PATH"),
+        SearchPlace::System("/usr/local/cuda"),
     ],
 };
 
@@ -144,13 +144,13 @@ const NVJITLINK: Wanted = Wanted {
     vars: &["WEFT_NVJITLINK"],
     folders: &["lib64", "lib"],
     places: &[
-        Place::Setup,
-        Place::List("LD_LIBRARY_PATH"),
-        Place::Root("CUDA_HOME"),
-        Place::Root("CUDA_PATH"),
-        Place::System("/usr/local/cuda"),
-        Place::Packages,
-        Place::Python,
+        SearchPlace::Setup,
+        SearchPlace::List("LD_LIBRARY_PATH"),
+        SearchPlace::Root("CUDA_HOME"),
+        SearchPlace::Root("CUDA_PATH"),
+        SearchPlace::System("/usr/local/cuda"),
+        SearchPlace::Packages,
+        SearchPlace::Python,
     ],
 };
 
@@ -301,7 +301,7 @@ pub fn wheels_folder() -> Option<PathBuf> {
 pub struct Machine<'a> {
     /// A variable of the environment.
     pub var: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The folder before the paths of [`Place::System`], which is `/` except in tests.
+    /// The folder before the paths of [`SearchPlace::System`], which is `/` except in tests.
     pub root: &'a Path,
     /// Python's package folders, one a line; none where there is no Python.
     pub python: &'a dyn Fn() -> Option<String>,
@@ -358,9 +358,9 @@ impl Machine<'_> {
         found.ok_or(Missing::Everywhere(look.searched))
     }
 
-    fn look_in(&self, place: Place, name: &str, look: &mut Look<'_>) -> Option<PathBuf> {
+    fn look_in(&self, place: SearchPlace, name: &str, look: &mut Look<'_>) -> Option<PathBuf> {
         match place {
-            Place::Setup => {
+            SearchPlace::Setup => {
                 let ours = self.cache_folder()?;
                 let folder = ours.join("wheels");
                 look.searched.push(folder.display().to_string());
@@ -371,12 +371,12 @@ impl Machine<'_> {
                 // What is found here is executed, or loaded into this process.
                 owned::below(&ours, &found).ok().map(|()| found)
             }
-            Place::List(var) => {
+            SearchPlace::List(var) => {
                 look.searched.push(var.into());
                 let list = (self.var)(var).unwrap_or_default();
                 programs::absolute(&list).find_map(|dir| (look.pick)(&dir))
             }
-            Place::Linker => {
+            SearchPlace::Linker => {
                 look.searched.push("the linker's cache".into());
                 let cache = (self.linker)()?;
                 let paths = cache.lines().filter_map(|line| Some(Path::new(line.split_once("=> ")?.1)));
@@ -388,10 +388,10 @@ impl Machine<'_> {
                 let named = paths.filter(is_named);
                 named.filter_map(Path::parent).find_map(|dir| (look.pick)(dir))
             }
-            Place::Root(var) => look.root(&self.path_var(var)?),
-            Place::System(path) => look.root(&self.root.join(path.trim_start_matches('/'))),
-            Place::Packages => self.site_packages().iter().find_map(|dir| look.in_wheels(dir)),
-            Place::Python => {
+            SearchPlace::Root(var) => look.root(&self.path_var(var)?),
+            SearchPlace::System(path) => look.root(&self.root.join(path.trim_start_matches('/'))),
+            SearchPlace::Packages => self.site_packages().iter().find_map(|dir| look.in_wheels(dir)),
+            SearchPlace::Python => {
                 let Some(answer) = (self.python)() else {
                     look.searched.push("python3 (not there)".into());
                     return None;

@@ -247,7 +247,7 @@ impl Drop for Team {
             Ok(())
         });
         if let Err(e) = destroyed {
-            self.world.complain(&format!("team {} is not ended", self.name), &e);
+            self.world.print_error(&format!("team {} is not ended", self.name), &e);
         }
     }
 }

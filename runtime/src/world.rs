@@ -416,8 +416,8 @@ impl Inner {
         Ok(leaks)
     }
 
-    /// Says that something was not ended in order; not where another PE's death is the cause, which is told already.
-    pub fn complain(&self, what: &str, e: &Error) {
+    /// Prints the error of something that was not ended in order, unless another PE died: then that was reported.
+    pub fn print_error(&self, what: &str, e: &Error) {
         if self.control.died().is_none() {
             eprintln!("PE {}: {what}: {e}", self.control.rank());
         }

@@ -19,7 +19,7 @@ pub struct PtxError {
     pub column: u32,
     /// A description of what is wrong.
     pub message: String,
-    /// What was expected or what to do; may be empty.
+    /// A text that says what was expected or what to do. It may be empty.
     pub help: String,
     /// The line itself, shortened if it is very long.
     pub text: String,
@@ -59,7 +59,7 @@ impl fmt::Display for SourceLine {
     }
 }
 
-/// Who was executing what when a [`SimError`] arose.
+/// The place in the program at which a [`SimError`] arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The processing element (PE) that ran the instruction.
@@ -120,13 +120,13 @@ pub struct SimError {
     pub code: codes::Code,
     /// A description of what went wrong.
     pub message: String,
-    /// What was expected or what to do; may be empty.
+    /// A text that says what was expected or what to do. It may be empty.
     pub help: String,
     /// Where; `None` for requests from the host.
     pub at: Option<Box<Place>>,
     /// Further lines, for example who waits for what in a deadlock.
     pub notes: Vec<String>,
-    /// What the kernels printed until then.
+    /// The text that kernels printed until then.
     pub printed: String,
 }
 

@@ -21,16 +21,16 @@ mod shape;
 
 pub use running::GridId;
 
-/// What kind of machine to simulate.
+/// The description of the machine to simulate.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Processing elements (GPUs), 1 to 4096.
     pub n_pes: usize,
     /// Seed of the schedule and of the moments at which remote operations land: the same seed gives the same run.
     pub seed: u64,
-    /// Whether the seed also chooses how warps take turns (slices long or short, few preemptions, PEs or CTAs that stand
-    /// still for long), and how many weak and relaxed stores others see late. Without, all take short turns, and others
-    /// see every store at once.
+    /// Whether the seed also chooses how warps take turns (slices long or short, few preemptions, PEs or CTAs
+    /// that stand still for long), and how many weak and relaxed stores others see late. Without it, all
+    /// warps take short turns, and others see every store at once.
     pub explore: bool,
     /// Warp instructions after which a launch is given up.
     pub step_limit: u64,
@@ -52,7 +52,7 @@ pub struct Config {
     pub peer_access: bool,
     /// Whether teams have multicast addresses: what `nvshmemx_mc_ptr` answers. Without, it answers null.
     pub multicast: bool,
-    /// What to watch for while kernels run; `None` costs nothing.
+    /// The checks that watch running kernels. `None` costs nothing.
     pub check: Option<Check>,
     /// A timeline of what kernels do; `None` costs nothing.
     pub trace: Option<TraceConfig>,
@@ -225,8 +225,8 @@ impl Machine {
         &self.config
     }
 
-    /// What [`Config::check`] has found in the launches since the last call, in the order in which it was found; also
-    /// where a launch ended in an error.
+    /// Takes the findings of [`Config::check`] in the launches since the last call, in the order in which
+    /// they were found. It also works after a launch that ended in an error.
     pub fn take_findings(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.findings)
     }

@@ -34,8 +34,8 @@ impl Module {
         Ok(Module { inner: Arc::new(code) })
     }
 
-    /// As [`parse`](Module::parse), of kernels that carry out an operation of the host's: statistics of instructions do
-    /// not count theirs.
+    /// Reads a module like [`parse`](Module::parse), for kernels that carry out an operation of the host.
+    /// Statistics of instructions do not count theirs.
     ///
     /// # Errors
     /// Fails where [`parse`](Module::parse) fails.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub struct Named {
     /// The number of the first thread.
     pub first: u32,
-    /// How many they are.
+    /// The number of threads.
     pub threads: u32,
     /// The name of the threads.
     pub name: Arc<str>,

@@ -33,7 +33,7 @@ pub struct MulticastTraffic {
     pub st: u64,
     /// Bytes given to `multimem.red`.
     pub red: u64,
-    /// The same by the PE that executed the instructions, for every PE of the machine.
+    /// The bytes by PE that executed the instructions, for every PE of the machine.
     pub by_pe: Vec<MulticastBytes>,
 }
 
@@ -48,13 +48,13 @@ impl MulticastTraffic {
 /// Bytes through the port between a PE and the switch: payload, without requests and headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Port {
-    /// From the PE to the switch.
+    /// The bytes from the PE to the switch.
     pub out: u64,
-    /// From the switch to the PE.
+    /// The bytes from the switch to the PE.
     pub into: u64,
 }
 
-/// What a launch did through NVSHMEM's functions.
+/// The operations that a launch carried out through NVSHMEM's functions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvshmemStats {
     /// Calls by function, most called first; a call of a warp or CTA counts once.
@@ -80,9 +80,9 @@ pub struct Stats {
     pub warp_instructions: u64,
     /// The same, times the lanes that executed them.
     pub lane_instructions: u64,
-    /// By mnemonic, most executed first.
+    /// The executions by mnemonic, the most executed first.
     pub opcodes: Vec<OpcodeCount>,
-    /// By PTX line (from 1), in order: warp instructions. None where kernels of several modules ran.
+    /// The warp instructions by PTX line (from 1), in order. It is empty if kernels of several modules ran.
     pub lines: Vec<(u32, u64)>,
     /// Bytes moved by plain loads, stores and atomics between PEs, `[from * n_pes + to]`.
     pub links: Vec<u64>,
@@ -96,7 +96,7 @@ pub struct Stats {
     pub nvshmem: NvshmemStats,
     /// The number of CTA barriers that were completed.
     pub barriers: u64,
-    /// What the kernels printed, each line prefixed with its PE.
+    /// The text that the kernels printed, each line prefixed with its PE.
     pub printed: String,
     /// Some output was dropped because `Config::print_limit` was reached.
     pub printed_truncated: bool,

@@ -22,7 +22,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// As [`visible`], in one line: line feeds and tabs become visible too.
+/// Makes a text visible like [`visible`], in one line: line feeds and tabs become visible too.
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     match text.contains(['\n', '\t']) {
         false => visible(text),

@@ -2,7 +2,7 @@
 
 use super::BenchError;
 use super::data::{self, Number};
-use super::measure::{Bed, Case, Result};
+use super::measure::{Case, Harness, Result};
 use super::report::Wrong;
 use crate::collective::Counts;
 use weft_runtime::{DeviceTensor, Graph, Stream, World, cuda};
@@ -10,7 +10,7 @@ use weft_runtime::{DeviceTensor, Graph, Stream, World, cuda};
 /// Calls of a check, back to back, each with new data.
 pub(super) const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
 
-impl<T: Number> Bed<'_, T> {
+impl<T: Number> Harness<'_, T> {
     /// Calls with new data each time, nothing between them but the copies of what goes in and comes out, and compares
     /// with the reference; what is wrong on any PE, the first of the least PE. *Collective.*
     pub(super) fn check(&self, case: &Case<'_, T>) -> Result<Option<Wrong>> {

@@ -28,19 +28,19 @@ const TIMED_ROUND: u32 = 0;
 /// Elements of it that differ; past them it begins again.
 const TIMED_PERIOD: u64 = 1 << 20;
 
-pub(super) type Tell<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+pub(super) type ProgressSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 /// Puts one call of a contender on a stream.
 pub(super) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
-pub(super) fn run(world: &World, bench: &Bench, done: Tell<'_>) -> Result<Report> {
+pub(super) fn run(world: &World, bench: &Bench, progress: ProgressSink<'_>) -> Result<Report> {
     let counts = bench.counts(world.n_pes())?;
     let no_numbers = || Err(BenchError::Request("bool is not a type of numbers".into()));
-    with_number!(bench.dtype, no_numbers(), measure(world, bench, &counts, done))
+    with_number!(bench.dtype, no_numbers(), measure(world, bench, &counts, progress))
 }
 
-/// What all measurements share.
-pub(super) struct Bed<'a, T> {
+/// What all measurements of a run share: the world, its memory, and the contenders.
+pub(super) struct Harness<'a, T> {
     pub world: &'a World,
     pub team: Team,
     pub stream: &'a Stream,
@@ -83,8 +83,8 @@ pub(super) struct Case<'a, T> {
     pub orders: bool,
 }
 
-/// What became of a contender with a size and a place.
-pub(super) struct Done {
+/// The outcome of a contender with a size and a place.
+pub(super) struct Outcome {
     pub ctas: Option<u32>,
     pub plan: Option<String>,
     pub times: Times,
@@ -92,18 +92,23 @@ pub(super) struct Done {
     pub checked: Option<Option<Wrong>>,
 }
 
-fn measure<T: Number>(world: &World, bench: &Bench, counts: &[Counts], done: Tell<'_>) -> Result<Report> {
-    let bed = Bed::<T>::new(world, bench, counts)?;
-    let outcome = bed.measure(counts, done);
+fn measure<T: Number>(
+    world: &World,
+    bench: &Bench,
+    counts: &[Counts],
+    progress: ProgressSink<'_>,
+) -> Result<Report> {
+    let harness = Harness::<T>::new(world, bench, counts)?;
+    let outcome = harness.measure(counts, progress);
     if let Err(BenchError::Local(_)) = outcome {
         // Freeing symmetric memory waits for the other PEs, which have not heard of this: the job ends first.
-        std::mem::forget(bed);
+        std::mem::forget(harness);
     }
     outcome
 }
 
-impl<'a, T: Number> Bed<'a, T> {
-    pub(super) fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Bed<'a, T>> {
+impl<'a, T: Number> Harness<'a, T> {
+    pub(super) fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Harness<'a, T>> {
         let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
@@ -145,7 +150,7 @@ impl<'a, T: Number> Bed<'a, T> {
             false => None,
         };
         let (stream, start) = (world.stream(), StartLine::new(world)?);
-        Ok(Bed {
+        Ok(Harness {
             world,
             team,
             stream,
@@ -163,14 +168,14 @@ impl<'a, T: Number> Bed<'a, T> {
     }
 
     /// Every row, in turn.
-    fn measure(&self, counts: &[Counts], done: Tell<'_>) -> Result<Report> {
+    fn measure(&self, counts: &[Counts], progress: ProgressSink<'_>) -> Result<Report> {
         let bench = self.bench;
         let mut report = self.report(counts)?;
         if bench.calibrate {
             report.calibration = Some(calibrate::run(&self.start, bench.repeats)?);
         }
         let written = |e| BenchError::Local(format!("cannot write: {e}"));
-        done(&report, &[]).map_err(written)?;
+        progress(&report, &[]).map_err(written)?;
         for counts in counts {
             for contender in &bench.contenders {
                 let mut rows = Vec::new();
@@ -181,7 +186,7 @@ impl<'a, T: Number> Bed<'a, T> {
                         Err(_) => {}
                     }
                 }
-                done(&report, &rows).map_err(written)?;
+                progress(&report, &rows).map_err(written)?;
                 report.rows.extend(rows);
             }
         }
@@ -231,7 +236,7 @@ impl<'a, T: Number> Bed<'a, T> {
                 Err(why) => Err(why),
             },
         };
-        let Done { ctas, plan, times, checked } = match done {
+        let Outcome { ctas, plan, times, checked } = match done {
             Ok(done) => done,
             Err(why) => return Ok(Err(why)),
         };
@@ -258,10 +263,10 @@ impl<'a, T: Number> Bed<'a, T> {
     }
 
     /// Measures a case, and checks it where it has results.
-    fn done(&self, case: Case<'_, T>, moves: bool) -> Result<Done> {
-        let timed = times(self.world, self.bench, &Here { bed: self, case: &case })?;
+    fn done(&self, case: Case<'_, T>, moves: bool) -> Result<Outcome> {
+        let timed = times(self.world, self.bench, &Here { harness: self, case: &case })?;
         let checked = if self.bench.check && moves { Some(self.check(&case)?) } else { None };
-        Ok(Done { ctas: case.ctas, plan: case.plan, times: timed, checked })
+        Ok(Outcome { ctas: case.ctas, plan: case.plan, times: timed, checked })
     }
 
     /// The memory that a contender works on.
@@ -485,7 +490,7 @@ impl<'a, T: Number> Bed<'a, T> {
 
     /// Microseconds of each block of a case's calls. *Collective.*
     pub(super) fn blocks(&self, case: &Case<'_, T>, blocks: Blocks) -> Result<Vec<f64>> {
-        Here { bed: self, case }.blocks(blocks)
+        Here { harness: self, case }.blocks(blocks)
     }
 
     /// Gives an operand the data that timed calls have: some, again and again.
@@ -507,7 +512,7 @@ impl<'a, T: Number> Bed<'a, T> {
 
 /// A case of this process.
 struct Here<'b, 'c, T> {
-    bed: &'b Bed<'b, T>,
+    harness: &'b Harness<'b, T>,
     case: &'b Case<'c, T>,
 }
 
@@ -519,10 +524,10 @@ impl<T: Number> Here<'_, '_, T> {
 
 impl<T: Number> Timed for Here<'_, '_, T> {
     fn first(&self) -> Result<f64> {
-        let stream = self.bed.stream;
-        self.bed.fill(&self.case.input)?;
+        let stream = self.harness.stream;
+        self.harness.fill(&self.case.input)?;
         // Making data takes each PE its own time.
-        self.bed.world.wait_for_all()?;
+        self.harness.world.wait_for_all()?;
         let began = Instant::now();
         self.calls(1, stream)?;
         cuda::wait_for(stream)?;
@@ -530,7 +535,7 @@ impl<T: Number> Timed for Here<'_, '_, T> {
     }
 
     fn blocks(&self, Blocks { calls, before, blocks, cold }: Blocks) -> Result<Vec<f64>> {
-        let Bed { stream, start, bench, .. } = self.bed;
+        let Harness { stream, start, bench, .. } = self.harness;
         self.calls(before, stream)?;
         cuda::wait_for(stream)?;
         let block = start.block(bench.graph, |s| self.calls(calls, s))?;

@@ -14,6 +14,7 @@ pub mod gemm_comm;
 mod kernels;
 mod measure;
 mod model;
+pub mod moe;
 mod operand;
 mod operation;
 mod own;
@@ -36,7 +37,7 @@ pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, W
 pub use sizes::parse_sizes;
 pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
 pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
-pub use tune::{Cell, Effort, Found, Look, Search, Tell, Timed, Tune, tune};
+pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
 
 use crate::collective::Tuning;
 use crate::compile::Lowering;

@@ -83,7 +83,7 @@ impl Case {
         self.options.tolerance.map(|t| format!(" --tolerance {},{}", t.relative, t.absolute))
     }
 
-    /// How it is run again.
+    /// The parameters with which the case can be run again.
     pub fn replay(&self) -> Replay {
         let RunOptions { compile, n_pes, grid, seed, launches, back_to_back, args, node, .. } = &self.options;
         let files = [("input", &self.options.inputs), ("expect", &self.options.expected)];

@@ -21,7 +21,7 @@ pub struct Access {
     pub place: Place,
     /// What, as `writes y[3, 17] of PE 1`; empty where the finding's message says it.
     pub what: String,
-    /// Where that stands in the kernel's text; [`Span::NONE`] if nowhere.
+    /// The place in the kernel's text, or [`Span::NONE`] if there is none.
     pub span: Span,
 }
 
@@ -54,15 +54,15 @@ pub struct Finding {
     pub severity: Severity,
     /// One line, no full stop.
     pub message: String,
-    /// Who did what: of a race the later access and then the earlier one. None for a wrong result.
+    /// The accesses of the finding: of a race the later one and then the earlier one, of a wrong result none.
     pub accesses: Vec<Access>,
     /// Further lines: who waits for what in a deadlock.
     pub notes: Vec<String>,
-    /// What to do; may be empty.
+    /// A text that says what to do. It may be empty.
     pub help: String,
     /// Runs that met it.
     pub count: u64,
-    /// How much it says, where it is a data race: [`weft_sim::Finding::rank`].
+    /// The rank of a data race among others about the same places: [`weft_sim::Finding::rank`].
     pub rank: u8,
     /// The first of the runs in which it says so much.
     pub replay: Replay,
@@ -83,9 +83,9 @@ pub struct Replay {
     pub defines: Defines,
     /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// How in-switch operations are carried out.
+    /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,
-    /// How other PEs are reached.
+    /// The way in which other PEs are reached.
     pub transport: Transport,
     /// The number of PEs in a node, where that makes a difference.
     pub node: Option<u32>,

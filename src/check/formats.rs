@@ -86,7 +86,7 @@ fn document(codes: &BTreeSet<&str>, results: Vec<Value>, properties: Value) -> S
     format!("{value:#}\n")
 }
 
-/// What is wrong with a text that does not compile, as the JSON of a report in which nothing ran.
+/// Formats the error of a text that does not compile as the JSON of a report in which nothing ran.
 pub fn uncompiled_json(error: &CompileError) -> String {
     let findings = error.diagnostics.iter().map(|d| {
         json!({
@@ -109,7 +109,7 @@ pub fn uncompiled_json(error: &CompileError) -> String {
     format!("{value:#}\n")
 }
 
-/// What is wrong with a text that does not compile, as SARIF 2.1.0.
+/// Formats the error of a text that does not compile as SARIF 2.1.0.
 pub fn uncompiled_sarif(error: &CompileError) -> String {
     let names: Vec<String> = error.diagnostics.iter().map(|d| d.code.to_string()).collect();
     let codes: BTreeSet<&str> = names.iter().map(String::as_str).collect();

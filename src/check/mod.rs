@@ -43,11 +43,11 @@ use weft_isa::Target;
 use weft_lang::source::SourceMap;
 use weft_sim::Trace;
 
-/// What to look at, and how long.
+/// The options of a check: the cases to run, and the number of schedules.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// How kernels are compiled. `Lowering::Auto` checks both lowerings, where the kernel's text leaves that open. The
-    /// defines are kept; other extents are varied.
+    /// The options of the compiler. `Lowering::Auto` checks both lowerings, if the kernel's text leaves that
+    /// open. The defines are kept; other extents are varied.
     pub compile: Options,
     /// The numbers of PEs to run with.
     pub pes: Vec<usize>,
@@ -57,10 +57,10 @@ pub struct CheckOptions {
     pub nodes: Vec<u32>,
     /// The first seed of data and schedule.
     pub seed: u64,
-    /// Schedules of each case: so many seeds from `seed` on.
+    /// The number of schedules of each case, whose seeds begin at `seed`.
     pub seeds: u64,
-    /// What extents that are parameters are set to; a tiny one, one that tiles do not divide and a larger one, as the
-    /// kernel admits them, if there are none.
+    /// The values of extents that are parameters. If there are none: a tiny one, one that tiles do not divide
+    /// and a larger one, as the kernel admits them.
     pub sizes: Vec<i64>,
     /// Values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
@@ -71,7 +71,8 @@ pub struct CheckOptions {
     pub expected: Vec<(String, PathBuf)>,
     /// The folder that `use` was read below (`--root`), for the command lines in reports.
     pub root: Option<PathBuf>,
-    /// How far a tensor may be from the numbers of such a file; what is usual for its element type if not given.
+    /// The tolerance for tensors that are compared with a file. By default, it is what is usual for the
+    /// element type.
     pub tolerance: Option<Tolerance>,
     /// CTAs of a PE's grid, where the kernel does not say.
     pub grid: Option<[u32; 3]>,
@@ -88,7 +89,7 @@ pub struct CheckOptions {
     pub stop: Option<Arc<AtomicBool>>,
     /// Stop at the first finding.
     pub fail_fast: bool,
-    /// Keep the timeline of the first finding's run, or of the first run where there is none.
+    /// Whether to keep the timeline of the first finding's run, or of the first run if nothing was found.
     pub trace: bool,
 }
 
@@ -119,12 +120,12 @@ impl CheckOptions {
     }
 }
 
-/// What a check found.
+/// The findings of a check, and the cases that were run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The file, as messages name it.
     pub file: String,
-    /// What was run, each case with every seed: kernel, lowering, transport, sizes, PEs.
+    /// The cases that were run, each with every seed: kernel, lowering, transport, sizes, PEs.
     pub cases: Vec<Replay>,
     /// Runs that took place.
     pub runs: u64,
@@ -157,7 +158,7 @@ pub struct Variant {
     pub ptx: String,
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// The number of runs that have ended.
@@ -261,7 +262,7 @@ pub fn check_ptx(
     })
 }
 
-/// What a single launch of PTX found.
+/// Reports the findings of a single launch of PTX.
 ///
 /// # Errors
 /// Fails if the file has no such kernel.

@@ -4,7 +4,7 @@ use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
 use super::run::gpus;
 use crate::bench::gemm_comm::{Contender, Report, Request, SHAPES, run};
-use crate::gemm::{Form, FusedPlan, Shape};
+use crate::gemm::{Form, Shape};
 use crate::runtime::World;
 use crate::runtime::job::{Place, Started, start};
 use anyhow::{Result, anyhow};
@@ -24,8 +24,9 @@ pub struct GemmComm {
     /// The element type of all matrices: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The parameters of our kernel, such as bn=128,stages=5,ctas=2,pace=6000. Give the option
-    /// again for each further plan.
+    /// The parameters of our kernel, such as bn=128,stages=5,ctas=2,pace=6000. A plan of
+    /// gemm-allreduce that begins with decode=1 selects the kernel for few rows, such as
+    /// decode=1,bn=32,split=4. Give the option again for each further plan.
     #[arg(long, value_name = "NAME=N,...", default_value = "")]
     plan: Vec<String>,
     /// The contenders in the same run beside the product alone: cublas+ours, cublas+nccl, or none.
@@ -71,10 +72,10 @@ impl GemmComm {
 
     /// What is asked for.
     fn request(&self, form: Form) -> Result<Request> {
-        let plan = |text: &String| FusedPlan::parse(text, form).map_err(|e| anyhow!("--plan {text}: {e}"));
+        let ours = |text: &String| Contender::ours(text, form).map_err(|e| anyhow!("--plan {text}: {e}"));
         let mut contenders: Vec<Contender> = Vec::new();
         for text in &self.plan {
-            contenders.push(Contender::Fused(plan(text)?));
+            contenders.push(ours(text)?);
         }
         if !self.no_product {
             contenders.push(Contender::Product);

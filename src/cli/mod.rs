@@ -5,10 +5,12 @@ mod check;
 mod compile;
 mod doctor;
 mod explain;
+mod fmt;
 mod fused;
 mod gemm;
 mod gemm_comm;
 mod layout;
+mod moe;
 mod progress;
 mod run;
 mod setup;
@@ -63,6 +65,8 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Show the instructions of each access of a kernel, or the meaning of an error code.
     Explain(explain::Explain),
+    /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
+    Fmt(fmt::Fmt),
     /// Examine this machine (compiler, GPUs and their links, NVSHMEM, tools) and say what is
     /// missing and what to do.
     Doctor(doctor::Doctor),
@@ -96,6 +100,8 @@ enum OtherBench {
     /// Time all-gather + GEMM in one launch, against a collective and cuBLASLt's product.
     #[command(name = "allgather-gemm")]
     AllGatherGemm(gemm_comm::GemmComm),
+    /// Time dispatch, experts and combine, against NCCL's all-to-alls and cuBLASLt's products.
+    Moe(moe::BenchMoe),
 }
 
 /// Collectives, or what is tuned in another way.
@@ -131,6 +137,7 @@ impl Bench {
             (Some(OtherBench::GemmReduceScatter(bench)), _) => bench.run(Form::ReduceScatter),
             (Some(OtherBench::GemmAllReduce(bench)), _) => bench.run(Form::AllReduce),
             (Some(OtherBench::AllGatherGemm(bench)), _) => bench.run(Form::AllGather),
+            (Some(OtherBench::Moe(bench)), _) => bench.run(),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
                 Err(anyhow!("the operation to measure is missing: `weft bench --help` lists the operations"))
@@ -167,6 +174,7 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         Command::Sim(s) => Ok(s.run()),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
+        Command::Fmt(f) => f.run(),
         Command::Doctor(d) => d.run(),
         Command::Setup(s) => s.run(),
     };

@@ -16,7 +16,7 @@ use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTens
 /// them.
 const TARGET: &str = "sm_90a";
 
-/// What PEs compute together with a product.
+/// The collective that PEs compute together with a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
@@ -71,7 +71,7 @@ macro_rules! parameters {
                 [$(&mut self.$field),*]
             }
 
-            /// What a form has where nothing else is said.
+            /// The default plan of a form.
             pub fn of(form: Form) -> FusedPlan {
                 $(let $field: fn(Form) -> u32 = $value;)*
                 FusedPlan { $($field: $field(form)),* }
@@ -253,7 +253,7 @@ impl Fused {
         &self.problem
     }
 
-    /// How it is computed.
+    /// The plan by which it is computed.
     pub fn plan(&self) -> &FusedPlan {
         &self.plan
     }
@@ -298,7 +298,7 @@ impl fmt::Debug for Fused {
 ///
 /// # Errors
 /// Fails on every PE of a team whose PEs differ (R0505).
-fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
+pub(crate) fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
     let all = world.all_gather_host(asked.as_bytes())?;
     let of = |pe: u32| String::from_utf8_lossy(all.get(pe as usize).map_or(&[][..], |text| text));
     let members = team.members();

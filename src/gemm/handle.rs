@@ -29,7 +29,7 @@ impl Gemm {
         Gemm::with(on, problem, &Tuning::Stored)
     }
 
-    /// As [`new`](Gemm::new), with plans from elsewhere.
+    /// Creates a product like [`new`](Gemm::new), with plans from `tuning`.
     ///
     /// # Errors
     /// Fails where [`new`](Gemm::new) fails, or for a plan that does not fit the problem (R0505).
@@ -39,7 +39,7 @@ impl Gemm {
         Gemm::chosen(on, problem, &selector)
     }
 
-    /// As [`new`](Gemm::new), with a plan that a selector chooses.
+    /// Creates a product like [`new`](Gemm::new), with a plan that a selector chooses.
     ///
     /// # Errors
     /// Fails where [`new`](Gemm::new) fails, or for a plan that does not fit the problem (R0505).
@@ -56,12 +56,12 @@ impl Gemm {
         &self.problem
     }
 
-    /// How it is computed.
+    /// The plan by which it is computed.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What the plan comes from.
+    /// The source of the plan.
     pub fn by(&self) -> By {
         self.by
     }

@@ -24,6 +24,7 @@
 //! # Ok(()) }
 //! ```
 
+mod decode;
 mod fit;
 mod fused;
 mod handle;
@@ -34,7 +35,9 @@ mod problem;
 mod tests;
 pub mod tuning;
 
+pub use decode::{Decode, DecodeNorm, DecodePlan, MOST_ROWS, Normed};
 pub use fit::{candidates, fits, fits_some, shared_bytes};
+pub(crate) use fused::alike;
 pub use fused::{Form, Fused, FusedPlan};
 pub use handle::Gemm;
 pub use model::{Machine, cycles, ranked};

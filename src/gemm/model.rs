@@ -14,7 +14,7 @@ use weft_runtime::{Device, Error};
 /// A GPU, as plans are chosen for it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Machine {
-    /// What is compiled for it.
+    /// The target that kernels for it are compiled for.
     pub target: Target,
     /// The number of its multiprocessors.
     pub sms: u32,
@@ -76,7 +76,7 @@ fn fetched(problem: &Problem, plan: &Plan) -> f64 {
     rows * bytes(of(Param::Bk)) as f64 * sectors
 }
 
-/// Cycles that a plan is likely to take on a GPU with so many multiprocessors.
+/// Predicts the cycles that a plan takes on a GPU with `sms` multiprocessors.
 pub fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     busy(problem, plan, sms).max(START + moved(problem) / MEMORY)
 }
@@ -90,7 +90,7 @@ fn moved(problem: &Problem) -> f64 {
 
 /// Clusters of so many CTAs that run at the same time. A cluster lies in one group of multiprocessors (GPC), and groups
 /// differ in size, so that some multiprocessors are left over: on an H200 128 CTAs in clusters of four take two waves.
-fn clusters(sms: u64, ctas: u64) -> u64 {
+pub(super) fn clusters(sms: u64, ctas: u64) -> u64 {
     let left_over = if ctas > 2 { 2 } else { 0 };
     (sms / ctas).saturating_sub(left_over).max(1)
 }

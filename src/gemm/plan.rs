@@ -11,7 +11,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// The values that the kernel supports. The first one holds where a plan does not name the parameter.
     pub values: &'static [u32],
-    /// What it sets, as a sentence.
+    /// A sentence that says what it sets.
     pub about: &'static str,
 }
 

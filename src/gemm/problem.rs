@@ -54,7 +54,7 @@ impl FromStr for Shape {
     }
 }
 
-/// Which of its modes a matrix has contiguous.
+/// The mode of a matrix that is contiguous.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Major {
@@ -75,7 +75,7 @@ pub struct Problem {
     pub dtype: DType,
     /// Element type of D. Products are added up in f32 and rounded to it once.
     pub out: DType,
-    /// Which mode of B is contiguous.
+    /// The mode of B that is contiguous.
     pub b: Major,
 }
 

@@ -23,7 +23,7 @@ pub(super) const PART: &str = "gemm_kernel";
 /// How far a shape may lie from one that was measured: the factors of its three extents, multiplied.
 const FAR: f64 = 1.5;
 
-/// What a table holds for. On another GPU, or with another driver, measurements are made anew.
+/// The setting that a table is for. On another GPU, or with another driver, measurements are made anew.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// The name of the GPU.
@@ -60,10 +60,10 @@ pub struct Entry {
     pub us: f64,
 }
 
-/// What was measured in one setting.
+/// The measurements of one setting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// What it holds for.
+    /// The setting that was measured.
     pub setting: Setting,
     /// The version of warpweft.
     pub warpweft: String,
@@ -85,8 +85,8 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
-/// Where tables are stored: the file that `WEFT_GEMM_TUNING` names, or `gemm.json` in warpweft's folder of the user's
-/// data. There is none where the variable is `off`, or where no folder is known.
+/// The file with the tables, which `WEFT_GEMM_TUNING` names. By default, it is `gemm.json` in warpweft's
+/// folder of the user's data. It is none if the variable is `off`, or if no folder is known.
 pub fn path() -> Option<PathBuf> {
     FILE.path()
 }
@@ -182,7 +182,7 @@ impl Tables {
         }
     }
 
-    /// As the file has them: JSON, an entry a line.
+    /// The text of the file: JSON, with one entry in each line.
     pub fn text(&self) -> String {
         let one = |t: &Table| {
             let head = Table { entries: Vec::new(), ..t.clone() };
@@ -226,21 +226,21 @@ impl Default for Tables {
     }
 }
 
-/// Where plans come from.
+/// The source of plans.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Tuning {
-    /// From the table that is stored for the GPU, and from the model for what is not in it.
+    /// Plans come from the table that is stored for the GPU, or from the model for what is not in it.
     #[default]
     Stored,
-    /// From the model alone.
+    /// Plans come from the model alone.
     Model,
-    /// From a table, and from the model for what is not in it.
+    /// Plans come from a table, or from the model for what is not in it.
     Table(Box<Table>),
     /// The plan is given.
     Plan(Plan),
 }
 
-/// What a plan comes from.
+/// The source that a plan was taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {

@@ -7,12 +7,12 @@ use std::str::FromStr;
 use weft_ir::Scalar;
 use weft_sim::Swizzle;
 
-/// What memory holds before the launch.
+/// The bytes that memory has before the launch.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Fill {
     /// The numbers of a `.npy` file; one a PE where its name has `{pe}`.
     File(PathBuf),
-    /// Zeros: so many of that type.
+    /// Zeros of the given type and extents.
     Zeros(Scalar, Vec<u64>),
     /// Nothing that was ever written.
     Empty(Scalar, Vec<u64>),
@@ -23,7 +23,7 @@ pub enum Fill {
 pub struct Tile {
     /// Elements by dimension, outermost first, as of the memory's shape.
     pub extents: Vec<u32>,
-    /// Its swizzle in shared memory.
+    /// The swizzle in shared memory.
     pub swizzle: Swizzle,
 }
 

@@ -63,7 +63,7 @@ pub struct PtxLaunch {
     pub cluster: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub dynamic_shared: u32,
-    /// In the order of the kernel's parameters.
+    /// The arguments in the order of the kernel's parameters.
     pub args: Vec<Argument>,
     /// The number of PEs.
     pub pes: usize,
@@ -71,7 +71,7 @@ pub struct PtxLaunch {
     pub seed: u64,
     /// Launches, back to back, over the same memory.
     pub launches: u32,
-    /// What to watch for.
+    /// The checks that watch the running kernel.
     pub check: Option<Check>,
     /// A timeline, where one is wanted.
     pub trace: Option<TraceConfig>,
@@ -120,16 +120,16 @@ impl Default for PtxLaunch {
     }
 }
 
-/// What a launch did.
+/// The outcome of a launch of PTX.
 #[derive(Debug)]
 pub struct PtxOutcome {
     /// Counters of the last launch, or what stopped it.
     pub ended: Result<Stats, SimError>,
-    /// What was watched for and found, and the element that it is about: `x[3, 17]`.
+    /// The findings of the checks, each with the element that it is about: `x[3, 17]`.
     pub findings: Vec<(Finding, Option<String>)>,
-    /// What the memory of each argument holds on each PE; nothing for other arguments.
+    /// The memory of each argument on each PE, which is empty for arguments that are not memory.
     pub memory: Vec<Vec<Vec<u8>>>,
-    /// What all launches printed.
+    /// The text that all launches printed.
     pub printed: String,
     /// The timeline, where one was wanted.
     pub trace: Trace,

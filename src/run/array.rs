@@ -14,7 +14,7 @@ use weft_ir::Scalar;
 pub struct ArrayError {
     /// The name of the file.
     pub file: String,
-    /// What is wrong, what was expected.
+    /// A text that says what is wrong and what was expected.
     pub message: String,
 }
 
@@ -60,7 +60,7 @@ impl Array {
         self.shape.iter().product()
     }
 
-    /// Whether there is none.
+    /// Whether the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
@@ -130,7 +130,7 @@ impl Array {
         Ok(Array { dtype, shape, data })
     }
 
-    /// The same bits under another element type of the same width: bf16 in `uint16`, fp8 in `uint8`.
+    /// Takes the same bits as another element type of the same width: bf16 in `uint16`, fp8 in `uint8`.
     pub fn reinterpret(mut self, dtype: Scalar) -> Result<Array, String> {
         let stored = |s: Scalar| NAMES.iter().find(|(d, _)| *d == s).map(|(_, n)| *n);
         if self.dtype == dtype || stored(self.dtype) == stored(dtype) {
@@ -206,7 +206,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// As a float, rounded once if it must be.
+    /// Converts the number to a float, rounded once if it must be.
     pub fn as_f64(self) -> f64 {
         match self {
             Number::Int(n) => n as f64,

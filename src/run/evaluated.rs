@@ -5,7 +5,7 @@ use super::reference::{Checked, Values};
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Kind, Scalar};
 use weft_lang::elaborate::Define;
-use weft_lang::evaluate::{Argument, Number, Place, ReferenceFn, Tensors, unit_roundoff};
+use weft_lang::evaluate::{Argument, Number, PeContext, ReferenceFn, Tensors, unit_roundoff};
 
 /// How many times the bound of the running error analysis a result may be off: the kernel may add in another order than the
 /// reference.
@@ -106,7 +106,7 @@ pub(super) fn check(f: &ReferenceFn, operands: &[Operand], acc: Scalar) -> Resul
     for pe in 0..n_pes {
         let memory = tensors().map(|(_, before, _)| Memory { before, assigned: Vec::new() });
         let mut host = Host { tensors: memory.collect(), pe };
-        f.evaluate(&arguments, &mut host, Place { pe, n_pes, unit: unit_roundoff(acc) })?;
+        f.evaluate(&arguments, &mut host, PeContext { pe, n_pes, unit: unit_roundoff(acc) })?;
         for (memory, (name, _, after)) in host.tensors.iter().zip(tensors()) {
             if !memory.assigned.is_empty() && !names.contains(&name.as_str()) {
                 names.push(name);

@@ -6,18 +6,19 @@ use super::{RunError, inputs};
 use std::path::Path;
 use weft_ir::Scalar;
 
-/// How far numbers may be apart: by `absolute`, and by `relative` of the expected one's magnitude.
+/// The greatest difference of numbers that count as equal: `absolute`, plus `relative` times the magnitude of
+/// the expected one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tolerance {
-    /// Of the expected number's magnitude.
+    /// The tolerance in proportion to the expected number's magnitude.
     pub relative: f64,
     /// The tolerance that holds for any number.
     pub absolute: f64,
 }
 
 impl Tolerance {
-    /// What `torch.testing.assert_close` takes for an element type. For fp8, which it does not compare, one step; for
-    /// integers nothing.
+    /// The tolerance of `torch.testing.assert_close` for an element type. It is one step for fp8, which that
+    /// function does not compare, and 0 for integers.
     pub fn usual(dtype: Scalar) -> Tolerance {
         let (relative, absolute) = match dtype {
             Scalar::F64 => (1e-7, 1e-7),

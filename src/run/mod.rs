@@ -42,9 +42,9 @@ use weft_sim::Stats;
 /// The value of a run-time scalar.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Arg {
-    /// Its value in the first launch.
+    /// The value in the first launch.
     pub first: Define,
-    /// What the host adds to an integer for each further launch.
+    /// The number that the host adds to an integer for each further launch.
     pub step: i64,
 }
 
@@ -86,10 +86,10 @@ impl fmt::Display for Arg {
     }
 }
 
-/// What to run, on what.
+/// The options of a run: what to run, and where.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// How it is compiled; its `defines` win over what is found from data.
+    /// The options of the compiler. Its `defines` take precedence over what is found from data.
     pub compile: Options,
     /// The number of PEs.
     pub n_pes: usize,
@@ -97,7 +97,7 @@ pub struct RunOptions {
     pub grid: Option<[u32; 3]>,
     /// Seeds the data and the schedule.
     pub seed: u64,
-    /// How often the kernels are launched, each in its turn.
+    /// The number of launches of each kernel, which take turns.
     pub launches: u32,
     /// For the simulator: launches follow each other in each PE's stream and the host waits for nobody, so that a PE may
     /// be in the next launch while others are in the one before. Results are not compared then.
@@ -111,7 +111,8 @@ pub struct RunOptions {
     pub outputs: Vec<(String, PathBuf)>,
     /// `(tensor, file)`, as `inputs`: what a tensor is to hold after the last launch.
     pub expected: Vec<(String, PathBuf)>,
-    /// How far a tensor may be from the numbers of such a file; what is usual for its element type if not given.
+    /// The tolerance for tensors that are compared with a file. By default, it is what is usual for the
+    /// element type.
     pub tolerance: Option<Tolerance>,
     /// Values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
@@ -183,7 +184,7 @@ pub enum RunError {
     /// The kernel did something wrong, or nothing for ever.
     #[error(transparent)]
     Sim(#[from] weft_sim::SimError),
-    /// What the runtime refused: GPUs, their driver and NVSHMEM, or simulated PEs.
+    /// An error of the runtime: GPUs, their driver and NVSHMEM, or simulated PEs.
     #[error(transparent)]
     Runtime(#[from] weft_runtime::Error),
     /// NVSHMEM's functions cannot be joined to the kernel.
@@ -203,7 +204,7 @@ impl From<GpuError> for RunError {
     }
 }
 
-/// Where a run took place, and what is known from there.
+/// The place where a run took place, and what is known from there.
 #[derive(Clone, Debug)]
 pub enum Ran {
     /// The run took place on the simulator.
@@ -215,7 +216,7 @@ pub enum Ran {
         /// The number of PEs in a node, where the kernel chooses at run time how it reaches a PE (`Transport::Auto`).
         node: Option<usize>,
     },
-    /// On GPUs, one a PE.
+    /// The run took place on GPUs, one for each PE.
     Gpus {
         /// Name of this PE's.
         gpu: String,
@@ -239,16 +240,16 @@ pub struct TensorInfo {
     pub shape: Vec<u64>,
 }
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The kernels, in the order of their launches.
     pub kernels: Vec<KernelRun>,
-    /// By file, the comparison with its numbers after the last launch.
+    /// The comparison with the numbers of each file after the last launch.
     pub expected: Vec<(String, Checked)>,
     /// The tensors of the kernels.
     pub tensors: Vec<TensorInfo>,
-    /// What all launches printed.
+    /// The text that all launches printed.
     pub printed: String,
     /// The time that compilation took.
     pub compile_time: Duration,
@@ -271,7 +272,7 @@ pub struct KernelRun {
     pub checks: Option<Vec<Checked>>,
 }
 
-/// What the comparisons of a run say.
+/// The verdict of the comparisons of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Every launch was compared, and all elements are right.
@@ -347,7 +348,7 @@ pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcom
     sequence.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node })
 }
 
-/// What a run would run: finds parameters out and compiles, and no more.
+/// Finds the parameters of a run out and compiles its kernels, without running them.
 ///
 /// # Errors
 /// Fails where [`run`] fails before anything is allocated.

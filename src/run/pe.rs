@@ -3,7 +3,7 @@
 use super::array::Array;
 use super::expected::{self, Tolerance};
 use super::inputs::{Found, of_pe};
-use super::plan::{KernelPlan, Place, Plan};
+use super::plan::{ArgumentSource, KernelPlan, Plan};
 use super::reference::{Checked, Values};
 use super::tensors::Tensor;
 use super::{RunError, TensorInfo, request};
@@ -32,16 +32,16 @@ impl<'a> Pe<'a> {
     /// Allocates what the plan asks for. *Collective.*
     pub fn new(world: &'a World, plan: &'a Plan, kernels: Vec<Kernel>) -> Result<Pe<'a>, RunError> {
         let tensors = plan.tensors.iter().map(|t| Memory::new(world, t)).collect::<Result<Vec<_>, _>>()?;
-        let argument = |kernel: &KernelPlan, (name, place): &(String, Place)| {
+        let argument = |kernel: &KernelPlan, (name, place): &(String, ArgumentSource)| {
             Ok::<Box<dyn AsArgument>, RunError>(match place {
-                Place::Tensor(t) => tensors[*t].argument(),
-                Place::Barrier => {
+                ArgumentSource::Tensor(t) => tensors[*t].argument(),
+                ArgumentSource::Barrier => {
                     let barrier = world.kernel_barrier(kernel.ctas())?;
                     barrier.buffer().set_name(name.as_str());
                     Box::new(barrier)
                 }
-                Place::Team => Box::new(world.team()),
-                Place::Scalar(value, dtype) => number(value.first, *dtype)?,
+                ArgumentSource::Team => Box::new(world.team()),
+                ArgumentSource::Scalar(value, dtype) => number(value.first, *dtype)?,
             })
         };
         let of =
@@ -53,7 +53,7 @@ impl<'a> Pe<'a> {
     /// Gives scalars that change the values that they have in a launch, counted from 0.
     pub fn set_arguments(&mut self, launch: u32) -> Result<(), RunError> {
         self.replace(|place, _| match place {
-            Place::Scalar(value, dtype) if value.step != 0 => {
+            ArgumentSource::Scalar(value, dtype) if value.step != 0 => {
                 value.of_launch(launch).map(|value| number(value, *dtype)).transpose()
             }
             _ => Ok(None),
@@ -63,7 +63,7 @@ impl<'a> Pe<'a> {
     /// Replaces the arguments that `new` gives others for.
     fn replace(
         &mut self,
-        new: impl Fn(&Place, &[Memory]) -> Result<Option<Box<dyn AsArgument>>, RunError>,
+        new: impl Fn(&ArgumentSource, &[Memory]) -> Result<Option<Box<dyn AsArgument>>, RunError>,
     ) -> Result<(), RunError> {
         for (kernel, arguments) in self.plan.kernels.iter().zip(&mut self.arguments) {
             for ((_, place), argument) in kernel.params.iter().zip(arguments) {
@@ -76,7 +76,7 @@ impl<'a> Pe<'a> {
     }
 
     /// Whether this PE reads all results.
-    pub fn judges(&self) -> bool {
+    pub fn checks_results(&self) -> bool {
         self.world.my_pe() == 0
     }
 
@@ -128,7 +128,7 @@ impl<'a> Pe<'a> {
         }
         self.replace(|place, tensors| {
             Ok(match place {
-                Place::Tensor(number) if forgotten[*number] => Some(tensors[*number].argument()),
+                ArgumentSource::Tensor(number) if forgotten[*number] => Some(tensors[*number].argument()),
                 _ => None,
             })
         })

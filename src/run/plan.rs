@@ -16,8 +16,8 @@ use weft_sim::{Location, MemorySpace};
 /// Most CTAs of a PE.
 const MAX_CTAS: u64 = 1 << 16;
 
-/// What a parameter is given.
-pub(super) enum Place {
+/// The argument that a parameter is given in a run.
+pub(super) enum ArgumentSource {
     /// The tensor of this number.
     Tensor(usize),
     /// A barrier's counters, for every CTA.
@@ -40,7 +40,7 @@ pub(super) struct KernelPlan {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// The parameters of the kernel's text in their order, with their names.
-    pub params: Vec<(String, Place)>,
+    pub params: Vec<(String, ArgumentSource)>,
 }
 
 impl KernelPlan {
@@ -98,11 +98,13 @@ impl Plan {
                     let layout =
                         launch.layout(&t.layout).or_else(|e| request(format!("`{}`: {e}", p.name)))?;
                     let Some(role) = &roles[i] else { continue };
-                    Place::Tensor(self.share(Tensor::new(&p.name, t, layout, role)?, &stage.kernel)?)
+                    ArgumentSource::Tensor(self.share(Tensor::new(&p.name, t, layout, role)?, &stage.kernel)?)
                 }
-                Type::Barrier => Place::Barrier,
-                Type::Team => Place::Team,
-                Type::Scalar(s) => Place::Scalar(launch.scalars[i].unwrap_or(Define::Int(0).into()), *s),
+                Type::Barrier => ArgumentSource::Barrier,
+                Type::Team => ArgumentSource::Team,
+                Type::Scalar(s) => {
+                    ArgumentSource::Scalar(launch.scalars[i].unwrap_or(Define::Int(0).into()), *s)
+                }
                 _ => return request(format!("`{}` is of a type that no launch can pass", p.name)),
             };
             params.push((p.name.to_string(), place));
@@ -134,7 +136,7 @@ impl Plan {
     /// Bytes of all parameters' memory on a PE.
     pub fn bytes(&self) -> u64 {
         let barriers = |k: &KernelPlan| {
-            let barriers = k.params.iter().filter(|(_, place)| matches!(place, Place::Barrier));
+            let barriers = k.params.iter().filter(|(_, place)| matches!(place, ArgumentSource::Barrier));
             barriers.count() as u64 * u64::from(k.ctas()) * BARRIER_LINE
         };
         let bytes = self.tensors.iter().map(Tensor::bytes).chain(self.kernels.iter().map(barriers));

@@ -34,7 +34,7 @@ impl Values {
     }
 }
 
-/// How far results are from the reference.
+/// The difference between results and the reference.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// The tensor; of several the first that is wrong, else all of them.

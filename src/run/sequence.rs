@@ -18,7 +18,7 @@ use weft_lang::elaborate::{Define, Head, Reference};
 pub struct Stage<'f> {
     /// The file that it is in.
     pub file: &'f KernelFile,
-    /// Its name; `None` for the only kernel of the file.
+    /// The name of the kernel, or `None` for the only kernel of the file.
     pub kernel: Option<&'f str>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Sequence {
 /// A compiled kernel.
 pub(crate) struct Prepared {
     pub kernel: String,
-    /// What it was compiled with.
+    /// The options that it was compiled with.
     pub options: Options,
     pub compiled: Compiled,
 }
@@ -163,7 +163,7 @@ impl Sequence {
             }
         }
         pe.settle()?;
-        if pe.judges() {
+        if pe.checks_results() {
             for (tensor, path) in &options.expected {
                 let checked = pe.expect(tensor, path, options.tolerance);
                 let file = path.display().to_string();
@@ -184,7 +184,7 @@ impl Sequence {
         checks: &Mutex<Checks>,
     ) -> Result<(), RunError> {
         let operands = self.stages.iter().filter_map(Prepared::reference).flat_map(|r| &r.args);
-        let operands: Vec<_> = operands.filter(|_| pe.judges()).collect();
+        let operands: Vec<_> = operands.filter(|_| pe.checks_results()).collect();
         let values = |pe: &Pe<'_>| {
             let mut all: BTreeMap<String, Values> = BTreeMap::new();
             for name in &operands {
@@ -203,7 +203,7 @@ impl Sequence {
             pe.launch(number)?;
             pe.settle()?;
             let after = values(pe)?;
-            if let Some(r) = stage.reference().filter(|_| pe.judges()) {
+            if let Some(r) = stage.reference().filter(|_| pe.checks_results()) {
                 let (old, new) =
                     (|name: &str| before.get(name).cloned(), |name: &str| after.get(name).cloned());
                 let scalar = |name: &str| self.found.args.get(name).and_then(|arg| arg.of_launch(launch));
@@ -249,7 +249,7 @@ impl Sequence {
 }
 
 impl Prepared {
-    /// What the kernel says it computes.
+    /// The function that the kernel declares to compute.
     pub fn reference(&self) -> Option<&Reference> {
         self.compiled.references.first().and_then(Option::as_ref)
     }

@@ -14,6 +14,8 @@ mod allreduce_two_shot;
 mod cuda_graph;
 #[path = "../../examples/08_dlpack.rs"]
 mod dlpack;
+#[path = "../../examples/17_moe.rs"]
+mod moe;
 #[path = "../../examples/02_put_signal.rs"]
 mod put_signal;
 #[path = "../../examples/04_register_memory.rs"]
@@ -33,4 +35,5 @@ pub const CASES: &[Case] = &[
     Case::new("examples::07_cuda_graph", cuda_graph::graph),
     Case::new("examples::08_dlpack", dlpack::dlpack),
     Case::new("examples::15_allreduce_rms_norm", allreduce_rms_norm::allreduce_rms_norm),
+    Case::new("examples::17_moe", moe::moe),
 ];

@@ -15,10 +15,12 @@
 //! | `count: 4 TEXT` | is there so many times |
 //! | `not: TEXT` | is not there |
 //! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `node` (PEs of a node: with `transport=auto` others are reached by NVSHMEM's functions), `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
-//! | `sequence: a b` | runs launch these kernels of the file, one after the other |
+//! | `sequence: a PATH:b` | runs launch these kernels, one after the other: those of the file by name, and one of another file with its path as seen from the project's root |
 //! | `overlap: true` | for `tests/clean.rs`: as the option of `weft check` |
 //! | `stdout: TEXT` | the next line that each run prints, which prints no others |
 //! | `fails: TEXT` | each run fails, saying so |
+
+use weft::KernelFile;
 
 /// Everything that a file expects.
 #[derive(Debug, Default)]
@@ -114,6 +116,21 @@ pub fn parse(text: &str) -> Result<Expectations, String> {
 }
 
 impl Expectations {
+    /// The kernels of the sequence, each with the file that has it where that is another one.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is no kernel file.
+    #[allow(dead_code, reason = "only what runs sequences needs")]
+    pub fn kernels(&self) -> Result<Vec<(Option<KernelFile>, &str)>, String> {
+        let kernel = |entry: &'_ String| -> Result<Option<KernelFile>, String> {
+            let Some((path, _)) = entry.split_once(':') else { return Ok(None) };
+            let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+            KernelFile::parse(path, &text).map(Some).map_err(|e| format!("{path}: {e}"))
+        };
+        let name = |entry: &'_ String| entry.rfind(':').map_or(0, |at| at + 1);
+        self.sequence.iter().map(|entry| Ok((kernel(entry)?, &entry[name(entry)..]))).collect()
+    }
+
     fn take(&mut self, word: &str, rest: &str) -> Result<(), String> {
         let text = rest.to_owned();
         match word {

@@ -38,7 +38,8 @@ pub fn dynamic_shared(kernel: &Kernel) -> u32 {
     }
 }
 
-/// Where a tensor of `bytes` bytes begins in shared memory of which `end` bytes are taken; `None` beyond 64 bits.
+/// The offset in shared memory of a tensor of `bytes` bytes, behind the first `end` bytes, which are taken.
+/// It is `None` beyond 64 bits.
 pub fn place_shared(end: u64, bytes: u64, align: u32) -> Option<u64> {
     let at = end.checked_next_multiple_of(u64::from(align.max(1)))?;
     at.checked_add(bytes).map(|_| at)
@@ -59,7 +60,7 @@ pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
     })
 }
 
-/// What a launcher needs to know of a kernel.
+/// Describes a kernel for its launchers.
 ///
 /// # Errors
 /// Fails where [`signature`] fails, or if something else launches the kernel ([`BAD_PARAM`]).

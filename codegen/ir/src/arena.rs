@@ -10,7 +10,7 @@ pub struct Arena<H, T> {
     handle: PhantomData<H>,
 }
 
-/// What can index an [`Arena`].
+/// A type that can index an [`Arena`].
 pub trait Handle: Copy {
     /// Makes the handle of the item at position `index`.
     fn from_index(index: usize) -> Self;
@@ -31,17 +31,17 @@ impl<H: Handle, T> Arena<H, T> {
         H::from_index(self.items.len() - 1)
     }
 
-    /// The same number of items, each made from one of these, with the same handles.
+    /// Makes an arena of as many items, each from one of these, with the same handles.
     pub fn map<U>(self, make: impl FnMut(T) -> U) -> Arena<H, U> {
         Arena { items: self.items.into_iter().map(make).collect(), handle: PhantomData }
     }
 
-    /// How many there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is none.
+    /// Whether the arena has no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

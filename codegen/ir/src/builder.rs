@@ -28,7 +28,7 @@ use weft_layout::{Int, Layout, Swizzle};
 /// A result whose error says where and what to do.
 pub type Built<T> = Result<T, Diagnostic>;
 
-/// What is known of a loop variable's values.
+/// The known bounds and divisor of a loop variable's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// The least value of the variable.
@@ -337,12 +337,12 @@ impl<L: TensorLevel> Builder<L> {
         self.emit_as(View::Dealt { base, offset, over: over.into() }, ty.into())
     }
 
-    /// The same layout at the team's multicast address.
+    /// Appends a view with the same layout at the team's multicast address.
     pub fn multicast(&mut self, base: Value, team: TeamRef) -> Built<Value> {
         self.emit(View::Multicast { base, team })
     }
 
-    /// The same layout in the memory of rank `pe`.
+    /// Appends a view with the same layout in the memory of rank `pe`.
     pub fn peer(&mut self, base: Value, team: TeamRef, pe: Value) -> Built<Value> {
         self.emit(View::Peer { base, team, pe })
     }

@@ -20,7 +20,7 @@ pub struct Info {
 pub enum Example {
     /// A small `.weft` text.
     Text(&'static str),
-    /// What a rejected kernel or request does, in words.
+    /// A description of what a rejected kernel or request does.
     Words(&'static str),
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A range of bytes of one source file. `file` indexes the source map of whoever made it;
-/// [`Span::NONE`] marks things that no text stands for (the builder API, generated code).
+/// A range of bytes of one source file. `file` is an index into the source map. [`Span::NONE`] marks things
+/// without source text (from the builder API, or generated code).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Span {
     /// Index of the source file.
@@ -32,13 +32,13 @@ impl Span {
         }
     }
 
-    /// Whether no text stands behind it.
+    /// Whether the thing has no source text.
     pub fn is_none(self) -> bool {
         self.file == u32::MAX
     }
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
     /// The compiler reports it and goes on.
@@ -57,8 +57,8 @@ impl fmt::Display for Code {
     }
 }
 
-/// One finding. `message` says what is wrong in one line, `label` what stands at the place,
-/// `help` what to do.
+/// An error or a warning. `message` says in one line what is wrong, `label` what is at the place, and `help`
+/// what the user can do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
     /// Whether it is an error or a warning.
@@ -69,7 +69,7 @@ pub struct Diagnostic {
     pub message: String,
     /// The place in the source that the message is about.
     pub span: Span,
-    /// What stands there (may be empty).
+    /// A text that says what is at the place. It may be empty.
     pub label: String,
     /// Other places that matter, with what they are.
     pub related: Vec<(Span, String)>,
@@ -96,7 +96,7 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
 
-    /// What stands at the place.
+    /// Sets the text that says what is at the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
         self.label = label.into();

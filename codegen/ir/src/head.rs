@@ -14,21 +14,21 @@ use weft_layout::Int;
 /// A run-time parameter of a kernel that works on tensors.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param<L: Level> {
-    /// Its name in the text.
+    /// The name of the parameter in the text.
     pub name: Arc<str>,
     /// The type of the parameter.
     pub ty: L::Type,
-    /// Who fills it in.
+    /// The source of the argument: the caller or the launch.
     pub kind: ParamKind,
-    /// What is known of an integer parameter: it is a positive multiple of this; 0 where nothing is.
+    /// A number that an integer parameter is a positive multiple of, or 0 if nothing is known.
     pub div: i64,
-    /// What the kernel uses a tensor for, where its text declares that.
+    /// The use of a tensor, if the text declares one.
     pub role: Option<Role>,
     /// The text it comes from.
     pub span: Span,
 }
 
-/// Who fills a parameter in.
+/// The source of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ParamKind {
     /// The caller passes the argument.
@@ -247,7 +247,8 @@ pub struct MachineParam {
     pub ty: machine::Type,
     /// Alignment of the address, in bytes; a power of two. 1 for a number.
     pub align: u32,
-    /// Which of the launch's parameters it is: those include teams, which no entry point is passed.
+    /// The index among the launch's parameters, which include teams. The entry point has no parameter for a
+    /// team.
     pub source: u32,
     /// The text it comes from.
     pub span: Span,
@@ -256,13 +257,13 @@ pub struct MachineParam {
 /// The head of a kernel at the machine level.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MachineHead {
-    /// What the entry point is passed, in order.
+    /// The parameters of the entry point, in order.
     pub params: Vec<MachineParam>,
-    /// How it is launched; `None` for a kernel that something else launches.
+    /// The way in which the kernel is launched. It is `None` for a kernel that something else launches.
     pub launch: Option<Launch>,
 }
 
-/// What a launcher needs to know of a kernel besides its name, block and entry point.
+/// What a launcher needs to know about a kernel besides its name, block and entry point.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Launch {
     /// CTAs, if the kernel says so; else the launcher decides.

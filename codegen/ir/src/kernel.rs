@@ -50,7 +50,7 @@ pub struct Block(pub Vec<Value>);
 /// A variable of a thread that can be assigned.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Local<L: Level> {
-    /// Its name in the text.
+    /// The name of the variable in the text.
     pub name: Arc<str>,
     /// Scalar, vector or pointer.
     pub ty: L::Type,
@@ -59,13 +59,13 @@ pub struct Local<L: Level> {
 /// A kernel: one entry point of the compiled code.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel<L: Level = Tensor> {
-    /// Its name: a PTX identifier.
+    /// The name of the kernel, which is a PTX identifier.
     pub name: Arc<str>,
     /// Threads a CTA (x, y, z).
     pub block: [u32; 3],
     /// CTAs a cluster (x, y, z); 1 without clusters.
     pub cluster: [u32; 3],
-    /// Its parameters, and what else the level's kernels say.
+    /// The parameters, and what else kernels of this level have.
     pub head: L::Head,
     /// The local variables of the kernel's threads.
     pub locals: Arena<LocalId, Local<L>>,

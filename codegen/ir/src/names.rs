@@ -186,21 +186,21 @@ words! {
 }
 
 words! {
-    /// How a warp shuffle picks the lane it reads from.
+    /// The way in which a warp shuffle picks the lane to read from.
     ShuffleMode {
         /// The lane named.
         Idx = "idx",
-        /// This lane minus the operand.
+        /// The lane with the number of this lane minus the operand.
         Up = "up",
-        /// This lane plus the operand.
+        /// The lane with the number of this lane plus the operand.
         Down = "down",
-        /// This lane exclusive-or the operand.
+        /// The lane with the number of this lane exclusive-or the operand.
         Xor = "xor",
     }
 }
 
 words! {
-    /// How a signal is updated (NVSHMEM: `NVSHMEM_SIGNAL_SET`, `NVSHMEM_SIGNAL_ADD`).
+    /// The way in which a signal is updated (NVSHMEM: `NVSHMEM_SIGNAL_SET`, `NVSHMEM_SIGNAL_ADD`).
     SignalKind {
         /// The value replaces it.
         Set = "set",
@@ -244,7 +244,7 @@ words! {
 }
 
 impl AmoOp {
-    /// It gives the old value.
+    /// Whether the operation returns the old value.
     pub fn fetches(self) -> bool {
         !matches!(self, AmoOp::Set | AmoOp::Inc | AmoOp::Add | AmoOp::And | AmoOp::Or | AmoOp::Xor)
     }
@@ -271,7 +271,7 @@ impl AmoOp {
 }
 
 words! {
-    /// Which of several variables a wait is for.
+    /// The variables among several that a wait is for.
     WaitFor {
         /// The only one.
         One = "one",

@@ -40,9 +40,9 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
 pub enum Flag {
     /// An atomic, a compare and swap or a reduction updates it in memory.
     Counted,
-    /// It is a signal, or a kernel waits for it.
+    /// The tensor is a signal, or a kernel waits for it.
     Signal,
-    /// It is read in order, so that other threads write it meanwhile.
+    /// The tensor is read in order, so other threads write it meanwhile.
     Ordered,
 }
 

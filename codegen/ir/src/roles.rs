@@ -61,7 +61,7 @@ impl<L: Level> Check<'_, L> {
             if inst.op.group() == Some(Group::Cluster) {
                 let message = format!(
                     "{} in role `{role}`: every thread of the cluster must reach it",
-                    inst.op.called()
+                    inst.op.quoted_name()
                 );
                 self.found
                     .push(Diagnostic::error(BAD_ROLES, inst.span, message).help("put it before the roles"));

@@ -275,15 +275,16 @@ pub struct TensorType {
     pub elem: Scalar,
     /// Coordinate to element offset.
     pub layout: Layout,
-    /// How the bytes of a tensor in shared memory are permuted: it takes the distance in bytes from the allocation's
-    /// first byte, which the layout and the views' offsets give, to the place in memory. (PTX ISA, Swizzling Modes.)
+    /// The permutation of the bytes of a tensor in shared memory. It maps the distance in bytes from the
+    /// allocation's first byte, which the layout and the views' offsets give, to the place in memory. (PTX
+    /// ISA, Swizzling Modes.)
     pub swizzle: Option<Swizzle>,
     /// The memory space that the tensor is in.
     pub space: Space,
     /// Provable alignment of its first element, in bytes; a power of two.
     pub align: u32,
-    /// What must hold of a coordinate for its element to exist. A divide by a tile that does not
-    /// divide the extent gives coordinates beyond the end; accesses there read as zero and are not written.
+    /// The predicates under which the element of a coordinate exists. A divide by a tile that does not divide
+    /// the extent gives coordinates beyond the end; accesses there read as zero and are not written.
     pub bounds: Vec<Bound>,
 }
 
@@ -293,7 +294,7 @@ pub struct TensorType {
 pub struct Bound {
     /// Extent of the original mode.
     pub limit: Int,
-    /// Where the view starts in it.
+    /// The position in the original mode at which the view begins.
     pub offset: Int,
     /// The view's coordinates to positions in it; same sizes, mode by mode, as the view's layout.
     pub layout: Layout,
@@ -316,7 +317,7 @@ impl TensorType {
 }
 
 impl TensorType {
-    /// It with other integers in the places of symbols of its layout and bounds.
+    /// Replaces symbols of its layout and bounds by other integers.
     ///
     /// # Errors
     /// Fails if the result of the substitution is not a layout.

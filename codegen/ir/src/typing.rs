@@ -21,7 +21,7 @@ pub struct TypeError {
     pub code: Code,
     /// One line that says what is wrong.
     pub message: String,
-    /// What to do, if there is something to say.
+    /// A text that says what the user can do, if there is one.
     pub help: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn fail_help<T>(
     Err(TypeError { code, message: message.into(), help: Some(help.into()) })
 }
 
-/// What the rules look at: the kernel that an op is in, the type it was given, and its name.
+/// The input of the rules: the kernel that an op is in, the type it was given, and its name.
 pub struct Typing<'k, L: Level> {
     pub(crate) k: &'k Kernel<L>,
     pub(crate) given: &'k L::Type,

@@ -24,12 +24,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use weft_layout::{Int, Node};
 
-/// How far a value may differ. Ordered: the join of two is the greater.
+/// The extent to which a value may differ between threads. The join of two is the greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Varies {
-    /// The same in all threads of a CTA.
+    /// The value is the same in all threads of a CTA.
     No,
-    /// The same in all lanes of a warp.
+    /// The value is the same in all lanes of a warp.
     ByWarp,
     /// May differ from lane to lane.
     ByThread,
@@ -54,7 +54,7 @@ pub struct Uniformity {
 }
 
 impl Uniformity {
-    /// How a value varies.
+    /// The way in which a value varies between threads.
     pub fn value(&self, v: Value) -> Varies {
         self.values.get(v.index()).copied().unwrap_or(Varies::No)
     }
@@ -65,7 +65,8 @@ impl Uniformity {
         role.checked_sub(1).and_then(|i| self.threads.get(i as usize)).copied().unwrap_or(k.threads())
     }
 
-    /// How the decision to run an instruction varies, and the innermost condition, or the jump, that makes it so.
+    /// The way in which the decision to run an instruction varies, and the innermost condition, or the jump,
+    /// that makes it so.
     pub fn control(&self, v: Value) -> (Varies, Option<Value>) {
         self.control.get(v.index()).copied().unwrap_or(BY_ALL)
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A value used where it is not defined.
 pub const UNDEFINED: Code = Code(210);
-/// An instruction that stands in no block, or in two.
+/// The code for an instruction that is in no block, or in two.
 pub const MISPLACED: Code = Code(211);
 /// An op that all threads of a group must reach, under a condition that differs between them.
 pub const DIVERGENT: Code = Code(212);
@@ -35,7 +35,7 @@ pub const BAD_FUNCTION: Code = Code(218);
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verified<L: Level = Tensor> {
     module: Module<L>,
-    /// What is allowed but looks wrong.
+    /// Findings in code that is allowed but looks wrong.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -364,7 +364,7 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
     {
         let names: Vec<_> = allowed.iter().map(|s| s.name()).collect();
         found.push(
-            Diagnostic::error(BAD_ORDER, inst.span, format!("{} cannot be `{sem}`", inst.op.called()))
+            Diagnostic::error(BAD_ORDER, inst.span, format!("{} cannot be `{sem}`", inst.op.quoted_name()))
                 .help(format!("it can be {}", names.join(", "))),
         );
     }
@@ -395,7 +395,7 @@ fn check_threads<L: Level>(
         found.push(divergent(k, u, inst, group, cond));
     }
     if inst.op.remote().is_some_and(Remote::is_collective) {
-        not_same(k, u, inst, group, limit, found);
+        check_uniform_arguments(k, u, inst, group, limit, found);
     }
 }
 
@@ -405,8 +405,8 @@ fn together<L: Level>(k: &Kernel<L>, inst: &Inst<L>) -> Option<Group> {
     matches!(place.op.view(), Some(View::Dealt { .. })).then_some(Group::Block)
 }
 
-/// The arguments of an operation that threads call together are the same in all of them.
-fn not_same<L: Level>(
+/// Checks that the arguments of an operation that threads call together are the same in all of them.
+fn check_uniform_arguments<L: Level>(
     k: &Kernel<L>,
     u: &Uniformity,
     inst: &Inst<L>,
@@ -425,7 +425,7 @@ fn not_same<L: Level>(
     let mut d = Diagnostic::error(
         remote::NOT_SAME,
         inst.span,
-        format!("an argument of {} differs between {who}, which call it together", inst.op.called()),
+        format!("an argument of {} differs between {who}, which call it together", inst.op.quoted_name()),
     )
     .help("pass all of them the same, or let each thread do its own: without `<warp>` or `<block>`");
     if let Some(at) = k.insts.get(v) {
@@ -449,7 +449,7 @@ fn divergent<L: Level>(
     let mut d = Diagnostic::error(
         DIVERGENT,
         inst.span,
-        format!("{} in divergent control flow: every {who} must reach it", inst.op.called()),
+        format!("{} in divergent control flow: every {who} must reach it", inst.op.quoted_name()),
     )
     .label("some threads never come here")
     .help("move it out of the condition, or make the condition the same for all threads");

@@ -35,7 +35,7 @@ fn columns_of_every_op() {
                 places(op.reads()),
                 places(op.writes()),
                 teams.join(" "),
-                op.called(),
+                op.quoted_name(),
                 op.spread(),
             ));
         }

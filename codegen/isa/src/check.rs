@@ -39,7 +39,7 @@ impl fmt::Debug for Legal {
     }
 }
 
-/// What is wrong with an illegal form.
+/// The reasons why a form is illegal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rule {
     /// A word that does not go with the others.
@@ -102,14 +102,14 @@ impl Rule {
 /// A form that does not exist. `Display` is one line without the code and the help.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Illegal {
-    /// What was asked for.
+    /// The form that was asked for.
     pub form: Form,
     /// The target that does not have the form.
     pub target: Target,
-    /// What is wrong with it.
+    /// The reason why it is illegal.
     pub rule: Rule,
-    /// What would be legal in its place, everything else as asked; where more than one thing is wrong, what
-    /// goes with the parts before it. For [`Rule::Refused`] the reason.
+    /// The words that would be legal instead, with everything else as asked. If more than one column is
+    /// wrong, they go with the columns before it. For [`Rule::Refused`], the reason.
     pub expected: Vec<&'static str>,
 }
 
@@ -119,7 +119,8 @@ impl Illegal {
         self.rule.code()
     }
 
-    /// What to do: a type that carries this one's data, if the target has the form with it.
+    /// A text that says what to do: it names a type that carries this one's data, if the target has the form
+    /// with it.
     pub fn help(&self) -> String {
         let legal_with = |ty: &&ElemType| find(&Form { ty: **ty, ..self.form }, self.target).is_some();
         let carriers = tables().carriers.iter().filter(|carrier| carrier.carries(&self.form));

@@ -11,7 +11,7 @@ use crate::template::{Piece, pieces};
 pub struct Choice {
     /// The instruction that the form belongs to.
     pub instruction: &'static Instruction,
-    /// Its words, in the order of the columns.
+    /// The words of the form, in the order of the columns.
     pub words: Vec<String>,
 }
 
@@ -37,16 +37,16 @@ pub enum Reason {
 /// A form that does not exist. `Display` is one line without the code and the help.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoForm {
-    /// What was asked for, as PTX would write it.
+    /// The form that was asked for, as PTX would write it.
     pub form: String,
     /// The target that does not have the form.
     pub target: Target,
-    /// What is wrong with it.
+    /// The reason why it does not exist.
     pub reason: Reason,
     /// The word that does not fit.
     pub found: String,
-    /// What would be legal in its place, everything else as asked; where more than one thing is wrong, what goes with
-    /// the columns before it. For [`Reason::Refused`] the reason.
+    /// The words that would be legal instead, with everything else as asked. If more than one column is
+    /// wrong, they go with the columns before it. For [`Reason::Refused`], the reason.
     pub expected: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Choice {
         Choice { instruction, words: words.iter().map(ToString::to_string).collect() }
     }
 
-    /// With another word in a column.
+    /// Replaces the word of a column.
     #[must_use]
     pub fn with(mut self, column: usize, word: &str) -> Choice {
         if let Some(old) = self.words.get_mut(column) {

@@ -37,13 +37,13 @@ impl Form {
         Form { op: Some(op), ..self }
     }
 
-    /// With a vector of `vec` elements.
+    /// Sets the number of elements of the vector.
     #[must_use]
     pub fn vec(self, vec: u8) -> Form {
         Form { vec, ..self }
     }
 
-    /// With a precision of the sum.
+    /// Sets the precision of the sum.
     #[must_use]
     pub fn acc(self, acc: Acc) -> Form {
         Form { acc: Some(acc), ..self }
@@ -146,7 +146,7 @@ impl Column {
     pub const ALL: &'static [Column; COLUMNS] =
         &[Column::Op, Column::Type, Column::Vec, Column::Acc, Column::Sem, Column::Scope];
 
-    /// Its words; `-` is none.
+    /// The words of the column, where `-` stands for no word.
     pub fn words(self) -> &'static [&'static str] {
         match self {
             Column::Op => OP_WORDS,

@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub refused: Option<&'static str>,
 }
 
-/// Which type carries another's data, see `carriers.table`.
+/// A type that carries the data of another type, as `carriers.table` lists them.
 pub struct Carrier {
     /// The instructions for which this holds.
     pub instrs: Vec<Instr>,
@@ -59,7 +59,7 @@ pub struct Carrier {
 }
 
 pub(crate) struct Tables {
-    /// Those with columns of their own, by the page that shows them.
+    /// The instructions that have columns of their own, by the page of the manual that shows them.
     pub instructions: Vec<(&'static str, Vec<Instruction>)>,
     pub targets: Targets,
     pub families: Vec<Family>,

@@ -59,7 +59,7 @@ fn digit(text: &str) -> Option<u8> {
 #[error("`{0}` is not a version of PTX: expected two digits with a point between, such as 8.6")]
 pub struct BadVersion(pub String);
 
-/// What of later architectures a target's code may run on.
+/// The later architectures on which a target's code may run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Variant {
     /// `sm_90`: it and every later one.
@@ -190,7 +190,7 @@ impl FromStr for Target {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("unknown target `{name}`; known: {}", known())]
 pub struct UnknownTarget {
-    /// What was asked for.
+    /// The text that was given.
     pub name: String,
 }
 

@@ -114,11 +114,11 @@ words! {
 words! {
     /// The threads a strong access is ordered for.
     Scope {
-        /// Those of the CTA.
+        /// The threads of the CTA.
         Cta = "cta",
-        /// Those of the cluster.
+        /// The threads of the cluster.
         Cluster = "cluster",
-        /// Those of the GPU.
+        /// The threads of the GPU.
         Gpu = "gpu",
         /// All of the system, other PEs and the host included.
         Sys = "sys",
@@ -243,7 +243,7 @@ impl ElemType {
         Self::FACTS[self as usize].0
     }
 
-    /// How many scalars one of it holds: 2 for `f16x2`.
+    /// The number of scalars that one of it holds: 2 for `f16x2`.
     pub fn lanes(self) -> u8 {
         Self::FACTS[self as usize].1
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use weft_ir::Role;
 use weft_ir::diag::Span;
 
-/// A name where it stands.
+/// A name with its place in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ident {
     /// The text of the name.
@@ -20,7 +20,7 @@ pub struct File {
     pub items: Vec<Item>,
 }
 
-/// What may stand at the top of a file.
+/// An item at the top level of a file.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Item {
     /// `use "tiles.weft";` or `use weft::collectives;`
@@ -95,7 +95,7 @@ pub struct TypeExpr {
 /// A run-time parameter. Functions may leave the type out (they are generic by inlining).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
-    /// What the kernel uses it for: `zeroed`, if the text says so.
+    /// The use that the kernel makes of it: `zeroed`, if the text says so.
     pub role: Option<Role>,
     /// The name of the parameter.
     pub name: Ident,
@@ -129,7 +129,7 @@ pub struct Kernel {
     pub attrs: Vec<Attr>,
     /// The block that the kernel runs.
     pub body: Block,
-    /// Where the head stands.
+    /// The source text of the head.
     pub span: Span,
 }
 
@@ -146,7 +146,7 @@ pub struct Function {
     pub ret: Option<TypeExpr>,
     /// The block that the function runs.
     pub body: Block,
-    /// Where the head stands.
+    /// The source text of the head.
     pub span: Span,
 }
 
@@ -159,7 +159,7 @@ pub struct Block {
     pub value: Option<Box<Expr>>,
 }
 
-/// A statement where it stands.
+/// A statement with its place in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
     /// The statement without its place.
@@ -232,13 +232,13 @@ pub enum StmtKind {
     Break,
     /// The end of a round: `continue;`
     Continue,
-    /// An expression for its effect. `if` with blocks that have no value stands here too.
+    /// An expression that is evaluated for its effect, such as an `if` whose blocks have no value.
     Expr(Expr),
     /// The end of a function: `return e;`
     Return(Option<Expr>),
 }
 
-/// How a loop is unrolled.
+/// The way in which a loop is unrolled.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Unroll {
     /// `unroll`: wholly; the bounds are compile-time constants.
@@ -256,7 +256,7 @@ pub struct Arg {
     pub value: Expr,
 }
 
-/// An expression where it stands.
+/// An expression with its place in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
     /// The expression without its place.

@@ -17,7 +17,7 @@ pub fn all() -> impl Iterator<Item = &'static Info> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// What a code means; `None` if there is no such code.
+/// The explanation of a code, or `None` if there is no such code.
 pub fn explain(code: Code) -> Option<&'static Info> {
     all().find(|info| info.code == code)
 }

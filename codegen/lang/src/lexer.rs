@@ -54,6 +54,14 @@ impl Kind {
     }
 }
 
+/// The reserved words of the language.
+pub fn keywords() -> impl Iterator<Item = &'static str> {
+    FIXED.iter().filter(|(_, kind)| kind.is_keyword()).map(|(text, _)| *text)
+}
+
+/// Words that are reserved in one place only: in front of a function, in heads of loops, and in front of a role.
+pub const PLACED_WORDS: &[&str] = &["reference", "step", "unroll", "role"];
+
 /// A token and its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token {
@@ -78,7 +86,7 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
         let Ok((next, piece)) = alt((word, number, string, operator, foreign)).parse(start) else {
             if let Some(comment) = open_comment {
                 let span = Span::new(file, at(comment), at(comment) + 2);
-                found.push(complain(
+                found.push(diagnostic(
                     span,
                     (
                         code::UNTERMINATED_COMMENT,
@@ -93,7 +101,7 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
         let token =
             Token { kind: piece.as_ref().copied().unwrap_or(Kind::Bad), start: at(start), end: at(next) };
         if let Err(complaint) = piece {
-            found.push(complain(Span::new(file, token.start, token.end), complaint));
+            found.push(diagnostic(Span::new(file, token.start, token.end), complaint));
         }
         tokens.push(token);
         rest = next;
@@ -103,7 +111,7 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
     (tokens, found)
 }
 
-fn complain(span: Span, (code, message, label, help): Complaint) -> Diagnostic {
+fn diagnostic(span: Span, (code, message, label, help): Complaint) -> Diagnostic {
     Diagnostic::error(code, span, message).label(label).help(help)
 }
 
@@ -124,7 +132,7 @@ fn trivia(mut text: &str) -> (&str, Option<&str>) {
 }
 
 /// What follows a block comment, which may hold others. Counts instead of recursing: any depth is fine.
-fn block_comment(text: &str) -> Option<&str> {
+pub(crate) fn block_comment(text: &str) -> Option<&str> {
     let (bytes, mut depth, mut at) = (text.as_bytes(), 0usize, 0);
     while at + 1 < bytes.len() {
         let step = match &bytes[at..at + 2] {

@@ -329,7 +329,7 @@ impl Print for Expr {
 }
 
 /// The conditional of `else if`.
-fn chained(otherwise: &Block) -> Option<&Expr> {
+pub(crate) fn chained(otherwise: &Block) -> Option<&Expr> {
     let last = match (&otherwise.stmts[..], &otherwise.value) {
         ([], Some(value)) => value,
         ([Stmt { kind: StmtKind::Expr(last), .. }], None) if !last.has_value() => last,

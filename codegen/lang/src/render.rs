@@ -10,7 +10,7 @@ use weft_ir::diag::{Diagnostic, Severity, Span};
 pub enum Color {
     /// The text carries no colours.
     Never,
-    /// With escape sequences, for a terminal.
+    /// The text carries escape sequences, for a terminal.
     Always,
 }
 
@@ -33,7 +33,8 @@ pub struct Message<'a> {
     pub code: &'a str,
     /// One line, no full stop.
     pub message: &'a str,
-    /// Where, the primary place first, and what stands there (may be empty).
+    /// The places of the message, the primary one first, each with a text that says what is there (which may
+    /// be empty).
     pub places: &'a [(Span, String)],
     /// Further lines below the source text.
     pub notes: &'a [String],

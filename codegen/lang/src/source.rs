@@ -21,12 +21,12 @@ struct SourceFile {
     lines: OnceLock<Vec<u32>>,
 }
 
-/// Where a byte stands, both from 1; the column counts characters.
+/// The line and column of a byte, both counted from 1. The column counts characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LineColumn {
     /// The line, counted from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// The column in characters, counted from 1.
     pub column: u32,
 }
 
@@ -42,7 +42,7 @@ impl SourceMap {
         u32::try_from(self.files.len() - 1).unwrap_or(Span::NONE.file)
     }
 
-    /// How many files it holds; they are numbered from 0.
+    /// The number of files. They are numbered from 0.
     pub fn len(&self) -> usize {
         self.files.len()
     }
@@ -62,7 +62,7 @@ impl SourceMap {
         self.file(file).map(|f| f.text.as_str())
     }
 
-    /// Line and column of the start of `span`; `None` where no text stands behind it.
+    /// The line and the column at which `span` begins. It is `None` if the span has no source text.
     pub fn line_column(&self, span: Span) -> Option<LineColumn> {
         let file = self.file(span.file)?;
         let at = file.clamp(span).start;
@@ -72,7 +72,8 @@ impl SourceMap {
         Some(LineColumn { line: count(line + 1), column: count(column) })
     }
 
-    /// From a place to the end of its line, without a comment that ends it; `None` where no text stands there.
+    /// The span from a place to the end of its line, without a comment at the end. It is `None` if there is
+    /// no such place.
     pub fn span_at(&self, file: u32, at: LineColumn) -> Option<Span> {
         let f = self.file(file)?;
         let line = (at.line as usize).checked_sub(1)?;
@@ -89,8 +90,8 @@ impl SourceMap {
         self.files.iter().position(|f| f.name == name).map(count)
     }
 
-    /// The text of `span`; `None` where no text stands behind it. A span that sticks out of its file or cuts
-    /// a character is narrowed.
+    /// The text of `span`, or `None` if the span has no source text. A span that exceeds its file or cuts a
+    /// character is narrowed.
     pub fn snippet(&self, span: Span) -> Option<&str> {
         let file = self.file(span.file)?;
         file.text.get(file.clamp(span))

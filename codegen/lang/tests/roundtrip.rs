@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use weft_ir::Role;
 use weft_ir::diag::Span;
 use weft_lang::ast::*;
+use weft_lang::format::format;
 use weft_lang::print::print;
 use weft_lang::{parse, parse_expr};
 
@@ -293,8 +294,64 @@ fn check_spans(text: &str, expr: &Expr) -> Result<(), TestCaseError> {
     children(expr).into_iter().try_for_each(|child| check_spans(text, child))
 }
 
+/// The text with comments and line breaks in the place of some of its spaces.
+fn disturbed(text: &str, places: &[(usize, &str)]) -> String {
+    let spaces: Vec<usize> = text.match_indices(' ').map(|(at, _)| at).collect();
+    let mut places: Vec<(usize, &str)> = places
+        .iter()
+        .filter_map(|(n, piece)| Some((*spaces.get(n % spaces.len().max(1))?, *piece)))
+        .collect();
+    places.sort_unstable();
+    places.into_iter().rev().fold(text.to_owned(), |mut text, (at, piece)| {
+        text.insert_str(at, piece);
+        text
+    })
+}
+
+/// Where pieces are put into a text.
+fn places() -> BoxedStrategy<Vec<(usize, &'static str)>> {
+    const PIECES: &[&str] = &[
+        "\n",
+        "\n\n\n",
+        " // one\n",
+        "\n// two\n",
+        "\n\n// three\n\n",
+        " /* four */ ",
+        "/* five */\n",
+        " /* a\n  b */",
+        "    ",
+    ];
+    vec((0..1000usize, prop::sample::select(PIECES)), 0..12).boxed()
+}
+
+/// A text that parses is formatted to one that says the same and stays as it is.
+fn check_format(text: &str) -> Result<(), TestCaseError> {
+    let Ok(tree) = parse(0, text) else { return Ok(()) };
+    let once = format(0, text).map_err(|e| TestCaseError::fail(format!("{text}\n{e:?}")))?;
+    let again = parse(0, &once).map_err(|e| TestCaseError::fail(format!("{once}\n{e:?}")))?;
+    prop_assert_eq!(without_spans(&again), without_spans(&tree), "{}", once);
+    let twice = format(0, &once).map_err(|e| TestCaseError::fail(format!("{once}\n{e:?}")))?;
+    prop_assert_eq!(&twice, &once, "of\n{}", text);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_formatted_file_says_the_same_and_stays(file in file(), places in places()) {
+        check_format(&disturbed(&print(&file), &places))?;
+    }
+
+    #[test]
+    fn a_kernel_file_with_comments_anywhere_is_formatted(places in places()) {
+        for text in [
+            include_str!("../../../examples/allreduce_two_shot.weft"),
+            include_str!("../../../src/library/gemm_comm.weft"),
+        ] {
+            check_format(&disturbed(text, &places))?;
+        }
+    }
 
     #[test]
     fn a_printed_file_parses_to_itself(file in file()) {

@@ -55,7 +55,7 @@ impl ComposedLayout {
         &self.layout
     }
 
-    /// The same swizzle and offset after `f` of the inner layout.
+    /// Applies `f` to the inner layout, and keeps the swizzle and the offset.
     ///
     /// # Errors
     /// Fails where `f` fails.

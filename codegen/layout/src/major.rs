@@ -4,7 +4,7 @@ use crate::error::invalid;
 use crate::modes::Modes;
 use crate::{Int, IntTuple, Layout, LayoutError, Result};
 
-/// Which end of a shape is contiguous.
+/// The end of a shape that is contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// The leftmost mode: generalised column-major.

@@ -230,7 +230,7 @@ pub(crate) fn product_each(shape: &IntTuple) -> IntTuple {
 }
 
 impl IntTuple {
-    /// Its subtrees' products at the leaves of `guide`.
+    /// The products of its subtrees at the leaves of `guide`.
     ///
     /// # Errors
     /// Fails if `guide` nests deeper than this.

@@ -40,7 +40,7 @@ impl Nearest {
         Nearest::along(tile, (elem, bytes), usize::from(!(mn && first)))
     }
 
-    /// As [`new`](Nearest::new), with mode `major` contiguous.
+    /// Finds layouts like [`new`](Nearest::new), with mode `major` contiguous.
     pub fn along(tile: &Layout, (elem, bytes): (&str, u32), major: usize) -> Option<Nearest> {
         let extent = |mode: usize| tile.mode(mode)?.size().as_const().filter(|n| *n > 0);
         let mut shape = (0..tile.rank()).map(extent).collect::<Option<Vec<_>>>()?;

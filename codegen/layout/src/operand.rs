@@ -13,7 +13,7 @@ const SLICE: i64 = 32;
 const UNIT: i64 = 16;
 const LIMIT: i64 = UNIT << 14;
 
-/// What a matrix descriptor says of a tile of (M or N) x K. All distances are in bytes.
+/// The fields of a matrix descriptor for a tile of (M or N) x K. All distances are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operand {
     /// Whether elements follow each other along M or N instead of K.
@@ -26,11 +26,11 @@ pub struct Operand {
     pub stride: i64,
     /// Elements along K that one instruction multiplies.
     pub slice: i64,
-    /// Where the slices along K begin.
+    /// The offset of each slice along K, in bytes.
     pub slices: Vec<i64>,
     /// Rows after which an instruction can begin.
     pub block: i64,
-    /// Where the blocks of rows begin.
+    /// The offset of each block of rows, in bytes.
     pub blocks: Vec<i64>,
     /// The alignment that the tile needs, in bytes.
     pub align: u32,
@@ -75,7 +75,7 @@ impl Operand {
         field(self.leading) << 16 | field(self.stride) << 32 | self.mode << 62
     }
 
-    /// Where the instruction begins whose first row is `row` and whose slice along K is `slice`.
+    /// The offset of the instruction whose first row is `row` and whose slice along K is `slice`, in bytes.
     pub fn at(&self, row: i64, slice: usize) -> Option<i64> {
         if row % self.block != 0 {
             return None;
@@ -94,7 +94,7 @@ impl Operand {
         [0, 3, 2, 1].get(self.mode as usize).copied().unwrap_or(0)
     }
 
-    /// Where row `row` of the first slice along K lies.
+    /// The offset of row `row` in the first slice along K, in bytes.
     pub fn row(&self, row: i64) -> Option<i64> {
         let block = usize::try_from(row / self.block).ok()?;
         let step = if self.mn_major { self.span() / self.block } else { self.span() };

@@ -105,7 +105,7 @@ impl Swizzle {
         1 << (i64::BITS - mask.leading_zeros())
     }
 
-    /// This swizzle after `rhs`, as one.
+    /// The composition with `rhs`, which is applied first, as one swizzle.
     ///
     /// Post: `result(x) == self(rhs(x))`.
     ///

@@ -5,15 +5,15 @@ use crate::error::{Mode, invalid};
 use crate::modes::{Modes, product_each, repeat};
 use crate::{Int, IntTuple, Layout, LayoutError, Result, Tiler};
 
-/// What one copy instruction does: layouts of `(thread, value)` to positions, for its source, its destination, and the
-/// one by which tiled copies are laid out.
+/// One copy instruction, as layouts from `(thread, value)` to positions: for its source, for its destination,
+/// and the one by which tiled copies are laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyAtom {
-    /// Where each thread reads each value.
+    /// The position from which each thread reads each value.
     pub src: Layout,
-    /// Where each thread writes each value.
+    /// The position to which each thread writes each value.
     pub dst: Layout,
-    /// What thread and value number in a tiled copy's layout.
+    /// The numbering of threads and values in a tiled copy's layout.
     pub reference: Layout,
 }
 
@@ -29,7 +29,7 @@ impl CopyAtom {
     }
 }
 
-/// Which end of a copy is meant.
+/// One of the two ends of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The source of the copy.
@@ -86,7 +86,7 @@ impl TiledCopy {
         &self.layout_tv
     }
 
-    /// What selects a tile.
+    /// The tiler that selects a tile.
     pub fn tiler(&self) -> &Tiler {
         &self.tiler
     }

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use crate::modes::Modes;
 use crate::{Int, IntTuple, Layout};
 
-/// What a layout is composed with or divided by.
+/// The right-hand side of a composition or a division, given mode by mode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Tiler {
     /// `_`: leaves the mode as it is.

@@ -76,7 +76,7 @@ impl IntTuple {
         out
     }
 
-    /// It with every leaf replaced by `f` of it.
+    /// Replaces every leaf by `f` of it.
     pub fn map(&self, f: &mut dyn FnMut(&Int) -> Int) -> IntTuple {
         match self {
             IntTuple::Int(i) => IntTuple::Int(f(i)),
@@ -110,7 +110,7 @@ impl IntTuple {
         }
     }
 
-    /// It with variables replaced, as [`Int::subst`].
+    /// Replaces variables, as [`Int::subst`] does.
     pub fn subst(&self, f: &mut dyn FnMut(&crate::Var) -> Option<Int>) -> IntTuple {
         self.map(&mut |i| i.subst(f))
     }

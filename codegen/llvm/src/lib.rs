@@ -20,7 +20,7 @@ mod pipeline;
 mod products;
 mod raw;
 
-pub use link::{Link, called, object};
+pub use link::{Link, called_functions, object};
 pub use pipeline::{OptLevel, passes};
 
 use raw::{Diagnostics, Ir, Lines};
@@ -58,23 +58,23 @@ pub struct Location {
     pub column: u32,
 }
 
-/// Where a span stands; `None` where no text stands behind it.
+/// A function that finds the place of a span. It returns `None` if the span has no source text.
 pub type Locate<'a> = dyn Fn(Span) -> Option<Location> + 'a;
 
-/// What to compile for, and how.
+/// The target of a compilation, and its options.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     /// The target, as PTX's `.target` names it.
     pub target: Target,
-    /// As in `.version`; the least that the target and the code need where none is given.
+    /// The version of PTX, as in `.version`. By default, it is the least that the target and the code need.
     pub ptx_version: Option<PtxVersion>,
-    /// How hard LLVM tries.
+    /// The level at which LLVM optimizes.
     pub opt: OptLevel,
-    /// Where instructions come from, for `.loc`; none leaves them out.
+    /// The function that finds places of instructions for `.loc`. Without it, there are none.
     pub locate: Option<&'a Locate<'a>>,
     /// Keep LLVM's IR in the output, as text.
     pub keep_llvm: bool,
-    /// Where functions that are called come from.
+    /// The source of functions that are called.
     pub link: Link<'a>,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// What became of a module.
+/// The PTX of a module, and what was noted on the way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Output {
     /// The text of the PTX module.
@@ -120,7 +120,7 @@ pub struct Output {
     pub llvm_before: Option<String>,
     /// LLVM's IR after its passes, if asked for.
     pub llvm: Option<String>,
-    /// How long each stage took, in order.
+    /// The time that each stage took, in order.
     pub timings: Vec<(&'static str, Duration)>,
 }
 
@@ -148,7 +148,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
 
     let llvm = ir.finished();
     let llvm_before = options.keep_llvm.then(|| llvm.print_to_string().to_string());
-    let called = link::called(module);
+    let called = link::called_functions(module);
     let library = match options.link {
         Link::Library(path) if !called.is_empty() => {
             let library =

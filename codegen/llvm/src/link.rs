@@ -18,18 +18,18 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Call, Operation, machine};
 use weft_isa::{PtxVersion, Target};
 
-/// Where the functions that a kernel calls come from.
+/// The source of the functions that a kernel calls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Link<'a> {
-    /// From another object: they are declared (`.extern .func`).
+    /// Another object has the functions. They are declared (`.extern .func`).
     #[default]
     External,
-    /// From NVSHMEM's device bitcode, in this file.
+    /// NVSHMEM's device bitcode in this file has the functions.
     Library(&'a Path),
 }
 
 /// The functions of libraries that a module's kernels call, and where first.
-pub fn called(module: &machine::Module) -> BTreeMap<Arc<str>, Span> {
+pub fn called_functions(module: &machine::Module) -> BTreeMap<Arc<str>, Span> {
     let mut out = BTreeMap::new();
     for k in &module.kernels {
         k.walk(&mut |_, inst| {

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use weft_ir::diag::Diagnostic;
 use weft_isa::{PtxVersion, Target};
 
-/// How hard LLVM tries.
+/// The level at which LLVM optimizes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub enum OptLevel {
     /// Nothing: the code as lowered, for looking at.
@@ -20,9 +20,9 @@ pub enum OptLevel {
     /// Variables into registers, and simplification; the text is printed as it comes. For kernels that are compiled
     /// more often than run.
     O1,
-    /// As `O1`, and loops.
+    /// Optimizes like `O1`, and also loops.
     O2,
-    /// As `O2`, and redundancies over the whole kernel (default).
+    /// Optimizes like `O2`, and also removes redundancies over the whole kernel (the default).
     #[default]
     O3,
 }

@@ -41,16 +41,16 @@ use weft_ir::verify::verify;
 use weft_ir::{Launch, Level, machine, mixed, tensor, text};
 use weft_isa::Target;
 
-/// What the passes are told.
+/// The options of the passes.
 #[derive(Clone)]
 pub struct Options {
-    /// How in-switch operations are carried out.
+    /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,
-    /// How remote memory operations are carried out.
+    /// The way in which remote memory operations are carried out.
     pub transport: Transport,
     /// Whether ranks, and peers' and multicast addresses, come from NVSHMEM's functions, not from hidden parameters.
     pub library_pointers: bool,
-    /// What code is compiled for.
+    /// The target that code is compiled for.
     pub target: Target,
     /// Polls after which a wait gives up, prints who waits for what, and traps; none waits for ever.
     pub debug_waits: Option<u64>,
@@ -95,23 +95,23 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What a pass makes of one kernel.
+/// The function of a pass, by the levels that it works on.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// It replaces ops of the tensor level, step by step.
+    /// The pass replaces ops of the tensor level, step by step.
     Mixed(fn(mixed::Kernel, &Options, &mut Report) -> Result<mixed::Kernel, Vec<Diagnostic>>),
-    /// It brings the kernel to the machine level.
+    /// The pass brings the kernel to the machine level.
     Settle(fn(&mixed::Kernel, Launch) -> Result<machine::Kernel, Vec<Diagnostic>>),
-    /// It improves machine code.
+    /// The pass improves machine code.
     Machine(fn(machine::Kernel) -> machine::Kernel),
 }
 
 /// One step from tensors to machine level.
 #[derive(Clone, Copy)]
 pub struct Pass {
-    /// Its name, as in `--emit after:NAME`.
+    /// The name of the pass, as in `--emit after:NAME`.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// One line that says what the pass does.
     pub doc: &'static str,
     /// The function that carries out the pass.
     pub run: Run,
@@ -173,7 +173,7 @@ pub const PASSES: &[Pass] = &[
 pub struct Lowered {
     /// The module at the machine level.
     pub module: machine::Verified,
-    /// What became of each access, for `weft explain`.
+    /// A report on each access, for `weft explain`.
     pub report: Report,
     /// Time each pass took over all kernels, in order.
     pub timings: Vec<(&'static str, Duration)>,

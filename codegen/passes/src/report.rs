@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use weft_ir::diag::Span;
 
-/// What became of the kernels of a module.
+/// What the passes made of the kernels of a module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Every memory op of the text, in the order of the code.
@@ -14,7 +14,7 @@ pub struct Report {
     pub loops: Vec<Widened>,
     /// Every transfer to or from another PE, in the order of the code.
     pub transfers: Vec<Transfer>,
-    /// What became of tiles, pipelines, shared memory and registers.
+    /// What the passes made of tiles, pipelines, shared memory and registers.
     pub tiles: Vec<Tiled>,
 }
 
@@ -25,7 +25,7 @@ pub struct Transfer {
     pub kernel: Arc<str>,
     /// The source text of the transfer.
     pub span: Span,
-    /// What the language calls it: `put<block>`.
+    /// The name in the language: `put<block>`.
     pub op: String,
     /// The pieces that the transfer moves.
     pub pieces: Pieces,
@@ -52,12 +52,12 @@ pub struct Pieces {
     pub bounded: bool,
 }
 
-/// How a transfer is carried out.
+/// The way in which a transfer is carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// In place: bytes of a word, and of one where addresses turn out less aligned.
+    /// A copy in place: the bytes of a word, and of a word where addresses turn out less aligned.
     pub copy: Option<(u32, Option<u32>)>,
-    /// By NVSHMEM: the function.
+    /// The NVSHMEM function that carries it out.
     pub function: Option<String>,
 }
 
@@ -79,23 +79,23 @@ pub struct Access {
     /// Why the warps do not move whole matrices (`ldmatrix`, `stmatrix`), of elements that are dealt out as those of an
     /// accumulator.
     pub no_matrices: Option<String>,
-    /// What is known of its bounds.
+    /// What is known about its bounds.
     pub cover: Cover,
 }
 
 /// An instruction of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instr {
-    /// As in PTX, without operands.
+    /// The name as in PTX, without operands.
     pub name: String,
     /// Bytes that one moves for a PE.
     pub bytes: u32,
-    /// How many of them one execution of the op issues when nothing is out of bounds (for unicast forms: for each PE
-    /// of the team); 0 for those that only tails use.
+    /// The number of them that one execution of the op issues when nothing is out of bounds (for unicast
+    /// forms: for each PE of the team). It is 0 for those that only tails use.
     pub count: u32,
 }
 
-/// What is known when compiling of an access's bounds.
+/// What is known at compile time about the bounds of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cover {
     /// All elements exist: no test.

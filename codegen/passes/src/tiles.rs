@@ -12,18 +12,18 @@ use weft_isa::Target;
 /// Columns of the widest matrix instruction over shared memory (PTX ISA, wgmma.mma_async).
 const MAX_COLUMNS: u32 = 256;
 
-/// Something about tiles, and where it stands.
+/// A fact about tiles, and its place in the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tiled {
     /// The name of the kernel.
     pub kernel: Arc<str>,
     /// The text that it is about.
     pub span: Span,
-    /// What there is to say.
+    /// The fact about the tiles.
     pub fact: Fact,
 }
 
-/// What there is to say about tiles.
+/// The kinds of facts about tiles.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fact {
     /// A product of matrices in tensor cores.
@@ -58,7 +58,7 @@ pub enum Fact {
 pub struct Product {
     /// The instruction's name, without operands.
     pub instr: String,
-    /// How many of them.
+    /// The number of instructions.
     pub count: u32,
     /// For both operands, the mode along which elements follow each other, and the swizzle in bytes; none for one in
     /// registers.
@@ -93,7 +93,7 @@ pub struct Copy {
 /// The instruction of a copy of consecutive bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bulk {
-    /// Its name, without operands.
+    /// The name of the instruction, without operands.
     pub instr: String,
     /// The number of bytes that one instruction copies.
     pub bytes: u32,

@@ -5,12 +5,12 @@ const PTXAS: Wanted = Wanted {
     vars: &["WEFT_PTXAS"],
     folders: &["bin"],
     places: &[
-        Place::Setup,
-        Place::List("PATH"),
-        Place::Root("CUDA_HOME"),
-        Place::System("/usr/local/cuda"),
-        Place::Packages,
-        Place::Python,
+        SearchPlace::Setup,
+        SearchPlace::List("PATH"),
+        SearchPlace::Root("CUDA_HOME"),
+        SearchPlace::System("/usr/local/cuda"),
+        SearchPlace::Packages,
+        SearchPlace::Python,
     ],
 };
 const NVRTC: Wanted = Wanted { name: "libnvrtc.so", folders: &["lib64", "lib"], ..PTXAS };

@@ -131,7 +131,7 @@ impl Drop for Allocation {
             self.world.registry().released.insert(self.number, released);
         } else if let Err(e) = self.free() {
             self.world
-                .complain(&format!("allocation {} of {} bytes is not freed", self.number, self.bytes), &e);
+                .print_error(&format!("allocation {} of {} bytes is not freed", self.number, self.bytes), &e);
         }
     }
 }

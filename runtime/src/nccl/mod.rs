@@ -418,7 +418,7 @@ impl Drop for Window {
             library.free(self.address)
         });
         if let Err(e) = ended {
-            world.complain("a window of NCCL's is not freed", &e);
+            world.print_error("a window of NCCL's is not freed", &e);
         }
     }
 }
@@ -434,7 +434,7 @@ impl Drop for Shared {
             self.library.destroy(*self.comm())
         });
         if let Err(e) = ended {
-            self.world.complain("NCCL is not ended", &e);
+            self.world.print_error("NCCL is not ended", &e);
         }
     }
 }

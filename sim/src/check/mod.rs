@@ -30,7 +30,7 @@ use crate::codes;
 use crate::error::Place;
 use std::fmt;
 
-/// What a machine watches for while kernels run.
+/// The options of the checks that watch running kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Data races, in global and shared memory.
@@ -47,7 +47,7 @@ impl Default for Check {
     }
 }
 
-/// Who carries out an access.
+/// The unit that carries out an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Agent {
@@ -62,7 +62,7 @@ pub enum Agent {
     Remote,
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessKind {
     /// The access reads memory.
@@ -131,7 +131,7 @@ impl MemorySpace {
 pub struct Location {
     /// Name of the allocation or variable; empty if it has none.
     pub name: String,
-    /// Whose memory it is.
+    /// The memory that has the bytes.
     pub space: MemorySpace,
     /// First byte, from the beginning of the allocation or variable.
     pub offset: u64,
@@ -163,7 +163,7 @@ impl fmt::Display for Location {
 pub struct Finding {
     /// The stable code of the finding.
     pub code: codes::Code,
-    /// What is wrong, in a sentence.
+    /// A sentence that says what is wrong.
     pub message: String,
     /// The access during which it was found.
     pub at: Access,
@@ -171,13 +171,13 @@ pub struct Finding {
     pub other: Option<Access>,
     /// The bytes of memory that the finding is about.
     pub location: Option<Location>,
-    /// Which order is missing.
+    /// Sentences that say which order is missing.
     pub notes: Vec<String>,
-    /// What to do; may be empty.
+    /// A text that says what to do. It may be empty.
     pub help: String,
-    /// How often: the same two instructions.
+    /// The number of times that the same two instructions were found.
     pub count: u64,
-    /// How much it says: of findings about the same two places, the one of the highest rank leads to the cause.
+    /// The rank among findings about the same two places. The finding of the highest rank leads to the cause.
     pub rank: u8,
 }
 

@@ -10,7 +10,7 @@ use crate::model::{Table, WarpSlot};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What a timeline keeps.
+/// The options of a timeline: what it keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceConfig {
     /// Most events of each kind; what comes later is counted.
@@ -23,7 +23,7 @@ impl Default for TraceConfig {
     }
 }
 
-/// What a warp does.
+/// The activity of a warp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Activity {
     /// Executes instructions, in turns with others.
@@ -44,7 +44,7 @@ pub struct TraceSpan {
     pub pe: usize,
     /// The index of its CTA (`%ctaid`).
     pub cta: [u32; 3],
-    /// Its number in the CTA.
+    /// The number of the warp in the CTA.
     pub warp: u32,
     /// Kernel that was launched.
     pub kernel: Arc<str>,
@@ -87,11 +87,11 @@ pub struct TraceTraffic {
 /// A timeline of a simulated launch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What warps did, in the order in which it ended.
+    /// The activities of warps, in the order in which they ended.
     pub spans: Vec<TraceSpan>,
-    /// What went over NVSHMEM's functions and by bulk copies, in the order in which it landed.
+    /// The operations of NVSHMEM's functions and the bulk copies, in the order in which they landed.
     pub transfers: Vec<TraceTransfer>,
-    /// What went over plain accesses, in order of time.
+    /// The bytes of plain accesses, in the order of time.
     pub traffic: Vec<TraceTraffic>,
     /// Events that were not kept, since the limit was reached.
     pub dropped: u64,

@@ -45,7 +45,8 @@ pub(crate) type Class = (&'static str, &'static [&'static str]);
 pub(crate) type Build = fn(&mut Site<'_, '_, '_>) -> Result<Op, Issue>;
 
 pub(crate) struct Row {
-    /// `opcode.required{.optional}`; a component named in `classes` stands for one of its choices.
+    /// The syntax: `opcode.required{.optional}`. A component named in `classes` stands for one of its
+    /// choices.
     pub syntax: &'static str,
     /// Operands as in the manual, `{, x}` being optional.
     pub operands: &'static str,

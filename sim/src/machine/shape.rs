@@ -64,7 +64,8 @@ pub(super) fn cluster(kernel: &Kernel, g: &Launch) -> Result<[u32; 3], SimError>
 }
 
 impl Kernel {
-    /// CTAs of so many threads that an SM holds at once, with so many bytes of dynamic shared memory each.
+    /// The number of CTAs that an SM holds at once, with `threads` threads and `dynamic_shared` bytes of
+    /// dynamic shared memory each.
     pub fn ctas_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
         per_sm(threads.max(1), self.shared_bytes.saturating_add(dynamic_shared).min(228 << 10))
     }

@@ -96,7 +96,7 @@ impl Row {
 
 pub(crate) struct Family {
     pub title: &'static str,
-    /// What the simulator does, in a few sentences.
+    /// A few sentences that say what the simulator does.
     pub meaning: &'static str,
     pub rows: &'static [Row],
 }

@@ -1,7 +1,7 @@
 //! The measurement, on every PE.
 
 use super::report::compare;
-use super::{Contender, Form, Given, Got, Plan, Report, Request, Row, Shape, TEXT, Workspace, Wrong};
+use super::{Contender, Form, Inputs, Outputs, Plan, Report, Request, Row, Shape, TEXT, Workspace, Wrong};
 use crate::bench::BenchError;
 use crate::bench::data;
 use crate::bench::report::Spread;
@@ -20,7 +20,7 @@ use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTens
 
 type Result<T> = std::result::Result<T, BenchError>;
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
-pub(super) type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+pub(super) type ProgressSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
 /// Added to the mean of squares.
 const EPS: f32 = 1e-5;
@@ -32,18 +32,18 @@ const ROUNDS: std::ops::RangeInclusive<u32> = 1..=2;
 const RESIDUAL: u32 = 1000;
 const WEIGHT: u32 = 1001;
 
-pub(super) fn run(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
+pub(super) fn run(world: &World, request: &Request, progress: ProgressSink<'_>) -> Result<Report> {
     request.examine()?;
     match (request.form.dtype, request.form.out) {
-        (Scalar::BF16, Scalar::BF16) => measure::<half::bf16, half::bf16>(world, request, done),
-        (Scalar::BF16, _) => measure::<half::bf16, float8::F8E4M3>(world, request, done),
-        (_, Scalar::F16) => measure::<half::f16, half::f16>(world, request, done),
-        _ => measure::<half::f16, float8::F8E4M3>(world, request, done),
+        (Scalar::BF16, Scalar::BF16) => measure::<half::bf16, half::bf16>(world, request, progress),
+        (Scalar::BF16, _) => measure::<half::bf16, float8::F8E4M3>(world, request, progress),
+        (_, Scalar::F16) => measure::<half::f16, half::f16>(world, request, progress),
+        _ => measure::<half::f16, float8::F8E4M3>(world, request, progress),
     }
 }
 
 /// What all measurements share.
-struct Bed<'a> {
+struct Harness<'a> {
     world: &'a World,
     team: Team,
     request: &'a Request,
@@ -70,16 +70,20 @@ struct Tensors<T: Element, O: Element> {
     windows: Option<[nccl::Tensor<T>; 2]>,
 }
 
-fn measure<T: Element, O: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
-    let bed = Bed::new(world, request)?;
-    let mut report = bed.report()?;
+fn measure<T: Element, O: Element>(
+    world: &World,
+    request: &Request,
+    progress: ProgressSink<'_>,
+) -> Result<Report> {
+    let harness = Harness::new(world, request)?;
+    let mut report = harness.report()?;
     let mut written = |report: &Report, rows: &[Row]| {
-        done(report, rows).map_err(|e| BenchError::Request(format!("cannot write: {e}")))
+        progress(report, rows).map_err(|e| BenchError::Request(format!("cannot write: {e}")))
     };
     written(&report, &[])?;
     for tokens in &request.tokens {
-        let tensors = bed.tensors::<T, O>(*tokens)?;
-        let rows = request.contenders.iter().map(|c| bed.row(*c, &tensors));
+        let tensors = harness.tensors::<T, O>(*tokens)?;
+        let rows = request.contenders.iter().map(|c| harness.row(*c, &tensors));
         let mut rows = rows.collect::<Result<Vec<_>>>()?;
         compare(&mut rows);
         written(&report, &rows)?;
@@ -88,8 +92,8 @@ fn measure<T: Element, O: Element>(world: &World, request: &Request, done: Done<
     Ok(report)
 }
 
-impl<'a> Bed<'a> {
-    fn new(world: &'a World, request: &'a Request) -> Result<Bed<'a>> {
+impl<'a> Harness<'a> {
+    fn new(world: &'a World, request: &'a Request) -> Result<Harness<'a>> {
         let (team, sms) = (world.team(), world.device().sm_count()?);
         let barrier = world.kernel_barrier(sms)?;
         let lowering = request.lowering.decide(barrier.buffer().multicast_address(&team).is_some());
@@ -107,7 +111,7 @@ impl<'a> Bed<'a> {
             false => None,
         };
         let start = StartLine::new(world)?;
-        Ok(Bed { world, team, request, lowering, start, collectives, nccl, barrier, sms })
+        Ok(Harness { world, team, request, lowering, start, collectives, nccl, barrier, sms })
     }
 
     /// Without rows.
@@ -348,13 +352,13 @@ impl<'a> Bed<'a> {
             self.fill(contender, t, round)?;
             call(stream)?;
             cuda::wait_for(stream)?;
-            let got = Got {
+            let got = Outputs {
                 residual: numbers(dtype, &t.residual.to_bytes(stream)?),
                 out: numbers(out, &t.out.to_bytes(stream)?),
                 scale: if per_token { numbers(Scalar::F32, &t.scale.to_bytes(stream)?) } else { Vec::new() },
                 norm: if both { numbers(dtype, &t.norm.to_bytes(stream)?) } else { Vec::new() },
             };
-            let given = Given {
+            let given = Inputs {
                 form: self.request.form,
                 n_pes: self.world.n_pes(),
                 tokens: t.tokens as usize,

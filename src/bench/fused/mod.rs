@@ -6,7 +6,7 @@ mod reference;
 mod report;
 
 pub use choose::Shape;
-pub use reference::{Form, Given, Got, LEAST_SCALE, Wrong};
+pub use reference::{Form, Inputs, LEAST_SCALE, Outputs, Wrong};
 pub use report::{Report, Row};
 
 use super::BenchError;

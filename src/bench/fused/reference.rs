@@ -29,7 +29,7 @@ pub const LEAST_SCALE: f64 = 1.0 / (448.0 * 512.0);
 const MOST: f64 = 448.0;
 
 /// What goes in. Elements count in C order over (token, hidden).
-pub struct Given<'a> {
+pub struct Inputs<'a> {
     /// The element types and the outputs.
     pub form: Form,
     /// PEs whose parts are added.
@@ -54,7 +54,7 @@ pub struct Given<'a> {
 
 /// What a PE has after a call.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Got {
+pub struct Outputs {
     /// The residual after the call.
     pub residual: Vec<f64>,
     /// The result, as its type has it: not scaled back.
@@ -93,9 +93,9 @@ impl fmt::Display for Wrong {
     }
 }
 
-impl Given<'_> {
+impl Inputs<'_> {
     /// What is wrong with a PE's results, if anything is.
-    pub fn wrong(&self, got: &Got) -> Option<Wrong> {
+    pub fn wrong(&self, got: &Outputs) -> Option<Wrong> {
         let (form, elements) = (self.form, self.tokens * self.hidden);
         let mut found = Findings(None);
         let unit = unit_roundoff(form.dtype);
@@ -180,8 +180,8 @@ mod tests {
 
     const BF16: Form = Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false };
 
-    fn given(form: Form) -> Given<'static> {
-        Given {
+    fn given(form: Form) -> Inputs<'static> {
+        Inputs {
             form,
             n_pes: 2,
             tokens: 1,
@@ -199,15 +199,15 @@ mod tests {
     #[test]
     fn by_hand() {
         let norm = [6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
-        let right = Got { residual: vec![3.0, 4.0], out: norm.to_vec(), ..Got::default() };
+        let right = Outputs { residual: vec![3.0, 4.0], out: norm.to_vec(), ..Outputs::default() };
         assert_eq!(given(BF16).wrong(&right), None);
         // One unit of bf16 off, which is two halves.
-        let off = Got { out: vec![norm[0], norm[1] * (1.0 + 1.0 / 128.0)], ..right.clone() };
+        let off = Outputs { out: vec![norm[0], norm[1] * (1.0 + 1.0 / 128.0)], ..right.clone() };
         let wrong = given(BF16).wrong(&off).unwrap();
         assert_eq!((wrong.elements, wrong.tensor.as_str(), wrong.index), (1, "out", 1));
-        let off = Got { residual: vec![3.0, 4.0625], ..right.clone() };
+        let off = Outputs { residual: vec![3.0, 4.0625], ..right.clone() };
         assert_eq!(given(BF16).wrong(&off).unwrap().tensor, "residual");
-        assert_eq!(given(BF16).wrong(&Got::default()).unwrap().elements, 4);
+        assert_eq!(given(BF16).wrong(&Outputs::default()).unwrap().elements, 4);
     }
 
     #[test]
@@ -215,15 +215,18 @@ mod tests {
         let form = Form { out: Scalar::E4M3, both: true, ..BF16 };
         let norm = vec![6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
         // By the scale 3.394 and 2.263; e4m3 goes in steps of 0.25 there.
-        let right = Got { residual: vec![3.0, 4.0], out: vec![3.5, 2.25], norm, ..Got::default() };
+        let right = Outputs { residual: vec![3.0, 4.0], out: vec![3.5, 2.25], norm, ..Outputs::default() };
         assert_eq!(given(form).wrong(&right), None);
-        let off = Got { out: vec![3.0, 2.25], ..right.clone() };
+        let off = Outputs { out: vec![3.0, 2.25], ..right.clone() };
         assert_eq!(given(form).wrong(&off).unwrap().elements, 1);
 
         let own = Form { per_token: true, ..form };
         let scale = 6.0 / 12.5f64.sqrt() / 448.0;
-        let right = Got { out: vec![448.0, 288.0], scale: vec![scale], ..right };
+        let right = Outputs { out: vec![448.0, 288.0], scale: vec![scale], ..right };
         assert_eq!(given(own).wrong(&right), None);
-        assert_eq!(given(own).wrong(&Got { scale: vec![scale * 1.01], ..right }).unwrap().tensor, "scale");
+        assert_eq!(
+            given(own).wrong(&Outputs { scale: vec![scale * 1.01], ..right }).unwrap().tensor,
+            "scale"
+        );
     }
 }

@@ -8,7 +8,7 @@ use crate::bench::report::Spread;
 use crate::bench::start::StartLine;
 use crate::bench::times::{Drawn, gather};
 use crate::collective::{Collectives, Flat};
-use crate::gemm::{Form, Fused, FusedPlan, Problem, Shape};
+use crate::gemm::{Decode, DecodePlan, Form, Fused, FusedPlan, Problem, Shape};
 use crate::run::array::read_number;
 use std::time::SystemTime;
 use weft_lang::evaluate::unit_roundoff;
@@ -156,7 +156,7 @@ impl<'a> Bed<'a> {
     /// Without rows.
     fn report(&self) -> Result<Report> {
         let Request { form, graph, repeats, contenders, .. } = self.request;
-        let cublas = contenders.iter().any(|c| !matches!(c, Contender::Fused(_)));
+        let cublas = contenders.iter().any(|c| !matches!(c, Contender::Fused(_) | Contender::Decode(_)));
         Ok(Report {
             warpweft: env!("CARGO_PKG_VERSION").into(),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -180,6 +180,7 @@ impl<'a> Bed<'a> {
         let contenders = self.request.contenders.iter();
         let cases = contenders.map(|c| match c {
             Contender::Fused(plan) => self.fused(&problem, *plan, &operands),
+            Contender::Decode(plan) => self.decode(&problem, *plan, &operands),
             Contender::Product => self.product(&problem, &operands),
             Contender::Ours => self.ours(&problem, &operands),
             Contender::Nccl => self.with_nccl(&problem, &operands),
@@ -251,6 +252,30 @@ impl<'a> Bed<'a> {
         data.fill_one(&operands.b, b, (other, values), self.world.stream())?;
         cuda::wait_for(self.world.stream())?;
         Ok(self.world.wait_for_all()?)
+    }
+
+    /// One launch that exchanges packets.
+    fn decode<'c, T: Element>(
+        &'c self,
+        problem: &Problem,
+        plan: DecodePlan,
+        operands: &'c Operands<T>,
+    ) -> Result<Case<'c>> {
+        let decode = Decode::new(self.world, self.world.team(), *problem, plan)?;
+        let [_, _, d] = self.extents(problem);
+        let Operands { a, b } = operands;
+        let plan = decode.plan().to_string();
+        let to: Shared<DeviceTensor<T>> = DeviceTensor::alloc(self.world.device(), d)?.into();
+        let result = to.clone();
+        let call: Call<'c> = Box::new(move |s| Ok(decode.launch(s, a, b, &*to)?));
+        let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
+        Ok(Case {
+            name: Contender::Decode(DecodePlan::default()).name(),
+            plan,
+            place: nothing(),
+            call,
+            read: Some(read),
+        })
     }
 
     /// One launch.

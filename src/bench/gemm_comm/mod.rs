@@ -7,7 +7,7 @@ pub use report::{Report, Row, Wrong};
 
 use super::BenchError;
 use super::contender::pick;
-use crate::gemm::{Form, FusedPlan, Problem, Shape};
+use crate::gemm::{DecodePlan, Form, FusedPlan, Problem, Shape};
 use weft_runtime::{DType, World};
 
 /// Shapes that are measured where none are given: rows of all PEs, columns of B of all PEs, and all of K, as the product
@@ -25,6 +25,8 @@ pub const SHAPES: [Shape; 5] = [
 pub enum Contender {
     /// One launch, by a plan.
     Fused(FusedPlan),
+    /// One launch that exchanges packets: an allreduce of few rows.
+    Decode(DecodePlan),
     /// cuBLASLt's product alone, without communication: no result, but what the others are compared with.
     Product,
     /// cuBLASLt's product, and our collective.
@@ -37,6 +39,20 @@ pub enum Contender {
 const PEERS: [(&str, Contender); 2] = [("cublas+ours", Contender::Ours), ("cublas+nccl", Contender::Nccl)];
 
 impl Contender {
+    /// Ours by the plan that text says for a form. It begins with `decode=1` where packets are exchanged.
+    ///
+    /// # Errors
+    /// A name or a value that there is not; packets for another form than an allreduce.
+    pub fn ours(text: &str, form: Form) -> Result<Contender, String> {
+        match text.strip_prefix("decode=1") {
+            None => FusedPlan::parse(text, form).map(Contender::Fused),
+            Some(_) if form != Form::AllReduce => {
+                Err("decode=1 is a plan of gemm-allreduce alone".to_owned())
+            }
+            Some(rest) => DecodePlan::parse(rest).map(Contender::Decode),
+        }
+    }
+
     /// Those that a list of names means.
     ///
     /// # Errors
@@ -49,6 +65,7 @@ impl Contender {
     pub fn name(&self) -> &'static str {
         match self {
             Contender::Fused(_) => "fused",
+            Contender::Decode(_) => "decode",
             Contender::Product => "cublas alone",
             Contender::Ours => "cublas+ours",
             Contender::Nccl => "cublas+nccl",

@@ -5,7 +5,7 @@ mod child;
 
 use super::check::{ROUNDS, agreed};
 use super::data::Number;
-use super::measure::{Bed, Done, Result};
+use super::measure::{Harness, Outcome, Result};
 use super::report::{Times, Wrong};
 use super::times::{Blocks, Timed, times};
 use super::{Bench, BenchError, Collective, Counts, Place};
@@ -275,14 +275,14 @@ impl Timed for Called<'_> {
     }
 }
 
-impl<T: Number> Bed<'_, T> {
+impl<T: Number> Harness<'_, T> {
     /// The fastest of the contender's functions; or why there is none. *Collective.*
     pub(super) fn by_torch(
         &self,
         contender: &str,
         (collective, place): (Collective, Place),
         counts: &Counts,
-    ) -> Result<std::result::Result<Done, String>> {
+    ) -> Result<std::result::Result<Outcome, String>> {
         let missing = || BenchError::Local("PyTorch is not started".into());
         let torch = self.torch.as_ref().ok_or_else(missing)?;
         let mut why = format!("{contender}: it has no {collective} there");
@@ -323,7 +323,7 @@ impl<T: Number> Bed<'_, T> {
             });
             checked = Some(agreed(self.world, wrong)?);
         }
-        Ok(Ok(Done { ctas: None, plan: Some(function.name.into()), times, checked }))
+        Ok(Ok(Outcome { ctas: None, plan: Some(function.name.into()), times, checked }))
     }
 
     /// Makes the first call of a function, or says why PyTorch refuses it.

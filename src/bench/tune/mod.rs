@@ -6,7 +6,7 @@ pub use search::{Effort, Found, Look, Search, Timed};
 
 use super::calibrate;
 use super::data::{self, Number, with_number};
-use super::measure::{Bed, Case, Result};
+use super::measure::{Case, Harness, Result};
 use super::report::{Report, Spread};
 use super::times::{Blocks, gather};
 use super::{Bench, BenchError, Contender};
@@ -49,7 +49,7 @@ pub struct Cell {
 }
 
 /// Tells of each cell as it is done, on every PE.
-pub type Tell<'a> = &'a mut dyn FnMut(&Cell) -> std::io::Result<()>;
+pub type ProgressSink<'a> = &'a mut dyn FnMut(&Cell) -> std::io::Result<()>;
 
 /// Microseconds that a block takes whose calls are few, brief and long.
 const BLOCK_US: [f64; 2] = [300.0, 1000.0];
@@ -126,7 +126,7 @@ impl Tune {
 /// # Errors
 /// Fails where [`Tune::examine`] fails, if the results of a plan are wrong, or if GPUs or NVSHMEM refuse a
 /// call.
-pub fn tune(world: &World, what: &Tune, tell: Tell<'_>) -> Result<Table> {
+pub fn tune(world: &World, what: &Tune, progress: ProgressSink<'_>) -> Result<Table> {
     let n_pes = world.n_pes();
     what.examine(n_pes)?;
     let mut table: Option<Table> = None;
@@ -137,7 +137,7 @@ pub fn tune(world: &World, what: &Tune, tell: Tell<'_>) -> Result<Table> {
                 continue;
             }
             let none = || Err(BenchError::Request("bool is not a type of numbers".into()));
-            with_number!(*dtype, none(), one(world, what, &bench, &mut table, tell))?;
+            with_number!(*dtype, none(), one(world, what, &bench, &mut table, progress))?;
         }
     }
     let mut table = table.unwrap_or_default();
@@ -151,18 +151,18 @@ fn one<T: Number>(
     what: &Tune,
     bench: &Bench,
     table: &mut Option<Table>,
-    tell: Tell<'_>,
+    progress: ProgressSink<'_>,
 ) -> Result<()> {
     let counts = bench.counts(world.n_pes())?;
-    let bed = Bed::<T>::new(world, bench, &counts)?;
+    let harness = Harness::<T>::new(world, bench, &counts)?;
     let table = match table {
         Some(table) => table,
-        none => none.insert(empty(&bed)?),
+        none => none.insert(empty(&harness)?),
     };
     let super::Operation::Collective(collective) = bench.operation else { return Ok(()) };
     let effort = if what.quick { Effort::Defaults } else { Effort::Climb };
     for place in Tune::places(collective) {
-        let group = Group { bed: &bed, links: table.links, collective, dtype: bench.dtype, place };
+        let group = Group { harness: &harness, links: table.links, collective, dtype: bench.dtype, place };
         let mut before: Option<(&Counts, Found)> = None;
         for counts in &counts {
             let found =
@@ -172,7 +172,7 @@ fn one<T: Number>(
             }
             group.keep(&mut table.entries, counts, &found)?;
             let (dtype, bytes) = (bench.dtype, counts.bytes);
-            tell(&Cell { collective, dtype, place, bytes, found })
+            progress(&Cell { collective, dtype, place, bytes, found })
                 .map_err(|e| BenchError::Request(format!("cannot write: {e}")))?;
             before = Some((counts, found));
         }
@@ -182,7 +182,7 @@ fn one<T: Number>(
 
 /// Requests that differ in size alone.
 struct Group<'b, T> {
-    bed: &'b Bed<'b, T>,
+    harness: &'b Harness<'b, T>,
     links: Links,
     collective: Collective,
     dtype: DType,
@@ -197,21 +197,21 @@ impl<T: Number> Group<'_, T> {
         before: &[(&'static Algorithm, Limits)],
         effort: Effort,
     ) -> Result<Found> {
-        let (bed, place) = (self.bed, self.place);
-        let request = bed.request(place, counts)?;
+        let (harness, place) = (self.harness, self.place);
+        let request = harness.request(place, counts)?;
         let mut filled = false;
-        let search = Search { request, most_ctas: bed.most_ctas, links: &self.links, effort, before };
+        let search = Search { request, most_ctas: harness.most_ctas, links: &self.links, effort, before };
         search.run(&mut |plan: &Plan, look: Look| {
-            let case = match bed.ours_by(place, counts, plan) {
+            let case = match harness.ours_by(place, counts, plan) {
                 // What a GPU's switch does not have, or the assembler not take: the same on all PEs.
                 Err(BenchError::Gpu(GpuError::Compile(_))) => return Ok(f64::INFINITY),
                 case => case?,
             };
             if !std::mem::replace(&mut filled, true) {
-                bed.fill(&case.input)?;
-                bed.world.wait_for_all()?;
+                harness.fill(&case.input)?;
+                harness.world.wait_for_all()?;
             }
-            bed.quickly(&case, look, self.links.time(plan, &request))
+            harness.quickly(&case, look, self.links.time(plan, &request))
         })
     }
 
@@ -219,12 +219,12 @@ impl<T: Number> Group<'_, T> {
     fn border(&self, entries: &mut Vec<Entry>, sizes: [&Counts; 2], found: &[Found; 2]) -> Result<()> {
         let [from, to] = sizes.map(|c| c.count);
         // Whole vectors for every PE, which small sizes have too.
-        let unit = u64::from(self.bed.world.n_pes()) * 16;
+        let unit = u64::from(self.harness.world.n_pes()) * 16;
         let count = ((from as f64 * to as f64).sqrt() as u64).next_multiple_of(unit);
         if count <= from || count >= to {
             return Ok(());
         }
-        let counts = self.collective.of_count(count, self.dtype.bytes() as u64, self.bed.world.n_pes());
+        let counts = self.collective.of_count(count, self.dtype.bytes() as u64, self.harness.world.n_pes());
         let of: Vec<_> = found.iter().flat_map(Found::best).collect();
         let found = self.search(&counts, &of, Effort::Given)?;
         self.keep(entries, &counts, &found)
@@ -236,7 +236,7 @@ impl<T: Number> Group<'_, T> {
         for (symmetric, timed) in [(true, found.symmetric), (false, found.any)] {
             let Some(timed) = timed else { continue };
             if !checked.contains(&timed.plan) {
-                self.bed.believe(&timed.plan, self.place, counts)?;
+                self.harness.believe(&timed.plan, self.place, counts)?;
                 checked.push(timed.plan);
             }
             add(entries, (self.collective, self.place, symmetric, self.dtype), counts.bytes, &timed);
@@ -246,10 +246,10 @@ impl<T: Number> Group<'_, T> {
 }
 
 /// A table without entries.
-fn empty<T: Number>(bed: &Bed<'_, T>) -> Result<Table> {
-    let report: Report = bed.report(&[])?;
-    let links = Links::measured(&calibrate::run(&bed.start, CALIBRATION)?);
-    let setting = bed.collectives()?.setting()?;
+fn empty<T: Number>(harness: &Harness<'_, T>) -> Result<Table> {
+    let report: Report = harness.report(&[])?;
+    let links = Links::measured(&calibrate::run(&harness.start, CALIBRATION)?);
+    let setting = harness.collectives()?.setting()?;
     let Report { warpweft, date, nvshmem, .. } = report;
     Ok(Table { setting, warpweft, nvshmem, date, links, ..Table::default() })
 }
@@ -273,7 +273,7 @@ fn add(
     }
 }
 
-impl<T: Number> Bed<'_, T> {
+impl<T: Number> Harness<'_, T> {
     /// Microseconds of a call that is expected to take so many.
     fn quickly(&self, case: &Case<'_, T>, look: Look, about: f64) -> Result<f64> {
         let at = usize::from(look == Look::Long);

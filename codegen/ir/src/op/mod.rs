@@ -46,10 +46,10 @@ pub(crate) fn there(value: &Value) -> Option<Place> {
 /// The memory order of an op, and those that it may have (PTX ISA: the `.sem` of each instruction).
 pub type Order = (Sem, &'static [Sem]);
 
-/// How a result differs between the threads of a CTA.
+/// The way in which a result differs between the threads of a CTA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spread {
-    /// As much as its operands do.
+    /// It differs as much as its operands do.
     Operands,
     /// It is the same in all threads.
     Same,
@@ -59,7 +59,7 @@ pub enum Spread {
     Rule,
 }
 
-/// What every family of ops answers.
+/// The functions that every family of ops has.
 pub trait Family: Clone + PartialEq + fmt::Debug {
     /// The op's name in the text form.
     fn mnemonic(&self) -> &'static str;
@@ -118,7 +118,7 @@ pub enum FamilyRef<'a> {
     Team(&'a Team),
     /// Operations that access the elements of tensors.
     Access(&'a Access),
-    /// What threads do together.
+    /// Operations that threads carry out together.
     Together(&'a Together),
     /// Tiles that move asynchronously.
     Tile(&'a Tile),
@@ -234,7 +234,7 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
     }
 
     /// Its name as part of a message: a word of the language in backticks, or a phrase.
-    fn called(&self) -> String {
+    fn quoted_name(&self) -> String {
         let name = self.name();
         if name.contains(' ') { name.into_owned() } else { format!("`{name}`") }
     }
@@ -293,7 +293,7 @@ level_ops! {
     Team,
     /// Accesses to tensors.
     Access,
-    /// What threads do together.
+    /// Operations that threads carry out together.
     Together,
     /// Tiles that move asynchronously.
     Tile,
@@ -343,7 +343,7 @@ level_ops! {
     Team,
     /// Accesses to tensors.
     Access,
-    /// What threads do together.
+    /// Operations that threads carry out together.
     Together,
     /// Tiles that move asynchronously.
     Tile,

@@ -317,7 +317,7 @@ family! {
 }
 
 impl Control {
-    /// Whether it is a jump: nothing stands behind it in its block.
+    /// Whether it is a jump, which is the last op of its block.
     pub fn is_jump(&self) -> bool {
         match self {
             Control::Break { .. } | Control::Continue { .. } | Control::Return {} => true,

@@ -282,7 +282,7 @@ impl Access {
         }
     }
 
-    /// Its memory order and scope.
+    /// The memory order and the scope of the access.
     pub fn ordering(&self) -> (Sem, Scope) {
         match *self {
             Access::Load { sem, scope, .. }
@@ -334,7 +334,7 @@ impl Access {
 }
 
 family! {
-    /// What threads of a CTA do together with values and tensors.
+    /// Operations that threads of a CTA carry out together with values and tensors.
     Together {
         /// Does nothing, where every thread of the group must come: a tensor dealt out over them is accessed here.
         effect Converge = "converge" {

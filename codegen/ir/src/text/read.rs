@@ -60,9 +60,9 @@ pub fn parse_module<L: Level>(text: &str) -> Result<Module<L>, ParseError> {
 /// A module of either level.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AnyModule {
-    /// Of the tensor level.
+    /// A module of the tensor level.
     Tensor(Module<Tensor>),
-    /// Of the machine level.
+    /// A module of the machine level.
     Machine(Module<Machine>),
 }
 

@@ -68,7 +68,7 @@ impl Elab<'_> {
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
         let all = share.layout().map_err(bad)?;
         let shape = all.mode(0).unwrap_or_else(Layout::one).shape().clone();
-        Ok(Frag { value, shape, bounds: Vec::new(), dealt: Some(Dealt::Accumulated(share)) })
+        Ok(Frag { value, shape, bounds: Vec::new(), dealt: Some(Dealt::Accumulated(share)), order: None })
     }
 
     /// A tile as accumulators of matrix products are dealt out: the part of this thread.
@@ -93,7 +93,7 @@ impl Elab<'_> {
             true => self.b.view(t.value, offset, layout, bounds)?,
             false => self.b.dealt(t.value, offset, layout, bounds, share.over)?,
         };
-        Ok(Tensor { value, private: true, element: false })
+        Ok(Tensor { value, private: true, element: false, order: None })
     }
 
     /// A tensor read as an accumulator is dealt out: a value for each row where the columns are all the same one.

@@ -1,5 +1,6 @@
 //! Arithmetic: compile-time where both sides are known or symbolic, elementwise at run time else.
 
+use super::dealt::same_order;
 use super::value::{Frag, Val};
 use super::{Elab, R, fail};
 use crate::ast::{BinOp as A, Expr, ExprKind, UnOp as U};
@@ -279,6 +280,12 @@ impl Elab<'_> {
                     format!("register tensors of shapes {} and {}", x.shape, y.shape),
                 )
                 .help("both sides must have the same elements in the same threads"))
+            }
+            (Val::Frag(x), Val::Frag(y)) => {
+                same_order(x.order, y.order, span)?;
+                let order = x.order.or(y.order);
+                let ordered = |f: &Frag| Val::Frag(Frag { order, ..f.clone() });
+                Ok((ordered(x), ordered(y)))
             }
             (Val::Rt(x), Val::Frag(f)) => {
                 let value = self.b.splat(*x, &tb)?;

@@ -2,12 +2,12 @@
 //! elements follow each other in memory, and alike in tensors that meet.
 
 use super::tensor::reversed;
-use super::value::{Dealt, Frag, Tensor, Turns, Val};
+use super::value::{Dealt, Frag, Order, Tensor, Turns, Val};
 use super::{Elab, R};
 use crate::codes::meaning::{MISMATCH, NOT_HELD};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::typing::MAX_LANES;
-use weft_ir::{Group, Layout, Space, Together};
+use weft_ir::{Group, Int, Layout, Space, Together};
 
 impl Elab<'_> {
     /// The part of this thread of a tensor that all threads of the CTA name alike, and how it is dealt out.
@@ -46,7 +46,7 @@ impl Elab<'_> {
         self.b.emit(Together::Converge { group: Group::Block })?;
         let all = self.threads(false)?;
         let t = if turns.by_rows { self.relayout(t, span, reversed)? } else { t };
-        self.partition(t, &all, Some(turns.vector), span)
+        self.partition_as_it_is(t, &all, Some(turns.vector), span)
     }
 
     /// Whether a tensor is one that can be dealt out in that way: the same for all threads, with as many elements.
@@ -100,6 +100,9 @@ impl Elab<'_> {
 
     /// Whether a value is dealt out as another one is, whose place it takes.
     pub(super) fn same_deal(&self, new: &Val, old: Option<&Frag>, span: Span) -> R<()> {
+        if let (Val::Frag(new), Some(old)) = (new, old) {
+            same_order(new.order, old.order, span)?;
+        }
         match (new, old) {
             (Val::Frag(Frag { dealt: Some(new), .. }), Some(Frag { dealt: Some(old), .. })) if new != old => {
                 Err(Diagnostic::error(
@@ -114,14 +117,49 @@ impl Elab<'_> {
     }
 }
 
+/// Whether elements that meet were dealt out in one order by `partition`.
+pub(super) fn same_order(a: Option<Order>, b: Option<Order>, span: Span) -> R<()> {
+    match (a, b) {
+        (Some(a), Some(b)) if a != b => Err(Diagnostic::error(
+            MISMATCH,
+            span,
+            "`partition` dealt one of these tensors out along its rows, and the other along its columns",
+        )
+        .help(
+            "an element of one meets another element of the other: give both the same contiguous mode, or \
+             copy the whole tensors, which are dealt out alike",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Whether the elements of the last mode follow each other in memory, and those of the first do not.
 fn follows_rows(l: &Layout) -> bool {
-    let unit = |mode: Option<Layout>| {
-        let first = mode.and_then(|m| {
-            let (shape, stride) = (m.shape().leaves(), m.stride().leaves());
-            shape.into_iter().zip(stride).find(|(n, _)| !n.is(1)).map(|(_, d)| d.is(1))
-        });
-        first.unwrap_or(false)
-    };
-    l.rank() > 1 && !unit(l.mode(0)) && unit(l.mode(l.rank() - 1))
+    rows_of(l).is_some()
+}
+
+/// The order along rows, if the elements of the last mode follow each other in memory, and those of the first mode with
+/// more than one element do not.
+pub(super) fn rows_of(l: &Layout) -> Option<Order> {
+    let l = unwrapped(l);
+    let last = l.mode(l.rank().checked_sub(1)?)?;
+    if first_stride(&l)?.is(1) || !first_stride(&last)?.is(1) {
+        return None;
+    }
+    let modes = (0..l.rank()).filter_map(|i| l.mode(i)).filter(|m| !m.size().is(1)).count();
+    Some(Order::LastMode { modes, last: last.size().as_const() })
+}
+
+/// The stride of the first mode that has more than one element.
+fn first_stride(l: &Layout) -> Option<Int> {
+    let (shape, stride) = (l.shape().leaves(), l.stride().leaves());
+    shape.into_iter().zip(stride).find(|(n, _)| !n.is(1)).map(|(_, stride)| stride.clone())
+}
+
+/// A layout, without the tuples of one element around its modes.
+pub(super) fn unwrapped(l: &Layout) -> Layout {
+    match l.mode(0) {
+        Some(mode) if l.rank() == 1 && l.shape().as_tuple().is_some() => unwrapped(&mode),
+        _ => l.clone(),
+    }
 }

@@ -78,7 +78,7 @@ from! {
 /// Values of compile-time parameters, by name.
 pub type Defines = BTreeMap<String, Define>;
 
-/// What a file says of a kernel before it is compiled: for launchers that find parameters out from data.
+/// The head of a kernel before it is compiled, for launchers that derive parameters from data.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// The name of the kernel.
@@ -96,13 +96,13 @@ pub struct HeadParam {
     pub name: Arc<str>,
     /// `symm`, `global`, `barrier`, `team`, `int`, `f32`, ...
     pub ty: Arc<str>,
-    /// The name that stands for its element type, if one does.
+    /// The name of its element type, if the text uses a name.
     pub elem: Option<Arc<str>>,
-    /// For each mode of its shape, the name that stands there alone, if one does.
+    /// For each mode of its shape, the name that is the whole extent, if there is one.
     pub extents: Vec<Option<Arc<str>>>,
 }
 
-/// What a kernel computes, for launchers that check it: `computes(allreduce<add>(x))`.
+/// The function that a kernel computes, for launchers that check it: `computes(allreduce<add>(x))`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reference {
     /// `allreduce`, `reduce_scatter`, ..., or the name of a `reference fn`.
@@ -134,7 +134,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// What `computes(...)` can say.
+/// The functions that `computes(...)` can name.
 pub const REFERENCES: [&str; 11] = [
     "allreduce",
     "reduce_scatter",

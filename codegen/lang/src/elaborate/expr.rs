@@ -3,10 +3,10 @@
 use super::head::silent;
 use super::tensor::moved;
 use super::value::{Frag, Tensor, Val};
-use super::{Binding, Elab, MAX_CALLS, R, builtin, fail};
+use super::{Binding, Elab, MAX_CALLS, R, builtin, fail, names};
 use crate::ast::{self, Expr, ExprKind};
 use crate::codes::meaning::{
-    BAD_INDEX, LAYOUT, MISMATCH, NOT_CONSTANT, TOO_DEEP, TOO_LARGE, UNKNOWN_NAME, WRONG_ARGS, WRONG_KIND,
+    BAD_INDEX, LAYOUT, MISMATCH, NOT_CONSTANT, TOO_DEEP, TOO_LARGE, WRONG_ARGS, WRONG_KIND,
 };
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -113,11 +113,8 @@ impl Elab<'_> {
             .help(format!("a method is called with brackets: `.{name}()`")));
         };
         let found = fields.iter().find(|(n, _)| *n == name.name);
-        found.map(|(_, v)| v.clone()).ok_or_else(|| {
-            let known: Vec<_> = fields.iter().map(|(n, _)| format!("`{n}`")).collect();
-            Diagnostic::error(UNKNOWN_NAME, name.span, format!("there is no field `{name}`"))
-                .help(format!("the fields are {}", known.join(", ")))
-        })
+        let no_field = || names::no_field(fields.iter().map(|(n, _)| &**n), name);
+        found.map(|(_, v)| v.clone()).ok_or_else(no_field)
     }
 
     fn args<'e>(&mut self, args: &'e [ast::Arg]) -> R<Vec<(Option<&'e ast::Ident>, Val, Span)>> {
@@ -150,21 +147,8 @@ impl Elab<'_> {
     }
 
     fn unknown(&self, name: &ast::Ident) -> Diagnostic {
-        if self.program.library.references.contains_key(&name.name) {
-            let message = format!("`{}` is a reference function, which kernels cannot call", name.name);
-            return Diagnostic::error(UNKNOWN_NAME, name.span, message)
-                .help("the host evaluates it: say `computes(...)` in the kernel's head");
-        }
         let scope = self.scopes.iter().flat_map(|s| s.keys()).map(|k| &**k);
-        let items =
-            self.program.library.functions.keys().chain(self.program.library.consts.keys()).map(|k| &**k);
-        let all = scope.chain(items).chain(builtin::all().map(|b| b.name));
-        let near = nearest(all, &name.name);
-        let d = Diagnostic::error(UNKNOWN_NAME, name.span, format!("`{}` is not defined here", name.name));
-        match near {
-            Some(n) => d.help(format!("did you mean `{n}`?")),
-            None => d,
-        }
+        names::unknown(self.program, scope, name)
     }
 
     /// Runs `f` where only globals are in scope, one call deeper.
@@ -245,23 +229,13 @@ impl Elab<'_> {
         }
         match self.program.library.functions.get(&name.name) {
             Some(f) => Ok(Val::Function(Arc::new(f.as_ref().clone()))),
-            None => Err(Diagnostic::error(UNKNOWN_NAME, name.span, format!("there is no function `{name}`"))
-                .help("it is defined in this file or in one that it uses: `fn name(...) { ... }`")),
+            None => Err(names::no_function(name)),
         }
     }
 
     fn inline(&mut self, f: &ast::Function, call: Call<'_>) -> R<Val> {
-        if call.args.len() != f.params.len() {
-            let message =
-                format!("`{}` takes {} arguments, not {}", f.name.name, f.params.len(), call.args.len());
-            return Err(Diagnostic::error(WRONG_ARGS, call.span, message).related(f.span, "defined here"));
-        }
-        if call.words.len() > f.generics.len() {
-            return fail(
-                WRONG_ARGS,
-                call.span,
-                format!("`{}` has {} compile-time parameters", f.name.name, f.generics.len()),
-            );
+        if let Some(wrong) = wrong_count(f, call.args.len(), call.words.len(), call.span) {
+            return Err(wrong);
         }
         // Words in brackets mean what they mean at the call.
         let given = call.words.iter().enumerate();
@@ -540,7 +514,7 @@ impl Elab<'_> {
         }
         let value = self.b.emit_as(Arith::Concat { parts }, Type::lanes_of(elem, n as u32))?;
         let bounds = moved(&f.bounds, |l| l.slice_and_offset(&coord)).map_err(bad)?;
-        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None }))
+        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None, order: f.order }))
     }
 
     /// The lanes of a register tensor by coordinate.
@@ -570,6 +544,17 @@ fn peel(e: &Expr) -> &Expr {
         ExprKind::Paren(inner) => peel(inner),
         _ => e,
     }
+}
+
+/// What is wrong with the numbers of arguments and of compile-time arguments in a call of a function of the text.
+pub(super) fn wrong_count(f: &ast::Function, args: usize, words: usize, span: Span) -> Option<Diagnostic> {
+    let name = &f.name.name;
+    if args != f.params.len() {
+        let message = format!("`{name}` takes {} arguments, not {args}", f.params.len());
+        return Some(Diagnostic::error(WRONG_ARGS, span, message).related(f.span, "defined here"));
+    }
+    let message = format!("`{name}` has {} compile-time parameters", f.generics.len());
+    (words > f.generics.len()).then(|| Diagnostic::error(WRONG_ARGS, span, message))
 }
 
 /// The value of a function's compile-time parameter from its arguments' types: `fn f<T: float>(x: symm<T>)`,

@@ -42,7 +42,7 @@ pub struct Program {
     /// Kernels of the root file, in order.
     pub kernels: Vec<ast::Kernel>,
     pub(super) library: Arc<Library>,
-    spans: HashMap<Arc<str>, Span>,
+    pub(super) spans: HashMap<Arc<str>, Span>,
     /// Names of all files, by [`Span::file`].
     pub(super) files: Vec<Arc<str>>,
 }

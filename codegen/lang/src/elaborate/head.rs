@@ -2,6 +2,8 @@
 
 use super::description::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
 use super::jump::cut;
+use super::kinds::Kinds;
+use super::names::NUMBERS;
 use super::value::{Threads, Val};
 use super::{Binding, Elab, Program, R, SILENT, fail};
 use crate::ast::{self, ExprKind};
@@ -31,7 +33,7 @@ impl Program {
         let kernel = self.kernels.iter().find(|k| *k.name.name == *name);
         let missing =
             || vec![Diagnostic::error(NO_KERNEL, Span::NONE, format!("there is no kernel `{name}`"))];
-        begin(self, kernel.ok_or_else(missing)?, defines, true).map(|(e, ..)| e.b.finish())
+        begin(self, kernel.ok_or_else(missing)?, defines, true, None).map(|(e, ..)| e.b.finish())
     }
 
     /// Makes IR of the kernels (of `only` that one) with these values for their compile-time parameters.
@@ -40,7 +42,7 @@ impl Program {
         self.compile_with(only, defines, true)
     }
 
-    /// As [`compile`](Program::compile), as if calls of `assert` did not stand in the text.
+    /// Compiles a file like [`compile`](Program::compile), without its calls of `assert`.
     ///
     /// # Errors
     /// Fails where [`compile`](Program::compile) fails. What is wrong within an assert is not noticed.
@@ -85,6 +87,9 @@ impl Program {
                     .help(format!("there are: {}", known.join(", "))),
                 );
             }
+        }
+        if errors.is_empty() {
+            self.check_names(asserts)?;
         }
         let module = Module { files: self.files.clone(), ..Module::default() };
         let mut out = (module, Vec::new(), Vec::new());
@@ -137,17 +142,19 @@ fn head(k: &ast::Kernel) -> Head {
 
 type Done = (Kernel, Option<Reference>, Defines);
 
-/// Elaborates the head of a kernel: the code so far, what the kernel computes, and its compile-time parameters.
-fn begin<'p>(
+/// Elaborates the head of a kernel, and notes in `kinds` what variables are: the code so far, what the kernel computes, and its compile-time parameters.
+pub(super) fn begin<'p>(
     program: &'p Program,
     k: &ast::Kernel,
     defines: &Defines,
     asserts: bool,
+    kinds: Option<Kinds>,
 ) -> Result<(Elab<'p>, Option<Reference>, Defines), Vec<Diagnostic>> {
     let mut b = Builder::new(&k.name.name, [1, 1, 1]);
     b.at(k.span);
     b.kernel_mut().span = k.span;
     let mut e = Elab::new(program, asserts, b);
+    e.kinds = kinds;
     let mut bound = Defines::new();
     e.globals();
     e.scopes.push(Default::default());
@@ -166,7 +173,7 @@ fn compile_kernel(
     defines: &Defines,
     asserts: bool,
 ) -> Result<Done, Vec<Diagnostic>> {
-    let (mut e, reference, bound) = begin(program, k, defines, asserts)?;
+    let (mut e, reference, bound) = begin(program, k, defines, asserts, None)?;
     if let Err(d) = e.body(&k.body) {
         e.report(d);
     }
@@ -201,8 +208,9 @@ impl Elab<'_> {
         for s in Scalar::ALL {
             self.scopes[0].insert(s.name().into(), Binding::Val(Val::Dtype(*s)));
         }
-        self.scopes[0].insert("inf".into(), Binding::Val(Val::Float(f64::INFINITY)));
-        self.scopes[0].insert("nan".into(), Binding::Val(Val::Float(f64::NAN)));
+        for (name, number) in NUMBERS {
+            self.scopes[0].insert(name.into(), Binding::Val(Val::Float(number)));
+        }
     }
 
     fn head(&mut self, k: &ast::Kernel, defines: &Defines, bound: &mut Defines) -> R<Option<Reference>> {

@@ -11,6 +11,8 @@ mod expr;
 mod files;
 mod head;
 mod jump;
+mod kinds;
+mod names;
 mod params;
 mod role;
 mod stmt;
@@ -20,6 +22,8 @@ mod value;
 pub use builtin::{Builtin, all as builtins, markdown};
 pub use description::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
 pub use files::{Loader, NoFiles, Program};
+pub use kinds::Kinds;
+pub use names::Resolution;
 
 use crate::ast;
 use std::collections::HashMap;
@@ -74,6 +78,8 @@ pub(crate) struct Elab<'a> {
     flow: jump::Flow,
     /// Where the threads of the kernel's roles lie, in the order of the text.
     roles: Vec<role::Plan>,
+    /// What variables and parameters are, where they are defined, if that is asked for.
+    kinds: Option<kinds::Kinds>,
 }
 
 pub(crate) fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
@@ -98,10 +104,12 @@ impl<'a> Elab<'a> {
             below: HashMap::new(),
             flow: jump::Flow::default(),
             roles: Vec::new(),
+            kinds: None,
         }
     }
 
     fn bind(&mut self, name: &ast::Ident, binding: Binding) {
+        self.note_kind(name, &binding);
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.name.clone(), binding);
         }

@@ -64,7 +64,7 @@ impl Elab<'_> {
             k.insts[v].ty = tensor;
             self.bind(
                 &p.name,
-                Binding::Val(Val::Tensor(Tensor { value: v, private: false, element: false })),
+                Binding::Val(Val::Tensor(Tensor { value: v, private: false, element: false, order: None })),
             );
         }
         Ok(())

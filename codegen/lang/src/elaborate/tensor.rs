@@ -1,7 +1,8 @@
 //! Tensors in memory: slices, divisions, partitions, loads and stores.
 
 use super::arith::raw;
-use super::value::{Dealt, Frag, Tensor, Threads, Val};
+use super::dealt::{rows_of, same_order, unwrapped};
+use super::value::{Dealt, Frag, Order, Tensor, Threads, Val};
 use super::{Elab, R, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ impl Elab<'_> {
     pub(super) fn view(&mut self, t: Tensor, offset: Int, layout: Layout, bounds: Vec<Bound>) -> R<Tensor> {
         let private = t.private || self.varies(&offset);
         let value = self.b.view(t.value, offset, layout, bounds)?;
-        Ok(Tensor { value, private, element: false })
+        Ok(Tensor { value, private, element: false, order: t.order })
     }
 
     /// Notes where a view of `t` lies in its parameter, if that is known of `t`. `f` takes a layout of `t`'s shape to what
@@ -215,7 +216,27 @@ impl Elab<'_> {
     /// Deals a tensor's elements out to threads: thread `i` gets elements `V*i .. V*i + V` of every `V * threads`,
     /// as a tensor of modes (value, step), `V` elements making 16 bytes (fewer where the layout does not divide
     /// so). How wide an access can be is another matter: that follows from alignment, when code is made.
+    ///
+    /// A tensor whose rows are contiguous is dealt out along its rows if its rows divide so.
     pub(super) fn partition(
+        &mut self,
+        t: Tensor,
+        threads: &Threads,
+        vector: Option<i64>,
+        span: Span,
+    ) -> R<Tensor> {
+        if let Some(order) = rows_of(&self.tensor_type_of(t).layout) {
+            let rows = self.relayout(t, span, reversed)?;
+            if let Ok(part) = self.partition_as_it_is(rows, threads, vector, span) {
+                return Ok(Tensor { order: Some(order), ..part });
+            }
+        }
+        let part = self.partition_as_it_is(t, threads, vector, span)?;
+        Ok(Tensor { order: Some(Order::FirstMode), ..part })
+    }
+
+    /// As [`Self::partition`], with the first mode the fastest.
+    pub(super) fn partition_as_it_is(
         &mut self,
         t: Tensor,
         threads: &Threads,
@@ -313,7 +334,7 @@ impl Elab<'_> {
     /// The register tensor that an op on `part` gave.
     pub(super) fn frag(&mut self, part: Tensor, value: Value, dealt: Option<Dealt>) -> Frag {
         let ty = self.tensor_type_of(part);
-        Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), dealt }
+        Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), dealt, order: part.order }
     }
 
     /// The part of a tensor that this thread works on in a cooperative operation, and how it is dealt out.
@@ -349,6 +370,9 @@ impl Elab<'_> {
             );
         };
         let want = Type::lanes_of(ty.elem, n);
+        if let Val::Frag(f) = &val {
+            same_order(f.order, part.order, span)?;
+        }
         let value = match &val {
             Val::Frag(f) if f.dealt == dealt && *self.b.ty(f.value) == want => f.value,
             Val::Frag(f) => {
@@ -435,6 +459,7 @@ fn take(layout: &Layout, coord: &Coord) -> Result<(Layout, Int), LayoutError> {
 
 /// The modes of a layout in the opposite order.
 pub(super) fn reversed(l: &Layout) -> Result<Layout, LayoutError> {
+    let l = unwrapped(l);
     let modes = (0..l.rank()).rev().filter_map(|i| l.mode(i));
     let (shape, stride) = modes.map(Layout::into_parts).unzip();
     Layout::new(IntTuple::Tuple(shape), IntTuple::Tuple(stride))

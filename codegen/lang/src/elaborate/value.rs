@@ -12,7 +12,7 @@ use weft_layout::{LayoutError, Swizzle, accumulator, accumulator_rows};
 pub enum Val {
     /// The meaning of an expression that has no value.
     Unit,
-    /// What stands for an expression that was in error: reported once, not again.
+    /// The meaning of an expression with an error, which is reported once.
     Error,
     /// A compile-time or symbolic integer: extents, coordinates, offsets, loop variables.
     Int(Int),
@@ -69,6 +69,22 @@ pub struct Tensor {
     pub private: bool,
     /// One element, named by a whole coordinate: a number where a number is wanted.
     pub element: bool,
+    /// In which order `partition` dealt the elements out, if it did.
+    pub order: Option<Order>,
+}
+
+/// The order in which `partition` deals the elements of a tensor out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// The first mode is the fastest.
+    FirstMode,
+    /// The last mode is the fastest: its elements follow each other in memory, and those of the first do not.
+    LastMode {
+        /// Modes with more than one element.
+        modes: usize,
+        /// Elements of the last mode, where that is known at compile time.
+        last: Option<i64>,
+    },
 }
 
 /// Elements that the threads hold in registers.
@@ -78,27 +94,29 @@ pub struct Frag {
     pub value: Value,
     /// The extents, known at compile time.
     pub shape: IntTuple,
-    /// Which lanes stand for elements that exist.
+    /// The bounds that say which lanes hold elements that exist.
     pub bounds: Vec<Bound>,
-    /// How the elements of a tensor that is the same for all threads are dealt out over them.
+    /// The way in which the elements of a tensor that is the same for all threads are dealt out over them.
     pub dealt: Option<Dealt>,
+    /// In which order `partition` dealt the elements out, if they are of a tensor that it made.
+    pub order: Option<Order>,
 }
 
-/// How the elements of a tensor are dealt out over the threads of a CTA.
+/// The way in which the elements of a tensor are dealt out over the threads of a CTA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dealt {
     /// The elements are dealt out in turn.
     Evenly(Turns),
-    /// As accumulators of matrix products are.
+    /// The elements are dealt out as accumulators of matrix products are.
     Accumulated(Share),
 }
 
-/// How elements are dealt out in turn.
+/// The order in which elements are dealt out in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turns {
     /// The number of all elements.
     pub total: i64,
-    /// How many a thread gets at a time.
+    /// The number of elements that a thread gets at a time.
     pub vector: i64,
     /// Whether those of the last mode follow each other, and not those of the first.
     pub by_rows: bool,

@@ -29,7 +29,7 @@ pub struct ReferenceFn {
     pub(crate) library: Arc<Library>,
 }
 
-/// What a parameter of a reference function stands for.
+/// The meaning of a reference function's parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
     /// A tensor, by its number in [`Tensors`].
@@ -53,12 +53,12 @@ pub trait Tensors {
     fn write(&mut self, tensor: usize, at: usize, value: Number) -> Result<(), String>;
 }
 
-/// Where a reference function is evaluated.
+/// The PE for which a reference function is evaluated, and the arithmetic to compare with.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PeContext {
     /// The PE that the result is computed for.
     pub pe: usize,
-    /// How many there are.
+    /// The number of PEs.
     pub n_pes: usize,
     /// The unit roundoff of the arithmetic that the result is compared with.
     pub unit: f64,
@@ -85,7 +85,7 @@ impl ReferenceFn {
         &self,
         arguments: &[Argument],
         tensors: &mut dyn Tensors,
-        place: Place,
+        place: PeContext,
     ) -> Result<(), Diagnostic> {
         let mut run =
             Run { library: &self.library, tensors, place, scope: Vec::new(), floor: 0, calls: 0, steps: 0 };
@@ -172,7 +172,7 @@ type R<T> = Result<T, Stop>;
 struct Run<'a> {
     library: &'a Library,
     tensors: &'a mut dyn Tensors,
-    place: Place,
+    place: PeContext,
     scope: Vec<Variable>,
     /// Variables below this index belong to callers and are not seen.
     floor: usize,

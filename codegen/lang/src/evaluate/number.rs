@@ -173,7 +173,7 @@ pub(super) const FUNCTIONS: [Function; 14] = [
 ];
 
 impl Number {
-    /// As a real number.
+    /// The number as a real number.
     pub fn real(self) -> Real {
         match self {
             Number::Int(n) => Real::from(n as f64),

@@ -38,6 +38,11 @@ pub(crate) fn sign(op: BinOp) -> &'static str {
     INFIX.iter().find(|row| row.1 == op).and_then(|row| row.0.text()).unwrap_or_default()
 }
 
+/// How tightly an operator binds.
+pub(crate) fn level(op: BinOp) -> u8 {
+    INFIX.iter().find(|row| row.1 == op).map_or(LOOSEST, |row| row.2)
+}
+
 /// Any expression.
 pub(super) fn expr(i: Tokens<'_>) -> Res<'_, Expr> {
     i.nested(|i| layout(i, LOOSEST))

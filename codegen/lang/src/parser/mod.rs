@@ -9,7 +9,7 @@ mod items;
 mod stmts;
 mod types;
 
-pub(crate) use exprs::{ESCAPES, sign};
+pub(crate) use exprs::{ESCAPES, level, sign};
 
 use crate::ast::{Expr, File, Ident};
 use crate::codes::syntax as code;
@@ -23,14 +23,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 use weft_ir::diag::{Diagnostic, Span};
 
-/// How deep parentheses, blocks, arguments and conditionals may stand inside one another.
+/// The greatest depth to which parentheses, blocks, arguments and conditionals nest.
 pub const MAX_NESTING: u32 = 64;
 
-/// How high an AST may be, with the operators of chains such as `a + b + c`, each of which is a level too.
-/// Whoever walks an AST may recurse.
+/// The greatest height of a syntax tree, in which each operator of a chain such as `a + b + c` is a level.
+/// Functions that walk a tree may therefore recurse.
 pub const MAX_HEIGHT: u32 = 128;
 
-/// How many syntax errors one run reports.
+/// The greatest number of syntax errors that one run reports.
 pub const MAX_ERRORS: usize = 20;
 
 /// Parses one file. Spans are bytes of `text` in file `file_id`.

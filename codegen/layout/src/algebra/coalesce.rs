@@ -60,7 +60,8 @@ pub(crate) fn coalesce_beyond(layout: &Layout) -> Flat {
 }
 
 impl Layout {
-    /// The same function of an index, with adjacent modes merged where that is possible and extents of 1 dropped.
+    /// Merges adjacent modes where that is possible, and drops extents of 1. The result is the same function
+    /// of an index.
     ///
     /// Post: `size(result) == size(self)`; `depth(result) <= 1`; `result(i) == self(i)` for all i in the size.
     ///

@@ -248,7 +248,7 @@ fn extents(layout: &Layout, modes: &Flat) -> Vec<Int> {
 }
 
 impl Layout {
-    /// This layout after `rhs`.
+    /// The composition of this layout with `rhs`, which is applied first.
     ///
     /// Post: `rhs.shape()` is compatible with `result.shape()`; `result(c) == self(rhs(c))` for all coordinates c of
     /// `rhs`.

@@ -40,8 +40,8 @@ pub(crate) fn thread_tile(threads: &Layout, index: &Int) -> Result<(Tiler, Coord
 }
 
 impl Layout {
-    /// What is inside one tile: the layout divided by `tiler`, with `coord` picking the tile. Returns the tile's layout
-    /// and its offset.
+    /// Slices the elements of one tile: divides the layout by `tiler`, and picks the tile with `coord`.
+    /// Returns the tile's layout and its offset.
     ///
     /// Post: the results over all `coord` are a partition of the padded layout.
     ///
@@ -52,8 +52,8 @@ impl Layout {
         tiled.slice_and_offset(&coord)
     }
 
-    /// What one position of the tile meets over all tiles: the layout divided by `tiler`, with `coord` picking the
-    /// position. Returns the layout over the tiles and its offset.
+    /// Slices the elements at one position of every tile: divides the layout by `tiler`, and picks the
+    /// position with `coord`. Returns the layout over the tiles and its offset.
     ///
     /// Post: the results over all `coord` are a partition of the padded layout.
     ///

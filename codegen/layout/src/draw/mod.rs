@@ -15,7 +15,7 @@ use crate::{AnyLayout, ComposedLayout, Int, IntTuple, Layout, LayoutError, Resul
 /// The most cells that are drawn.
 pub const MAX_CELLS: i64 = 1 << 14;
 
-/// What can be drawn: a function from the coordinates of a shape to offsets.
+/// A function from the coordinates of a shape to offsets, which can be drawn.
 pub trait Mapping: Display {
     /// The shape whose coordinates the function takes.
     fn shape(&self) -> &IntTuple;

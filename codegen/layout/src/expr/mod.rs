@@ -25,7 +25,7 @@ pub struct ExprError {
     pub position: usize,
     /// A description of what is wrong.
     pub message: String,
-    /// What would have been right, where that can be said.
+    /// What the evaluator expected instead, if it can be said.
     pub expected: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub fn eval(text: &str) -> Result<Value, ExprError> {
     Evaluator::new(&mut |name| Some(symbols.get(name))).run(&program)
 }
 
-/// The layout `text` stands for, with names (such as `N` or `%12`) looked up in `resolve`.
+/// Parses a layout, and looks up names (such as `N` or `%12`) in `resolve`.
 ///
 /// # Errors
 /// Fails if the text does not parse to a layout, or a name is unknown.
@@ -74,7 +74,7 @@ pub fn parse_layout(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) ->
     }
 }
 
-/// The integer `text` stands for, with names looked up in `resolve`.
+/// Parses an integer, and looks up names in `resolve`.
 ///
 /// # Errors
 /// Fails if the text does not parse to an integer, or a name is unknown.

@@ -31,7 +31,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What kind of value it is, for messages.
+    /// The name of the kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Int(_) => "an integer",

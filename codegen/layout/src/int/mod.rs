@@ -110,7 +110,7 @@ impl std::hash::Hash for Expr {
     }
 }
 
-/// What an [`Int`] is made of, for who evaluates it or emits instructions for it.
+/// The outermost operation of an [`Int`], for code that evaluates it or emits instructions for it.
 #[derive(Debug, Clone, Copy)]
 pub enum Node<'a> {
     /// A constant integer that is known now.
@@ -161,7 +161,7 @@ impl Int {
         Int(Repr::Poison(why))
     }
 
-    /// Its value if it is known now.
+    /// The value, if it is a constant.
     #[inline]
     pub fn as_const(&self) -> Option<i64> {
         match self.0 {
@@ -285,7 +285,7 @@ impl Int {
         }
     }
 
-    /// It with every variable for which `f` has an answer replaced by that answer, and simplified again.
+    /// Replaces every variable for which `f` has an answer, and simplifies the result.
     pub fn subst(&self, f: &mut dyn FnMut(&Var) -> Option<Int>) -> Int {
         match self.node() {
             Node::Const(_) | Node::Poison(_) => self.clone(),
@@ -326,7 +326,7 @@ impl Int {
         self.max(&-self)
     }
 
-    /// Its sign, -1, 0 or 1, if it can be proven.
+    /// The sign, -1, 0 or 1, if it can be proven.
     pub fn sign(&self) -> Option<i64> {
         match (self.lower_bound(), self.hi()) {
             (1.., _) => Some(1),

@@ -75,7 +75,7 @@ fn tf32(v: u64) -> u64 {
     TF32.encode(F32.decode(v), Rounding::Nearest, false) << 13
 }
 
-/// How 16-byte pieces are permuted in shared memory, so that columns do not meet in the same banks.
+/// The permutation of 16-byte pieces in shared memory, which keeps columns out of the same banks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Swizzle {
     /// The pieces stay in place.
@@ -108,7 +108,7 @@ impl Swizzle {
     }
 }
 
-/// What `cuTensorMapEncodeTiled` is given, without interleaving and L2 promotion (which is a hint).
+/// The arguments of `cuTensorMapEncodeTiled`, without interleaving and L2 promotion (which is a hint).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
     /// The type of the elements.

@@ -176,7 +176,10 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         }
         Val::Rt(_) if lanes == 1 => Val::Rt(value),
         // Elements that do not exist have bits too: what becomes of them is the caller's to say.
-        _ => Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None }),
+        Val::Frag(Frag { order, .. }) => {
+            Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order })
+        }
+        _ => Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }),
     })
 }
 

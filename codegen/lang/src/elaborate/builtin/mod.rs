@@ -26,9 +26,9 @@ type Run = fn(&mut Elab<'_>, &Call<'_>) -> R<Val>;
 pub struct Builtin {
     /// The name of the function.
     pub name: &'static str,
-    /// How it is called.
+    /// The form of a call, with its arguments.
     pub signature: &'static str,
-    /// What it gives, in a line.
+    /// One line that says what the function does.
     pub doc: &'static str,
     pub(super) run: Run,
 }

@@ -46,7 +46,7 @@ fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (t, _) = call.tensor(e, 0)?;
     let team = call.team(e, 1)?;
     let value = e.b.multicast(t.value, team)?;
-    Ok(Val::Tensor(Tensor { value, private: t.private, element: t.element }))
+    Ok(Val::Tensor(Tensor { value, private: t.private, element: t.element, order: t.order }))
 }
 
 fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -58,7 +58,7 @@ fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let private = t.private || e.varies(&pe);
     let pe = e.i32(pe)?;
     let value = e.b.peer(t.value, team, pe)?;
-    Ok(Val::Tensor(Tensor { value, private, element: t.element }))
+    Ok(Val::Tensor(Tensor { value, private, element: t.element, order: t.order }))
 }
 
 fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -75,7 +75,7 @@ fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let private = t.private || e.varies(&rank);
     let cta = e.i32(rank)?;
     let value = e.b.emit(View::InCta { base: t.value, cta })?;
-    Ok(Val::Tensor(Tensor { value, private, element: t.element }))
+    Ok(Val::Tensor(Tensor { value, private, element: t.element, order: t.order }))
 }
 
 fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -135,7 +135,7 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         .help("a CTA has at most 227 KiB, and its extents are compile-time constants"));
     }
     let value = e.b.shared(elem, layout, swizzle)?;
-    Ok(Val::Tensor(Tensor { value, private: false, element: false }))
+    Ok(Val::Tensor(Tensor { value, private: false, element: false, order: None }))
 }
 
 fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -178,7 +178,7 @@ fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     } else {
         e.b.zero(&ty)?
     };
-    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None }))
+    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }))
 }
 
 fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

@@ -22,9 +22,9 @@ type Result<T> = std::result::Result<T, ExprError>;
 pub struct Function {
     /// The name of the function in CuTe.
     pub name: &'static str,
-    /// Its arguments, and what it returns.
+    /// The form of a call: its arguments, and what it returns.
     pub signature: &'static str,
-    /// What it returns, in a line.
+    /// One line that says what it returns.
     pub doc: &'static str,
     arguments: RangeInclusive<usize>,
     run: fn(&Call<'_>) -> Result<Value>,

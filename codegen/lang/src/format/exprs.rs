@@ -1,0 +1,173 @@
+//! Expressions and lists.
+
+use super::Formatter;
+use super::doc::Doc;
+use crate::ast::{Arg, Block, Expr, ExprKind, Ident};
+use crate::lexer::Kind;
+use crate::parser::{level, sign};
+use crate::print::chained;
+
+/// Items of at most this many characters share lines.
+const SHORT: usize = 10;
+
+impl<'a> Formatter<'a> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Doc<'a> {
+        match &expr.kind {
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Str(_)
+            | ExprKind::Name(_)
+            | ExprKind::Underscore => self.token(),
+            ExprKind::Unary(_, value) => Doc::seq(vec![self.token(), self.expr(value)]),
+            ExprKind::Binary(..) => self.chain(expr),
+            ExprKind::Paren(value) => {
+                let open = self.token();
+                let value = self.expr(value);
+                let closing = self.closing(true);
+                Doc::seq(vec![open, value, closing, self.token()])
+            }
+            ExprKind::Tuple(items) => self.tuple(items),
+            ExprKind::Record(fields) => self.list(fields, Self::field),
+            ExprKind::Field { base, .. } => Doc::seq(vec![self.expr(base), self.token(), self.token()]),
+            ExprKind::Layout(a, b) | ExprKind::Range(a, b) => {
+                Doc::seq(vec![self.expr(a), self.token(), self.expr(b)])
+            }
+            ExprKind::Call { generics, args, .. } => {
+                let parts = vec![self.token(), self.angles(generics, Self::arg), self.list(args, Self::arg)];
+                Doc::seq(parts)
+            }
+            ExprKind::Method { recv, generics, args, .. } => {
+                let mut parts = vec![self.expr(recv), self.token(), self.token()];
+                parts.extend([self.angles(generics, Self::arg), self.list(args, Self::arg)]);
+                Doc::seq(parts)
+            }
+            ExprKind::Index { base, indices } => {
+                Doc::seq(vec![self.expr(base), self.list(indices, Self::expr)])
+            }
+            ExprKind::If { cond, then, otherwise } => {
+                self.conditional(cond, then, otherwise.as_ref()).group()
+            }
+        }
+    }
+
+    /// Operators of one level: all stay on the line, or each begins one.
+    fn chain(&mut self, expr: &Expr) -> Doc<'a> {
+        let mut operands = Vec::new();
+        let mut left = expr;
+        while let ExprKind::Binary(op, a, b) = &left.kind
+            && level(*op) == binary_level(expr)
+        {
+            operands.push((*op, &**b));
+            left = a;
+        }
+        let first = self.expr(left);
+        let mut rest = Vec::new();
+        for (op, operand) in operands.into_iter().rev() {
+            rest.extend([Doc::LINE, self.sign(sign(op).len()), Doc::text(" "), self.expr(operand)]);
+        }
+        Doc::seq(vec![first, Doc::seq(rest).indent()]).group()
+    }
+
+    /// An operator of this many characters, which may be several tokens.
+    pub(super) fn sign(&mut self, characters: usize) -> Doc<'a> {
+        let mut parts = Vec::new();
+        let mut seen = 0;
+        while seen < characters && !self.is(Kind::End) {
+            seen += self.next().text.len();
+            parts.push(self.token());
+        }
+        Doc::seq(parts)
+    }
+
+    /// Conditions and blocks, whose lines all end or none does.
+    fn conditional(&mut self, cond: &Expr, then: &Block, otherwise: Option<&Block>) -> Doc<'a> {
+        let space = || Doc::text(" ");
+        let mut parts = vec![self.token(), space(), self.expr(cond), space(), self.block(then)];
+        if let Some(otherwise) = otherwise {
+            parts.extend([space(), self.token(), space()]);
+            parts.push(match chained(otherwise).map(|next| &next.kind) {
+                Some(ExprKind::If { cond, then, otherwise }) if self.is(Kind::If) => {
+                    self.conditional(cond, then, otherwise.as_ref())
+                }
+                _ => self.block(otherwise),
+            });
+        }
+        Doc::seq(parts)
+    }
+
+    pub(super) fn arg(&mut self, arg: &Arg) -> Doc<'a> {
+        self.named(arg.name.as_ref(), &arg.value)
+    }
+
+    fn field(&mut self, (name, value): &(Ident, Expr)) -> Doc<'a> {
+        self.named(Some(name), value)
+    }
+
+    fn named(&mut self, name: Option<&Ident>, value: &Expr) -> Doc<'a> {
+        if name.is_none() {
+            return self.expr(value);
+        }
+        Doc::seq(vec![self.token(), Doc::text(" "), self.token(), Doc::text(" "), self.expr(value)])
+    }
+
+    /// A list between `<` and `>`, if it is there.
+    pub(super) fn angles<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>) -> Doc<'a> {
+        if self.is(Kind::Lt) && (!items.is_empty() || self.after_is(Kind::Gt)) {
+            self.list(items, item)
+        } else {
+            Doc::seq(Vec::new())
+        }
+    }
+
+    fn after_is(&self, kind: Kind) -> bool {
+        self.tokens.get(self.at + 1).is_some_and(|token| token.kind == kind)
+    }
+
+    fn tuple(&mut self, items: &[Expr]) -> Doc<'a> {
+        let [only] = items else { return self.list(items, Self::expr) };
+        // The comma makes the tuple.
+        let mut parts = vec![self.token(), self.expr(only), self.token()];
+        let closing = self.closing(true);
+        parts.extend([closing, self.token()]);
+        Doc::seq(parts)
+    }
+
+    /// A bracket, items with commas between them, and the bracket that closes it. It is on one line, or its items
+    /// are on one line of their own, or each is on its own line; items that are all short share lines.
+    pub(super) fn list<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>) -> Doc<'a> {
+        let open = self.token();
+        let mut docs = Vec::new();
+        for (n, value) in items.iter().enumerate() {
+            let doc = item(self, value);
+            let comma = match self.is(Kind::Comma) {
+                true if n + 1 < items.len() => self.token(),
+                true => Doc::seq(vec![Doc::COMMA, self.comma_comments()]),
+                false => Doc::COMMA,
+            };
+            docs.push(Doc::seq(vec![doc, comma]));
+        }
+        let closing = self.closing(items.is_empty());
+        let close = self.token();
+        if docs.is_empty() && !closing.has_lines() {
+            return Doc::seq(vec![open, close]);
+        }
+        let short = docs.len() > 4 && docs.iter().all(|doc| doc.is_short(SHORT));
+        let between = || if short { Doc::FILL_LINE } else { Doc::LINE };
+        let mut inner = Vec::new();
+        for (n, doc) in docs.into_iter().enumerate() {
+            inner.extend((n > 0).then(between));
+            inner.push(doc);
+        }
+        let inner = Doc::seq(inner).group();
+        let inside = Doc::seq(vec![Doc::SOFT, inner, closing]).indent();
+        Doc::seq(vec![open, inside, Doc::SOFT, close]).group()
+    }
+}
+
+fn binary_level(expr: &Expr) -> u8 {
+    match &expr.kind {
+        ExprKind::Binary(op, ..) => level(*op),
+        _ => 0,
+    }
+}

@@ -1,0 +1,74 @@
+//! Names are resolved in every function, also in one that no kernel calls.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use weft_lang::elaborate::{NoFiles, Program};
+use weft_lang::source::SourceMap;
+
+/// What is found in a text, as `line: message`, with helps behind `; `.
+fn found(text: &str) -> Vec<String> {
+    let mut sources = SourceMap::new();
+    let root = sources.add("k.weft", text);
+    let program = Program::load(&mut sources, root, &NoFiles).unwrap();
+    let Err(found) = program.check_names(true) else { return Vec::new() };
+    found
+        .iter()
+        .map(|d| {
+            let line = sources.line_column(d.span).map_or(0, |at| at.line);
+            format!(
+                "{line}: {}",
+                std::iter::once(&d.message).chain(&d.help).cloned().collect::<Vec<_>>().join("; ")
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn in_functions_that_nothing_calls() {
+    let text = "\
+fn f<T: dtype>(x, n: int) {
+    let half = n / 2;
+    let mut sum = 0.0;
+    for i in 0..halv { sum += x[i]; }
+    half = 3;
+    let r = (count = n, total = sum);
+    g(r.sum);
+    frobnicate(x);
+    f<T>(x);
+    if n == 1 { nowhere } else { r.total.to<T>() }
+}
+fn g(x: tensr) { x }
+kernel k() block(32) { }
+";
+    assert_eq!(
+        found(text),
+        [
+            "4: `halv` is not defined here; did you mean `half`?",
+            "5: `half` is not `mut`; declare it with `let mut half`",
+            "7: there is no field `sum`; the fields are `count`, `total`",
+            "8: `frobnicate` is not defined here",
+            "9: `f` takes 2 arguments, not 1",
+            "10: `nowhere` is not defined here",
+            "12: there is no type `tensr`; did you mean `tensor`?",
+        ]
+    );
+}
+
+#[test]
+fn names_end_with_their_blocks() {
+    let text = "fn f(x) { { } if x { let y = 1; } y } kernel k() block(32) { for i in 0..2 { } let j = i; }";
+    let text = text.replace("{ } if", "if");
+    assert_eq!(found(&text).len(), 2, "{:?}", found(&text));
+}
+
+#[test]
+fn functions_that_are_parameters_are_known() {
+    let text = "
+fn apply<F: fn, R: reduction>(x) { F(x) }
+fn twice(x) { 2 * x }
+fn h(x) { x.apply<twice, add>() }
+fn wrong(x) { apply<thrice, add>(x) }
+kernel k() block(32) { }";
+    let help = "it is defined in this file or in one that it uses: `fn name(...) { ... }`";
+    assert_eq!(found(text), [format!("5: there is no function `thrice`; {help}")]);
+}

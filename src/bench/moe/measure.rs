@@ -1,0 +1,293 @@
+//! The measurement, on every PE.
+
+use super::{Contender, Report, Request, Row, Wrong};
+use crate::bench::BenchError;
+use crate::bench::gemm::data::{Data, Values, rounded, samples, value};
+use crate::bench::report::Spread;
+use crate::bench::start::StartLine;
+use crate::bench::times::{Drawn, gather};
+use crate::gemm::{self, Shape};
+use crate::moe::{Moe, Problem, Routes};
+use crate::run::array::read_number;
+use std::time::SystemTime;
+use weft_lang::evaluate::unit_roundoff;
+use weft_runtime::cuda::{self};
+use weft_runtime::nccl::{self, Communicator};
+use weft_runtime::{DType, DeviceTensor, Element, Stream, World, cublas};
+
+type Result<T> = std::result::Result<T, BenchError>;
+type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
+type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+
+/// Microseconds that a block takes at most, but for one of a single call.
+const BLOCK_US: f64 = 50_000.0;
+
+pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
+    let nccl = match request.contenders.contains(&Contender::Nccl) {
+        true => Some(Communicator::over(world)?),
+        false => None,
+    };
+    let bed = Bed { world, request, start: StartLine::new(world)?, nccl };
+    let mut report = Report {
+        warpweft: env!("CARGO_PKG_VERSION").into(),
+        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        command: std::env::args().collect(),
+        n_pes: world.n_pes(),
+        gpu: world.device().name()?,
+        nccl: bed.nccl.as_ref().map(|n| n.version().to_string()),
+        graph: request.graph,
+        repeats: request.repeats,
+        rows: Vec::new(),
+    };
+    let mut tell = |report: &Report, rows: &[Row]| {
+        done(report, rows).map_err(|e| BenchError::Local(format!("cannot write: {e}")))
+    };
+    tell(&report, &[])?;
+    for problem in &request.problems {
+        let rows = bed.rows::<T>(problem)?;
+        tell(&report, &rows)?;
+        report.rows.extend(rows);
+    }
+    Ok(report)
+}
+
+/// What all measurements share.
+struct Bed<'a> {
+    world: &'a World,
+    request: &'a Request,
+    start: StartLine<'a>,
+    nccl: Option<Communicator>,
+}
+
+/// What a PE has of a problem.
+struct Operands<T: Element> {
+    x: DeviceTensor<T>,
+    b: DeviceTensor<T>,
+    ids: DeviceTensor<i32>,
+    live: DeviceTensor<i32>,
+    gates: DeviceTensor<f32>,
+    out: DeviceTensor<T>,
+}
+
+fn count(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+/// The expert that is a token's choice: as many entries for each expert as for every other one, where the tokens are a
+/// multiple of the experts.
+fn expert(problem: &Problem, token: u64, choice: u64) -> u64 {
+    let experts = u64::from(problem.experts);
+    (token + choice * (experts / u64::from(problem.choices)).max(1)) % experts
+}
+
+impl<'a> Bed<'a> {
+    /// Rows of a problem, one for each contender.
+    fn rows<T: Element>(&self, problem: &Problem) -> Result<Vec<Row>> {
+        let operands = self.operands::<T>(problem)?;
+        let calls = self.request.contenders.iter().map(|c| match c {
+            Contender::Ours(plan) => {
+                let moe = Moe::new(self.world, self.world.team(), *problem, *plan)?;
+                Ok(ours(moe, &operands))
+            }
+            Contender::Nccl => self.with_nccl(problem, &operands),
+        });
+        let calls = calls.collect::<Result<Vec<_>>>()?;
+        let mut checked = vec![None; calls.len()];
+        for ((call, contender), found) in calls.iter().zip(&self.request.contenders).zip(&mut checked) {
+            if self.request.check && matches!(contender, Contender::Ours(_)) {
+                *found = Some(self.check(problem, call, &operands)?);
+            }
+        }
+        let times = self.times(&calls)?;
+        let of = |i: usize| (&self.request.contenders[i], &times[i]);
+        let nccl = (0..calls.len()).map(of).find(|(c, _)| **c == Contender::Nccl).map(|(_, t)| t.median);
+        let entries = (problem.tokens * u64::from(problem.choices)) as f64;
+        let flops = 2.0 * entries * (problem.hidden * problem.columns) as f64;
+        let pes = f64::from(self.world.n_pes());
+        let row_bytes = problem.hidden * u64::from(problem.dtype.bytes())
+            + problem.columns * u64::from(problem.out.bytes());
+        let bytes = entries * (pes - 1.0) / pes * row_bytes as f64;
+        let row = |(i, checked): (usize, Option<Wrong>)| {
+            let (contender, time) = of(i);
+            let plan = if let Contender::Ours(plan) = contender { plan.to_string() } else { String::new() };
+            Row {
+                problem: problem.to_string(),
+                name: contender.name().into(),
+                plan,
+                tflops: flops / time.median / 1e6,
+                gb_per_s: bytes / time.median / 1e3,
+                time_us: time.clone(),
+                of_nccl: nccl.map(|nccl| time.median / nccl),
+                checked,
+            }
+        };
+        Ok(checked.into_iter().enumerate().map(row).collect())
+    }
+
+    fn operands<T: Element>(&self, problem: &Problem) -> Result<Operands<T>> {
+        let (world, stream) = (self.world, self.world.stream());
+        let Problem { tokens, hidden, columns, experts, choices, dtype, .. } = *problem;
+        let local = u64::from(experts / world.n_pes());
+        let routes = (0..tokens).flat_map(|t| (0..u64::from(choices)).map(move |c| (t, c)));
+        let ids: Vec<i32> = routes.map(|(t, c)| expert(problem, t, c) as i32).collect();
+        let shape = [count(tokens), choices as usize];
+        let operands = Operands {
+            x: DeviceTensor::alloc(world.device(), [shape[0], count(hidden)])?,
+            b: DeviceTensor::alloc(world.device(), [count(local), count(columns), count(hidden)])?,
+            ids: DeviceTensor::zeros(shape, stream)?,
+            live: DeviceTensor::from_slice(&[tokens as i32], stream)?,
+            gates: DeviceTensor::zeros(shape, stream)?,
+            out: DeviceTensor::zeros([shape[0], count(columns)], stream)?,
+        };
+        operands.ids.copy_from(&ids, stream)?;
+        operands.gates.copy_from(&vec![1.0 / choices as f32; ids.len()], stream)?;
+        let data = Data::new(
+            world.device(),
+            &gemm::Problem::new(Shape { m: tokens, n: columns, k: hidden }, dtype),
+        )?;
+        let [of_x, of_b] = seeds(world.my_pe());
+        data.fill_one(&operands.x, tokens * hidden, (of_x, Values::Real), stream)?;
+        data.fill_one(&operands.b, local * columns * hidden, (of_b, Values::Real), stream)?;
+        cuda::wait_for(stream)?;
+        world.wait_for_all()?;
+        Ok(operands)
+    }
+
+    /// NCCL's all-to-alls around a product for each expert.
+    fn with_nccl<'c, T: Element>(&'c self, problem: &Problem, operands: &'c Operands<T>) -> Result<Call<'c>> {
+        let missing = || BenchError::Request("NCCL was not prepared".into());
+        let nccl = self.nccl.as_ref().ok_or_else(missing)?;
+        let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *problem;
+        let (entries, local) = (tokens * u64::from(choices), u64::from(experts / self.world.n_pes()));
+        if !tokens.is_multiple_of(u64::from(experts)) {
+            let message = format!("{tokens} tokens are not shared out to {experts} experts in equal parts");
+            return Err(BenchError::Request(message));
+        }
+        let rows = entries / local;
+        let of_rows = |columns: u64| nccl.plain::<T>(count(entries * columns));
+        let (sent, came, made, back): (nccl::Tensor<T>, _, _, nccl::Tensor<T>) =
+            (of_rows(hidden)?, of_rows(hidden)?, of_rows(columns)?, of_rows(columns)?);
+        let matrices = nccl.plain::<T>(count(local * columns * hidden))?;
+        matrices.load(&operands.b, self.world.stream())?;
+        let product = cublas::Product { m: rows, n: columns, k: hidden, dtype, out, b_columns: false };
+        let matmul = cublas::Matmul::new(self.world.device(), product)?;
+        let none = || BenchError::Request("cuBLASLt named no algorithm".into());
+        let algorithm = matmul.algorithms(1)?.into_iter().next().ok_or_else(none)?;
+        let part = |columns: u64, l: u64| count(l * rows * columns)..count((l + 1) * rows * columns);
+        let tensors = (0..local).map(|l| {
+            let of_b = count(l * columns * hidden)..count((l + 1) * columns * hidden);
+            Ok((came.slice(part(hidden, l))?, matrices.slice(of_b)?, made.slice(part(columns, l))?))
+        });
+        let tensors = tensors.collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(move |s| {
+            nccl.all_to_all(&came, &sent, s)?;
+            for (a, b, d) in &tensors {
+                matmul.launch(&algorithm, (a, b, d), s)?;
+            }
+            Ok(nccl.all_to_all(&back, &made, s)?)
+        }))
+    }
+
+    /// Times of the contenders' calls.
+    fn times(&self, calls: &[Call<'_>]) -> Result<Vec<Spread>> {
+        let (world, request, stream) = (self.world, self.request, self.world.stream());
+        let mut blocks = Vec::new();
+        for call in calls {
+            let repeat = move |n: u32, s: &Stream| (0..n).try_for_each(|_| call(s));
+            repeat(request.warmup.max(1), stream)?;
+            cuda::wait_for(stream)?;
+            let one = self.start.block(false, move |s| repeat(1, s))?;
+            let about = Spread::over(&gather(world, &[self.start.time(&one)?, self.start.time(&one)?])?);
+            let iters = request.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1);
+            let block = self.start.block(request.graph, move |s| repeat(iters, s))?;
+            // A graph's first launch is not like the others.
+            self.start.time(&block)?;
+            blocks.push((iters, block));
+        }
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
+        let mut order: Vec<usize> = (0..calls.len()).collect();
+        let mut drawn = Drawn::together(world)?;
+        // The round before the first warms up.
+        for round in 0..=request.repeats {
+            drawn.shuffle(&mut order);
+            for &i in &order {
+                let (iters, block) = &blocks[i];
+                let time = self.start.time(block)? / f64::from(*iters);
+                if round > 0 {
+                    times[i].push(time);
+                }
+            }
+        }
+        times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
+    }
+
+    /// Calls twice, and compares samples of the result. *Collective.*
+    fn check<T: Element>(&self, problem: &Problem, call: &Call<'a>, operands: &Operands<T>) -> Result<Wrong> {
+        let (world, stream) = (self.world, self.world.stream());
+        call(stream)?;
+        call(stream)?;
+        cuda::wait_for(stream)?;
+        let own = self.compare(problem, &operands.out.to_bytes(stream)?);
+        let bytes = serde_json::to_vec(&own).unwrap_or_default();
+        let mut all = Wrong { elements: 0, of: 0, first: None };
+        for (pe, bytes) in (0u32..).zip(world.all_gather_host(&bytes)?) {
+            let wrong: Wrong = serde_json::from_slice(&bytes)
+                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+            (all.elements, all.of) = (all.elements + wrong.elements, all.of + wrong.of);
+            all.first = all
+                .first
+                .or(wrong.first.map(|(_, token, column, is, should)| (pe, token, column, is, should)));
+        }
+        Ok(all)
+    }
+
+    /// Compares samples with float64. A product may be off by a unit of f32 for each addition, relative to the sum of
+    /// magnitudes, and by its rounding to the type of results.
+    fn compare(&self, problem: &Problem, result: &[u8]) -> Wrong {
+        let (me, pes) = (self.world.my_pe(), self.world.n_pes());
+        let Problem { tokens, hidden: k, columns: n, experts, choices, dtype, out, .. } = *problem;
+        let local = u64::from(experts / pes);
+        let element = |at: u64, seed: u32| rounded(dtype, value(at, seed, Values::Real));
+        let places = samples(Shape { m: tokens, n, k }, me + 1);
+        let mut found = Wrong { elements: 0, of: places.len() as u64, first: None };
+        let gate = f64::from(1.0 / choices as f32);
+        for (token, column) in places {
+            let (mut sum, mut bound) = (0.0, 0.0);
+            for choice in 0..u64::from(choices) {
+                let e = expert(problem, token, choice);
+                let of_b = seeds((e / local) as u32)[1];
+                let row = (e % local * n + column) * k;
+                let both = (0..k).map(|l| element(token * k + l, seeds(me)[0]) * element(row + l, of_b));
+                let (one, magnitude) = both.fold((0.0, 0.0), |(s, m), x| (s + x, m + x.abs()));
+                sum += gate * one;
+                bound += gate
+                    * (k as f64 * 2.0 * unit_roundoff(DType::F32) * magnitude
+                        + unit_roundoff(out) * f64::abs(one) * 1.01);
+            }
+            bound += 2.0 * unit_roundoff(out) * f64::abs(sum);
+            let size = out.bytes() as usize;
+            let at = count(token * n + column) * size;
+            let is = result.get(at..at + size).map_or(f64::NAN, |bytes| read_number(out, bytes).as_f64());
+            if (is - sum).abs() > bound || is.is_nan() {
+                found.elements += 1;
+                found.first = found.first.or(Some((me, token, column, is, sum)));
+            }
+        }
+        found
+    }
+}
+
+/// Our launches.
+fn ours<T: Element>(moe: Moe, operands: &Operands<T>) -> Call<'_> {
+    Box::new(move |s| {
+        let Operands { x, b, ids, live, gates, out } = operands;
+        let routes = Routes { ids, live };
+        moe.experts(s, x, &routes, b)?;
+        Ok(moe.combine(s, &routes, gates, out)?)
+    })
+}
+
+/// Seeds of the tokens and of the experts' matrices of a PE.
+fn seeds(pe: u32) -> [u32; 2] {
+    [2 * pe + 1, 2 * pe + 2]
+}

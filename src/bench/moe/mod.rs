@@ -1,0 +1,79 @@
+//! Mixtures of experts: dispatch and products in one launch and combine, against NCCL's all-to-alls and cuBLASLt's products.
+
+mod measure;
+mod report;
+
+pub use report::{Report, Row, Wrong};
+
+use super::BenchError;
+use super::contender::pick;
+use crate::moe::{Plan, Problem};
+use weft_runtime::{DType, World};
+
+/// Who computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Contender {
+    /// Our launches, by a plan.
+    Ours(Plan),
+    /// NCCL's all-to-all, cuBLASLt's product for each expert, and NCCL's all-to-all. Rows are sent as if they lay in the
+    /// order of experts, and results are not added up: both would take it more time.
+    Nccl,
+}
+
+impl Contender {
+    /// Those that a list of names means.
+    ///
+    /// # Errors
+    /// A name that is none, with those there are.
+    pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
+        pick(names, &[("nccl+cublas", Contender::Nccl)], "peer", "")
+    }
+
+    /// As the table names it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Contender::Ours(_) => "ours",
+            Contender::Nccl => "nccl+cublas",
+        }
+    }
+}
+
+/// What is measured. Each expert gets as many rows as every other one, which NCCL's all-to-all needs.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What is computed.
+    pub problems: Vec<Problem>,
+    /// Who is measured.
+    pub contenders: Vec<Contender>,
+    /// Calls back to back in a block that is timed; fewer where they take long.
+    pub iters: u32,
+    /// Calls before the first block.
+    pub warmup: u32,
+    /// Blocks of each contender: each round has one of each, in an order that is drawn anew.
+    pub repeats: u32,
+    /// Whether a block is captured into a CUDA graph and replayed.
+    pub graph: bool,
+    /// Whether results of ours are compared with float64.
+    pub check: bool,
+}
+
+/// Measures on every PE of the world, which all call it with the same request; `done` gets the rows of each problem as
+/// they come, on every PE. *Collective.*
+///
+/// # Errors
+/// A problem that the kernels do not have, or whose rows are not shared out evenly; a kernel that does not compile; a
+/// library that is not there. Wrong results are none: the rows have them.
+pub fn run(
+    world: &World,
+    request: &Request,
+    done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
+) -> Result<Report, BenchError> {
+    for problem in &request.problems {
+        problem.check(world.n_pes())?;
+    }
+    match request.problems.first().map(|p| p.dtype) {
+        Some(DType::F16) => measure::run::<half::f16>(world, request, done),
+        Some(_) => measure::run::<half::bf16>(world, request, done),
+        None => Err(BenchError::Request("no problem is asked for".into())),
+    }
+}

@@ -1,0 +1,96 @@
+//! What was measured, as data and as a table.
+
+use crate::bench::Spread;
+use serde::{Deserialize, Serialize};
+
+/// Samples that are not what they should be.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Wrong {
+    /// Wrong samples, over all PEs.
+    pub elements: u64,
+    /// Samples that were compared.
+    pub of: u64,
+    /// The first wrong one: PE, token and column, what is there, and what should be.
+    pub first: Option<(u32, u64, u64, f64, f64)>,
+}
+
+/// A problem with a contender.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// What is computed.
+    pub problem: String,
+    /// Who.
+    pub name: String,
+    /// Parameters of ours.
+    pub plan: String,
+    /// Time of a call.
+    pub time_us: Spread,
+    /// Floating-point operations of a PE in a second, by the median.
+    pub tflops: f64,
+    /// Bytes that a PE sends to others, there and back, in a second, by the median.
+    pub gb_per_s: f64,
+    /// The time by that of NCCL and cuBLASLt.
+    pub of_nccl: Option<f64>,
+    /// What a check found.
+    pub checked: Option<Wrong>,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this library.
+    pub warpweft: String,
+    /// When, in UTC.
+    pub date: String,
+    /// The command's words.
+    pub command: Vec<String>,
+    /// PEs.
+    pub n_pes: u32,
+    /// Their GPUs.
+    pub gpu: String,
+    /// NCCL's version, where it was measured.
+    pub nccl: Option<String>,
+    /// Whether calls were in a CUDA graph.
+    pub graph: bool,
+    /// Blocks of each contender.
+    pub repeats: u32,
+    /// What was measured.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// What stands over the table.
+    pub fn head(&self) -> String {
+        let Report { n_pes, gpu, repeats, warpweft, date, .. } = self;
+        let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
+        let how = if self.graph { "in a CUDA graph" } else { "back to back" };
+        format!(
+            "# weft bench: dispatch, experts and combine on {n_pes} x {gpu}{nccl}, warpweft {warpweft}; {date}\n\
+             # medians of {repeats} blocks of calls {how}, in an order drawn anew each round, on the slowest PE\n\
+             #        who       us      min      max  TFLOP/s     GB/s  of nccl   #wrong  problem\n"
+        )
+    }
+
+    /// Rows of the table.
+    pub fn lines(rows: &[Row]) -> String {
+        let line = |r: &Row| {
+            let Row { problem, name, plan, time_us: t, tflops, gb_per_s, .. } = r;
+            let wrong = r.checked.as_ref().map_or("N/A".into(), |w| format!("{}/{}", w.elements, w.of));
+            let ratio = r.of_nccl.map_or("-".into(), |r| format!("{r:.3}"));
+            format!(
+                "{name:>12}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{gb_per_s:>9.1}{ratio:>9}{wrong:>9}  {problem} {plan}\n",
+                t.median, t.min, t.max,
+            )
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// The first wrong element, for people.
+    pub fn first_wrong(&self) -> Option<String> {
+        self.rows.iter().find_map(|r| {
+            let (pe, token, column, found, expected) = r.checked.as_ref()?.first?;
+            let place = format!("PE {pe} has {found} at ({token}, {column}), expected {expected}");
+            Some(format!("{}, {}: {place}", r.problem, r.name))
+        })
+    }
+}

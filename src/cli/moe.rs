@@ -1,0 +1,110 @@
+//! `weft bench moe`
+
+use super::bench::dtype;
+use super::bench::output::{Table, writable_all};
+use super::run::gpus;
+use crate::bench::moe::{Contender, Report, Request, run};
+use crate::moe::{Plan, Problem};
+use crate::runtime::World;
+use crate::runtime::job::{Started, start};
+use anyhow::{Result, anyhow};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct BenchMoe {
+    /// PEs: all GPUs of this host if not given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Option<u32>,
+    /// Experts of all PEs together, with commas between several numbers.
+    #[arg(long, value_delimiter = ',', default_value = "8,64", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    experts: Vec<u32>,
+    /// Experts of a token, with commas between several numbers.
+    #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    top_k: Vec<u32>,
+    /// Tokens of a PE.
+    #[arg(long, default_value = "4096")]
+    tokens: u64,
+    /// Columns of a token.
+    #[arg(long, default_value = "4096")]
+    hidden: u64,
+    /// Columns of a result; as many as a token has if not given.
+    #[arg(long)]
+    columns: Option<u64>,
+    /// Element type of tokens, matrices and results: bf16 or f16.
+    #[arg(long, default_value = "bf16")]
+    dtype: String,
+    /// Parameters of our kernel, as bn=256,stages=3,piece=12. Give the option again for each further plan.
+    #[arg(long, value_name = "NAME=N,...", default_value = "")]
+    plan: Vec<String>,
+    /// What is measured in the same run: nccl+cublas, or none.
+    #[arg(long, value_name = "PEER,...", default_value = "nccl+cublas")]
+    against: String,
+    /// Calls back to back in a block that is timed; fewer where they take long.
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    iters: u32,
+    /// Calls before the first block.
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    warmup: u32,
+    /// Blocks of each contender. Each round has one of each, in an order that is drawn anew.
+    #[arg(long, default_value = "9", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeats: u32,
+    /// Capture a block into a CUDA graph and replay it.
+    #[arg(long)]
+    graph: bool,
+    /// Compare samples of our results with float64, and fail where they differ.
+    #[arg(long)]
+    check: bool,
+    /// Where all that was measured goes, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl BenchMoe {
+    pub fn run(&self) -> Result<ExitCode> {
+        let request = self.request()?;
+        writable_all([&self.json])?;
+        match start(gpus(self.pes)?)? {
+            Started::Done(code) => Ok(code),
+            Started::Pe(place) => {
+                let measured = |world: &World| Ok(self.report(&request, world)?.first_wrong().is_none());
+                super::bench::measured(&place, measured)
+            }
+        }
+    }
+
+    /// What is asked for.
+    fn request(&self) -> Result<Request> {
+        let mut contenders: Vec<Contender> = Vec::new();
+        for text in &self.plan {
+            let plan: Plan = text.parse().map_err(|e| anyhow!("--plan {text}: {e}"))?;
+            contenders.push(Contender::Ours(plan));
+        }
+        if self.against != "none" {
+            let peers = Contender::peers(&self.against);
+            contenders.extend(peers.map_err(|e| anyhow!("--against {}: {e}", self.against))?);
+        }
+        let dtype = dtype(&self.dtype)?;
+        let mut problems = Vec::new();
+        for &experts in &self.experts {
+            for &choices in self.top_k.iter().filter(|choices| **choices <= experts) {
+                let problem = Problem::new(self.tokens, self.hidden, experts, choices, dtype);
+                problems.push(Problem { columns: self.columns.unwrap_or(self.hidden), ..problem });
+            }
+        }
+        let Self { iters, warmup, repeats, graph, check, .. } = *self;
+        Ok(Request { problems, contenders, iters, warmup, repeats, graph, check })
+    }
+
+    fn report(&self, request: &Request, world: &World) -> Result<Report> {
+        let mut table = Table::new(world, request.problems.len());
+        let outcome =
+            run(world, request, &mut |report, rows| table.add(|| report.head(), || Report::lines(rows)));
+        table.end("")?;
+        let report = outcome?;
+        let json = Box::new(|| Ok(serde_json::to_string_pretty(&report)?));
+        table.write(&[(&self.json, json)], report.first_wrong())?;
+        Ok(report)
+    }
+}

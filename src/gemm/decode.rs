@@ -1,0 +1,413 @@
+//! Products of few rows with an allreduce inside: one launch multiplies and exchanges packets that carry their own flag.
+
+use super::fused::alike;
+use super::model::clusters;
+use super::{Problem, Shape};
+use crate::collective::Flat;
+use crate::compile::{KernelFile, Options};
+use crate::gpu::{GpuError, Grid, Kernel, target};
+use std::fmt;
+use weft_lang::elaborate::Define;
+use weft_runtime::launch::AsArgument;
+use weft_runtime::{DType, DeviceTensor, Error, Stream, SymmetricTensor, Team, World, error};
+
+/// The most rows of A and D: with more, `Fused` moves whole tiles instead of packets.
+pub const MOST_ROWS: u64 = 256;
+
+/// The architecture that the kernels are written for.
+const TARGET: &str = "sm_90a";
+
+/// Bytes of shared memory that a CTA may have, less what barriers, counters and alignment take.
+const SHARED: u64 = (227 << 10) - 3072;
+
+/// Threads of the role that exchanges packets.
+const THREADS: u64 = 128;
+
+macro_rules! parameters {
+    ($(#[doc = $about:literal] $field:ident = $name:literal, $least:literal, $most:literal;)*) => {
+        /// A value for each compile-time parameter of the kernels. 0 stands for the value that the shape asks for. As text
+        /// it is `bn=32,split=4`: what is left out is 0.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub struct DecodePlan { $(#[doc = $about] pub $field: u32,)* }
+
+        /// Names of the parameters in the kernels, with the least and the greatest value.
+        const PARAMETERS: &[(&str, u32, u32)] = &[$(($name, $least, $most),)*];
+
+        impl DecodePlan {
+            fn values(&self) -> [u32; PARAMETERS.len()] {
+                [$(self.$field),*]
+            }
+
+            fn fields(&mut self) -> [&mut u32; PARAMETERS.len()] {
+                [$(&mut self.$field),*]
+            }
+        }
+    };
+}
+
+parameters! {
+    /// Columns of D of a tile: 64 or 128.
+    bm = "BM", 64, 128;
+    /// Rows of D of a tile, a multiple of 8 for each CTA of a cluster.
+    bn = "BN", 8, 256;
+    /// Stages of the pipeline that feeds the matrix instructions.
+    stages = "STAGES", 2, 8;
+    /// CTAs of a cluster, which share out K.
+    split = "SPLIT", 1, 8;
+    /// Units of 16 bytes that a thread sends at once.
+    units = "UNITS", 1, 3;
+    /// Flights of a sum: 1 sends each partial sum to all PEs, 2 to the PE that adds up, which sends the result to all.
+    flights = "FLIGHTS", 1, 2;
+}
+
+impl DecodePlan {
+    /// The plan that text says, as `bn=32,split=4`.
+    ///
+    /// # Errors
+    /// A name or a value that there is not.
+    pub fn parse(text: &str) -> Result<DecodePlan, String> {
+        let mut plan = DecodePlan::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=N"))?;
+            let at = PARAMETERS.iter().position(|p| p.0.eq_ignore_ascii_case(name)).ok_or_else(|| {
+                let known =
+                    PARAMETERS.iter().map(|p| p.0.to_ascii_lowercase()).collect::<Vec<_>>().join(", ");
+                format!("there is no `{name}`: known are {known}")
+            })?;
+            let (_, least, most) = PARAMETERS[at];
+            let number = value.parse().ok().filter(|n| (least..=most).contains(n));
+            *plan.fields()[at] =
+                number.ok_or_else(|| format!("{name} is {least} to {most}, not `{value}`"))?;
+        }
+        Ok(plan)
+    }
+
+    /// This plan with a value for each parameter, of which the shape chooses those that are 0. The tile and the split are
+    /// those whose CTAs read the fewest bytes one after the other, on a GPU of `sms` multiprocessors.
+    ///
+    /// # Errors
+    /// `R0505` for a problem that has too many rows, and where no plan with these values fits.
+    pub fn of(self, problem: &Problem, pes: u32, sms: u32) -> Result<DecodePlan, Error> {
+        problem.check()?;
+        let shape = problem.shape;
+        if shape.m > MOST_ROWS {
+            let message = format!("{} rows in {shape}, and packets are for {MOST_ROWS} at most", shape.m);
+            return Err(Error::new(error::GEMM, message).help("use `Fused` with `Form::AllReduce`"));
+        }
+        let asked = |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
+        let mut best: Option<(u64, DecodePlan)> = None;
+        for bm in asked(self.bm, &[128, 64]) {
+            for bn in asked(self.bn, &[16, 32, 64, 128, 256]) {
+                for split in asked(self.split, &[1, 2, 4, 8]) {
+                    let plan = DecodePlan { bm, bn, split, ..self }.filled(problem, pes);
+                    let cost = plan.cost(problem, sms);
+                    if plan.fits(problem).is_ok() && best.is_none_or(|(least, _)| cost < least) {
+                        best = Some((cost, plan));
+                    }
+                }
+            }
+        }
+        // Where nothing fits, the values asked for say why.
+        let or = |value: u32, other: u32| if value == 0 { other } else { value };
+        let small = DecodePlan { bm: or(self.bm, 64), bn: or(self.bn, 16), split: or(self.split, 1), ..self };
+        best.map_or_else(|| small.filled(problem, pes).checked(problem), |(_, plan)| Ok(plan))
+    }
+
+    fn checked(self, problem: &Problem) -> Result<DecodePlan, Error> {
+        self.fits(problem).map(|()| self)
+    }
+
+    /// With stages, units and flights for a tile and a split.
+    fn filled(self, problem: &Problem, pes: u32) -> DecodePlan {
+        let or = |value: u32, other: u64| {
+            if value == 0 { u32::try_from(other).unwrap_or(u32::MAX) } else { value }
+        };
+        let stages = SHARED.saturating_sub(self.sums()) / self.stage(problem).max(1);
+        // Words of all PEs are in registers at once.
+        let at_once = match pes {
+            0..=2 => 3,
+            3..=4 => 2,
+            _ => 1,
+        };
+        DecodePlan {
+            stages: or(self.stages, stages.clamp(2, 8)),
+            units: or(self.units, self.units_of_thread(problem).min(at_once)),
+            flights: or(self.flights, if two_flights(problem, pes) { 2 } else { 1 }),
+            ..self
+        }
+    }
+
+    /// Bytes of a stage.
+    fn stage(&self, problem: &Problem) -> u64 {
+        u64::from(self.bm + self.bn) * depth(problem) * u64::from(problem.dtype.bytes())
+    }
+
+    /// Bytes of shared memory for sums on their way to the role that exchanges them, and for squares.
+    fn sums(&self) -> u64 {
+        let columns = u64::from(self.bn / self.split.max(1));
+        68 * 4 * columns * u64::from(self.split * self.bm / 64) + (u64::from(self.bm / 4) + 4) * 4 * columns
+    }
+
+    /// Units that a thread has of a tile.
+    fn units_of_thread(&self, problem: &Problem) -> u64 {
+        let bytes = u64::from(self.bm * (self.bn / self.split.max(1)) * part_of(problem.out).bytes());
+        bytes.div_ceil(16 * THREADS).max(1)
+    }
+
+    /// Slots of packets for all tiles.
+    fn slots(&self, problem: &Problem) -> u64 {
+        let Shape { m, n, .. } = problem.shape;
+        let chunks = self.units_of_thread(problem).div_ceil(u64::from(self.units));
+        n.div_ceil(self.bm.into()) * m.div_ceil(self.bn.into()) * u64::from(self.split) * chunks
+    }
+
+    /// Words of the workspace.
+    fn words(&self, problem: &Problem, pes: u32) -> u64 {
+        let senders = u64::from(pes + self.flights - 1);
+        2 * THREADS * u64::from((4 * self.units).div_ceil(3)) * self.slots(problem) * senders * 2
+    }
+
+    /// Bytes that a CTA reads one after the other.
+    fn cost(&self, problem: &Problem, sms: u32) -> u64 {
+        let Shape { m, n, k } = problem.shape;
+        let tiles = n.div_ceil(self.bm.into()) * m.div_ceil(self.bn.into());
+        let rounds = tiles.div_ceil(clusters(sms.into(), self.split.max(1).into()));
+        rounds * k.div_ceil(depth(problem)).div_ceil(u64::from(self.split.max(1))) * self.stage(problem)
+    }
+
+    /// Whether the kernels can be compiled with it.
+    fn fits(&self, problem: &Problem) -> Result<(), Error> {
+        let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
+        let DecodePlan { bm, bn, split, .. } = *self;
+        if !split.is_power_of_two() || bn % (8 * split) != 0 {
+            let message = format!("tiles of {bn} rows of D cannot be split over {split} CTAs");
+            return refuse(message, "choose split = 1, 2, 4 or 8, and bn = a multiple of 8 * split");
+        }
+        if bm != 64 && bm != 128 {
+            return refuse(format!("tiles of {bm} columns of D"), "choose bm = 64 or 128");
+        }
+        let bytes = u64::from(self.stages) * self.stage(problem) + self.sums();
+        if bytes > SHARED {
+            let message =
+                format!("the plan {self} takes {bytes} bytes of shared memory, and a CTA has {SHARED}");
+            return refuse(message, "choose fewer stages or smaller tiles");
+        }
+        Ok(())
+    }
+
+    /// Compile-time parameters of a kernel, beside those of its own.
+    fn defines(&self, problem: &Problem, pes: u32) -> Vec<(String, Define)> {
+        let number =
+            |name: &str, value: u64| (name.to_owned(), Define::Int(i64::try_from(value).unwrap_or(i64::MAX)));
+        let own = PARAMETERS.iter().zip(self.values()).map(|(p, value)| number(p.0, value.into()));
+        let types = [("T", problem.dtype), ("OUT", problem.out)];
+        let types = types.map(|(name, dtype)| (name.to_owned(), Define::from(dtype)));
+        own.chain(types).chain([number("BK", depth(problem)), number("P", pes.into())]).collect()
+    }
+}
+
+impl fmt::Display for DecodePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("decode=1")?;
+        for ((name, ..), value) in PARAMETERS.iter().zip(self.values()).filter(|(_, value)| *value != 0) {
+            write!(f, ",{}={value}", name.to_ascii_lowercase())?;
+        }
+        Ok(())
+    }
+}
+
+/// Elements of a stage along K: 128 bytes.
+fn depth(problem: &Problem) -> u64 {
+    u64::from(128 / problem.dtype.bytes())
+}
+
+/// The type of sums that PEs send: that of results, and bf16 for results of 8 bits.
+fn part_of(out: DType) -> DType {
+    if out.bytes() == 1 { DType::BF16 } else { out }
+}
+
+/// Whether two flights are faster than one: a second flight takes about 2 us, in which a link moves 700 kB one way.
+fn two_flights(problem: &Problem, pes: u32) -> bool {
+    const FLIGHT: u64 = 700_000;
+    let Shape { m, n, .. } = problem.shape;
+    let packets = m * n * u64::from(part_of(problem.out).bytes()) * 4 / 3;
+    let pes = u64::from(pes.max(1));
+    packets * (pes - 1) > packets * 2 * (pes - 1) / pes + FLIGHT
+}
+
+/// What both products have: a kernel, its plan, and memory that its launches share.
+struct Launches {
+    problem: Problem,
+    plan: DecodePlan,
+    kernel: Kernel,
+    team: Team,
+    packets: SymmetricTensor<u64>,
+    rounds: DeviceTensor<u64>,
+}
+
+impl Launches {
+    fn new(
+        world: &World,
+        team: Team,
+        part: &str,
+        problem: Problem,
+        plan: DecodePlan,
+        own: Vec<(String, Define)>,
+    ) -> Result<Launches, GpuError> {
+        let pes = team.n_pes();
+        let plan = plan.of(&problem, pes, world.device().sm_count()?);
+        let asked = plan.as_ref().map_or_else(|_| String::new(), ToString::to_string);
+        alike(world, &team, &format!("{part}, {problem}, {asked}"))?;
+        let plan = plan?;
+        let target = target(world.device())?;
+        if target.name() != TARGET {
+            let message = format!("the GPU is {target}, and products with packets inside are for {TARGET}");
+            return Err(Error::new(error::GEMM, message).help("use `Gemm` and a collective").into());
+        }
+        let mut options = Options::new(target);
+        options.defines = plan.defines(&problem, pes).into_iter().chain(own).collect();
+        let text = crate::library::part(part).unwrap_or_default();
+        let kernel = Kernel::with(world, KernelFile::parse(&format!("weft::{part}"), text)?, options)?;
+        let words = usize::try_from(plan.words(&problem, pes)).unwrap_or(usize::MAX);
+        let packets = world.zeros(words)?;
+        let rounds = DeviceTensor::zeros(16, world.stream())?;
+        let launches = Launches { problem, plan, kernel, team, packets, rounds };
+        // Nobody sends before all flags are 0.
+        world.barrier()?;
+        world.stream().synchronize()?;
+        world.wait_for_all()?;
+        Ok(launches)
+    }
+
+    /// Puts the kernel on a stream, with `own` between the extents and the packets, and `last` behind these.
+    fn launch(
+        &self,
+        stream: &Stream,
+        own: &[&dyn AsArgument],
+        last: &[&dyn AsArgument],
+    ) -> Result<(), GpuError> {
+        let Shape { m, n, k } = self.problem.shape;
+        // A problem that was checked has extents of 31 bits.
+        let [m, n, k] = [m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        let packets = Flat(&self.packets);
+        let mut arguments: Vec<&dyn AsArgument> = vec![&m, &n, &k];
+        arguments.extend(own);
+        arguments.push(&packets);
+        arguments.extend(last);
+        arguments.extend([&self.rounds as &dyn AsArgument, &self.team]);
+        self.kernel.launch(stream, Grid::Auto, &arguments[..])
+    }
+}
+
+/// D (m, n), the sum over PEs of A (m, k) times B (n, k), for m up to [`MOST_ROWS`], in one launch. Launches follow each
+/// other on one stream; for several streams there is one of these each.
+pub struct Decode(Launches);
+
+impl Decode {
+    /// Compiles a product for a team, and allocates what its launches need. *Collective*: all PEs of the world call it with
+    /// the same arguments.
+    ///
+    /// # Errors
+    /// `R0505` for a problem or a plan that the kernel does not have, and where PEs of the team ask for different ones;
+    /// `R0302` where there is no memory; as [`Kernel::compile`].
+    pub fn new(world: &World, team: Team, problem: Problem, plan: DecodePlan) -> Result<Decode, GpuError> {
+        let part = vec![("PART".to_owned(), Define::from(part_of(problem.out)))];
+        Launches::new(world, team, "gemm_allreduce_decode", problem, plan, part).map(Decode)
+    }
+
+    /// How it is computed.
+    pub fn plan(&self) -> &DecodePlan {
+        &self.0.plan
+    }
+
+    /// Puts the product on a stream. All matrices have contiguous rows.
+    ///
+    /// # Errors
+    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        a: &dyn AsArgument,
+        b: &dyn AsArgument,
+        d: &dyn AsArgument,
+    ) -> Result<(), GpuError> {
+        self.0.launch(stream, &[a, b, d], &[])
+    }
+}
+
+impl fmt::Debug for Decode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decode({}, {})", self.0.problem, self.0.plan)
+    }
+}
+
+/// What a launch of [`DecodeNorm`] reads and writes.
+pub struct Normed<'a> {
+    /// A (m, k) and B (n, k), parts along K of larger matrices.
+    pub a: &'a dyn AsArgument,
+    /// See `a`.
+    pub b: &'a dyn AsArgument,
+    /// The residual (m, n) before the product is added, which is only read.
+    pub residual: &'a dyn AsArgument,
+    /// Weights (n) of the norm.
+    pub weight: &'a dyn AsArgument,
+    /// Added to the mean of squares.
+    pub eps: f32,
+    /// One f32, by which results of 8 bits are divided.
+    pub scale: &'a dyn AsArgument,
+    /// The residual (m, n) with the product added.
+    pub added: &'a dyn AsArgument,
+    /// The normalised rows (m, n).
+    pub d: &'a dyn AsArgument,
+}
+
+/// The sum over PEs of A times B, added to a residual and normalised by RMSNorm, in one launch. See [`Decode`].
+pub struct DecodeNorm {
+    launches: Launches,
+    squares: DeviceTensor<u64>,
+}
+
+impl DecodeNorm {
+    /// As [`Decode::new`]. Results are normalised rows; those of 8 bits are divided by a scale. The residual and the
+    /// weights have the results' type, and bf16 where results are of 8 bits.
+    ///
+    /// # Errors
+    /// As [`Decode::new`].
+    pub fn new(
+        world: &World,
+        team: Team,
+        problem: Problem,
+        plan: DecodePlan,
+    ) -> Result<DecodeNorm, GpuError> {
+        let own = vec![
+            ("R".to_owned(), Define::from(part_of(problem.out))),
+            ("SCALED".to_owned(), Define::Bool(problem.out.bytes() == 1)),
+        ];
+        let launches = Launches::new(world, team, "gemm_allreduce_rms_norm", problem, plan, own)?;
+        let Shape { m, n, .. } = problem.shape;
+        let words = usize::try_from(m * n.div_ceil(launches.plan.bm.into())).unwrap_or(usize::MAX);
+        let squares = DeviceTensor::zeros(words, world.stream())?;
+        world.stream().synchronize()?;
+        Ok(DecodeNorm { launches, squares })
+    }
+
+    /// How it is computed.
+    pub fn plan(&self) -> &DecodePlan {
+        &self.launches.plan
+    }
+
+    /// Puts the product on a stream. All matrices have contiguous rows.
+    ///
+    /// # Errors
+    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    pub fn launch(&self, stream: &Stream, x: &Normed<'_>) -> Result<(), GpuError> {
+        let own = [x.a, x.b, x.residual, x.weight, &x.eps, x.scale, x.added, x.d];
+        self.launches.launch(stream, &own, &[&Flat(&self.squares)])
+    }
+}
+
+impl fmt::Debug for DecodeNorm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DecodeNorm({}, {})", self.launches.problem, self.launches.plan)
+    }
+}

@@ -1,0 +1,187 @@
+//! What a mixture of experts computes, and how.
+
+use std::fmt;
+use std::str::FromStr;
+use weft_lang::elaborate::Define;
+use weft_runtime::{DType, Error, error};
+
+/// Tokens, experts, and the product of each expert.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Problem {
+    /// The most tokens of a PE.
+    pub tokens: u64,
+    /// Columns of a token.
+    pub hidden: u64,
+    /// Columns of a result.
+    pub columns: u64,
+    /// Experts of all PEs together.
+    pub experts: u32,
+    /// Experts of a token.
+    pub choices: u32,
+    /// Element type of tokens and of the experts' matrices.
+    pub dtype: DType,
+    /// Element type of results.
+    pub out: DType,
+    /// Rows that a PE has room for, where it is not enough for any route.
+    pub most_rows: Option<u64>,
+}
+
+impl Problem {
+    /// The rows of each expert begin at a multiple of it: the rows of a tile.
+    pub const ALIGN: u64 = 128;
+
+    /// Results with as many columns as tokens, of the same type, and room for any route.
+    pub fn new(tokens: u64, hidden: u64, experts: u32, choices: u32, dtype: DType) -> Problem {
+        let (columns, out, most_rows) = (hidden, dtype, None);
+        Problem { tokens, hidden, columns, experts, choices, dtype, out, most_rows }
+    }
+
+    /// With room for so many rows. A route that needs more is an error on every PE.
+    pub fn with_rows(self, rows: u64) -> Problem {
+        Problem { most_rows: Some(rows), ..self }
+    }
+
+    /// Rows that a PE has room for. A token has at most one row for each of its choices, and each expert leaves less than
+    /// [`ALIGN`](Self::ALIGN) rows to the next one.
+    pub fn rows(&self, pes: u32) -> u64 {
+        let local = u64::from(self.experts / pes.max(1));
+        let all = u64::from(pes) * self.tokens * u64::from(self.choices);
+        self.most_rows.unwrap_or(all + local * (Problem::ALIGN - 1))
+    }
+
+    /// Bytes of symmetric memory that a PE needs for tokens that come and for results.
+    pub fn symmetric_bytes(&self, pes: u32) -> u64 {
+        let row = self.hidden * u64::from(self.dtype.bytes()) + self.columns * u64::from(self.out.bytes());
+        self.rows(pes) * row
+    }
+
+    /// Whether the kernels compute it on so many PEs.
+    ///
+    /// # Errors
+    /// `R0505` with the limit that is met.
+    pub fn check(&self, pes: u32) -> Result<(), Error> {
+        const MOST: u64 = i32::MAX as u64;
+        let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *self;
+        let multiple = |n: u64, dtype: DType| n > 0 && n.is_multiple_of(16 / u64::from(dtype.bytes()).max(1));
+        let types = [DType::BF16, DType::F16];
+        let message = if experts == 0 || choices == 0 || tokens == 0 {
+            "tokens, experts and choices are 1 or more".to_owned()
+        } else if !experts.is_multiple_of(pes.max(1)) {
+            format!("{experts} experts are not shared out to {pes} PEs in equal parts")
+        } else if !types.contains(&dtype) || !types.contains(&out) {
+            format!("tokens of {dtype} and results of {out}: expected bf16 or f16")
+        } else if !multiple(hidden, dtype) || !multiple(columns, out) {
+            format!("{hidden} columns of tokens and {columns} of results: rows are multiples of 16 bytes")
+        } else if hidden.max(columns) > MOST || u64::from(choices).saturating_mul(tokens) > MOST {
+            format!("{self}: extents, and tokens times choices, are below 2^31")
+        } else if self.rows(pes) > MOST {
+            format!("{} rows of a PE: expected below 2^31", self.rows(pes))
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(error::GEMM, message).help("see docs/moe.md for what the kernels take"))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = self;
+        write!(f, "{tokens} tokens of {hidden} {dtype}, {choices} of {experts} experts, to {columns} {out}")?;
+        self.most_rows.map_or(Ok(()), |rows| write!(f, ", {rows} rows"))
+    }
+}
+
+/// Parameters of the kernel that multiplies. As text it is `bn=256,bk=64,stages=3,piece=12`; what is left out has its
+/// usual value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Plan {
+    /// Columns of a tile.
+    pub bn: u32,
+    /// Elements along K of a stage.
+    pub bk: u32,
+    /// Stages of the pipeline that feeds the matrix instructions.
+    pub stages: u32,
+    /// Rows that a CTA sends before it says so.
+    pub piece: u32,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan { bn: 256, bk: 64, stages: 3, piece: 12 }
+    }
+}
+
+/// A parameter's name, and its least and greatest value.
+const PARAMETERS: [(&str, u32, u32); 4] =
+    [("BN", 64, 256), ("BK", 32, 128), ("STAGES", 2, 8), ("PIECE", 1, 1024)];
+
+impl Plan {
+    fn values(&self) -> [u32; 4] {
+        [self.bn, self.bk, self.stages, self.piece]
+    }
+
+    pub(super) fn defines(&self) -> impl Iterator<Item = (&'static str, Define)> {
+        PARAMETERS.iter().zip(self.values()).map(|((name, ..), n)| (*name, Define::Int(n.into())))
+    }
+
+    /// Bytes of shared memory of a CTA.
+    pub fn shared_bytes(&self, problem: &Problem, pes: u32) -> u64 {
+        /// Columns of a strip of results, of which there are two for each row of a tile.
+        const STRIPS: u64 = 2 * 64;
+        /// Barriers of the pipelines, what the memory's alignment leaves, and an expert of each thread.
+        const BESIDE: u64 = 2048 + 4 * 384;
+        let [bn, bk, stages, _] = self.values().map(u64::from);
+        let counts = u64::from(problem.experts + 1) * (u64::from(pes) + 4) * 4;
+        stages * (Problem::ALIGN + bn) * bk * u64::from(problem.dtype.bytes())
+            + Problem::ALIGN * STRIPS * u64::from(problem.out.bytes())
+            + counts
+            + u64::from(problem.experts / pes.max(1)) * 16
+            + BESIDE
+    }
+
+    /// Whether a problem can be computed with it.
+    ///
+    /// # Errors
+    /// `R0505` with the limit that is met.
+    pub fn fits(&self, problem: &Problem, pes: u32) -> Result<(), Error> {
+        const MOST: u64 = 227 << 10;
+        let outside =
+            PARAMETERS.iter().zip(self.values()).find(|((_, least, most), n)| n < least || n > most);
+        let message = match (outside, self.shared_bytes(problem, pes)) {
+            (Some(((name, least, most), n)), _) => {
+                format!("{} is {least} to {most}, not {n}", name.to_lowercase())
+            }
+            (None, 0..=MOST) if self.bn.is_multiple_of(64) => return Ok(()),
+            (None, 0..=MOST) => format!("bn is a multiple of 64, not {}", self.bn),
+            (None, bytes) => {
+                format!("the plan {self} takes {bytes} bytes of shared memory, and a CTA has {MOST}")
+            }
+        };
+        Err(Error::new(error::GEMM, message).help("choose fewer stages or smaller tiles"))
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { bn, bk, stages, piece } = self;
+        write!(f, "bn={bn},bk={bk},stages={stages},piece={piece}")
+    }
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Plan, String> {
+        let mut values = Plan::default().values();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=N"))?;
+            let at = PARAMETERS.iter().position(|(known, ..)| known.eq_ignore_ascii_case(name));
+            let at = at.ok_or_else(|| format!("there is no `{name}`: known are bn, bk, stages and piece"))?;
+            let (_, least, most) = PARAMETERS[at];
+            let number = value.parse().ok().filter(|n| (least..=most).contains(n));
+            values[at] = number.ok_or_else(|| format!("{name} is {least} to {most}, not `{value}`"))?;
+        }
+        let [bn, bk, stages, piece] = values;
+        Ok(Plan { bn, bk, stages, piece })
+    }
+}

@@ -1,0 +1,151 @@
+//! `weft::gemm::Decode`, `DecodeNorm` and their benchmark without GPUs: on simulated weights.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use half::bf16;
+use weft::bench::BenchError;
+use weft::bench::gemm_comm::{Contender, Request, run};
+use weft::gemm::{Decode, DecodeNorm, DecodePlan, Form, MOST_ROWS, Normed, Problem, Shape};
+use weft::runtime::{DType, DeviceTensor, World};
+
+/// An element that differs by PE and place, of few bits, so that sums of products are exact.
+fn element(pe: usize, i: usize) -> f32 {
+    ((i * 7 + pe * 5) % 13) as f32 - 6.0
+}
+
+/// Launches follow each other, and the samples of every PE's results are right.
+#[test]
+fn sums_are_right() {
+    for (pes, m, plan) in [(2, 5, "decode=1"), (3, 37, "decode=1,bn=64,split=4,flights=2")] {
+        let request = Request {
+            form: Form::AllReduce,
+            shapes: vec![Shape::new(m, 136, 96)],
+            dtype: DType::BF16,
+            contenders: vec![Contender::ours(plan, Form::AllReduce).unwrap()],
+            iters: 2,
+            warmup: 1,
+            repeats: 1,
+            graph: false,
+            check: true,
+        };
+        let reports = World::simulated(pes).unwrap().run(|world| run(world, &request, &mut |_, _| Ok(())));
+        for report in reports.unwrap() {
+            let checked = report.rows[0].checked.as_ref().unwrap();
+            assert_eq!(
+                (report.rows[0].name.as_str(), checked.elements),
+                ("decode", 0),
+                "{pes} PEs: {checked:?}"
+            );
+            assert!(checked.of > 50);
+        }
+    }
+}
+
+/// Rows of a product of known numbers, with the residual and the weights, against the same on the host.
+#[test]
+fn norms_are_right() {
+    let (m, n, k) = (3, 72, 32);
+    World::simulated(2)
+        .unwrap()
+        .run(|world| {
+            let stream = world.stream();
+            let filled = |pe: usize, rows: usize, columns: usize| {
+                let values: Vec<bf16> = (0..rows * columns).map(|i| bf16::from_f32(element(pe, i))).collect();
+                let tensor = DeviceTensor::<bf16>::alloc(world.device(), [rows, columns])?;
+                tensor.copy_from(&values, stream).map(|()| tensor)
+            };
+            let me = world.my_pe() as usize;
+            let (a, b) = (filled(me, m, k)?, filled(me + 2, n, k)?);
+            let residual = filled(9, m, n)?;
+            let weights: Vec<bf16> = (0..n).map(|i| bf16::from_f32(element(4, i))).collect();
+            let weight = DeviceTensor::from_slice(&weights, stream)?;
+            let scale = DeviceTensor::<f32>::zeros(1, stream)?;
+            let added = DeviceTensor::<bf16>::alloc(world.device(), [m, n])?;
+            let d = DeviceTensor::<bf16>::alloc(world.device(), [m, n])?;
+            let problem = Problem::new(Shape::new(m as u64, n as u64, k as u64), DType::BF16);
+            let norm = DecodeNorm::new(world, world.team(), problem, DecodePlan::default())?;
+            let x = Normed {
+                a: &a,
+                b: &b,
+                residual: &residual,
+                weight: &weight,
+                eps: 1e-5,
+                scale: &scale,
+                added: &added,
+                d: &d,
+            };
+            for _ in 0..3 {
+                norm.launch(stream, &x)?;
+            }
+            stream.synchronize()?;
+            let (added, d) = (added.to_vec(stream)?, d.to_vec(stream)?);
+            for i in 0..m {
+                let row: Vec<f32> = (0..n)
+                    .map(|j| {
+                        let part = |pe: usize| -> f32 {
+                            let products =
+                                (0..k).map(|l| element(pe, i * k + l) * element(pe + 2, j * k + l));
+                            bf16::from_f32(products.sum()).to_f32()
+                        };
+                        let sum = bf16::from_f32(part(0) + part(1)).to_f32();
+                        bf16::from_f32(element(9, i * n + j) + sum).to_f32()
+                    })
+                    .collect();
+                let mean = row.iter().map(|x| x * x).sum::<f32>() / n as f32;
+                for (j, x) in row.iter().enumerate() {
+                    assert_eq!(added[i * n + j].to_f32(), *x, "row {i}, column {j}");
+                    let expected = x / (mean + 1e-5).sqrt() * element(4, j);
+                    let got = d[i * n + j].to_f32();
+                    assert!((got - expected).abs() <= expected.abs() / 128.0, "{got}, expected {expected}");
+                }
+            }
+            Ok::<_, BenchError>(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn shapes_choose_plans() {
+    let of = |m, n, pes| {
+        let problem = Problem::new(Shape::new(m, n, 4096), DType::BF16);
+        DecodePlan::default().of(&problem, pes, 132).unwrap()
+    };
+    // All 132 multiprocessors have work, by a split of K where there are few tiles.
+    let tile = |plan: DecodePlan| (plan.bm, plan.bn, plan.split);
+    assert_eq!(tile(of(16, 8192, 2)), (128, 16, 2));
+    assert_eq!(tile(of(64, 8192, 2)), (128, 64, 2));
+    assert_eq!(tile(of(256, 8192, 2)), (128, 128, 1));
+    // Two flights halve what eight PEs send, once that is more than a flight.
+    assert_eq!([of(1, 8192, 8), of(256, 8192, 8), of(256, 8192, 2)].map(|plan| plan.flights), [1, 2, 1]);
+    let parsed = DecodePlan::parse("bn=32,split=4").unwrap();
+    assert_eq!(parsed.to_string(), "decode=1,bn=32,split=4");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let refused = |m, n, plan: &str| {
+        let problem = Problem::new(Shape::new(m, n, 4096), DType::BF16);
+        DecodePlan::parse(plan).unwrap().of(&problem, 2, 132).unwrap_err().to_string()
+    };
+    assert!(refused(MOST_ROWS + 1, 8192, "").contains("257 rows"));
+    assert!(refused(16, 8192, "bn=16,split=4").contains("cannot be split"));
+    assert!(refused(16, 8192, "split=3").contains("cannot be split"));
+    assert!(refused(256, 8192, "bn=256,stages=8").contains("shared memory"));
+    assert!(refused(16, 8191, "").contains("n is 8191"));
+    assert!(DecodePlan::parse("lag=1").unwrap_err().contains("no `lag`"));
+    assert!(DecodePlan::parse("units=4").unwrap_err().contains("1 to 3"));
+    assert!(Contender::ours("decode=1", Form::AllGather).unwrap_err().contains("gemm-allreduce"));
+}
+
+/// A PE that asks for another product is an error on all of them, and no wait for packets that nobody sends.
+#[test]
+fn pes_that_differ() {
+    let errors = World::simulated(2).unwrap().run(|world| {
+        let problem = Problem::new(Shape::new(2 + u64::from(world.my_pe()), 64, 64), DType::BF16);
+        let decode = Decode::new(world, world.team(), problem, DecodePlan::default());
+        Ok::<_, BenchError>(decode.map(drop).unwrap_err().to_string())
+    });
+    for error in errors.unwrap() {
+        assert!(error.contains("2x64x64") && error.contains("3x64x64"), "{error}");
+    }
+}

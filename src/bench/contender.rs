@@ -220,7 +220,10 @@ mod tests {
         assert!(all.len() > 1 && all.last() == Some(&"auto"), "{all:?}");
         assert_eq!(algorithms(&format!("auto,{},auto", all[0])).unwrap(), ["auto", all[0]]);
         let none = algorithms("ring2").unwrap_err();
-        assert!(none.starts_with("`ring2` is no algorithm of allreduce: expected all, or of "), "{none}");
+        assert!(
+            none.starts_with("`ring2` is not a known algorithm of allreduce: expected all, or of "),
+            "{none}"
+        );
         assert_eq!(names(Contender::peers("nvshmem,nccl")).unwrap(), ["nvshmem", "nccl"]);
         assert_eq!(
             Contender::peers("mpi").unwrap_err(),

@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(names(Contender::peers("nvshmem,nccl")).unwrap(), ["nvshmem", "nccl"]);
         assert_eq!(
             Contender::peers("mpi").unwrap_err(),
-            "`mpi` is no peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream, torch, torch-one-shot, \
+            "`mpi` is not a known peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream, torch, torch-one-shot, \
              torch-two-shot, torch-multimem"
         );
         assert_eq!(names(Contender::algorithms(Operation::Put, "all")).unwrap(), ["p2p"]);

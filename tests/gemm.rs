@@ -30,7 +30,7 @@ fn a_product_of_tensors() {
         let gemm = Gemm::with(world, problem(m as u64, n as u64, k as u64), &plan("bn=64,stages=2"))?;
         gemm.launch(stream, &a, &b, &d)?;
         // Operands that are not the problem's are refused before anything is launched: of another shape, with gaps
-        // between rows, of another type, and at an address that is no multiple of 16.
+        // between rows, of another type, and at an address that is not a multiple of 16.
         let gaps = DeviceTensor::<half::bf16>::alloc(world.device(), "(70,40):(41,1)")?;
         let other = DeviceTensor::<half::f16>::alloc(world.device(), [m, k])?;
         let shifted = world.tensor::<half::bf16>(m * k + 1)?.slice(1..m * k + 1)?;

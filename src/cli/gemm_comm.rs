@@ -16,46 +16,48 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct GemmComm {
-    /// PEs: all GPUs of this host if not given.
+    /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// Shapes as the product would be on one PE, with commas between: rows of A, rows of B, and columns of both. K is
-    /// shared out to the PEs, and for allgather-gemm N.
+    /// A list of shapes of the product as it would be on one PE: rows of A, rows of B, and columns
+    /// of both. K is shared out to the PEs, and for allgather-gemm N.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
-    /// Element type of all matrices: bf16 or f16.
+    /// The element type of all matrices: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// Ours: auto (what `weft tune` has stored, else the model's), sequence (our product and our collective), or parameters
-    /// of our kernel as bn=128,stages=5,ctas=2,pace=6000. A plan of gemm-allreduce that begins with decode=1 is of the
-    /// kernel for few rows, as decode=1,bn=32,split=4. Give the option again for each further plan.
+    /// The contender: auto (what `weft tune` has stored, or else what the model chooses), sequence (our
+    /// product and our collective), or parameters of our kernel, such as
+    /// bn=128,stages=5,ctas=2,pace=6000. A plan of gemm-allreduce that begins with decode=1 selects the
+    /// kernel for few rows, such as decode=1,bn=32,split=4. Give the option again for each further plan.
     #[arg(long, value_name = "auto|sequence|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
-    /// What is measured in the same run beside the product alone: cublas+ours, cublas+nccl, or none.
+    /// The contenders in the same run beside the product alone: cublas+ours, cublas+nccl, or none.
     #[arg(long, value_name = "PEER,...", default_value = "cublas+ours,cublas+nccl")]
     against: String,
-    /// Leave cuBLASLt's product alone out.
+    /// Do not measure cuBLASLt's product alone.
     #[arg(long)]
     no_product: bool,
-    /// Calls back to back in a block that is timed; fewer where they take long.
+    /// The calls back to back in a timed block. Long calls get fewer.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     warmup: u32,
-    /// Blocks of each contender. Each round has one of each, in an order that is drawn anew.
+    /// The number of blocks of each contender. Each round has one of each, in a new random order.
     #[arg(long, default_value = "9", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
     /// Capture a block into a CUDA graph and replay it.
     #[arg(long)]
     graph: bool,
-    /// Compare results with the product in float64, and fail where they differ.
+    /// Compare results with the product in float64, and fail if they differ.
     #[arg(long)]
     check: bool,
-    /// Print what the model expects of --pes H200s, without and with the switch, and measure nothing.
+    /// Print the times that the model predicts for --pes H200s, without and with the switch, and
+    /// measure nothing.
     #[arg(long, conflicts_with_all = ["graph", "check", "json", "plot"])]
     predict: bool,
-    /// Where all that was measured goes, as JSON.
+    /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Where a plot of times by that of the product alone goes, as SVG.

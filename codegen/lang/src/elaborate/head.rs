@@ -320,7 +320,7 @@ impl Elab<'_> {
         for (own, d) in out.iter_mut().zip(self.dims(attr)?) {
             let n = d.as_const().and_then(|n| u32::try_from(n).ok());
             let Some(n) = n.filter(|n| (1..=most).contains(n)) else {
-                let message = format!("{}: {d} is no constant from 1 to {most}", attr.name.name);
+                let message = format!("{}: {d} is not a constant from 1 to {most}", attr.name.name);
                 return fail(NOT_CONSTANT, attr.span, message);
             };
             *own = n;
@@ -375,7 +375,7 @@ impl Elab<'_> {
             }
         };
         if !fits {
-            let message = format!("`{}` is {val}, which is no `{}`", g.name.name, g.bound.name);
+            let message = format!("`{}` is {val}, which is not of the kind `{}`", g.name.name, g.bound.name);
             let help = match (&*g.bound.name, &val) {
                 // NumPy has no bf16 and no 8-bit floats: their files say that they hold integers.
                 ("float", Val::Dtype(Scalar::U16)) => "if the numbers are bf16, say so: `--dtype bf16`",

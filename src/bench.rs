@@ -27,93 +27,99 @@ const VERIFY_SWITCH: &str = "verify-switch";
 /// Where PEs are.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum On {
-    /// GPUs, one process each.
+    /// On GPUs, with one process for each.
     Gpu,
-    /// The simulator.
+    /// On the simulator.
     Sim,
 }
 
 #[derive(Args)]
 pub struct BenchCommand {
-    /// allreduce, allgather, reducescatter, broadcast, alltoall, put, get, signal or barrier; or verify-switch: on machines
-    /// with multicast, all our collectives by the switch against those by peers, and against the model.
+    /// The operation: allreduce, allgather, reducescatter, broadcast, alltoall, put, get, signal or
+    /// barrier. verify-switch compares, on machines with multicast, all our collectives by the
+    /// switch with those by peers and with the model.
     operation: String,
-    /// Where the PEs are. On the simulator, what collectives move and execute is counted, and no time is measured.
+    /// Where the PEs are. On the simulator, the command counts what collectives move and execute,
+    /// and measures no time.
     #[arg(long, value_enum, default_value = "gpu")]
     on: On,
-    /// PEs: all GPUs of this host if not given.
+    /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// Bytes of the larger side of a PE: 64K, a list 1K,4K, 1K:64M:x4 or 1M:8M:+1M
+    /// The bytes of the larger side of a PE: 64K, a list 1K,4K, or a range 1K:64M:x4 or 1M:8M:+1M
     #[arg(long, default_value = "1K:64M:x4")]
     sizes: String,
-    /// Element type.
+    /// The element type.
     #[arg(long, default_value = "f32")]
     dtype: String,
-    /// Algorithms of ours: all, none, or names with commas between; `auto` is what is chosen where none is named.
+    /// Our algorithms: all, none, or a list of names. `auto` is the algorithm that a call gets if
+    /// it names none.
     #[arg(long, default_value = "all", value_name = "all|none|NAME,...")]
     algo: String,
-    /// Reduction: sum, min or max.
+    /// The reduction: sum, min or max.
     #[arg(long, default_value = "sum")]
     op: String,
-    /// Calls back to back in a block that is timed; fewer where they take long.
+    /// The calls back to back in a timed block. Long calls get fewer.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     warmup: u32,
-    /// Blocks.
+    /// The number of timed blocks.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
-    /// CTAs of our kernels, if not by the size.
+    /// The CTAs of our kernels. The default follows from the size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     ctas: Option<u32>,
-    /// Threads of a CTA of our collectives, if not by the size.
+    /// The threads per CTA of our collectives. The default follows from the size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Steps of a thread of our collectives at once, if not by the size.
+    /// The steps of a thread at once in our collectives. The default follows from the size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     unroll: Option<u32>,
-    /// How our kernels carry in-switch operations out.
+    /// How in-switch operations of our kernels are compiled.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
     /// Capture a block into a CUDA graph and replay it.
     #[arg(long)]
     graph: bool,
-    /// Compare results with a reference, and fail where they differ.
+    /// Compare results with a reference, and fail if they differ.
     #[arg(long)]
     check: bool,
-    /// Peers to measure in the same run: nccl, nccl-symm (over registered windows), nvshmem, nvshmem-stream, torch (the
-    /// fastest of PyTorch's symmetric memory), torch-one-shot, torch-two-shot, torch-multimem.
+    /// The peers to measure in the same run: nccl, nccl-symm (over registered windows), nvshmem,
+    /// nvshmem-stream, torch (the fastest of PyTorch's symmetric memory), torch-one-shot,
+    /// torch-two-shot, torch-multimem.
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
-    /// A kernel of yours to measure beside ours, as this collective: a file whose one kernel takes x, perhaps out, a
-    /// barrier and a team, and has T and N (as examples/allreduce_two_shot.weft).
+    /// A kernel of yours to measure beside ours, as this collective. The file has one kernel, which
+    /// takes x, optionally out, a barrier and a team, and has T and N (like
+    /// examples/allreduce_two_shot.weft).
     #[arg(long, value_name = "FILE")]
     kernel: Vec<PathBuf>,
-    /// Do not measure the machine itself first.
+    /// Skip the calibration of the machine.
     #[arg(long)]
     no_calibration: bool,
-    /// Least, greatest and cold times in the table too.
+    /// Show minimum, maximum and cold times in the table as well.
     #[arg(long)]
     wide: bool,
-    /// On the simulator: a report of `weft bench --json` from a machine, for what its links take, and to compare with.
+    /// On the simulator: a report of `weft bench --json` from a machine, for the times of its links
+    /// and for comparison.
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
-    /// Measure nothing: print, plot and write what a report of `--json` has; several of one operation and machine are
-    /// put together. --algo and --against pick of it.
+    /// Measure nothing, and print, plot and write a report of `--json`. Several reports of one
+    /// operation and machine are combined. --algo and --against select from them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "kernel", "measured", "check", "graph"])]
     from: Vec<PathBuf>,
-    /// Where all that was measured goes, as JSON.
+    /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where all that was measured goes, a line for each row.
+    /// The file for all measurements as CSV, with a line for each row.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Where a table of times goes, a column a contender, as Markdown.
+    /// The file for a Markdown table of times, with a column for each contender.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Where a plot of times and bandwidths against sizes goes, as SVG.
+    /// The file for an SVG plot of times and bandwidths against sizes.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }

@@ -16,61 +16,65 @@ use weft::run::RunError;
 use weft_check::{CheckOptions, Progress, Report, check_file_with, check_ptx, check_sequence};
 use weft_check::{uncompiled_json, uncompiled_sarif};
 
-/// Exit status 0: nothing found; 1: findings; 2: it could not be run.
+/// The exit status is 0 if nothing is found, 1 if something is found, and 2 if the kernel cannot be
+/// run.
 #[derive(Args)]
 pub struct Check {
     #[command(flatten)]
     compile: CompileArgs,
-    /// Kernels that are launched after it, in this order. Tensors and parameters of equal names are the same ones.
+    /// Kernels to launch after the first one, in this order. Tensors and parameters of equal names
+    /// are shared.
     #[arg(value_name = "FILE:KERNEL")]
     then: Vec<KernelPath>,
     #[command(flatten)]
     limits: Limits,
-    /// Numbers of PEs: --pes 2,4,8
+    /// The numbers of PEs: --pes 2,4,8
     #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Vec<u32>,
-    /// Numbers of PEs in a node, for kernels whose transfers go in place within a node and through NVSHMEM's functions
-    /// between nodes (--transport auto): --node 1,4. A node for each PE, two nodes and one node if not given.
+    /// The numbers of PEs in a node, for kernels whose transfers go in place within a node and
+    /// through NVSHMEM's functions between nodes (--transport auto): --node 1,4. The default is a
+    /// node for each PE, two nodes, and one node.
     #[arg(long, value_name = "PES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     node: Vec<u32>,
-    /// Schedules of each case: 20, or 1 where --seed is given.
+    /// The number of schedules of each case. The default is 20, or 1 with --seed.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
     /// The first seed of data and schedule.
     #[arg(long)]
     seed: Option<u64>,
-    /// What extents that are parameters are set to; found out if not given.
+    /// The values of extents that are parameters. By default, they are chosen to fit the kernel.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..))]
     sizes: Vec<i64>,
-    /// A run-time scalar parameter, which 1+2 makes 1 in the first launch and 2 more in each further one; of a PTX file the
-    /// arguments in order, as `weft sim` has them.
+    /// A run-time scalar parameter. 1+2 is 1 in the first launch and 2 more in each further launch.
+    /// For a PTX file, give the arguments in order, as for `weft sim`.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
-    /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
+    /// The CTAs of each PE, if the kernel does not state them: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
     #[command(flatten)]
     expected: Expected,
     #[command(flatten)]
     ptx: PtxArgs,
-    /// Launches of a run, back to back.
+    /// The number of launches in a run, back to back.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
-    /// With odd seeds PEs run ahead into the next launch, also of kernels without barriers over the PEs, which keep their
-    /// launches apart by other means, such as flags.
+    /// Let PEs run ahead into the next launch with odd seeds, also in kernels without barriers over
+    /// the PEs, which separate their launches by other means, such as flags.
     #[arg(long)]
     overlap: bool,
-    /// How the report reads.
+    /// The format of the report.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Where the report goes, instead of standard output.
+    /// The file for the report. The default is standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Writes the timeline of the first finding's run, or of the first run, as Chrome's trace events: for Perfetto.
+    /// Write the timeline of the first finding's run, or of the first run, as Chrome trace events
+    /// for Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Writes the PTX that ran: that of `weft compile` with the options that standard error then lists. FILE.ptx becomes
-    /// FILE.1.ptx, FILE.2.ptx, ... if there are several.
+    /// Write the PTX that ran, which is that of `weft compile` with the options that standard error
+    /// then lists. With several texts, FILE.ptx becomes FILE.1.ptx, FILE.2.ptx and so on.
     #[arg(long = "ptx", value_name = "FILE")]
     ptx_file: Option<PathBuf>,
     /// Stop at the first finding.
@@ -80,9 +84,9 @@ pub struct Check {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// Everything that is known of each finding.
+    /// JSON with all that is known about each finding.
     Json,
     /// SARIF 2.1.0, which editors and code hosts show beside the lines.
     Sarif,

@@ -15,13 +15,13 @@ use weft::tools;
 pub struct Compile {
     #[command(flatten)]
     compile: CompileArgs,
-    /// What to write: ir, after:PASS, llvm, ptx, cubin, sass, meta.
+    /// The stage to write: ir, after:PASS, llvm, ptx, cubin, sass, meta.
     #[arg(long, default_value = "ptx")]
     emit: String,
-    /// Where to write it; standard output if not given.
+    /// The file to write to. The default is standard output.
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Print how long each stage took, to standard error.
+    /// Print the time of each stage to standard error.
     #[arg(long)]
     time_passes: bool,
 }

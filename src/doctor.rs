@@ -17,14 +17,14 @@ use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Error, error, find};
 use weft_runtime::{cublas, nccl};
 
-/// Looks at this machine and says what each part is good for. Exits with 1 if something is broken; what is merely
-/// missing is noted.
+/// Examine this machine and say what each part is good for. The exit status is 1 if something is
+/// broken. Parts that are only missing are noted.
 #[derive(Args)]
 pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// List every place that was searched.
+    /// List every location that was searched.
     #[arg(long, short)]
     verbose: bool,
 }
@@ -440,9 +440,9 @@ fn cache() -> Finding {
         return note("cache", "WEFT_CACHE is off", "no compiled kernels are kept between runs");
     }
     let kept = if named.is_some() {
-        "compiled kernels are kept here; it may be deleted at any time"
+        "compiled kernels are kept here; you can delete it at any time"
     } else {
-        "what `weft setup` fetches is kept here; it may be deleted at any time"
+        "what `weft setup` fetches is kept here; you can delete it at any time"
     };
     let Some((folder, trust)) = named.or_else(|| Some((find::cache_folder()?, Trust::Owner))) else {
         return note(

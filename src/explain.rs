@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use weft::codes;
 use weft::ir::codes::Example;
 
-/// For a kernel file: what each tensor is used for, as declared or guessed, and every access with its instructions and
-/// widths, and why they are not wider.
-/// For an error code (E0212, R0104): what it means, with an example.
+/// For a kernel file, show what each tensor is used for, as declared or guessed, and every access
+/// with its instructions and widths, and why they are not wider. For an error code (E0212, R0104),
+/// show its meaning with an example.
 #[derive(Args)]
 pub struct Explain {
     #[command(flatten)]

@@ -14,49 +14,51 @@ use weft_bench::fused::{Contender, OUTPUTS, Report, Request, run};
 
 #[derive(Args)]
 pub struct Fused {
-    /// PEs: all GPUs of this host if not given.
+    /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// Numbers of tokens.
+    /// The numbers of tokens.
     #[arg(long, default_value = "1,8,64,512", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     tokens: Vec<u32>,
-    /// Elements of a token's hidden state.
+    /// The number of elements of a token's hidden state.
     #[arg(long, default_value = "8192", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     hidden: u32,
-    /// Type of hidden states, residual and weights: bf16 or f16.
+    /// The type of hidden states, residual and weights: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// Results: as --dtype, e4m3 or e4m3-per-token.
+    /// The type of results: that of --dtype, e4m3 or e4m3-per-token.
     #[arg(long)]
     out: Option<String>,
     /// Write the norm in --dtype beside quantised results.
     #[arg(long)]
     both: bool,
-    /// Peers' allreduce with our kernel behind it, in the same run: nccl, nccl-symm (over registered windows).
+    /// The peers whose allreduce, with our kernel behind it, runs beside: nccl, nccl-symm (over
+    /// registered windows).
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
-    /// Calls back to back in a block that is timed.
+    /// The calls back to back in a timed block.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     warmup: u32,
-    /// Blocks.
+    /// The number of timed blocks.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
-    /// CTAs that share a row in low_latency: 1, 2, 4 or 8; if not given, by the number of tokens.
+    /// The CTAs that share a row in low_latency: 1, 2, 4 or 8. The default follows from the number
+    /// of tokens.
     #[arg(long)]
     split: Option<u32>,
-    /// How our kernels carry in-switch operations out.
+    /// How in-switch operations of our kernels are compiled.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
     /// Capture a block into a CUDA graph and replay it.
     #[arg(long)]
     graph: bool,
-    /// Compare results with a reference in float64, and fail where they differ.
+    /// Compare results with a reference in float64, and fail if they differ.
     #[arg(long)]
     check: bool,
-    /// Where all that was measured goes, as JSON.
+    /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

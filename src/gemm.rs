@@ -16,23 +16,23 @@ use weft_bench::gemm::{Contender, Found, Own, Report, Request, SHAPES, TAILS, Tu
 /// The options that choose products of matrices.
 #[derive(Args)]
 pub struct Products {
-    /// Shapes, with commas between: rows of A, rows of B, and columns of both. If none is given, seven shapes from
-    /// 1024x8192x4096 to 8192x8192x8192.
+    /// A list of shapes: rows of A, rows of B, and columns of both. The default is seven shapes
+    /// from 1024x8192x4096 to 8192x8192x8192.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// Add the shape 4001x8184x4104, whose tiles are cut off along every mode.
     #[arg(long)]
     tails: bool,
-    /// Element types of A and B, with commas between: bf16, f16, f32 (as tf32), e4m3, e5m2.
+    /// A list of element types of A and B: bf16, f16, f32 (as tf32), e4m3, e5m2.
     #[arg(long, default_value = "bf16", value_delimiter = ',')]
     dtype: Vec<String>,
-    /// Element type of D; that of A and B, and bf16 for types of 8 bits, if not given.
+    /// The element type of D. The default is that of A and B, and bf16 for types of 8 bits.
     #[arg(long, value_name = "TYPE")]
     out_dtype: Option<String>,
-    /// B has its columns contiguous, (n, k):(1, n), not its rows.
+    /// Use a B with contiguous columns, (n, k):(1, n), instead of contiguous rows.
     #[arg(long)]
     column_major_b: bool,
-    /// The GPU, by its number.
+    /// The number of the GPU.
     #[arg(long, default_value = "0", value_name = "NUMBER")]
     device: u32,
 }
@@ -68,12 +68,13 @@ impl Products {
 pub struct BenchGemm {
     #[command(flatten)]
     products: Products,
-    /// Plans of ours: auto (what `weft tune gemm` has stored, else the model's), model, or parameters as
-    /// bm=128,bn=256,bk=64,stages=4. Give the option again for each further plan.
+    /// A plan of ours: auto (the result of `weft tune gemm`, or else the model's), model, or
+    /// parameters such as bm=128,bn=256,bk=64,stages=4. Give the option again for each further
+    /// plan.
     #[arg(long, value_name = "auto|model|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
-    /// A kernel of yours to measure beside ours, as FILE or FILE:KERNEL: one that takes m, n, k, a, b and d, as
-    /// examples/gemm.weft.
+    /// A kernel of yours to measure beside ours, as FILE or FILE:KERNEL. It takes m, n, k, a, b and
+    /// d, like examples/gemm.weft.
     #[arg(long, value_name = "FILE")]
     kernel: Vec<KernelPath>,
     /// A compile-time parameter of such a kernel: -D BN=128
@@ -82,31 +83,32 @@ pub struct BenchGemm {
     /// Measure cuBLASLt in the same run: the fastest of the algorithms that its heuristic names.
     #[arg(long, value_name = "cublas")]
     against: Option<String>,
-    /// Algorithms of cuBLASLt's heuristic that are tried.
+    /// The number of algorithms of cuBLASLt's heuristic to try.
     #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100))]
     algorithms: u32,
-    /// Calls back to back in a block that is timed; fewer where they take long.
+    /// The calls back to back in a timed block. Long calls get fewer.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     warmup: u32,
-    /// Blocks of each contender. Each round has one of each, in an order that is drawn anew.
+    /// The number of blocks of each contender. Each round has one of each, in a new random order.
     #[arg(long, default_value = "15", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
-    /// Launch the calls of a block one by one, not as a CUDA graph.
+    /// Launch the calls of a block one by one instead of as a CUDA graph.
     #[arg(long)]
     no_graph: bool,
-    /// Let calls take turns on several sets of operands, which together are three times as large as the L2 cache.
+    /// Let calls take turns on several sets of operands, which together have three times the size
+    /// of the L2 cache.
     #[arg(long)]
     cold: bool,
     /// Do not check results.
     #[arg(long)]
     no_check: bool,
-    /// Where all that was measured goes, as JSON.
+    /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where all that was measured goes, a line for each row.
+    /// The file for all measurements as CSV, with a line for each row.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
@@ -163,13 +165,15 @@ impl BenchGemm {
 pub struct TuneGemm {
     #[command(flatten)]
     products: Products,
-    /// Plans that are tried for each shape, those that the model expects to be the fastest first.
+    /// The number of plans to try for each shape, beginning with those that the model expects to be
+    /// the fastest.
     #[arg(long, default_value = "24", value_name = "PLANS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     budget: u32,
-    /// The file to store in, or to show; WEFT_GEMM_TUNING, or gemm.json in your data folder, if not given.
+    /// The file to store in, or to show. The default is WEFT_GEMM_TUNING, or gemm.json in your data
+    /// folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print what is stored, and measure nothing.
+    /// Print the stored results, and measure nothing.
     #[arg(long)]
     show: bool,
 }

@@ -1,57 +1,68 @@
-//! `weft bench gemm-reducescatter`, `gemm-allreduce` and `allgather-gemm`
+//! `weft bench` and `weft tune` of `gemm-reducescatter`, `gemm-allreduce` and `allgather-gemm`
 
 use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
 use super::run::gpus;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weft::gemm::fused_tuning::{Tables, path};
 use weft::gemm::{Form, Shape};
 use weft::runtime::World;
 use weft::runtime::job::{Place, Started, start};
-use weft_bench::gemm_comm::{Contender, Report, Request, SHAPES, run};
+use weft_bench::gemm_comm::{Contender, Found, Report, Request, SHAPES, predict, run, table, tune};
 
 #[derive(Args)]
 pub struct GemmComm {
-    /// PEs: all GPUs of this host if not given.
+    /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// Shapes as the product would be on one PE, with commas between: rows of A, rows of B, and columns of both. K is
-    /// shared out to the PEs, and for allgather-gemm N.
+    /// A list of shapes of the product as it would be on one PE: rows of A, rows of B, and columns
+    /// of both. K is shared out to the PEs, and for allgather-gemm N.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
-    /// Element type of all matrices: bf16 or f16.
+    /// The element type of all matrices: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// Parameters of our kernel, as bn=128,stages=5,ctas=2,pace=6000. A plan of gemm-allreduce that begins with decode=1 is
-    /// of the kernel for few rows, as decode=1,bn=32,split=4. Give the option again for each further plan.
-    #[arg(long, value_name = "NAME=N,...", default_value = "")]
+    /// The contender: auto (what `weft tune` has stored, or else what the model chooses), sequence (our
+    /// product and our collective), or parameters of our kernel, such as
+    /// bn=128,stages=5,ctas=2,pace=6000. A plan of gemm-allreduce that begins with decode=1 selects the
+    /// kernel for few rows, such as decode=1,bn=32,split=4. Give the option again for each further plan.
+    #[arg(long, value_name = "auto|sequence|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
-    /// What is measured in the same run beside the product alone: cublas+ours, cublas+nccl, or none.
+    /// The contenders in the same run beside the product alone: cublas+ours, cublas+nccl, or none.
     #[arg(long, value_name = "PEER,...", default_value = "cublas+ours,cublas+nccl")]
     against: String,
-    /// Leave cuBLASLt's product alone out.
+    /// Do not measure cuBLASLt's product alone.
     #[arg(long)]
     no_product: bool,
-    /// Calls back to back in a block that is timed; fewer where they take long.
+    /// The calls back to back in a timed block. Long calls get fewer.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     warmup: u32,
-    /// Blocks of each contender. Each round has one of each, in an order that is drawn anew.
+    /// The number of blocks of each contender. Each round has one of each, in a new random order.
     #[arg(long, default_value = "9", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
     /// Capture a block into a CUDA graph and replay it.
     #[arg(long)]
     graph: bool,
-    /// Compare results with the product in float64, and fail where they differ.
+    /// Compare results with the product in float64, and fail if they differ.
     #[arg(long)]
     check: bool,
-    /// Where all that was measured goes, as JSON.
+    /// Print the times that the model predicts for --pes H200s, without and with the switch, and
+    /// measure nothing.
+    #[arg(long, conflicts_with_all = ["graph", "check", "json", "plot"])]
+    predict: bool,
+    /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Where a plot of times by that of the product alone goes, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 fn shape(text: &str) -> Result<Shape, String> {
@@ -62,7 +73,12 @@ impl GemmComm {
     pub fn run(&self, form: Form) -> Result<ExitCode> {
         let request = self.request(form)?;
         request.examine()?;
-        writable_all([&self.json])?;
+        if self.predict {
+            let pes = self.pes.context("--predict needs --pes, the number of GPUs to predict times for")?;
+            super::write_out(None, table(&request, pes, &predict(&request, pes)?).as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        writable_all([&self.json, &self.plot])?;
         match start(gpus(self.pes)?)? {
             Started::Done(code) => Ok(code),
             Started::Pe(place) => self.measure(&request, &place),
@@ -71,11 +87,8 @@ impl GemmComm {
 
     /// What is asked for.
     fn request(&self, form: Form) -> Result<Request> {
-        let ours = |text: &String| Contender::ours(text, form).map_err(|e| anyhow!("--plan {text}: {e}"));
-        let mut contenders: Vec<Contender> = Vec::new();
-        for text in &self.plan {
-            contenders.push(ours(text)?);
-        }
+        let ours = |word: &String| Contender::ours(word, form).map_err(|e| anyhow!("--plan {word}: {e}"));
+        let mut contenders = self.plan.iter().map(ours).collect::<Result<Vec<_>>>()?;
         if !self.no_product {
             contenders.push(Contender::Product);
         }
@@ -109,7 +122,94 @@ impl GemmComm {
         table.end("")?;
         let report = outcome?;
         let json = Box::new(|| Ok(serde_json::to_string_pretty(&report)?));
-        table.write(&[(&self.json, json)], report.first_wrong())?;
+        let plot = Box::new(|| Ok(report.plot()?));
+        table.write(&[(&self.json, json), (&self.plot, plot)], report.first_wrong())?;
         Ok(report)
     }
+}
+
+#[derive(Args)]
+pub struct TuneGemmComm {
+    /// PEs: all GPUs of this host if not given. What is found holds for so many.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Option<u32>,
+    /// Shapes as the product would be on one PE, with commas between: rows of A, rows of B, and columns of both. K is
+    /// shared out to the PEs, and for allgather-gemm N.
+    #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
+    shapes: Vec<Shape>,
+    /// Element type of all matrices: bf16 or f16.
+    #[arg(long, default_value = "bf16")]
+    dtype: String,
+    /// Ways that are tried for each shape, those that the model proposes first.
+    #[arg(long, default_value = "16", value_name = "WAYS", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    budget: u16,
+    /// The file to store in, or to show; WEFT_GEMM_COMM_TUNING, or gemm_comm.json in your data folder, if not given.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print what is stored, and measure nothing.
+    #[arg(long)]
+    show: bool,
+}
+
+impl TuneGemmComm {
+    pub fn run(&self, form: Form) -> Result<ExitCode> {
+        let file = self.out.clone().or_else(path).context(
+            "there is no file to store in: give --out FILE (WEFT_GEMM_COMM_TUNING is off, or neither XDG_DATA_HOME nor \
+             HOME is set)",
+        )?;
+        // What is there already stays, so it must be readable.
+        let tables = read(&file)?;
+        if self.show {
+            let mut text = format!("# {}\n", file.display());
+            tables.tables.iter().for_each(|table| text.push_str(&table.text()));
+            super::write_out(None, text.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let request = self.request(form)?;
+        request.examine()?;
+        match start(gpus(self.pes)?)? {
+            Started::Done(code) => Ok(code),
+            Started::Pe(place) => super::bench::measured(&place, |world| {
+                self.measure(&request, world, &file)?;
+                Ok(true)
+            }),
+        }
+    }
+
+    fn request(&self, form: Form) -> Result<Request> {
+        let shapes = if self.shapes.is_empty() { SHAPES.to_vec() } else { self.shapes.clone() };
+        let dtype = dtype(&self.dtype)?;
+        let (contenders, graph, check) = (Vec::new(), true, true);
+        Ok(Request { form, shapes, dtype, contenders, iters: 10, warmup: 3, repeats: 9, graph, check })
+    }
+
+    /// One PE of a job. PE 0 reports and stores.
+    fn measure(&self, request: &Request, world: &World, file: &Path) -> Result<()> {
+        let first = world.my_pe() == 0;
+        let table = tune(world, request, self.budget.into(), &mut |found| {
+            if first { std::io::stdout().lock().write_all(lines(found).as_bytes()) } else { Ok(()) }
+        })?;
+        if first {
+            let setting = table.setting.clone();
+            let mut tables = read(file)?;
+            tables.add(table);
+            if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
+                std::fs::create_dir_all(folder)
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+            }
+            tables.write(file)?;
+            super::write_out(None, format!("# stored for {setting} in {}\n", file.display()).as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn read(file: &Path) -> Result<Tables> {
+    Ok(if file.exists() { Tables::read(file)? } else { Tables::default() })
+}
+
+/// All that was measured for a shape, and what is stored.
+fn lines(found: &Found) -> String {
+    let Found { shape, entry, rows } = found;
+    format!("{}# {shape}: {:.2} us, {}\n", Report::lines(rows), entry.us, entry.choice)
 }

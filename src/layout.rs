@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::layout::expr;
 
-/// Evaluates expressions of layouts. The functions have the names that CuTe gives them.
+/// Evaluate expressions of layouts. The functions have the names that CuTe gives them.
 #[derive(Args)]
 pub struct LayoutCommand {
-    /// An expression, or - to read one a line from standard input.
+    /// The expression, or - to read one per line from standard input.
     #[arg(allow_hyphen_values = true, required_unless_present = "functions")]
     expression: Option<String>,
     /// Print the grid of coordinates and indices.

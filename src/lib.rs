@@ -10,10 +10,12 @@ mod fused;
 mod gemm;
 mod gemm_comm;
 mod layout;
+mod lsp;
 mod moe;
 mod progress;
 mod run;
 mod setup;
+mod shell;
 mod sim;
 mod tune;
 
@@ -46,23 +48,35 @@ struct Cli {
 enum Command {
     /// Compile a kernel file to IR, LLVM IR, PTX, cubin or SASS.
     Compile(compile::Compile),
-    /// Compile a kernel file and run it on many PEs, over .npy files or made data, and check the result.
+    /// Compile a kernel file, run it on many PEs over .npy files or generated data, and check the
+    /// result.
     Run(run::Run),
-    /// Look for races, deadlocks and wrong results of a kernel file over many sizes and schedules, on simulated PEs.
+    /// Search a kernel file for races, deadlocks and wrong results, over many sizes and schedules,
+    /// on simulated PEs.
     Check(check::Check),
-    /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
+    /// Time and check collectives on GPUs, ours and their peers', with a table like that of
+    /// nccl-tests, JSON and CSV.
     Bench(Bench),
-    /// Measure which plans of our collectives are the fastest here, and store them: collectives go by them from then on.
+    /// Measure which plans of our collectives are the fastest on this machine, and store them for
+    /// later calls.
     Tune(Tune),
-    /// Run PTX that others made (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8 --arg npy:x.npy ...`.
+    /// Run PTX of other compilers (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8
+    /// --arg npy:x.npy ...`.
     Sim(sim::Sim),
     /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
     Layout(layout::LayoutCommand),
-    /// Say what became of each access of a kernel, or what an error code means.
+    /// Show the instructions of each access of a kernel, or the meaning of an error code.
     Explain(explain::Explain),
     /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
     Fmt(fmt::Fmt),
-    /// Look at this machine: the compiler, GPUs and their links, NVSHMEM, tools; what is missing and what to do.
+    /// Serve an editor as the language server of kernel files.
+    Lsp(lsp::Lsp),
+    /// Print the completions of a shell for this command.
+    Completions(shell::Completions),
+    /// Print the manual page of this command, or write those of all subcommands to a folder.
+    Man(shell::Man),
+    /// Examine this machine (compiler, GPUs and their links, NVSHMEM, tools) and say what is
+    /// missing and what to do.
     Doctor(doctor::Doctor),
     /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
     Setup(setup::Setup),
@@ -80,7 +94,8 @@ struct Bench {
 
 #[derive(Subcommand)]
 enum OtherBench {
-    /// Time allreduce, residual add and RMSNorm in one kernel, against an allreduce, ours or a peer's, and our kernel.
+    /// Time allreduce, residual add and RMSNorm in one kernel, against an allreduce (ours or a
+    /// peer's) and a kernel.
     FusedAllreduceRmsnorm(fused::Fused),
     /// Time products of matrices on one GPU, against cuBLASLt's: `weft bench gemm --against cublas`.
     Gemm(gemm::BenchGemm),
@@ -111,12 +126,24 @@ struct Tune {
 enum OtherTune {
     /// Find the fastest plans of products of matrices on one GPU, by shape, and store them.
     Gemm(gemm::TuneGemm),
+    /// Find the fastest ways to compute GEMM + reduce-scatter, by shape, and store them.
+    #[command(name = "gemm-reducescatter")]
+    GemmReduceScatter(gemm_comm::TuneGemmComm),
+    /// Find the fastest ways to compute GEMM + allreduce, by shape, and store them.
+    #[command(name = "gemm-allreduce")]
+    GemmAllReduce(gemm_comm::TuneGemmComm),
+    /// Find the fastest ways to compute all-gather + GEMM, by shape, and store them.
+    #[command(name = "allgather-gemm")]
+    AllGatherGemm(gemm_comm::TuneGemmComm),
 }
 
 impl Tune {
     fn run(&self) -> Result<ExitCode> {
         match &self.other {
             Some(OtherTune::Gemm(gemm)) => gemm.run(),
+            Some(OtherTune::GemmReduceScatter(tune)) => tune.run(Form::ReduceScatter),
+            Some(OtherTune::GemmAllReduce(tune)) => tune.run(Form::AllReduce),
+            Some(OtherTune::AllGatherGemm(tune)) => tune.run(Form::AllGather),
             None => self.collectives.run(),
         }
     }
@@ -133,7 +160,7 @@ impl Bench {
             (Some(OtherBench::Moe(bench)), _) => bench.run(),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
-                Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))
+                Err(anyhow!("the operation to measure is missing: `weft bench --help` lists the operations"))
             }
         }
     }
@@ -168,6 +195,9 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
         Command::Fmt(f) => f.run(),
+        Command::Lsp(l) => l.run(),
+        Command::Completions(c) => c.run(),
+        Command::Man(m) => m.run(),
         Command::Doctor(d) => d.run(),
         Command::Setup(s) => s.run(),
     };
@@ -223,10 +253,10 @@ fn color(stream: &impl IsTerminal) -> Color {
 /// Bounds of simulated launches.
 #[derive(Args)]
 struct Limits {
-    /// Instructions of warps after which a simulated launch is given up.
+    /// The number of warp instructions after which a simulated launch stops.
     #[arg(long, value_name = "N")]
     max_steps: Option<u64>,
-    /// Seconds after which a simulated launch is given up; 0 for no limit.
+    /// The time in seconds after which a simulated launch stops. 0 means no limit.
     #[arg(long, value_name = "SECONDS", default_value = "40")]
     time_limit: f64,
 }
@@ -247,39 +277,40 @@ struct CompileArgs {
     /// The kernel file, or a kernel of it as FILE:KERNEL.
     #[arg(value_name = "FILE")]
     file: KernelPath,
-    /// The kernel, where the file has several.
+    /// The kernel, if the file has several.
     #[arg(long)]
     kernel: Option<String>,
-    /// The folder that used files lie in; the kernel file's own if not given.
+    /// The folder that contains the files of `use`. The default is the kernel file's folder.
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
     /// A compile-time parameter: -D N=1048576 -D T=bf16
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     define: Vec<String>,
-    /// Target architecture: sm_90a if not given, or the GPU's where it runs on one.
+    /// The target architecture. The default is sm_90a, or that of the GPU that runs the kernel.
     #[arg(long)]
     arch: Option<String>,
-    /// PTX version, such as 8.6; the least that is needed if not given.
+    /// The PTX version, such as 8.6. The default is the lowest version that suffices.
     #[arg(long)]
     ptx_version: Option<String>,
-    /// How in-switch operations are carried out.
+    /// How in-switch operations are compiled.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
     /// How put, get, signals and atomics reach another PE.
     #[arg(long, value_enum, default_value = "auto")]
     transport: TransportArg,
-    /// NVSHMEM's device bitcode for the functions that are called: the file, or an installation; `extern` leaves them
-    /// to another object. If this is not given, they are linked in where NVSHMEM is found and are external elsewhere.
-    /// Only `weft compile` links; runs and checks on simulated PEs take the external form.
+    /// NVSHMEM's device bitcode for the functions that the kernel calls, as a file or an
+    /// installation. `extern` leaves the functions to another object. By default, they are linked
+    /// in where NVSHMEM is found and are external elsewhere. Only `weft compile` links. Runs and
+    /// checks on simulated PEs use the external form.
     #[arg(long, value_name = "PATH|extern")]
     nvshmem: Option<PathBuf>,
     /// LLVM's optimisation level.
     #[arg(short = 'O', default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     opt: u8,
-    /// Bound every wait to this many polls, then say who waits for what, and trap.
+    /// Bound every wait to this number of polls. Then print who waits for what, and trap.
     #[arg(long, value_name = "POLLS")]
     debug_waits: Option<u64>,
-    /// Compile as if no `assert` stood in the text.
+    /// Compile the kernel without its asserts.
     #[arg(long)]
     no_assert: bool,
 }
@@ -316,7 +347,7 @@ impl KernelPath {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum LoweringArg {
-    /// The switch where the team has a multicast address, else unicast.
+    /// The switch if the team has a multicast address, and unicast otherwise.
     Auto,
     /// multimem instructions.
     Multimem,
@@ -336,9 +367,10 @@ impl From<LoweringArg> for Lowering {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum TransportArg {
-    /// In place where loads and stores reach the PE, else by a call of NVSHMEM's function; decided at run time.
+    /// In place if loads and stores reach the PE, and otherwise by a call of NVSHMEM. Decided at
+    /// run time.
     Auto,
-    /// NVSHMEM's functions, for ranks and addresses too.
+    /// NVSHMEM's functions, also for ranks and addresses.
     Nvshmem,
     /// In place, without a call.
     P2p,

@@ -21,52 +21,54 @@ use weft::runtime::{Config, Error, World, cuda, error, find, visible};
 pub struct Run {
     #[command(flatten)]
     compile: CompileArgs,
-    /// Kernels that are launched after it, in this order. Tensors and parameters of equal names are the same ones.
+    /// Kernels to launch after the first one, in this order. Tensors and parameters of equal names
+    /// are shared.
     #[arg(value_name = "FILE:KERNEL")]
     then: Vec<KernelPath>,
     #[command(flatten)]
     limits: Limits,
-    /// PEs: all GPUs of this host if not given, or 8 simulated ones.
+    /// The number of PEs. The default is all GPUs of this host, or 8 simulated PEs.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
     /// Where the PEs are.
     #[arg(long, value_enum, default_value = "auto")]
     on: On,
-    /// Where a tensor goes after the run, as --input.
+    /// The file for a tensor after the run, named as in --input.
     #[arg(long, value_name = "TENSOR=FILE")]
     output: Vec<String>,
     #[command(flatten)]
     expected: Expected,
-    /// Element type to take the data as: bf16 for uint16 files.
+    /// The element type of the data, such as bf16 for uint16 files.
     #[arg(long)]
     dtype: Option<String>,
-    /// A run-time scalar parameter, which 1+2 makes 1 in the first launch and 2 more in each further one.
+    /// A run-time scalar parameter. 1+2 is 1 in the first launch and 2 more in each further launch.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
-    /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
+    /// The CTAs of each PE, if the kernel does not state them: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
-    /// Seed of made data and of the schedule.
+    /// The seed of generated data and of the schedule.
     #[arg(long, default_value = "0")]
     seed: u64,
-    /// Launches, one after the other; of several kernels, each in its turn.
+    /// The number of launches. Several kernels are launched in turn.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
-    /// Simulated: the number of PEs in a node. With --transport auto, transfers go in place within a node and through
-    /// NVSHMEM's functions between nodes; the PEs form two nodes if this is not given.
+    /// The number of PEs in a simulated node. With --transport auto, transfers go in place within a
+    /// node and through NVSHMEM's functions between nodes. By default, the PEs form two nodes.
     #[arg(long, value_name = "PES", value_parser = clap::value_parser!(u32).range(1..=4096))]
     node: Option<u32>,
-    /// Writes the PTX that ran: that of `weft compile` with the same options and --nvshmem extern. FILE.ptx becomes
-    /// FILE.1.ptx, FILE.2.ptx, ... if there are several kernels.
+    /// Write the PTX that ran, which is that of `weft compile` with the same options and --nvshmem
+    /// extern. With several kernels, FILE.ptx becomes FILE.1.ptx, FILE.2.ptx and so on.
     #[arg(long, value_name = "FILE")]
     ptx: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum On {
-    /// On GPUs where there are as many as PEs, and NVSHMEM; else on the simulator.
+    /// On GPUs if the machine has NVSHMEM and as many GPUs as PEs, and otherwise on the simulator.
     Auto,
-    /// On GPUs, one process each. Under mpirun, torchrun or srun the processes that are there join.
+    /// On GPUs, with one process for each. Under mpirun, torchrun or srun, the launched processes
+    /// join.
     Gpu,
     /// On the simulator.
     Sim,
@@ -201,14 +203,15 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
 /// Data of tensors before the launches and after them.
 #[derive(Args)]
 pub struct Expected {
-    /// A tensor's data: a .npy with a leading PE dimension, or one file a PE: --input x=grad_{pe}.npy
+    /// A tensor's data: a .npy file with a leading PE dimension, or one file per PE: --input
+    /// x=grad_{pe}.npy
     #[arg(long, value_name = "TENSOR=FILE")]
     input: Vec<String>,
-    /// What a tensor is to hold after the last launch, as --input.
+    /// The expected contents of a tensor after the last launch, named as in --input.
     #[arg(long, value_name = "TENSOR=FILE")]
     expect: Vec<String>,
-    /// How far it may be from that: of the expected number's magnitude, and of any number. What is usual for the element
-    /// type if not given (that of torch.testing.assert_close).
+    /// The tolerance of --expect, relative to the expected number and absolute. The default is that
+    /// of torch.testing.assert_close for the element type.
     #[arg(long, value_name = "RELATIVE[,ABSOLUTE]", value_parser = tolerance)]
     pub tolerance: Option<Tolerance>,
 }

@@ -10,12 +10,13 @@ use weft::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
 use weft::sim::{Check, Stats, TraceConfig, visible};
 use weft_check::report_ptx;
 
-/// Exit status 0: it ran, and nothing was found; 1: findings, or the kernel did something wrong; 2: it could not be run.
+/// The exit status is 0 if the kernel ran and nothing was found, 1 if something was found or the
+/// kernel failed, and 2 if it cannot be run.
 #[derive(Args)]
 pub struct Sim {
     /// The PTX file.
     file: PathBuf,
-    /// CTAs of each PE: 8 or 4,2,1
+    /// The CTAs of each PE: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
     #[command(flatten)]
@@ -30,19 +31,19 @@ pub struct Sim {
     arg: Vec<String>,
     #[command(flatten)]
     limits: Limits,
-    /// PEs, each with a grid.
+    /// The number of PEs, each with a grid.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: u32,
-    /// Seed of the schedule.
+    /// The seed of the schedule.
     #[arg(long, default_value = "0")]
     seed: u64,
-    /// Launches, back to back.
+    /// The number of launches, back to back.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
     /// Look for races and for reads of memory that nobody has written.
     #[arg(long)]
     check: bool,
-    /// Writes a timeline as Chrome's trace events: for Perfetto.
+    /// Write a timeline as Chrome trace events for Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Count instructions, and bytes between PEs.
@@ -53,16 +54,16 @@ pub struct Sim {
 /// A launch of PTX, for `weft sim` and `weft check`.
 #[derive(Args)]
 pub(super) struct PtxArgs {
-    /// PTX: the kernel, where the file has several.
+    /// For PTX: the kernel, if the file has several.
     #[arg(long)]
     entry: Option<String>,
-    /// PTX: threads of a CTA, where `.reqntid` does not say: 128 or 32,4
+    /// For PTX: the threads of a CTA, if `.reqntid` does not state them: 128 or 32,4
     #[arg(long, value_name = "X[,Y[,Z]]")]
     block: Option<String>,
-    /// PTX: CTAs of a cluster.
+    /// For PTX: the CTAs of a cluster.
     #[arg(long, value_name = "X[,Y[,Z]]")]
     cluster: Option<String>,
-    /// PTX: bytes of dynamic shared memory.
+    /// For PTX: the bytes of dynamic shared memory.
     #[arg(long, value_name = "BYTES")]
     smem: Option<u32>,
 }

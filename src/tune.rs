@@ -15,37 +15,40 @@ use weft::runtime::job::{Place, Started, start};
 use weft_bench::{Cell, Timed, Tune, parse_sizes, tune};
 
 /// What stands below the options.
-const ABOUT: &str = "Results are checked against a reference before a plan is believed: wrong ones end it, and nothing is stored. \
-                     --show prints what is stored. `weft bench --algo auto` shows what collectives go by.";
+const ABOUT: &str = "Results are compared with a reference. Wrong results end the command, and nothing is stored. \
+                     `weft bench --algo auto` shows the plans that collectives then use.";
 
 #[derive(Args)]
 #[command(after_help = ABOUT)]
 pub struct TuneCommand {
-    /// allreduce, allgather, reducescatter, broadcast, alltoall, with commas between, or all
+    /// A list of allreduce, allgather, reducescatter, broadcast, alltoall, or all
     #[arg(default_value = "all", value_name = "COLLECTIVE,...|all")]
     collectives: String,
-    /// PEs: all GPUs of this host if not given. A table holds for teams of so many.
+    /// The number of PEs. The default is all GPUs of this host. A table applies to teams of this
+    /// size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096))]
     pes: Option<u32>,
-    /// Element types, with commas between; others take what is found for one as wide.
+    /// A list of element types. Other types use the result for a type of the same width.
     #[arg(long, default_value = "f32,bf16", value_delimiter = ',')]
     dtype: Vec<String>,
-    /// Reduction: sum, min or max. The others take what is found for it.
+    /// The reduction: sum, min or max. The others use its result.
     #[arg(long, default_value = "sum")]
     op: String,
-    /// Bytes of the larger side of a PE, as of `weft bench`: 1K:64M:x4 if not given, with --quick 1K:16M:x16
+    /// The bytes of the larger side of a PE, as for `weft bench`. The default is 1K:64M:x4, and
+    /// 1K:16M:x16 with --quick
     #[arg(long)]
     sizes: Option<String>,
-    /// How our kernels carry in-switch operations out.
+    /// How in-switch operations of our kernels are compiled.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
-    /// Few sizes, and algorithms only as they are where nobody has measured.
+    /// Measure few sizes, and only the default plan of each algorithm.
     #[arg(long)]
     quick: bool,
-    /// The file to store in, or to show; WEFT_TUNING, or tuning.json in your data folder, if not given.
+    /// The file to store in, or to show. The default is WEFT_TUNING, or tuning.json in your data
+    /// folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print what is stored, and measure nothing.
+    /// Print the stored results, and measure nothing.
     #[arg(long)]
     show: bool,
 }

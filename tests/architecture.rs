@@ -23,7 +23,7 @@ const BASE: [&str; 9] = [
 /// That, and the library.
 const ON_LIBRARY: [&str; 10] = with(BASE, ["warpweft"]);
 /// That, and what the command and the tests of the whole project use.
-const ALL: [&str; 12] = with(ON_LIBRARY, ["warpweft-check", "warpweft-bench"]);
+const ALL: [&str; 13] = with(ON_LIBRARY, ["warpweft-check", "warpweft-bench", "weft-lsp"]);
 
 /// One list behind the other.
 const fn with<const A: usize, const B: usize, const N: usize>(
@@ -49,6 +49,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-isa", &[]),
     ("weft-passes", &["weft-abi", "weft-ir", "weft-isa", "weft-layout"]),
     ("weft-llvm", &["weft-ir", "weft-isa"]),
+    ("weft-lsp", &["weft-abi", "weft-ir", "weft-isa", "weft-lang", "weft-passes"]),
     ("weft-sim", &[]),
     ("weft-runtime", &["weft-abi", "weft-layout", "weft-sim"]),
     // It runs compilers and contains none.

@@ -186,7 +186,7 @@ fn case(form: Form, lowering: Lowering, pes: usize, tokens: usize, hidden: usize
 
 const LOWERINGS: [Lowering; 2] = [Lowering::Unicast, Lowering::Multimem];
 
-/// Every output with every team: rows that are no multiple of a vector, of a warp, of the PEs.
+/// Every output with every team: rows that are not a multiple of a vector, of a warp, of the PEs.
 fn outputs() -> Vec<Case> {
     let mut cases = Vec::new();
     for (i, form) in FORMS.into_iter().enumerate() {

@@ -30,7 +30,7 @@ fn a_product_of_tensors() {
         let gemm = Gemm::with(world, problem(m as u64, n as u64, k as u64), &plan("bn=64,stages=2"))?;
         gemm.launch(stream, &a, &b, &d)?;
         // Operands that are not the problem's are refused before anything is launched: of another shape, with gaps
-        // between rows, of another type, and at an address that is no multiple of 16.
+        // between rows, of another type, and at an address that is not a multiple of 16.
         let gaps = DeviceTensor::<half::bf16>::alloc(world.device(), "(70,40):(41,1)")?;
         let other = DeviceTensor::<half::f16>::alloc(world.device(), [m, k])?;
         let shifted = world.tensor::<half::bf16>(m * k + 1)?.slice(1..m * k + 1)?;
@@ -67,6 +67,29 @@ fn the_benchmark_checks_what_it_times() {
         let (wrong, of) = row.wrong.unwrap();
         assert!(wrong == 0 && of > 50 && row.differ == Some(0), "{row:?}");
     }
+}
+
+/// Memory that a kernel takes beside the operands is made for it, if it is declared to be the kernel's own.
+#[test]
+fn memory_of_a_kernel_is_made() {
+    let found = World::simulated(1).unwrap().run(|world| {
+        let report = |text: &str| {
+            let file = KernelFile::parse("stream.weft", text).map_err(GpuError::from)?;
+            let own = Own::new("stream.weft", file, None, [("G".into(), 132.into())].into());
+            let mut request = Request::new(vec![problem(130, 72, 520)]);
+            request.contenders = vec![Contender::Own(own.map_err(BenchError::Request)?)];
+            (request.iters, request.warmup, request.repeats) = (1, 1, 1);
+            run(world.device(), &request, &mut |_, _| Ok(()))
+        };
+        let text = include_str!("filetests/gemm/stream.weft");
+        let wrong =
+            report(text)?.rows.iter().map(|row| row.wrong.map(|(wrong, _)| wrong)).collect::<Vec<_>>();
+        let refused = report(&text.replace("zeroed flags", "flags")).map(|_| ()).unwrap_err();
+        Ok::<_, BenchError>((wrong, refused.to_string()))
+    });
+    let (wrong, refused) = found.unwrap().swap_remove(0);
+    assert_eq!(wrong, [Some(0)]);
+    assert!(refused.contains("`flags`"), "{refused}");
 }
 
 #[test]

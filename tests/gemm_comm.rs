@@ -2,13 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use weft::gemm::{Form, Fused, FusedPlan, Problem, Shape};
+#[path = "../examples/18_tensor_parallel_mlp.rs"]
+#[expect(dead_code, reason = "its main starts processes")]
+mod tensor_parallel_mlp;
+
+use weft::gemm::fused_tuning::{Case, Entry, Table, Tables};
+use weft::gemm::tuning::Setting;
+use weft::gemm::{Choice, Form, Fused, FusedPlan, Problem, Shape};
 use weft::runtime::{DType, World};
 use weft_bench::BenchError;
-use weft_bench::gemm_comm::{Contender, Request, run};
+use weft_bench::gemm_comm::{Contender, Request, SHAPES, predict, run, table};
 
 fn request(form: Form, plans: &[&str]) -> Request {
-    let plan = |text: &&str| Contender::Fused(FusedPlan::parse(text, form).unwrap());
+    let plan = |text: &&str| Contender::ours(text, form).unwrap();
     Request {
         form,
         // Rows that no number of tiles or PEs divides.
@@ -27,14 +33,31 @@ fn request(form: Form, plans: &[&str]) -> Request {
 #[test]
 fn results_are_right() {
     for (form, pes, plans) in [
-        (Form::ReduceScatter, 3, &["bn=64,stages=2", "bn=64,stages=2,lag=0,pace=50"][..]),
-        (Form::AllReduce, 2, &["bn=64,stages=2"][..]),
-        (Form::AllGather, 2, &["bn=64,stages=2,piece=32"][..]),
+        (
+            Form::ReduceScatter,
+            3,
+            &[
+                "bn=64,stages=2",
+                "bn=64,stages=2,lag=0,pace=50,send=tma",
+                "bn=64,stages=2,send=bulk",
+                "sequence",
+                "auto",
+            ][..],
+        ),
+        (Form::ReduceScatter, 2, &["bm=256,bn=64,stages=2,strip=32,send=add"][..]),
+        (
+            Form::AllReduce,
+            2,
+            &["bn=64,stages=2,send=bulk", "bn=64,stages=2,send=switch", "sequence", "auto"][..],
+        ),
+        (Form::AllGather, 2, &["bn=64,stages=2,piece=32", "sequence", "auto"][..]),
     ] {
         let request = request(form, plans);
         let reports = World::simulated(pes).unwrap().run(|world| run(world, &request, &mut |_, _| Ok(())));
         for report in reports.unwrap() {
             assert_eq!(report.rows.len(), plans.len());
+            let sequences = report.rows.iter().filter(|row| row.name == "sequence");
+            assert!(sequences.clone().all(|row| row.plan == "sequence"));
             for row in &report.rows {
                 let checked = row.checked.as_ref().unwrap();
                 assert_eq!(checked.elements, 0, "{form:?} on {pes} PEs, {}: {checked:?}", row.plan);
@@ -52,7 +75,16 @@ fn plans_read_back() {
         assert_eq!((plan.bn, plan.stages, plan.ctas, plan.pace), (128, 5, 2, 6000));
     }
     assert!(FusedPlan::parse("lag=1", Form::AllGather).unwrap_err().contains("no `lag`"));
-    assert!(FusedPlan::parse("bm=64", Form::AllReduce).unwrap_err().contains("128 to 128"));
+    assert!(FusedPlan::parse("bm=64", Form::AllReduce).unwrap_err().contains("128, 256"));
+    let switch = FusedPlan::parse("outs=4,send=switch", Form::AllReduce).unwrap();
+    assert_eq!(FusedPlan::parse(&switch.text(Form::AllReduce), Form::AllReduce), Ok(switch));
+    assert!(
+        FusedPlan::parse("send=switch", Form::ReduceScatter).unwrap_err().contains("vectors, tma, bulk, add")
+    );
+    // The kernel has no staging memory that strips are fetched from.
+    assert!(FusedPlan::parse("ins=3,send=switch", Form::AllReduce).unwrap_err().contains("no `ins`"));
+    assert!(FusedPlan::parse("send=tma", Form::AllGather).unwrap_err().contains("vectors"));
+    assert_eq!(Choice::parse("sequence", Form::AllReduce), Ok(Choice::Sequence));
     assert!(FusedPlan::parse("bn", Form::AllReduce).unwrap_err().contains("NAME=N"));
 }
 
@@ -90,4 +122,71 @@ fn shapes_that_cannot_be_split() {
     let error = request.problem(Shape::new(64, 64, 100), 3).unwrap_err();
     assert!(error.to_string().contains("100"), "{error}");
     assert_eq!(request.problem(Shape::new(64, 64, 96), 3).unwrap().shape, Shape::new(64, 64, 32));
+}
+
+fn case(form: Form, shape: Shape) -> Case {
+    Case { form, pes: 2, multicast: false, problem: Problem::new(shape, DType::BF16) }
+}
+
+/// A table holds for its setting, and for shapes that are like those that were measured.
+#[test]
+fn what_was_measured_is_chosen() {
+    let form = Form::ReduceScatter;
+    let plan: Choice = FusedPlan::parse("bn=128,ctas=2,send=tma", form).unwrap().into();
+    let large = Entry::new(case(form, Shape::new(4096, 8192, 4096)), &plan, 400.0);
+    let small = Entry::new(case(form, Shape::new(64, 8192, 4096)), &Choice::Sequence, 30.0);
+    let setting = Setting { gpu: "a GPU".into(), driver: "580.1".into() };
+    let table = Table { setting: setting.clone(), entries: vec![large.clone(), small] };
+    let of = |m| table.choice(&case(form, Shape::new(m, 8192, 4096)));
+    assert_eq!(
+        (of(4096), of(4001), of(64), of(1024)),
+        (Some(plan), Some(plan), Some(Choice::Sequence), None)
+    );
+    assert_eq!(table.choice(&Case { pes: 4, ..case(form, Shape::new(4096, 8192, 4096)) }), None);
+    assert_eq!(table.choice(&case(Form::AllReduce, Shape::new(4096, 8192, 4096))), None);
+
+    // A kernel that has changed since does not count.
+    let old = Table { entries: vec![Entry { kernel: "0".into(), ..large.clone() }], ..table.clone() };
+    assert_eq!(old.choice(&large.case), None);
+    assert!(old.text().contains("the kernel has changed"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gemm_comm.json");
+    let mut tables = Tables::default();
+    tables.add(table.clone());
+    tables.add(Table { entries: vec![Entry { us: 390.0, ..large.clone() }], ..table });
+    tables.write(&file).unwrap();
+    let read = Tables::read(&file).unwrap();
+    assert_eq!(read, tables);
+    assert_eq!(read.find(&setting).unwrap().entries.iter().map(|e| e.us).collect::<Vec<_>>(), [30.0, 390.0]);
+    std::fs::write(&file, "{}").unwrap();
+    assert!(Tables::read(&file).unwrap_err().to_string().contains("weft tune gemm-reducescatter"));
+}
+
+/// The example is right on simulated PEs, of which the last has fewer rows.
+#[test]
+fn an_mlp_over_all_pes() {
+    let run = |world: &World| tensor_parallel_mlp::mlp(world).map_err(|e| BenchError::Request(e.to_string()));
+    World::simulated(4).unwrap().run(run).unwrap();
+}
+
+/// Times for PEs that are not there: the switch helps an allreduce of eight, and the table has all shapes.
+#[test]
+fn predictions_of_eight_pes() {
+    for form in Form::ALL {
+        let request = Request { shapes: SHAPES.to_vec(), ..request(form, &[]) };
+        let all = predict(&request, 8).unwrap();
+        assert_eq!(all.len(), 2 * SHAPES.len());
+        for pair in all.chunks(2) {
+            let [without, with] = [&pair[0], &pair[1]].map(|p| p.estimate.total());
+            assert!(without.is_finite() && with > 0.0 && with <= without, "{form:?}: {pair:?}");
+        }
+        let text = table(&request, 8, &all);
+        assert!(
+            SHAPES.iter().all(|shape| text.contains(&shape.to_string()))
+                && text.contains("nothing is measured")
+        );
+    }
+    let odd = Request { shapes: vec![Shape::new(64, 64, 100)], ..request(Form::ReduceScatter, &[]) };
+    assert!(predict(&odd, 8).unwrap_err().to_string().contains("share out"));
 }

@@ -64,7 +64,7 @@ fn wrong_routes_are_errors_on_every_pe() {
         for (said, mended) in routed(rows, ids, live) {
             assert_eq!(said.contains("R0506"), !says.is_empty(), "{said}");
             assert!(said.contains(says), "{said}");
-            assert_eq!(mended, true);
+            assert!(mended);
         }
     }
 }

@@ -153,7 +153,7 @@ impl Contender {
             (Contender::Own(_), Operation::Collective(_)) => Ok(()),
             (Contender::P2p, Operation::Collective(_)) => Err(format!("{name} has no {operation}")),
             (Contender::Ours(_) | Contender::Auto | Contender::Own(_), _) => {
-                Err(format!("{name} is a collective, and no {operation}"))
+                Err(format!("{name} is a collective and not a {operation}"))
             }
             (Contender::Stream, Operation::Put | Operation::Get) => Ok(()),
             (Contender::Stream, _) => Err(format!("nvshmem-stream has put and get, and no {operation}")),
@@ -195,7 +195,7 @@ pub(super) fn pick<C: Copy>(
     for name in names.split(',') {
         let Some(contender) = known.iter().find(|(n, _)| *n == name) else {
             let known: Vec<_> = known.iter().map(|(n, _)| *n).collect();
-            return Err(format!("`{name}` is no {what}: expected {or}{}", known.join(", ")));
+            return Err(format!("`{name}` is not a known {what}: expected {or}{}", known.join(", ")));
         };
         if !picked.iter().any(|(n, _)| *n == name) {
             picked.push(*contender);
@@ -220,11 +220,14 @@ mod tests {
         assert!(all.len() > 1 && all.last() == Some(&"auto"), "{all:?}");
         assert_eq!(algorithms(&format!("auto,{},auto", all[0])).unwrap(), ["auto", all[0]]);
         let none = algorithms("ring2").unwrap_err();
-        assert!(none.starts_with("`ring2` is no algorithm of allreduce: expected all, or of "), "{none}");
+        assert!(
+            none.starts_with("`ring2` is not a known algorithm of allreduce: expected all, or of "),
+            "{none}"
+        );
         assert_eq!(names(Contender::peers("nvshmem,nccl")).unwrap(), ["nvshmem", "nccl"]);
         assert_eq!(
             Contender::peers("mpi").unwrap_err(),
-            "`mpi` is no peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream, torch, torch-one-shot, \
+            "`mpi` is not a known peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream, torch, torch-one-shot, \
              torch-two-shot, torch-multimem"
         );
         assert_eq!(names(Contender::algorithms(Operation::Put, "all")).unwrap(), ["p2p"]);

@@ -35,7 +35,7 @@ pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
 pub(super) fn run(world: &World, bench: &Bench, progress: ProgressSink<'_>) -> Result<Report> {
     let counts = bench.counts(world.n_pes())?;
-    let no_numbers = || Err(BenchError::Request("bool is no type of numbers".into()));
+    let no_numbers = || Err(BenchError::Request("bool is not a type of numbers".into()));
     with_number!(bench.dtype, no_numbers(), measure(world, bench, &counts, progress))
 }
 
@@ -212,7 +212,7 @@ impl<'a, T: Number> Harness<'a, T> {
             && let Some(part) = parts.into_iter().find(|bytes| bytes % 8 != 0)
         {
             report.notes.push(format!(
-                "{}: NCCL {} misplaces parts that are no multiple of 8 bytes, such as {part}",
+                "{}: NCCL {} misplaces parts that are not a multiple of 8 bytes, such as {part}",
                 Contender::NcclSymm.name(),
                 communicator.version()
             ));

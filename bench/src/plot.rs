@@ -18,11 +18,11 @@ const LEGEND: u32 = 170;
 /// By how much times in place are others than those out of place, at least somewhere, where they are drawn too.
 const DIFFERENT: f64 = 0.05;
 
-const FONT: &str = "sans-serif";
-const GREY: RGBColor = RGBColor(110, 110, 110);
+pub(super) const FONT: &str = "sans-serif";
+pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
 
 /// Colours, the first seven told apart also by who does not see red and green alike (Okabe and Ito, 2008).
-const COLORS: [RGBColor; 12] = [
+pub(super) const COLORS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),

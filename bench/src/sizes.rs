@@ -51,7 +51,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     match number {
         Some(0) => Err("a size is 1 byte or more".into()),
         Some(n) => {
-            n.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is no number of bytes that fits"))
+            n.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is not a number of bytes that fits"))
         }
         None => Err(expected(text)),
     }

@@ -181,7 +181,7 @@ class Comm:
                 help="use NCCL for such sizes, or raise max_bytes; should_all_reduce() tells before",
             )
         if inp.numel() and not _sixteen(inp):
-            raise usage(f"{what} begins at an address that is no multiple of 16", "pass a copy: x.clone()")
+            raise usage(f"{what} begins at an address that is not a multiple of 16", "pass a copy: x.clone()")
 
     def _stream(self) -> int:
         """Return the current stream, where a capture is allowed."""

@@ -74,75 +74,114 @@ macro_rules! codes {
 
 codes! {
     NO_CUDA = 101, "no CUDA driver",
-        "libcuda was not found, or it could not be started. A machine with an NVIDIA GPU gets it with the driver. Without it, kernels compile, and run on the simulator.";
+        "libcuda was not found, or it could not be started. NVIDIA's driver installs it on a machine with a \
+         GPU. Without it, kernels still compile, and run on the simulator.";
     NO_GPU = 102, "no such GPU",
-        "The driver is there and has no GPU for this process: fewer GPUs than PEs on this host, or CUDA_VISIBLE_DEVICES hides them.";
+        "The driver has no GPU for this process. Either the host has fewer GPUs than PEs, or \
+         CUDA_VISIBLE_DEVICES hides them.";
     CUDA = 103, "the CUDA driver refused a call",
-        "A driver call failed; the message has its name, CUDA's name for the error, and what that means.";
+        "A driver call failed. The message has its name, CUDA's name for the error, and the meaning of the \
+         error.";
     NO_NVSHMEM = 104, "libnvshmem_host not found",
-        "NVSHMEM's host library was in none of the places searched, which the message lists. `weft setup` fetches it; NVSHMEM_HOME names an installation.";
+        "NVSHMEM's host library was in none of the locations that the message lists. `weft setup` fetches \
+         it, and NVSHMEM_HOME names an installation.";
     NVSHMEM_VERSION = 105, "an NVSHMEM that is not supported",
-        "Versions 3.3 to 3.8 are supported; and the host library and the device bitcode must be of one version, since they share structures.";
+        "Versions 3.3 to 3.8 are supported. The host library and the device bitcode must have the same \
+         version, because they share structures.";
     NVSHMEM = 106, "an NVSHMEM call failed",
-        "A call of NVSHMEM's returned an error. NVSHMEM_DEBUG=INFO makes it say more.";
+        "A call of an NVSHMEM function returned an error. NVSHMEM_DEBUG=INFO makes NVSHMEM print more about \
+         it.";
     NO_JITLINK = 107, "libnvJitLink not found",
-        "NVIDIA's linker of device code, libnvJitLink, was in none of the places searched, or is not that library. `weft setup` fetches it; WEFT_NVJITLINK names one.";
+        "NVIDIA's linker of device code, libnvJitLink, was in none of the locations searched, or the file \
+         is not that library. `weft setup` fetches it, and WEFT_NVJITLINK names a file.";
     JITLINK = 108, "device code that cannot be linked",
-        "libnvJitLink refused its input; the message has its log. An object of a later CUDA than the library's needs a newer library: `weft setup --force` fetches the newest.";
+        "libnvJitLink rejected its input, and the message has its log. An object of a later CUDA than the \
+         library's needs a newer library: `weft setup --force` fetches the newest.";
     NO_NCCL = 109, "libnccl not found",
-        "NCCL's library, which `weft bench --against nccl` measures beside ours, was in none of the places searched, or is not that library, or older than 2.19. `weft setup --nccl` fetches it; WEFT_NCCL names one.";
+        "`weft bench --against nccl` measures NCCL's library beside ours. The library was in none of the \
+         locations searched, or the file is not that library, or it is older than 2.19. `weft setup --nccl` \
+         fetches it, and WEFT_NCCL names a file.";
     NCCL = 110, "an NCCL call failed",
-        "A call of NCCL's returned an error. NCCL_DEBUG=INFO makes it say more.";
+        "A call of an NCCL function returned an error. NCCL_DEBUG=INFO makes NCCL print more about it.";
     TUNING = 111, "tuning tables that cannot be read or written",
-        "`weft tune` measures which plans of our collectives are fastest and stores them; the file is damaged, of another version, or cannot be read or written. `weft tune` measures anew; WEFT_TUNING names another file, and WEFT_TUNING=off does without.";
+        "`weft tune` measures which plans of our collectives are the fastest and stores them in a file. The \
+         file is damaged, has another version, or cannot be read or written. `weft tune` measures again, \
+         WEFT_TUNING names another file, and WEFT_TUNING=off uses none.";
     NO_CUBLAS = 112, "libcublasLt not found",
-        "The library cuBLASLt, which `weft bench gemm --against cublas` measures beside ours, was in none of the places searched, or the file that was found is not that library. `weft setup --cublas` fetches it; WEFT_CUBLASLT names one.";
+        "`weft bench gemm --against cublas` measures the library cuBLASLt beside ours. The library was in \
+         none of the locations searched, or the file that was found is not that library. `weft setup \
+         --cublas` fetches it, and WEFT_CUBLASLT names a file.";
     CUBLAS = 113, "a cuBLASLt call failed",
-        "A call of cuBLASLt returned an error, or the library has no algorithm for the product that is asked for. CUBLASLT_LOG_LEVEL=2 makes it say more. A library of a later CUDA than the driver's does not start: install the one for the driver's CUDA.";
+        "A call of cuBLASLt returned an error, or the library has no algorithm for the requested product. \
+         CUBLASLT_LOG_LEVEL=2 makes it print more. A library of a later CUDA than the driver's does not \
+         start: install the one for the driver's CUDA.";
     LAUNCHER = 201, "the launcher's variables do not fit together",
-        "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another. PEs on several hosts also need a secret, WEFT_SECRET or WEFT_SECRET_FILE, which all of them know.";
+        "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun \
+         set. One of them is missing, is not a number, or contradicts another. PEs on several hosts also \
+         need a secret that all of them know, WEFT_SECRET or WEFT_SECRET_FILE.";
     BOOTSTRAP = 202, "the PEs did not find each other",
-        "Every PE connects to PE 0 before NVSHMEM starts. One did not come in time, the address cannot be listened on, or PE 0 refused a process that has not shown that it belongs to the job.";
+        "Every PE connects to PE 0 before NVSHMEM starts. One PE did not come in time, or PE 0 cannot \
+         listen at the address, or PE 0 rejected a process that has not shown that it belongs to the job.";
     PEER_DIED = 203, "another PE ended",
-        "A PE ended before the others, by an error, a signal, or an early return. All PEs end, since what they wait for never comes. The first message is the cause.";
+        "A PE ended before the others, by an error, a signal, or an early return. All PEs end, because what \
+         they wait for never comes. The first message is the cause.";
     STARTED_TWICE = 204, "started twice",
-        "A process joins once: NVSHMEM has one state a process, and cannot start again after its end.";
+        "A process can join only once. NVSHMEM has one state per process, and cannot start again after its \
+         end.";
     COLLECTIVE = 301, "the PEs do not agree",
-        "A collective call needs every PE of the team to make the same call with the same sizes, in the same order. The message says what each PE called.";
+        "In a collective call, every PE of the team must make the same call with the same sizes, in the \
+         same order. The message says what each PE called.";
     OUT_OF_MEMORY = 302, "not enough memory",
-        "The symmetric heap or the device could not give that many bytes.";
+        "The symmetric heap or the device could not provide that many bytes.";
     NOT_IN_TEAM = 303, "not in this team",
-        "The PE asked for, or this one, is not a member of the team.";
+        "The requested PE, or this PE, is not a member of the team.";
     UNREACHABLE = 304, "a peer's memory cannot be addressed",
-        "Loads and stores reach a peer's memory only over NVLink or PCIe peer access. Use put and get, which go over any transport.";
+        "Loads and stores reach a peer's memory only over NVLink or PCIe peer access. Use put and get, \
+         which work over any transport.";
     FINALIZED = 305, "used after the end",
-        "NVSHMEM has been finalized, or the memory freed.";
+        "NVSHMEM has been finalized, or the memory has been freed.";
     REGISTER = 306, "memory that cannot be registered",
-        "NVSHMEM registers memory made with CUDA's virtual memory functions (cuMemCreate, cuMemMap), whole, exported by file descriptor, a multiple of its granularity (NVSHMEM_CUMEM_GRANULARITY).";
+        "NVSHMEM registers memory that CUDA's virtual memory functions made (cuMemCreate, cuMemMap). The \
+         memory must be a whole mapping, exported by file descriptor, and a multiple of NVSHMEM's \
+         granularity (NVSHMEM_CUMEM_GRANULARITY).";
     SHAPE = 307, "shapes or sizes do not fit",
-        "Source and destination have different numbers of elements, or a copy goes past an end.";
+        "Source and destination have different numbers of elements, or a copy goes past the end of one.";
     DLPACK = 308, "a DLPack tensor that cannot be taken",
-        "Its device, element type or strides are not what is asked for.";
+        "The tensor's device, element type or strides are not the requested ones.";
     OPERATION = 401, "an operation that is not there",
         "NVSHMEM, or NCCL where it is measured, has no such operation for this element type.";
     NOT_DONE = 402, "the GPU is not done within the bound",
-        "Something on the GPU waits: for a signal that nobody sends, a collective that a PE of the team did not call, or just long work. WEFT_TIMEOUT (seconds, 60 if unset) is the bound of every wait.";
+        "Something on the GPU waits: for a signal that nobody sends, for a collective that a PE of the team \
+         did not call, or just for long work. WEFT_TIMEOUT (seconds, 60 by default) is the bound of every \
+         wait.";
     SIMULATED = 403, "the simulator stopped the kernels",
-        "A kernel on simulated PEs did what no GPU allows, or the kernels wait for each other for ever; the message is the simulator's report. Also met where a program asks a simulated PE for something that only a GPU has.";
+        "A kernel on simulated PEs did what no GPU allows, or the kernels wait for each other forever. The \
+         message is the simulator's report. A program also gets this error if it asks a simulated PE for \
+         something that only a GPU has.";
     ASSERTION = 404, "an assertion of a kernel does not hold",
-        "An `assert` of a kernel met a condition that is false, on this PE's GPU. CUDA has written its text, file and line, the CTA (block) and the thread to standard error. Every later call of this process to the GPU fails; on simulated PEs the report stands in the error itself (R0403, S016).";
+        "An `assert` of a kernel met a false condition on this PE's GPU. CUDA has written its text, file \
+         and line, the CTA (block) and the thread to standard error. Every later call of this process to \
+         the GPU fails. On simulated PEs, the error itself contains the report (R0403, S016).";
     INTERRUPTED = 405, "interrupted",
-        "The program was told to stop (Ctrl-C) while it waited for a GPU, for other PEs or for the simulator. Work that was under way is given up; the other PEs get R0203 or R0301 where they wait for this one.";
+        "The program was told to stop (Ctrl-C) while it waited for a GPU, for other PEs or for the \
+         simulator. The work in progress is abandoned. The other PEs get R0203 or R0301 where they wait for \
+         this one.";
     PTX = 501, "the driver refused the PTX",
-        "The driver could not load the code; the message has its log. PTX newer than the driver needs a newer driver, or an older --ptx-version.";
+        "The driver could not load the code, and the message has its log. PTX newer than the driver needs a \
+         newer driver, or an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",
-        "Arguments are checked against the kernel's description before launch: their number, element type, layout and space.";
+        "Arguments are checked against the kernel's description before the launch: their number, element \
+         type, layout and space.";
     LAUNCH = 503, "a launch that the device cannot do",
-        "The grid, block, cluster or shared memory is more than the device or a cooperative launch allows.";
+        "The grid, block, cluster or shared memory exceeds what the device or a cooperative launch allows.";
     NO_KERNEL = 504, "no such kernel",
         "The module has no entry point of that name.";
     GEMM = 505, "a matrix product that the GEMM kernel does not compute",
-        "The library's GEMM takes any number of rows of A, and extents along contiguous modes that are multiples of 16 bytes, since tiles are copied by TMA. An empty shape, an element type without matrix instructions, a plan whose tiles do not fit the shared memory or the registers, and a GPU without the instructions are refused before anything is launched. The message says which limit is met, and by how much.";
+        "The library's GEMM takes any number of rows of A. Extents along contiguous modes must be multiples \
+         of 16 bytes, because TMA copies the tiles. These requests are rejected before anything is \
+         launched: an empty shape, an element type without matrix instructions, a plan whose tiles do not \
+         fit the shared memory or the registers, and a GPU without the instructions. The message says which \
+         limit is exceeded, and by how much.";
     ROUTES = 506, "tokens that are sent to experts which cannot take them",
         "A PE of the team names an expert that does not exist or more tokens than it has, or a PE gets more tokens than it has room for. All PEs know the counts of all others before the first token is sent, so every PE of the team reports the same error, and no token was sent.";
 }

@@ -73,81 +73,136 @@ macro_rules! codes {
 
 codes! {
     SYNTAX = "P001", "PTX that cannot be read", "mov.u32 %r1 %tid.x;",
-        "The text is not PTX here: a sign is missing or too much, or a word is no directive. Files that nvcc, NVRTC, Triton or LLVM made are read as they are; a cubin or a fatbin is no text.";
+        "The text is not PTX here: a sign is missing or superfluous, or a word is not a directive. The \
+         reader accepts files of nvcc, NVRTC, Triton and LLVM as they are. A cubin or a fatbin is not text.";
     TOO_LARGE = "P002", "nesting or size beyond the reader's limits", "",
-        "Blocks and initialisers nest a few levels deep, a function has at most some ten thousand registers and a variable some megabytes. What compilers emit stays far below; what exceeds it is damaged or made to do harm.";
+        "Blocks and initialisers can nest a few levels deep, a function can have some ten thousand \
+         registers, and a variable can have some megabytes. Compilers stay far below these limits. A text \
+         that exceeds them is damaged or malicious.";
     UNKNOWN_INSTRUCTION = "P003", "an unknown instruction", "frobnicate.u32 %r1, %r2;",
-        "The simulator has no instruction of that name; docs/ptx-instructions.md lists those it has. It skips nothing, since a program without one of its instructions means something else.";
+        "The simulator has no instruction of that name. docs/ptx-instructions.md lists those that it has. \
+         It skips nothing, because a program without one of its instructions has another meaning.";
     UNKNOWN_MODIFIER = "P004", "a modifier that the instruction does not have", "add.rn.s32 %r1, %r2, 1;",
-        "No form of the instruction has this modifier, or not together with the others or at this place. docs/ptx-instructions.md has the forms, in the order in which PTX writes modifiers.";
+        "No form of the instruction has this modifier, or the modifier is not allowed with the others or at \
+         this position. docs/ptx-instructions.md has the forms, with modifiers in the order of PTX.";
     BAD_OPERANDS = "P005", "operands that do not fit the instruction", "add.s32 %r1, %r2;",
-        "There are too many or too few operands, or one has the wrong kind or width: a register where an address stands, a vector of two where four elements are loaded, an immediate that does not fit.";
+        "There are too many or too few operands, or one has the wrong kind or width. Examples are a \
+         register where an address is expected, a vector of two where four elements are loaded, and an \
+         immediate that is out of range.";
     BAD_NAME = "P006", "an unknown or doubled name", "bra nowhere;",
-        "A register, label, variable or function is used and not declared, or declared twice in one scope.";
+        "A register, label, variable or function is used but not declared, or it is declared twice in one \
+         scope.";
     NOT_SIMULATED = "P007", "PTX that is legal and not simulated", ".reg .v4 .f32 %v;",
-        "This is PTX, and the simulator does not carry it out: textures and surfaces, indirect calls, vector registers and 32-bit addresses among others.";
+        "This is legal PTX that the simulator does not execute. Such features include textures and \
+         surfaces, indirect calls, vector registers and 32-bit addresses.";
 
     BAD_REQUEST = "S001", "a request that makes no sense", "",
-        "What the host asked for does not fit the machine or the kernel: the number or size of arguments, the block, grid or cluster, an alignment, a PE that there is not. The message says what is possible.";
+        "The host's request does not fit the machine or the kernel. This concerns the number or size of \
+         arguments, the block, grid or cluster, an alignment, or a PE that does not exist. The message says \
+         what is possible.";
     BAD_ADDRESS = "S002", "an invalid address", "mov.u64 %rd7, 8; ld.global.u32 %r4, [%rd7];",
-        "Nothing is mapped there on this PE. The usual causes are a null pointer, an address that another PE mapped (pass offsets, or ask for the peer address), an index taken from memory that nobody has written, and a generic address in an instruction with a state space.";
+        "Nothing is mapped at this address on this PE. Four causes are usual: a null pointer, an address \
+         that another PE mapped (pass offsets, or ask for the peer address), an index taken from memory \
+         that nobody has written, and a generic address in an instruction with a state space.";
     OUT_OF_BOUNDS = "S003", "an access out of bounds", "ld.global.u32 %r4, [%rd1 + 4096];",
-        "The access begins in or near an allocation and leaves it. Check the bound on the index: the tail of a tensor whose size is no multiple of the tile is the usual cause. On a GPU it may go unnoticed and read or destroy a neighbour.";
+        "The access begins in or near an allocation and leaves it. Check the bound on the index. The usual \
+         cause is the tail of a tensor whose size is not a multiple of the tile. On a GPU, such an access \
+         can go unnoticed and read or destroy a neighbour.";
     MISALIGNED = "S004", "a misaligned access", "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1 + 4];",
-        "The address is no multiple of the access's size. A vector of four 4-byte elements needs 16-byte alignment: of the base, of the row pitch and of every offset.";
+        "The address is not a multiple of the access's size. A vector of four 4-byte elements needs 16-byte \
+         alignment of the base, of the row pitch and of every offset.";
     MULTICAST = "S005", "a multicast address misused", "ld.global.u32 %r4, [%rd3];",
-        "A multicast address is for multimem.ld_reduce, multimem.st, multimem.red and their bulk forms, and these take no other address. Use the PE's own address, or a peer's, for plain loads and stores.";
+        "A multicast address is for multimem.ld_reduce, multimem.st, multimem.red and their bulk forms, and \
+         these accept no other address. For plain loads and stores, use the PE's own address, or a peer's.";
     DIVISION_BY_ZERO = "S006", "a division by zero", "mov.u32 %r4, 0; div.u32 %r5, %r2, %r4;",
-        "The result of an integer division or remainder by zero is not defined in PTX, so whoever relies on it has a mistake somewhere before.";
+        "PTX does not define the result of an integer division or remainder by zero, so a program that \
+         relies on it has an earlier mistake.";
     BARRIER = "S007", "a barrier misused", "setp.lt.u32 %p1, %r2, 32; @%p1 bar.sync 0, 64; @!%p1 bar.sync 0, 32;",
-        "Part of a warp executes a barrier or warp-synchronous instruction that the others never come to, or threads name different counts for one barrier. Execute it where all threads that it counts come along.";
+        "Part of a warp executes a barrier or warp-synchronous instruction that the other lanes never \
+         reach, or threads name different counts for one barrier. Execute it where all threads that it \
+         counts come along.";
     DEADLOCK = "S008", "a deadlock", "wait: ld.acquire.sys.u32 %r4, [%rd1]; setp.eq.u32 %p1, %r4, 0; @%p1 bra wait;",
-        "Every thread that has not ended waits for memory that nobody can write any more, for lanes, or at a barrier. That is proved, not guessed after some time: no warp can change anything. The report says what each waits for, and what it finds there: a signal not sent or sent to another PE, an epoch out of step, a barrier that a thread leaves out, CTAs that cannot be resident at once.";
+        "Every thread that has not ended waits for memory that nobody can write any more, for lanes, or at \
+         a barrier. This is proved and not guessed after some time: no warp can change anything. The report \
+         says what each thread waits for, and what it finds there. Usual causes are a signal that was not \
+         sent or was sent to another PE, an epoch out of step, a barrier that a thread leaves out, and CTAs \
+         that cannot be resident at once.";
     STEP_LIMIT = "S009", "too many instructions", "again: add.u32 %r4, %r4, 1; bra again;",
-        "The launch has executed the most warp instructions that it may. It is only long, or it waits in a loop that counts or reads the clock: such a loop never repeats itself, so it is not taken for a deadlock. The report says where each warp is.";
+        "The launch has executed the maximum number of warp instructions. Either it is only long, or it \
+         waits in a loop that counts or reads the clock. Such a loop never repeats itself, so it is not \
+         recognised as a deadlock. The report says where each warp is.";
     TRAP = "S010", "a trap", "trap;",
-        "The program executed trap. What it printed before says more.";
+        "The program executed trap. The text that it printed before says more.";
     UNDEFINED = "S011", "operands with undefined behaviour", "setp.lt.u32 %p1, %r2, 16; @%p1 vote.sync.all.pred %p2, %p1, 0xffff0000;",
-        "PTX leaves open what happens: a member mask without the executing lane, a barrier number beyond 15, a value that must be the same in all lanes and is not.";
+        "PTX leaves the effect open. Examples are a member mask without the executing lane, a barrier \
+         number beyond 15, and a value that must be the same in all lanes but is not.";
     MEMORY_LIMIT = "S012", "memory beyond a limit", "",
-        "The tensors of all PEs, the registers and shared memory of a CTA, or a thread's stack exceed what the machine has. The machine's limits can be raised; deep recursion cannot.";
+        "The tensors of all PEs, the registers and shared memory of a CTA, or a thread's stack exceed what \
+         the machine has. The machine's limits can be raised, but deep recursion remains impossible.";
     NVSHMEM = "S013", "a function of NVSHMEM's misused", "",
-        "There is no such PE or team, the address is not on the symmetric heap or belongs to another PE, arguments differ between threads that call together, or PEs of a team call different collective functions.";
+        "The PE or team does not exist, the address is not on the symmetric heap or belongs to another PE, \
+         arguments differ between threads that call together, or PEs of a team call different collective \
+         functions.";
     ASYNCHRONOUS = "S014", "an mbarrier or asynchronous copy misused", "setp.ne.u32 %p1, %r2, 0; @%p1 exit;
 mbarrier.init.shared.b64 [%rd5], 1; mbarrier.arrive.shared.b64 %rd7, [%rd5], 2;",
-        "The mbarrier is not initialised, lies outside shared memory, or gets more arrivals or bytes than its phase expects; or a bulk copy has a size or an address that the hardware does not take, or is under way when its CTA ends; or a warp ends before the wgmma that it has begun.";
+        "There are three cases. The mbarrier is not initialised, lies outside shared memory, or gets more \
+         arrivals or bytes than its phase expects. A bulk copy has a size or an address that the hardware \
+         does not accept, or is in flight when its CTA ends. A warp ends before the wgmma that it has \
+         begun.";
     RESIDENCY = "S015", "CTAs wait for others that cannot start", "",
-        "A grid has more CTAs than are resident at once, and the resident ones wait for the others: on a GPU it hangs. Launch no more than fit (a cooperative launch refuses more), and let each do more of the work. How many fit follows from threads, shared memory and the number of SMs; the report says it.";
+        "A grid has more CTAs than can be resident at once, and the resident ones wait for the others. On a \
+         GPU it hangs. Launch no more CTAs than fit (a cooperative launch rejects more), and let each do \
+         more of the work. The number that fits follows from threads, shared memory and the number of SMs, \
+         and the report states it.";
     ASSERTION = "S016", "an assertion that does not hold", "",
-        "The program called __assertfail, as an `assert` does whose condition is false. The message has the text of the assertion, and its file and line.";
+        "The program called __assertfail, which an `assert` with a false condition does. The message has \
+         the text of the assertion, and its file and line.";
 
     RACE = "S030", "a data race: nothing orders the accesses", "st.shared.u32 [%rd5], %r2;",
-        "Two threads access the same bytes, one of them writes, and nothing makes one access happen before the other, in no schedule. What is read, or what stays, is left to chance, and to the compiler. Put a barrier that both reach between them, or let one release what the other acquires.";
+        "Two threads access the same bytes, one of them writes, and nothing makes one access happen before \
+         the other. This holds in every schedule. The value that is read, or that remains, depends on \
+         chance and on the compiler. Put a barrier that both reach between them, or let one release what \
+         the other acquires.";
     RELAXED = "S031", "a data race: synchronisation without release or acquire", "setp.ne.u32 %p1, %r2, 0; @%p1 exit; setp.ne.u32 %p1, %r3, 0; @%p1 exit;
 add.u64 %rd8, %rd2, 128; st.global.u32 [%rd2], 42;
 st.relaxed.sys.global.u32 [%rd8], 1;  // should be st.release
 add.u64 %rd8, %rd1, 128;
 wait: ld.acquire.sys.global.u32 %r4, [%rd8]; setp.ne.u32 %p1, %r4, 1; @%p1 bra wait;
 ld.global.u32 %r5, [%rd1];",
-        "One thread tells another by a flag, a counter or a barrier, and the write is relaxed, or the read is, so that what was written before need not be there after. The writer takes .release (or a fence.acq_rel before it), the reader .acquire (or a fence behind).";
+        "One thread tells another by a flag, a counter or a barrier, and the write or the read is relaxed. \
+         So what was written before need not be visible after. The writer needs .release (or a \
+         fence.acq_rel before it), and the reader needs .acquire (or a fence behind it).";
     NARROW_SCOPE = "S032", "a data race: a scope is too narrow", "setp.ne.u32 %p1, %r2, 0; @%p1 exit; setp.ne.u32 %p1, %r3, 0; @%p1 exit;
 red.relaxed.gpu.global.add.u32 [%rd2], 1;  // should be .sys: the other PE's memory
 red.relaxed.sys.global.add.u32 [%rd1], 1;",
-        "The threads synchronise, or update the same place atomically, with a scope that does not include the other: .cta between CTAs, .gpu between PEs. On one GPU it may work by luck. Give both sides the scope that the message names.";
+        "The threads synchronise, or update the same location atomically, with a scope that does not \
+         include the other thread: .cta between CTAs, or .gpu between PEs. On one GPU it can work by luck. \
+         Give both sides the scope that the message names.";
     PROXY = "S033", "a missing proxy fence", "setp.ne.u32 %p1, %r2, 0; @%p1 exit; setp.ne.u32 %p1, %r3, 0; @%p1 exit;
 st.shared.v4.u32 [%rd5], {1, 1, 1, 1};  // and then fence.proxy.async
 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%rd5], 16;
 cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
-        "A thread has written memory that an asynchronous operation (bulk copy, TMA, wgmma) reads, or the other way round. The async proxy does not see a thread's accesses by itself: fence.proxy.async between them, by the thread that wrote, before it tells others.";
+        "A thread has written memory that an asynchronous operation (bulk copy, TMA, wgmma) reads, or the \
+         other way round. The async proxy does not see a thread's accesses by itself. The thread that wrote \
+         must execute fence.proxy.async between them, before it tells others.";
     REMOTE = "S034", "a remote operation that is not complete", "",
-        "Memory is used that an operation of NVSHMEM's may still read or write: the source of put_nbi is written before nvshmem_quiet, the destination of get_nbi is read before it, a put's data is read before its signal has been waited for, or a signal overtakes data since there is no nvshmem_fence between.";
+        "Memory is used while an operation of NVSHMEM's can still read or write it. There are four cases: \
+         the source of put_nbi is written before nvshmem_quiet, the destination of get_nbi is read before \
+         it, a put's data is read before a wait for its signal, or a signal overtakes data because there is \
+         no nvshmem_fence between them.";
     COPY = "S035", "an asynchronous copy that is not complete", "setp.ge.u32 %p1, %r2, 1; @%p1 exit; st.shared.u32 [%rd5], 0;
 cp.async.ca.shared.global [%rd5], [%rd1], 4; cp.async.commit_group;  // and then cp.async.wait_group 0
 ld.shared.u32 %r4, [%rd5];",
-        "A thread uses memory that a copy it began still writes or reads. Wait for the copy: cp.async.wait_group for those of cp.async, the mbarrier or cp.async.bulk.wait_group for bulk copies, wgmma.wait_group for matrix operations, then a barrier if other threads use it.";
+        "A thread uses memory that a copy of its own still writes or reads. Wait for the copy: use \
+         cp.async.wait_group for cp.async, the mbarrier or cp.async.bulk.wait_group for bulk copies, and \
+         wgmma.wait_group for matrix operations. Then use a barrier if other threads use the memory.";
     UNWRITTEN = "S036", "memory that nobody has written is read", "ld.global.u32 %r4, [%rd1 + 2048];",
-        "Neither the host nor a kernel has written these bytes. Their contents differ from run to run. Shared memory begins with what an earlier CTA left there; memory from cudaMalloc or nvshmem_malloc is no better.";
+        "Neither the host nor a kernel has written these bytes. Their contents differ from run to run. \
+         Shared memory begins with what an earlier CTA left there. Memory from cudaMalloc or nvshmem_malloc \
+         is also undefined.";
     READ_ONLY = "S037", "the read-only path reads what the launch writes", "setp.ne.u32 %p1, %r2, 0; @%p1 exit; setp.ne.u32 %p1, %r3, 0; @%p1 exit;
 st.global.u32 [%rd1], 7; ld.global.nc.u32 %r4, [%rd1];",
-        "ld.global.nc goes through a cache that is not kept coherent during a launch. It is for memory that nobody writes while the kernel runs; a compiler emits it for __ldg and for const __restrict__ pointers.";
+        "ld.global.nc goes through a cache that is not kept coherent during a launch. It is for memory that \
+         nobody writes while the kernel runs. A compiler emits it for __ldg and for const __restrict__ \
+         pointers.";
 }

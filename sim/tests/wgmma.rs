@@ -356,7 +356,7 @@ fn registers_under_way() {
     assert!(!errors.is_empty());
     for e in errors {
         assert_eq!(e.code, "S011");
-        assert!(e.message.contains("under way"), "{e}");
+        assert!(e.message.contains("in flight"), "{e}");
     }
     // ptxas waits before moves.
     for out in run(

@@ -14,27 +14,28 @@ use weft_runtime::owned::{self, Trust};
 use weft_runtime::{cuda, find};
 use wheels::Pinned;
 
-/// Fetches NVIDIA's wheels with pip: NVSHMEM, ptxas, nvdisasm and nvJitLink. They go into your cache folder, need no root,
-/// and touch no Python environment; every command finds them there. What is there already is kept. Versions and hashes
-/// are those that this program knows; pip refuses any other file.
+/// Fetch NVIDIA's wheels with pip: NVSHMEM, ptxas, nvdisasm and nvJitLink. They go into your cache
+/// folder, need no root, and change no Python environment. Every command finds them there. What is
+/// already there is kept. Versions and hashes are those that this program knows, and pip rejects
+/// any other file.
 #[derive(Args)]
 pub struct Setup {
-    /// NVSHMEM's version, such as 3.4.5 or 3.4; the newest that is supported if not given.
+    /// The version of NVSHMEM, such as 3.4.5 or 3.4. The default is the newest supported version.
     #[arg(long, value_name = "VERSION")]
     nvshmem: Option<String>,
-    /// CUDA's major version, 12 or 13, which NVSHMEM is built for; the driver's if not given.
+    /// CUDA's major version, 12 or 13, that NVSHMEM is built for. The default is the driver's.
     #[arg(long, value_parser = clap::value_parser!(u32).range(12..=13))]
     cuda: Option<u32>,
-    /// Fetch NCCL too (200 MB), which `weft bench --against nccl` measures beside ours.
+    /// Also fetch NCCL (200 MB), which `weft bench --against nccl` measures beside ours.
     #[arg(long)]
     nccl: bool,
-    /// Fetch cuBLAS too (600 MB), which `weft bench gemm --against cublas` measures beside ours.
+    /// Also fetch cuBLAS (600 MB), which `weft bench gemm --against cublas` measures beside ours.
     #[arg(long)]
     cublas: bool,
-    /// Index that pip fetches from, such as a mirror's. pip's own settings of indexes do not apply.
+    /// The index that pip fetches from, such as a mirror. pip's own index settings do not apply.
     #[arg(long, value_name = "URL")]
     index_url: Option<String>,
-    /// Fetch anew what is there already.
+    /// Fetch again what is already there.
     #[arg(long)]
     force: bool,
     /// Only print the commands.

@@ -24,6 +24,8 @@ mod register_memory;
 mod ring_put_get;
 #[path = "../../examples/03_team_split.rs"]
 mod team_split;
+#[path = "../../examples/18_tensor_parallel_mlp.rs"]
+mod tensor_parallel_mlp;
 
 pub const CASES: &[Case] = &[
     Case::new("examples::01_ring_put_get", ring_put_get::ring),
@@ -36,4 +38,5 @@ pub const CASES: &[Case] = &[
     Case::new("examples::08_dlpack", dlpack::dlpack),
     Case::new("examples::15_allreduce_rms_norm", allreduce_rms_norm::allreduce_rms_norm),
     Case::new("examples::17_moe", moe::moe),
+    Case::new("examples::18_tensor_parallel_mlp", tensor_parallel_mlp::mlp),
 ];

@@ -3,7 +3,7 @@
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
-use weft::gemm::{Form, FusedPlan, Shape};
+use weft::gemm::{Choice, Form, FusedPlan, Shape};
 use weft::runtime::{DType, World, cublas, nccl};
 use weft_bench::gemm_comm::{Contender, Request, run};
 
@@ -39,10 +39,30 @@ fn plans(world: &World, form: Form) -> Checked {
     let pes = u64::from(world.n_pes());
     let shape = Shape::new(1001, shared(1200, pes), shared(2080, pes));
     let plans: &[&str] = match form {
-        Form::AllGather => &["", "piece=128,pace=1000", "bn=128,ctas=2,stages=6"],
-        _ => &["", "pace=2000", "lag=0", "lag=1000,ins=1", "bn=128,ctas=2,stages=4,outs=4"],
+        Form::AllGather => {
+            &["", "piece=128,pace=1000", "bn=128,ctas=2,stages=6", "bm=256,bn=128", "sequence"]
+        }
+        Form::ReduceScatter => &[
+            "",
+            "pace=2000",
+            "lag=0",
+            "bn=128,ctas=2,stages=4,outs=4",
+            "send=tma",
+            "send=bulk",
+            "send=add",
+            "sequence",
+        ],
+        Form::AllReduce => &[
+            "",
+            "lag=1000,ins=1",
+            "bn=128,ctas=2,stages=4,outs=4",
+            "send=tma",
+            "send=bulk",
+            "send=switch",
+            "sequence",
+        ],
     };
-    let parsed = plans.iter().map(|plan| FusedPlan::parse(plan, form).map(Contender::Fused));
+    let parsed = plans.iter().map(|plan| Choice::parse(plan, form).map(Contender::Fused));
     checked(world, &request(form, vec![shape], parsed.collect::<Result<_, _>>()?))
 }
 
@@ -55,7 +75,7 @@ fn beside_a_sequence(world: &World) -> Checked {
     let pes = u64::from(world.n_pes());
     let shape = Shape::new(128 * pes, shared(1024, pes), shared(1024, pes));
     for form in Form::ALL {
-        let fused = Contender::Fused(FusedPlan::of(form));
+        let fused = Contender::Fused(FusedPlan::of(form).into());
         let contenders = vec![fused, Contender::Product, Contender::Ours, Contender::Nccl];
         checked(world, &request(form, vec![shape], contenders))?;
     }

@@ -38,7 +38,7 @@ pub const WRONG_RESULT: &str = "C001";
 const WRONG: Page = Page {
     code: String::new(),
     title: "a result that is not what computes(...) says",
-    explanation: "The kernel ended on every PE, and a tensor does not hold what its `computes(...)` says, beyond what rounding explains. If a race or a read of memory that nobody has written is found too, that is the cause; else the arithmetic is wrong, an element is left out, or PEs disagree on who does what. The data is made from the seed, so the command that the report names meets it again.",
+    explanation: "The kernel ended on every PE, but a tensor does not hold what `computes(...)` states, beyond what rounding explains. If a race or a read of memory that nobody has written is found too, that is the cause. Otherwise the arithmetic is wrong, an element is left out, or PEs disagree on the distribution of work. The data is made from the seed, so the command in the report reproduces the result.",
     example: Example::Text(
         "kernel twice<N: int>(x: global<f32, (N):(1)>, out: global<f32, (N):(1)>) block(128) computes(copy(x, out)) {\n    let from = partition(x, threads());\n    let to = partition(out, threads());\n    for i in 0..size<1>(to) { to[_, i] = from[_, i] * 2; }\n}",
     ),
@@ -87,16 +87,34 @@ fn split(name: &str) -> Option<(char, u16)> {
     Some((room.to_ascii_uppercase(), digits.parse().ok().filter(|_| fits)?))
 }
 
+/// The text in lines of at most 100 columns.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        let fits = column + 1 + width <= 100;
+        out.push_str(match (column, fits) {
+            (0, _) => "",
+            (_, true) => " ",
+            (_, false) => "\n",
+        });
+        column = if column > 0 && fits { column + 1 + width } else { width };
+        out.push_str(word);
+    }
+    out
+}
+
 /// The list for docs/errors.md.
 pub fn markdown() -> String {
     let mut out = String::new();
     for Page { code, title, explanation, example } in pages() {
         // Writing to a string does not fail.
-        let _ = write!(out, "### {code}: {title}\n\n{explanation}\n\n");
+        let _ = write!(out, "### {code}: {title}\n\n{}\n\n", wrapped(explanation));
         let _ = match example {
             Example::Text("") | Example::Words("") => Ok(()),
             Example::Text(text) => write!(out, "```text\n{}\n```\n\n", text.trim_end()),
-            Example::Words(words) => write!(out, "For example: {words}.\n\n"),
+            Example::Words(words) => write!(out, "{}\n\n", wrapped(&format!("An example is {words}."))),
         };
     }
     out

@@ -8,7 +8,7 @@ use crate::times::Drawn;
 use std::time::SystemTime;
 use weft::gemm::tuning::Setting;
 use weft::gemm::{By, Gemm, Plan, Problem, Selector, Tuning};
-use weft_runtime::cuda::{self, Event};
+use weft_runtime::cuda::{self, AnyDeviceTensor, Event};
 use weft_runtime::launch::Prepared;
 use weft_runtime::{Device, Graph, Stream, cublas};
 
@@ -91,8 +91,8 @@ pub(super) struct Case {
 pub(super) enum Call {
     /// Ours: a launch for each set.
     Ours { plan: Plan, by: By, launches: Vec<Prepared> },
-    /// A file's: a launch for each set, and the compile-time parameters that were given.
-    Own { name: String, defines: String, launches: Vec<Prepared> },
+    /// A file's: a launch for each set, the compile-time parameters that were given, and memory that the launches share.
+    Own { name: String, defines: String, launches: Vec<Prepared>, _memory: Vec<AnyDeviceTensor> },
     /// cuBLASLt's.
     Cublas { matmul: Box<cublas::Matmul>, algorithm: cublas::Algorithm, place: (u32, u32) },
 }
@@ -194,8 +194,8 @@ impl Bed {
 
     /// A kernel of a file.
     fn own(&self, sets: &Sets, own: &Own) -> Result<Case> {
-        let launches = own.launches(&sets.problem, &sets.all, (&self.device, &self.stream))?;
-        let call = Call::Own { name: own.name().into(), defines: own.defines(), launches };
+        let (launches, _memory) = own.launches(&sets.problem, &sets.all, (&self.device, &self.stream))?;
+        let call = Call::Own { name: own.name().into(), defines: own.defines(), launches, _memory };
         Ok(Case { call, checked: None })
     }
 

@@ -2,11 +2,14 @@
 
 use super::data::Operands;
 use super::measure::Result;
+use crate::BenchError;
 use std::sync::Arc;
 use weft::compile::{KernelFile, Options};
 use weft::gemm::Problem;
 use weft::gpu::{Grid, Kernel, target};
+use weft_abi::{ParamKind, Role};
 use weft_lang::elaborate::{Defines, Head};
+use weft_runtime::cuda::AnyDeviceTensor;
 use weft_runtime::launch::{AsArgument, Prepared};
 use weft_runtime::{Device, Stream};
 
@@ -14,7 +17,8 @@ use weft_runtime::{Device, Stream};
 const PARAMETERS: [&str; 6] = ["m", "n", "k", "a", "b", "d"];
 
 /// A kernel of a file that is measured as a product, as `examples/gemm.weft` has one: it takes the extents m, n and k and the
-/// tensors a, b and d, in any order. Of the compile-time parameters T, OUT and B_MAJOR it gets those that it has.
+/// tensors a, b and d, in any order. Of the compile-time parameters T, OUT and B_MAJOR it gets those that it has. Tensors that
+/// it declares as `workspace` or `zeroed` are made for it, and begin with zeros.
 #[derive(Clone, Debug)]
 pub struct Own {
     name: String,
@@ -50,9 +54,10 @@ impl Own {
             let names: Vec<_> = heads.iter().map(|h| format!("`{}`", h.name)).collect();
             return Err(format!("one kernel is measured, and {name} has {}", names.join(", ")));
         };
-        if let Some(other) = head.params.iter().find(|p| !PARAMETERS.contains(&&*p.name)) {
+        let mut others = head.params.iter().filter(|p| !PARAMETERS.contains(&&*p.name));
+        if let Some(other) = others.find(|p| &*p.ty != "global") {
             return Err(format!(
-                "{name} takes `{}: {}`: expected the extents m, n, k and the tensors a, b, d",
+                "{name} takes `{}: {}`: expected the extents m, n, k, the tensors a, b, d, and memory of this GPU",
                 other.name, other.ty
             ));
         }
@@ -79,7 +84,7 @@ impl Own {
         each.join(",")
     }
 
-    /// Its launches for a problem on each set of operands.
+    /// Its launches for a problem on each set of operands, and the memory that they share.
     ///
     /// # Errors
     /// Fails if the kernel does not compile, or does not take such operands.
@@ -88,7 +93,7 @@ impl Own {
         problem: &Problem,
         sets: &[Operands],
         (device, stream): (&Device, &Stream),
-    ) -> Result<Vec<Prepared>> {
+    ) -> Result<(Vec<Prepared>, Vec<AnyDeviceTensor>)> {
         let mut options = Options::new(target(device)?);
         options.kernel = Some(self.kernel.to_string());
         let own =
@@ -96,7 +101,9 @@ impl Own {
         options.defines = own.chain(self.defines.clone()).collect();
         let kernel = Kernel::with(device, self.file.clone(), options)?;
         let extents = [problem.shape.m, problem.shape.n, problem.shape.k];
+        let memory = self.memory(&kernel, problem, (device, stream))?;
         let launch = |set: &Operands| {
+            let mut own = memory.iter();
             let argument = |name: &Arc<str>| -> &dyn AsArgument {
                 match &**name {
                     "m" => &extents[0],
@@ -104,14 +111,58 @@ impl Own {
                     "k" => &extents[2],
                     "a" => &set.a,
                     "b" => &set.b,
-                    _ => &set.d,
+                    "d" => &set.d,
+                    _ => own.next().map_or(&set.d, |tensor| tensor),
                 }
             };
             let arguments: Vec<_> = self.parameters.iter().map(argument).collect();
             Ok(kernel.prepared(stream, Grid::Auto, arguments)?)
         };
-        sets.iter().map(launch).collect()
+        let launches = sets.iter().map(launch).collect::<Result<_>>()?;
+        Ok((launches, memory))
     }
+
+    /// The memory that a kernel takes beside the operands: zeros, in the order of its parameters.
+    fn memory(
+        &self,
+        kernel: &Kernel,
+        problem: &Problem,
+        (device, stream): (&Device, &Stream),
+    ) -> Result<Vec<AnyDeviceTensor>> {
+        let params = &kernel.info()?.params;
+        let values: Vec<Option<i64>> = params.iter().map(|p| extent(problem, &p.name)).collect();
+        let mut memory = Vec::new();
+        for param in params.iter().filter(|p| self.parameters.iter().any(|own| **own == p.name)) {
+            let ParamKind::Tensor { dtype, layout, role, .. } = &param.kind else { continue };
+            if PARAMETERS.contains(&&*param.name) {
+                continue;
+            }
+            if !matches!(role, Some(Role::Workspace | Role::Zeroed)) {
+                return Err(BenchError::Request(format!(
+                    "{} takes the tensor `{}`: expected a, b and d alone, or that it is declared as `workspace` or `zeroed`",
+                    self.name, param.name
+                )));
+            }
+            let layout = layout.layout(&values).map_err(|e| {
+                BenchError::Request(format!("the memory `{}` of {}: {e}", param.name, self.name))
+            })?;
+            let tensor = AnyDeviceTensor::alloc(device, *dtype, layout)?;
+            tensor.fill(0, stream)?;
+            memory.push(tensor);
+        }
+        Ok(memory)
+    }
+}
+
+/// The value of a parameter that is an extent of a problem.
+fn extent(problem: &Problem, name: &str) -> Option<i64> {
+    let value = match name {
+        "m" => problem.shape.m,
+        "n" => problem.shape.n,
+        "k" => problem.shape.k,
+        _ => return None,
+    };
+    i64::try_from(value).ok()
 }
 
 #[cfg(test)]
@@ -143,7 +194,7 @@ mod tests {
         let tensors = "a: global<f32, (4):(1)>, b: global<f32, (4):(1)>";
         let kernel = |params: &str| format!("kernel x<BM: int = 1>({params}) block(32) {{}}");
         let why = |params: &str| own(&kernel(params), &[]).unwrap_err();
-        assert!(why("x: global<f32, (4):(1)>").contains("takes `x: global`: expected the extents m, n, k"));
+        assert!(why("x: symm<f32, (4):(1)>").contains("takes `x: symm`: expected the extents m, n, k"));
         assert!(why(tensors).contains("takes no tensor `d`"));
         assert!(own("fn f() {}", &[]).unwrap_err().contains("one kernel is measured"));
         let two = kernel(tensors) + "kernel y() block(32) {}";

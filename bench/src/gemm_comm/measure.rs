@@ -9,7 +9,7 @@ use crate::start::StartLine;
 use crate::times::{Drawn, gather};
 use std::time::SystemTime;
 use weft::collective::{Collectives, Flat};
-use weft::gemm::{Decode, DecodePlan, Form, Fused, FusedPlan, Problem, Shape};
+use weft::gemm::{Choice, Decode, DecodePlan, Form, Fused, Problem, Shape};
 use weft::run::array::read_number;
 use weft_lang::evaluate::unit_roundoff;
 use weft_runtime::cuda::{self, Event};
@@ -156,7 +156,8 @@ impl<'a> Bed<'a> {
     /// Without rows.
     fn report(&self) -> Result<Report> {
         let Request { form, graph, repeats, contenders, .. } = self.request;
-        let cublas = contenders.iter().any(|c| !matches!(c, Contender::Fused(_) | Contender::Decode(_)));
+        let ours = |c: &Contender| matches!(c, Contender::Auto | Contender::Fused(_) | Contender::Decode(_));
+        let cublas = !contenders.iter().all(ours);
         Ok(Report {
             warpweft: env!("CARGO_PKG_VERSION").into(),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -179,7 +180,8 @@ impl<'a> Bed<'a> {
         let operands = self.operands::<T>(&problem)?;
         let contenders = self.request.contenders.iter();
         let cases = contenders.map(|c| match c {
-            Contender::Fused(plan) => self.fused(&problem, *plan, &operands),
+            Contender::Auto => self.fused(&problem, None, &operands),
+            Contender::Fused(choice) => self.fused(&problem, Some(*choice), &operands),
             Contender::Decode(plan) => self.decode(&problem, *plan, &operands),
             Contender::Product => self.product(&problem, &operands),
             Contender::Ours => self.ours(&problem, &operands),
@@ -278,19 +280,23 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// One launch.
+    /// Ours: one launch or a sequence, or what is chosen.
     fn fused<'c, T: Element>(
         &'c self,
         problem: &Problem,
-        plan: FusedPlan,
+        choice: Option<Choice>,
         operands: &'c Operands<T>,
     ) -> Result<Case<'c>> {
         let (form, world) = (self.request.form, self.world);
-        let fused = Fused::new(world, world.team(), form, *problem, plan)?;
+        let fused = match choice {
+            Some(choice) => Fused::new(world, world.team(), form, *problem, choice)?,
+            None => Fused::auto(world, world.team(), form, *problem)?,
+        };
         let [_, _, d] = self.extents(problem);
         let Operands { a, b } = operands;
-        let (name, plan) = ("fused", plan.text(form));
-        if form == Form::AllReduce {
+        let name = choice.map_or(Contender::Auto, Contender::Fused).name();
+        let plan = fused.choice().text(form);
+        if fused.choice().is_result_symmetric(form) {
             let to: Shared<SymmetricTensor<T>> = world.tensor(d)?.into();
             let result = to.clone();
             let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &*to)?));

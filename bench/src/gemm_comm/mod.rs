@@ -1,13 +1,18 @@
 //! Products with communication inside, against a product and a collective behind or before it.
 
 mod measure;
+mod plot;
+mod predict;
 mod report;
+mod tune;
 
+pub use predict::{Predicted, predict, table};
 pub use report::{Report, Row, Wrong};
+pub use tune::{Found, tried, tune};
 
 use super::BenchError;
 use super::contender::pick;
-use weft::gemm::{DecodePlan, Form, FusedPlan, Problem, Shape};
+use weft::gemm::{Choice, DecodePlan, Form, Problem, Shape};
 use weft_runtime::{DType, World};
 
 /// Shapes that are measured where none are given: rows of all PEs, columns of B of all PEs, and all of K, as the product
@@ -23,9 +28,11 @@ pub const SHAPES: [Shape; 5] = [
 /// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
-    /// One launch, by a plan.
-    Fused(FusedPlan),
-    /// One launch that exchanges packets: an allreduce of few rows.
+    /// Ours, as it is chosen by a table or the model.
+    Auto,
+    /// Ours: one launch by a plan, or a product and a collective.
+    Fused(Choice),
+    /// Ours: one launch that exchanges packets, an allreduce of few rows.
     Decode(DecodePlan),
     /// cuBLASLt's product alone, without communication: no result, but what the others are compared with.
     Product,
@@ -39,17 +46,18 @@ pub enum Contender {
 const PEERS: [(&str, Contender); 2] = [("cublas+ours", Contender::Ours), ("cublas+nccl", Contender::Nccl)];
 
 impl Contender {
-    /// Ours by the plan that text says for a form. It begins with `decode=1` where packets are exchanged.
+    /// Ours, as `--plan` says: `auto`, `sequence`, or a plan. It begins with `decode=1` where packets are exchanged.
     ///
     /// # Errors
-    /// A name or a value that there is not; packets for another form than an allreduce.
-    pub fn ours(text: &str, form: Form) -> Result<Contender, String> {
-        match text.strip_prefix("decode=1") {
-            None => FusedPlan::parse(text, form).map(Contender::Fused),
-            Some(_) if form != Form::AllReduce => {
+    /// Fails as [`Choice::parse`] does, and if packets are asked for with another form than an allreduce.
+    pub fn ours(word: &str, form: Form) -> Result<Contender, String> {
+        match (word, word.strip_prefix("decode=1")) {
+            (_, Some(_)) if form != Form::AllReduce => {
                 Err("decode=1 is a plan of gemm-allreduce alone".to_owned())
             }
-            Some(rest) => DecodePlan::parse(rest).map(Contender::Decode),
+            (_, Some(rest)) => DecodePlan::parse(rest).map(Contender::Decode),
+            ("auto", None) => Ok(Contender::Auto),
+            (_, None) => Choice::parse(word, form).map(Contender::Fused),
         }
     }
 
@@ -64,7 +72,9 @@ impl Contender {
     /// As the table names it.
     pub fn name(&self) -> &'static str {
         match self {
-            Contender::Fused(_) => "fused",
+            Contender::Auto => "auto",
+            Contender::Fused(Choice::Launch(_)) => "fused",
+            Contender::Fused(Choice::Sequence) => "sequence",
             Contender::Decode(_) => "decode",
             Contender::Product => "cublas alone",
             Contender::Ours => "cublas+ours",

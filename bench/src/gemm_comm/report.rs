@@ -143,5 +143,21 @@ mod tests {
         compare(&mut rows);
         assert_eq!((rows[0].of_product, rows[0].of_nccl, rows[0].of_ours), (Some(1.2), Some(0.5), None));
         assert!(Report::lines(&rows).lines().next().is_some_and(|line| line.contains("8x16x32")));
+        let report = Report {
+            warpweft: "0".into(),
+            date: String::new(),
+            command: Vec::new(),
+            form: Form::AllReduce,
+            n_pes: 2,
+            gpu: "a GPU".into(),
+            cublas: None,
+            nccl: None,
+            graph: true,
+            repeats: 1,
+            rows: rows.to_vec(),
+        };
+        let svg = report.plot().unwrap();
+        assert!(svg.contains("8x16x32") && svg.contains("cublas alone"), "{svg}");
+        assert!(Report { rows: Vec::new(), ..report }.plot().is_err());
     }
 }

@@ -116,7 +116,7 @@ impl<'a> Bed<'a> {
                 plan,
                 tflops: flops / time.median / 1e6,
                 gb_per_s: bytes / time.median / 1e3,
-                time_us: time.clone(),
+                time_us: *time,
                 of_nccl: nccl.map(|nccl| time.median / nccl),
                 checked,
             }

@@ -10,7 +10,7 @@ use super::contender::pick;
 use weft::moe::{Plan, Problem};
 use weft_runtime::{DType, World};
 
-/// Who computes.
+/// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
     /// Our launches, by a plan.
@@ -24,12 +24,12 @@ impl Contender {
     /// Those that a list of names means.
     ///
     /// # Errors
-    /// A name that is none, with those there are.
+    /// Fails for a name that does not exist, with those that do.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &[("nccl+cublas", Contender::Nccl)], "peer", "")
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &'static str {
         match self {
             Contender::Ours(_) => "ours",
@@ -38,12 +38,12 @@ impl Contender {
     }
 }
 
-/// What is measured. Each expert gets as many rows as every other one, which NCCL's all-to-all needs.
+/// The problems and contenders of a run. Each expert gets as many rows as every other one, which NCCL's all-to-all needs.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is computed.
+    /// The problems that are measured.
     pub problems: Vec<Problem>,
-    /// Who is measured.
+    /// The implementations that are measured.
     pub contenders: Vec<Contender>,
     /// Calls back to back in a block that is timed; fewer where they take long.
     pub iters: u32,
@@ -61,8 +61,8 @@ pub struct Request {
 /// they come, on every PE. *Collective.*
 ///
 /// # Errors
-/// A problem that the kernels do not have, or whose rows are not shared out evenly; a kernel that does not compile; a
-/// library that is not there. Wrong results are none: the rows have them.
+/// Fails for a problem that the kernels do not have or whose rows are not shared out evenly, a kernel that does not
+/// compile, and a missing library. Wrong results are in the rows.
 pub fn run(
     world: &World,
     request: &Request,

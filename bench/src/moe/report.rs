@@ -17,13 +17,13 @@ pub struct Wrong {
 /// A problem with a contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// What is computed.
+    /// The problem that was computed.
     pub problem: String,
-    /// Who.
+    /// The name of the contender.
     pub name: String,
-    /// Parameters of ours.
+    /// The plan of the kernels, if they are ours.
     pub plan: String,
-    /// Time of a call.
+    /// The time of a call.
     pub time_us: Spread,
     /// Floating-point operations of a PE in a second, by the median.
     pub tflops: f64,
@@ -31,22 +31,22 @@ pub struct Row {
     pub gb_per_s: f64,
     /// The time by that of NCCL and cuBLASLt.
     pub of_nccl: Option<f64>,
-    /// What a check found.
+    /// The result of a check of samples.
     pub checked: Option<Wrong>,
 }
 
-/// A run.
+/// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Version of this library.
     pub warpweft: String,
-    /// When, in UTC.
+    /// The date and time in UTC.
     pub date: String,
-    /// The command's words.
+    /// The words of the command line.
     pub command: Vec<String>,
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
-    /// Their GPUs.
+    /// The name of their GPUs.
     pub gpu: String,
     /// NCCL's version, where it was measured.
     pub nccl: Option<String>,
@@ -54,12 +54,12 @@ pub struct Report {
     pub graph: bool,
     /// Blocks of each contender.
     pub repeats: u32,
-    /// What was measured.
+    /// The measurements, one for each problem and contender.
     pub rows: Vec<Row>,
 }
 
 impl Report {
-    /// What stands over the table.
+    /// The lines above the table.
     pub fn head(&self) -> String {
         let Report { n_pes, gpu, repeats, warpweft, date, .. } = self;
         let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
@@ -71,7 +71,7 @@ impl Report {
         )
     }
 
-    /// Rows of the table.
+    /// The rows of the table.
     pub fn lines(rows: &[Row]) -> String {
         let line = |r: &Row| {
             let Row { problem, name, plan, time_us: t, tflops, gb_per_s, .. } = r;

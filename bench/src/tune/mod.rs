@@ -105,7 +105,7 @@ impl Tune {
     pub fn examine(&self, n_pes: u32) -> std::result::Result<(), BenchError> {
         let bad = |message: String| Err(BenchError::Request(message));
         if self.dtypes.contains(&DType::Bool) {
-            return bad("bool is no type of numbers".into());
+            return bad("bool is not a type of numbers".into());
         }
         if let Some(dtype) = self.dtypes.iter().find(|d| data::limit(**d, n_pes) == 0) {
             return bad(format!(
@@ -136,7 +136,7 @@ pub fn tune(world: &World, what: &Tune, progress: ProgressSink<'_>) -> Result<Ta
             if bench.sizes.is_empty() {
                 continue;
             }
-            let none = || Err(BenchError::Request("bool is no type of numbers".into()));
+            let none = || Err(BenchError::Request("bool is not a type of numbers".into()));
             with_number!(*dtype, none(), one(world, what, &bench, &mut table, progress))?;
         }
     }

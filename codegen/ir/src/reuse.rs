@@ -460,7 +460,7 @@ fn overwritten(k: &Kernel, v: Value, by: Value) -> Diagnostic {
     Diagnostic::error(OVERWRITTEN, k.insts[v].span, message)
         .related(k.insts[by].span, "this copy may not have read it")
         .help(
-            "wait until the copy has read it: `tma_wait<read>(n);` leaves the newest n copies under way, and \
+            "wait until the copy has read it: `tma_wait<read>(n);` leaves the newest n copies in flight, and \
              `sync_threads();` behind it tells the other threads",
         )
 }

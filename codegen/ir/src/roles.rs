@@ -123,7 +123,10 @@ impl<L: Level> Check<'_, L> {
                     "roles are disjoint, in the order of their threads",
                 );
             } else if *regs != 0 && (!(24..=256).contains(regs) || regs % 8 != 0) {
-                bad(format!("{regs} registers a thread"), "a thread has 24 to 256, in steps of 8");
+                bad(
+                    format!("a role cannot have {regs} registers per thread"),
+                    "a thread has 24 to 256 registers, in steps of 8",
+                );
             } else if *regs != 0 && (first % WARPGROUP != 0 || threads % WARPGROUP != 0) {
                 bad(
                     format!("{regs} registers for a part of a warpgroup"),

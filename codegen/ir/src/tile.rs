@@ -146,7 +146,7 @@ impl<L: Level> Typing<'_, L> {
         if at.len() != along.len() || !(1..=MAP_DIMS).contains(&at.len()) {
             return fail_help(
                 BAD_MAP,
-                format!("`{}` of a tensor of {} modes", self.name, at.len()),
+                format!("`{}` cannot copy tiles of a tensor of {} modes", self.name, at.len()),
                 format!("a tensor map has 1 to {MAP_DIMS} modes"),
             );
         }
@@ -382,7 +382,7 @@ fn held_depth(elem: Scalar, lanes: u32, acc: Accumulator) -> Result<i64, TypeErr
     if elem.bytes() != 2 {
         return fail_help(
             NO_SUCH_OP,
-            format!("`mma` of {elem} in registers"),
+            format!("`mma` cannot take {elem} from registers"),
             "registers hold factors of 16 bits as they hold an accumulator's columns: convert to bf16 or f16, or store the \
              tile to shared memory",
         );
@@ -391,7 +391,7 @@ fn held_depth(elem: Scalar, lanes: u32, acc: Accumulator) -> Result<i64, TypeErr
     if depth == 0 || !depth.is_multiple_of(16) {
         return fail_help(
             MISMATCH,
-            format!("`mma` of {depth} columns in registers"),
+            format!("`mma` cannot take {depth} columns from registers"),
             "one instruction multiplies 16 columns of A: take a multiple of 16",
         );
     }

@@ -306,7 +306,7 @@ impl Walk<'_> {
             user.name, filler.name
         );
         Diagnostic::warning(UNEVEN, span(wait.at), message).related(span(filled.at), "it is filled here").help(
-            "loops of the same bounds and conditions of the same values can be compared; a role that waits for ever \
+            "loops of the same bounds and conditions of the same values can be compared; a role that waits forever \
              is found by `weft check`",
         )
     }
@@ -315,7 +315,7 @@ impl Walk<'_> {
     fn one_sided(&self, pipe: Value) -> Option<Diagnostic> {
         let first = |what: Use| self.users.iter().find_map(|u| Some((u, u.counts.get(&(pipe, what))?)));
         if let Some((user, count)) = first(Use::Await).or_else(|| first(Use::Release)) {
-            let message = format!("`{}` waits for stages of a pipeline that nobody fills", user.name);
+            let message = format!("`{}` waits for stages of a pipeline that no role fills", user.name);
             return Some(self.report(count.at, message, pipe, "this pipeline"));
         }
         let (user, count) = first(Use::Acquire)?;
@@ -324,7 +324,7 @@ impl Walk<'_> {
             Some(n) => n > self.stages(pipe),
             None => self.positive(n),
         };
-        let message = format!("`{}` fills stages of a pipeline that nobody waits for", user.name);
+        let message = format!("`{}` fills stages of a pipeline that no role waits for", user.name);
         endless.then(|| self.report(count.at, message, pipe, "this pipeline"))
     }
 

@@ -115,7 +115,7 @@ impl<L: Level> Typing<'_, L> {
             (Constant::Int(n), Kind::Unsigned) => s.bits() == 64 || (n >= 0 && n < 1 << s.bits()),
             _ => false,
         };
-        if fits { Ok(self.given.clone()) } else { fail(LITERAL, format!("{value:?} is no {s}")) }
+        if fits { Ok(self.given.clone()) } else { fail(LITERAL, format!("{value:?} is not a value of {s}")) }
     }
 
     pub(crate) fn unary(&self, op: UnOp, a: Value) -> Rule<L> {
@@ -439,7 +439,7 @@ impl<L: Level> Typing<'_, L> {
             ),
             None => fail_help(
                 NOT_STATIC,
-                format!("how many elements {} has is known at run time only", t.layout),
+                format!("the number of elements of {} is known only at run time", t.layout),
                 "partition the tensor over `threads()` and loop over the steps",
             ),
         }
@@ -453,7 +453,7 @@ impl<L: Level> Typing<'_, L> {
         let (message, help) = if switch {
             ("needs a multicast address", "write `multicast(x, team)` to reach the switch")
         } else {
-            ("cannot use a multicast address", "only ld_reduce, st and red may: see docs/multimem.md")
+            ("cannot use a multicast address", "only ld_reduce, st and red can use it: see docs/multimem.md")
         };
         fail_help(WRONG_SPACE, format!("`{}` {message}, found {space} memory", self.name), help)
     }

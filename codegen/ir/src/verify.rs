@@ -365,7 +365,7 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
         let names: Vec<_> = allowed.iter().map(|s| s.name()).collect();
         found.push(
             Diagnostic::error(BAD_ORDER, inst.span, format!("{} cannot be `{sem}`", inst.op.quoted_name()))
-                .help(format!("it may be {}", names.join(", "))),
+                .help(format!("it can be {}", names.join(", "))),
         );
     }
     for TeamRef(team) in inst.op.teams() {

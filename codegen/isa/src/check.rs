@@ -169,7 +169,7 @@ impl fmt::Display for Illegal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected = words(self.expected.iter().copied());
         if self.rule == Rule::Refused {
-            return write!(f, "`{}` is refused: {expected}", self.form);
+            return write!(f, "`{}` is rejected: {expected}", self.form);
         }
         let (found, what) = (self.found(), self.rule.facts().1);
         write!(f, "`{}` does not exist: {what} is {found}, expected {expected}", self.form)

@@ -12,18 +12,23 @@ const HEAD: &str = "\
 
 <!-- Generated from ptx_templates/ by weft-isa; `WEFT_BLESS=1 cargo test -p weft-isa` renews it. -->
 
-A row of a table stands for every combination of its cells; `-` is none, `any` every scope. A `weak` access has
-no scope, every other one needs one. PTX is the least `.version`; a target's own least version, in the last
-table, may be higher. Targets: `sm_90+` is that number or a higher one with any suffix; `sm_100f+` is a target
-with suffix `a` or `f`, of the same family, with that number or a higher one; a bare name is that target alone.
+This page lists the forms of the in-switch instructions that the compiler accepts, and of the
+unicast accesses that replace them. A row of a table stands for every combination of its cells. `-`
+means none, and `any` means every scope. A `weak` access has no scope, and every other access needs
+one. The column PTX has the lowest `.version`. A target's own lowest version, in the last table, can
+be higher.
 
-In a template `{d}` stands for results, `{b}` for data, `{a}` for the global address (a multimem address where
-the instruction is `multimem`), `{s}` for a shared address, `{n}` for bytes; a vector's registers go in braces. An
-address is a multiple of the bytes that one access moves. `acc` is the precision of the sum; without it, it is
-the element's.
+Targets are written in three ways. `sm_90+` is that number or a higher one with any suffix.
+`sm_100f+` is a target with suffix `a` or `f`, of the same family, with that number or a higher one.
+A bare name is that target alone.
 
-`tests/isa_ptxas.rs` assembles every row with ptxas, for every semantics and scope, and shows that ptxas rejects
-what no row allows.
+In a template, `{d}` stands for results, `{b}` for data, and `{a}` for the global address (a
+multimem address if the instruction is `multimem`). `{s}` stands for a shared address, and `{n}` for
+bytes. The registers of a vector are in braces. An address is a multiple of the bytes that one
+access moves. `acc` is the precision of the sum. Without `acc`, it is the precision of the element.
+
+`tests/isa_ptxas.rs` assembles every row with ptxas, for every semantics and scope, and shows that
+ptxas rejects what no row allows.
 
 ";
 
@@ -53,13 +58,13 @@ fn family(out: &mut String, family: &Family) {
     let (section, anchor) = family.manual;
     let template = family.template;
     out.push_str(&format!(
-        "### {}\n\n`{template}`\n\n[PTX ISA 9.3, {section}]({MANUAL}{anchor})",
+        "### {}\n\n```text\n{template}\n```\n\nThe manual describes it in\n[PTX ISA 9.3, {section}]({MANUAL}{anchor}).\n",
         family.instr
     ));
     if !family.covers_all {
-        out.push_str("; the rows are what the compiler uses, not all there is");
+        out.push_str("The table has only the forms that the compiler uses.\n");
     }
-    out.push_str(".\n\n");
+    out.push('\n');
     let (refused, rows): (Vec<&[&str; 10]>, Vec<_>) =
         family.lines.iter().partition(|cells| !cells[9].is_empty());
     let columns = ["op", "type", "vec", "acc", "semantics", "scope", "extra", "PTX", "targets"];
@@ -68,12 +73,12 @@ fn family(out: &mut String, family: &Family) {
     let head: Vec<&str> = kept.iter().map(|i| columns[*i]).collect();
     table(out, &head, rows.iter().map(|cells| kept.iter().map(|i| codes(cells[*i])).collect()));
     if family.ignores == Some(Column::Acc) {
-        out.push_str("ptxas takes and ignores `.acc` here; it is refused.\n\n");
+        out.push_str("ptxas accepts and ignores `.acc` here. The compiler rejects it.\n\n");
     }
     for cells in refused {
         let [op, ty, vec, ..] = cells.map(codes);
         let why = cells[9].trim_start_matches("refused:").trim();
-        out.push_str(&format!("Refused: {op} of {ty} with {vec}: {why}.\n\n"));
+        out.push_str(&format!("The compiler rejects {op} of {ty} with {vec}:\n{why}.\n\n"));
     }
 }
 
@@ -84,11 +89,13 @@ pub fn markdown() -> String {
     out.push_str("## In the switch\n\n");
     multimem.iter().for_each(|f| family(&mut out, f));
     out.push_str("## Unicast accesses that LLVM cannot print\n\n");
-    out.push_str("LLVM 22 has scalar atomic loads and stores, compare-and-swap and fences with semantics and scope. It has no vector of them, and it drops semantics and scope of every other read-modify-write; those are here.\n\n");
+    out.push_str("LLVM 22 has scalar atomic loads and stores, compare-and-swap and fences with semantics and scope. It\n\
+         has no vectors of them, and it drops semantics and scope of every other read-modify-write operation.\n\
+         This section has these accesses.\n\n");
     global.iter().for_each(|f| family(&mut out, f));
 
     out.push_str("## Types that carry others\n\n");
-    out.push_str("Where an instruction has no form for a type, another type's form may do the same.\n\n");
+    out.push_str("If an instruction has no form for a type, another type's form can do the same.\n\n");
     let carrier_rows = carriers().iter().map(|carrier| {
         let names = |names: Vec<&str>| names.into_iter().map(code).collect::<Vec<_>>().join(" ");
         let sems = if carrier.sems.len() == crate::Sem::ALL.len() {
@@ -105,16 +112,19 @@ pub fn markdown() -> String {
             carrier.why.into(),
         ]
     });
-    table(&mut out, &["instruction", "op", "type", "semantics", "carried by", "because"], carrier_rows);
+    table(&mut out, &["instruction", "op", "type", "semantics", "carried by", "reason"], carrier_rows);
 
     out.push_str(&format!("## Targets\n\nLLVM 22 prints PTX up to {}. ", PtxVersion::llvm_highest()));
-    out.push_str("A form that needs more, or a target it does not know, has the `.version` and `.target` lines replaced after printing.\n\n");
+    out.push_str(
+        "If a form needs more, or LLVM does not know a target,\n\
+         the compiler replaces the `.version` and `.target` lines after printing.\n\n",
+    );
     let fp8 = Form::new(Instr::St, crate::ElemType::E4M3x4);
     let target_rows = Target::all().map(|t| {
         let fp8 = if crate::check(&fp8, t).is_ok() { "yes" } else { "no" };
         vec![code(t.name()), t.family().to_string(), t.min_ptx().to_string(), code(t.llvm_cpu()), fp8.into()]
     });
-    table(&mut out, &["target", "family", "least PTX", "LLVM's CPU", "fp8 in the switch"], target_rows);
+    table(&mut out, &["target", "family", "lowest PTX", "LLVM's CPU", "fp8 in the switch"], target_rows);
     out.truncate(out.trim_end().len());
     out.push('\n');
     out

@@ -7,40 +7,46 @@ use crate::table::tables;
 const MMA: &str = "\
 # Matrix instructions: what is legal where
 
-`mma` multiplies tiles with `wgmma.mma_async` on sm_90a. On targets without it, warps load fragments of the tiles by
-`ldmatrix` and multiply them with `mma.sync`; the kernel's text is the same. `f32` operands are multiplied as `tf32`,
-and `i8` is called `s8` here. ptxas has `mma.sync` of fp8 for every target; before sm_120 it converts to f16 and
-multiplies that.
+This page lists the forms of matrix instructions that the compiler accepts on each target. `mma`
+multiplies tiles with `wgmma.mma_async` on sm_90a. On targets without it, warps load fragments of
+the tiles by `ldmatrix` and multiply them with `mma.sync`. The kernel's text is the same. `f32`
+operands are multiplied as `tf32`, and `i8` is called `s8` here. ptxas has `mma.sync` of fp8 for
+every target, but before sm_120 it converts fp8 to f16 and multiplies that.
 
-In a template `{D}` stands for the sums, `{A}` and `{B}` for the factors (descriptors of tiles in shared memory, or
-registers), `{C}` for what the product is added to, `{SCALE}` for whether the warpgroup's product is added to `{D}` at
-all, `{S}` for an address in shared memory, and `{N}` for a number of registers. `a-major` and `b-major` say whether an operand is contiguous along K or
-along M or N; `k` is printed as 0 and `mn` as 1.
+In a template, `{D}` stands for the sums and `{C}` for what the product is added to. `{A}` and `{B}`
+stand for the factors: descriptors of tiles in shared memory, or registers. `{SCALE}` says whether
+the warpgroup's product is added to `{D}` at all. `{S}` stands for an address in shared memory, and
+`{N}` for a number of registers. `a-major` and `b-major` say whether an operand is contiguous along
+K or along M or N. `k` is printed as 0 and `mn` as 1.
 ";
 
 const BULK: &str = "\
 # Bulk copies: what is legal where
 
-A bulk copy moves a run of bytes between global memory and shared memory without registers. Addresses and sizes are
+This page lists the forms of bulk copies that the compiler accepts on each target. A bulk copy moves
+a run of bytes between global memory and shared memory without registers. Addresses and sizes are
 multiples of 16 bytes. The bulk forms that store to multicast addresses are on the page of
-[in-switch instructions](multimem.md). The language has them as `bulk` and `bulk_red`
+[in-switch instructions](multimem.md). In the language, bulk copies are `bulk` and `bulk_red`
 ([Tiles, pipelines and matrix products](language.md#tiles-pipelines-and-matrix-products)).
 
-In a template `{G}` stands for an address in global memory, `{S}` for one in shared memory, `{TO}` for one in the
-shared memory of a CTA of the cluster, `{N}` for the bytes, `{M}` for the barrier that counts them, `{MASK}` for the
-CTAs that get the data, and `{POLICY}` for a cache policy.
+In a template, `{G}` stands for an address in global memory, `{S}` for one in shared memory, and
+`{TO}` for one in the shared memory of a CTA of the cluster. `{N}` stands for the bytes, `{M}` for
+the barrier that counts them, `{MASK}` for the CTAs that get the data, and `{POLICY}` for a cache
+policy.
 ";
 
 const HOW: &str = "\
-A row of a table stands for every combination of its cells; `-` is none, and `8-256/8` is 8, 16 and so on to 256. PTX is
-the least `.version`; a target's own least version may be higher. Targets are written as on the page of
-[in-switch instructions](multimem.md). `tests/isa_ptxas.rs` assembles the rows with ptxas, and shows that ptxas rejects
-what no row allows.
+A row of a table stands for every combination of its cells. `-` means none, and `8-256/8` means 8,
+16 and so on to 256. The column PTX has the lowest `.version`, and a target's own lowest version can
+be higher. Targets are written as on the page of [in-switch instructions](multimem.md).
+`tests/isa_ptxas.rs` assembles the rows with ptxas, and shows that ptxas rejects what no row allows.
 ";
 
 fn section(out: &mut String, instruction: &Instruction) {
     let Instruction { name, manual: (section, anchor), template, columns, lines, .. } = instruction;
-    out.push_str(&format!("## {name}\n\n`{template}`\n\n[PTX ISA 9.3, {section}]({MANUAL}{anchor}).\n\n"));
+    out.push_str(&format!(
+        "## {name}\n\n```text\n{template}\n```\n\nThe manual describes it in\n[PTX ISA 9.3, {section}]({MANUAL}{anchor}).\n\n"
+    ));
     let own = columns.len();
     let (refused, rows): (Vec<_>, Vec<_>) = lines.iter().partition(|cells| cells.len() > own + 3);
     let has_operands = rows.iter().any(|cells| !cells[own].is_empty());
@@ -56,7 +62,10 @@ fn section(out: &mut String, instruction: &Instruction) {
     for cells in refused {
         let words: Vec<String> = cells[..own].iter().map(|cell| codes(cell)).collect();
         let why = cells[own + 3].trim_start_matches("refused:").trim();
-        out.push_str(&format!("ptxas takes {}, which is refused: {why}.\n\n", words.join(", ")));
+        out.push_str(&format!(
+            "ptxas accepts {}.\nThe compiler rejects it, because {why}.\n\n",
+            words.join(", ")
+        ));
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use weft_lang::elaborate::{NoFiles, Program};
+use weft_lang::elaborate::{Defines, NoFiles, Program};
 use weft_lang::source::SourceMap;
 
 /// What is found in a text, as `line: message`, with helps behind `; `.
@@ -71,4 +71,23 @@ fn wrong(x) { apply<thrice, add>(x) }
 kernel k() block(32) { }";
     let help = "it is defined in this file or in one that it uses: `fn name(...) { ... }`";
     assert_eq!(found(text), [format!("5: there is no function `thrice`; {help}")]);
+}
+
+/// Names do not hide other errors of a kernel, and are reported once.
+#[test]
+fn with_the_other_errors_of_a_kernel() {
+    let text = "
+fn unused(x) { missing }
+kernel k(x: global<f32, (4, 8):(1, 4)>) block(32) {
+    let a = undefined + 1;
+    let b = ceil_div(1, 2, 3);
+    let d = 4;
+    d = 5;
+}";
+    let mut sources = SourceMap::new();
+    let root = sources.add("k.weft", text);
+    let program = Program::load(&mut sources, root, &NoFiles).unwrap();
+    let found = program.compile(None, &Defines::new()).unwrap_err();
+    let codes: Vec<_> = found.iter().map(|d| d.code.to_string()).collect();
+    assert_eq!(codes, ["E0100", "E0104", "E0105", "E0100"]);
 }

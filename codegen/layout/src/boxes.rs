@@ -145,7 +145,7 @@ fn check_row(shared: &Layout, has: i64, row: Option<u32>) -> Result<()> {
         ),
         None if has % ROW != 0 => invalid(
             "tma",
-            format!("a row of {shared} has {has} consecutive bytes, which is no multiple of {ROW}"),
+            format!("a row of {shared} has {has} consecutive bytes, which is not a multiple of {ROW}"),
         ),
         _ => Ok(()),
     }
@@ -168,7 +168,7 @@ pub fn panels(shape: &[i64], major: usize, width: i64) -> Result<Layout> {
         );
     };
     if width < 1 || row % width != 0 {
-        return invalid("swizzled", format!("rows of {row} elements are no multiple of {width}"));
+        return invalid("swizzled", format!("rows of {row} elements are not a multiple of {width}"));
     }
     let int = |n: i64| IntTuple::Int(Int::from(n));
     let count = row / width;

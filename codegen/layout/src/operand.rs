@@ -207,7 +207,7 @@ fn cut(tile: &Layout, steps: &[(i64, i64)], n: i64) -> Result<(Steps, Steps)> {
             first.push((extent, stride));
             left /= extent;
         } else {
-            return invalid("mma", format!("a mode of {tile} is no multiple of {n}"));
+            return invalid("mma", format!("a mode of {tile} is not a multiple of {n}"));
         }
     }
     if left > 1 {

@@ -6,44 +6,47 @@ weft_ir::codes! {
     LLVM Words:
 
     NO_FUNCTION = 601, "a function that this type does not have", "`sin` of an f64",
-    "PTX has sin, cos, tanh, exp and log for f32 only, and f64 versions come from NVIDIA's libdevice, which warpweft \
-     does not link. Convert to f32 first: `.to<f32>()`.";
+    "PTX has sin, cos, tanh, exp and log for f32 only. The f64 versions are in NVIDIA's libdevice, which \
+     warpweft does not link. Convert to f32 first: `.to<f32>()`.";
 
     NO_ACCESS = 602, "an access that no instruction makes", "an atomic minimum of f64",
-    "No PTX instruction makes this access on this target, be it its type, width, order or memory space. The help says \
-     what there is.";
+    "No PTX instruction makes this access on this target. The reason can be its type, width, order or \
+     memory space. The help says which accesses exist.";
 
     OLD_PTX = 603, "a PTX version that is too low", "`--ptx-version 8.0` with `multimem.ld_reduce`",
-    "The target or an instruction of the kernel needs a later version of PTX than the one asked for. Ask for the \
-     version named, or leave `--ptx-version` out.";
+    "The target or an instruction of the kernel needs a later version of PTX than the requested one. \
+     Request the version that the message names, or leave `--ptx-version` out.";
 
     TOO_MUCH_SHARED = 604, "more shared memory than a kernel can declare", "two shared tensors of 128 KiB",
     "A CTA has at most 227 KiB of shared memory, and 99 KiB on sm_120 and sm_121. Use smaller tiles or fewer stages.";
 
     BAD_NAME = 605, "a kernel name that PTX cannot have", "two kernels of one name",
-    "Kernels compiled together have different names, none of them `vprintf`, `__assertfail`, `__nvvm_reflect`, `WARP_SZ` or `_`.";
+    "Kernels that are compiled together need different names. None of them can be `vprintf`, \
+     `__assertfail`, `__nvvm_reflect`, `WARP_SZ` or `_`.";
 
     BAD_FORMAT = 606, "a print format that cannot be printed", "`print(\"%*d\", 4, n)`",
-    "A conversion is `%`, flags (`-+ #0`), a width, `.` and a precision, and one of d i u x c e f g; width and \
-     precision are digits.";
+    "A conversion is `%`, flags (`-+ #0`), a width, `.` and a precision, and one of d i u x c e f g. Width \
+     and precision are digits.";
 
     LLVM_FAILED = 607, "an error of LLVM's", "a module that LLVM's verifier rejects",
-    "LLVM found something wrong in what warpweft made of the kernel. This is a bug of warpweft: please report it with \
-     the kernel's text.";
+    "LLVM found a mistake in the code that warpweft made from the kernel. This is a bug in warpweft. Please \
+     report it with the kernel's text.";
 
     BAD_LIBRARY = 608, "a device library that cannot be read", "a truncated `libnvshmem_device.bc`",
-    "The file is missing, is no LLVM bitcode, was made by a later LLVM than the one here, or is not NVSHMEM's device \
-     library. `weft doctor` says which file is found and why; `weft setup --force` fetches NVSHMEM anew.";
+    "The file is missing, is not LLVM bitcode, was made by a later LLVM than the one here, or is not \
+     NVSHMEM's device library. `weft doctor` says which file it found and why it uses that one. `weft setup \
+     --force` fetches NVSHMEM again.";
 
     NO_LIBRARY_FUNCTION = 609, "a function that the device library does not have",
     "an atomic addition to another PE's `f32` with NVSHMEM 3.4.5",
-    "The kernel needs a function of NVSHMEM's device bitcode that this version of it does not have, or has with other \
-     parameters. The message says which version has it: `weft setup --nvshmem VERSION` fetches one, NVSHMEM_HOME \
-     names another installation.";
+    "The kernel needs a function that this version of NVSHMEM's device bitcode does not have, or has with \
+     other parameters. The message says which version has it. `weft setup --nvshmem VERSION` fetches a \
+     version, and NVSHMEM_HOME names another installation.";
 
     NEW_LIBRARY = 610, "a device library for later GPUs", "`libnvshmem_device_sm_100.bc` and `--target sm_90a`",
-    "NVSHMEM's device bitcode is compiled for one architecture and those after it. Compile for a later target, or use \
-     a version of NVSHMEM that has bitcode for this one (from 3.7 on there is a file an architecture).";
+    "NVSHMEM's device bitcode is compiled for one architecture and those after it. Compile for a later \
+     target, or use a version of NVSHMEM that has bitcode for this one. NVSHMEM 3.7 and later have one file \
+     per architecture.";
 
     NO_LLVM = 611, "no library of LLVM", "a program whose Rust toolchain was removed",
     "Kernels are compiled by LLVM 22. Its shared library is opened when the first kernel is compiled, and it was not \
@@ -52,20 +55,21 @@ weft_ir::codes! {
      that compile nothing, such as `weft layout`, need no LLVM.";
 
     SERIAL = 620, "matrix instructions that run one by one", "an accumulator of 256 registers a thread",
-    "The assembler of PTX (ptxas, or the driver's) waits for each matrix instruction before the next one, and says why \
-     with its own code, C7510 to C7519. The result is right, and much slower. Most often registers are short: a \
-     thread has 255, of which an accumulator takes rows times columns, divided by the threads that share it out. The \
-     code is a warning; where the environment variable WEFT_STRICT_PTXAS is 1, it is an error.";
+    "The assembler of PTX (ptxas, or the driver's) waits for each matrix instruction before the next one, \
+     and gives its reason with its own code, C7510 to C7519. The result is right, but much slower. The \
+     usual cause is too few registers. A thread has 255, and an accumulator takes rows times columns, \
+     divided by the threads that share it. This is a warning. If the environment variable WEFT_STRICT_PTXAS \
+     is 1, it is an error.";
 
     SPILLS = 621, "registers that are kept in memory", "64 values of a thread in a role of 24 registers",
-    "A thread needs more registers than it has, and the assembler stores some of them in memory and loads them again. \
-     Give roles more registers, use smaller tiles, or unroll less. The code is a warning; where the environment \
-     variable WEFT_STRICT_PTXAS is 1, it is an error.";
+    "A thread needs more registers than it has, so the assembler stores some of them in memory and loads \
+     them again. Give roles more registers, use smaller tiles, or unroll less. This is a warning. If the \
+     environment variable WEFT_STRICT_PTXAS is 1, it is an error.";
 
     REGISTERS_KEPT = 622, "registers that are not given to roles", "roles in a kernel whose registers are not known",
-    "The assembler leaves out the instructions that give registers to roles (setmaxnreg), and says so with its code \
-     C7508: all threads keep the registers that they start with. The code is a warning; where the environment variable \
-     WEFT_STRICT_PTXAS is 1, it is an error.";
+    "The assembler leaves out the instructions that give registers to roles (setmaxnreg), and reports this \
+     with its code C7508. All threads keep the registers that they start with. This is a warning. If the \
+     environment variable WEFT_STRICT_PTXAS is 1, it is an error.";
 }
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ impl Needs {
     ) -> Result<(), Diagnostic> {
         match self.asked {
             Some(asked) if version > asked => {
-                let message = format!("{} needs PTX {version}, and version {asked} is asked for", what());
+                let message = format!("{} needs PTX {version}, but version {asked} is requested", what());
                 Err(Diagnostic::error(codes::OLD_PTX, span, message)
                     .help(format!("ask for {version} or later, or leave the version out")))
             }

@@ -6,76 +6,81 @@ weft_ir::codes! {
     PASSES Words:
 
     NO_SUCH_PASS = 400, "there is no pass of that name", "`--emit after:lower`",
-    "Only the passes of the list that `weft compile --help` shows can be asked for.";
+    "Only the passes in the list of `weft compile --help` can be selected.";
 
     NO_VALUE = 401, "an index that has no value", "a view that starts at element 2^62 of a tensor of f32",
-    "The offset or extent leaves 64 bits (times the element's size, where it is an address), divides by zero, or is an \
-     expression of more than 512 terms. Bind some of its variables to constants, or make the tile smaller.";
+    "The offset or extent exceeds 64 bits (times the element's size, if it is an address), divides by zero, \
+     or is an expression of more than 512 terms. Bind some of its variables to constants, or make the tile \
+     smaller.";
 
     NO_ADDRESS = 402, "a tensor without an address",
     "an access to a tensor that is neither a parameter's, a view of one, nor shared memory",
-    "Only parameters and shared memory have addresses, and only they and views of them can be loaded and stored. \
-     Values in registers are used as they are.";
+    "Only parameters and shared memory have addresses. Only they and views of them can be loaded and \
+     stored. Values in registers are used directly.";
 
     NOT_STATIC = 403, "an access whose shape is known at run time only",
     "a load of a tensor of shape (4, n) with n a kernel argument",
-    "How many elements one access moves, mode by mode, must be a constant: each has its register. Tile the mode and \
-     loop over the tiles.";
+    "The number of elements that one access moves, mode by mode, must be a constant, because each element \
+     needs a register. Tile the mode and loop over the tiles.";
 
     BAD_BOUND = 404, "a bound that does not fit its tensor", "a view (4):(1) with a bound over (8):(1)",
-    "A bound maps each coordinate of the view to a position in the mode that the tile overran, so both have the same \
-     number of elements.";
+    "A bound maps each coordinate of the view to a position in the mode that the tile overran. Both must \
+     have the same number of elements.";
 
-    BARRIER_ORIGIN = 405, "barrier counters that are no parameter", "a team barrier on a value picked at run time",
-    "The launcher supplies the counters' address on every PE for a `barrier` parameter; give the parameter itself.";
+    BARRIER_ORIGIN = 405, "barrier counters that are not a parameter", "a team barrier on a value picked at run time",
+    "The launcher supplies the counters' address on every PE for a `barrier` parameter. Pass the parameter \
+     itself.";
 
     NO_ACCUMULATOR = 406, "an accumulator that the switch does not have",
     "`ld_reduce<add, acc = f64>` of f32",
-    "The switch sums in the element's own type, or f16 and bf16 in f32, or fp8 in f16. Leave `acc` out, choose one \
-     of these, or use `--lowering unicast`, which sums in any wider float.";
+    "The switch sums in the element's own type, f16 and bf16 also in f32, and fp8 in f16. Leave `acc` out, \
+     choose one of these, or use `--lowering unicast`, which sums in any wider float.";
 
     NO_REDUCTION = 407, "a reduction that memory does not have", "`red<mul>` on f32",
-    "Products exist among threads (`prod<block>`) and in registers, but no memory operation multiplies. Reduce by \
-     add, min, max, and, or, xor, or load, combine and store.";
+    "Products exist among threads (`prod<block>`) and in registers, but no memory operation multiplies. \
+     Reduce by add, min, max, and, or or xor. For a product, load, combine and store.";
 
     OTHER_SHAPES = 408, "sides of a transfer without common parts", "a put of a (4,3):(1,8) to a (3,4):(1,8)",
-    "A transfer pairs the elements of both sides in coordinate order and moves the largest pieces that are consecutive \
-     on both. That takes shapes with a common refinement, known when compiling: give both views the same shape. \
-     Only contiguous sides may differ in size; the smaller one counts.";
+    "A transfer pairs the elements of both sides in coordinate order and moves the largest pieces that are \
+     consecutive on both sides. This requires shapes with a common refinement that is known at compile \
+     time. Give both views the same shape. Only contiguous sides can differ in size, and then the smaller \
+     one counts.";
 
     NEEDS_LIBRARY = 409, "an operation that needs NVSHMEM", "`barrier_all<block>()` with `--transport p2p`",
-    "Collectives of NVSHMEM synchronise through memory of its own, and only it knows the ranks of teams. Compile with \
-     `--transport auto` or `nvshmem`; or synchronise with a `barrier` parameter, and use the tile collectives of \
-     `weft::tile`.";
+    "NVSHMEM's collectives synchronise through its own memory, and only NVSHMEM knows the ranks of teams. \
+     Compile with `--transport auto` or `nvshmem`. Or synchronise with a `barrier` parameter, and use the \
+     tile collectives of `weft::tile`.";
 
     NO_FUNCTION = 410, "a type that NVSHMEM has no function for", "`reduce<block, and>` of f32",
-    "NVSHMEM's typed functions exist for certain types each: waits for integers of 16 to 64 bits, atomics for 32 and 64 \
-     bits, bitwise reductions for integers. Convert, or view the tensor as another type.";
+    "Each of NVSHMEM's typed functions exists for certain types: waits for integers of 16 to 64 bits, \
+     atomics for 32 and 64 bits, and bitwise reductions for integers. Convert, or view the tensor as \
+     another type.";
 
     UNARMED = 430, "a copy that no acquire of its pipeline covers",
     "a `tma` that names a pipeline, in a branch or loop without `producer_acquire`",
-    "An acquire arms a stage with the bytes of all copies that follow it in the same block, up to the next acquire of \
-     the pipeline. A copy elsewhere may be left out in some rounds, and the stage would never be full. Put the copies \
-     of a stage right behind its acquire.";
+    "An acquire arms a stage with the bytes of all copies that follow it in the same block, up to the next \
+     acquire of the pipeline. A copy in another block could be skipped in some rounds, and the stage would \
+     never be full. Put the copies of a stage directly behind its acquire.";
 
     BAD_BOX = 431, "a tile that TMA cannot copy", "a `tma` of rows of 6 bytes",
-    "TMA copies boxes of at most 256 elements a dimension. In shared memory a box is dense, its rows are multiples of \
-     16 bytes, and of a swizzled tile they are as long as the swizzle is wide. The first mode of the tensor has stride \
-     1. The message says what the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
+    "TMA copies boxes of at most 256 elements per dimension. In shared memory, a box is dense and its rows \
+     are multiples of 16 bytes. The rows of a swizzled tile are as long as the swizzle is wide. The first \
+     mode of the tensor has stride 1. The message says what the tile lacks. `swizzled<T>(shape)` gives a \
+     layout that fits.";
 
     BAD_OPERAND = 432, "a tile that matrix instructions cannot read", "an `mma` of a plain row-major tile",
-    "Matrix instructions read tiles of eight rows by 16 bytes (core matrices), which a swizzle of 32, 64 or 128 bytes \
-     puts side by side. Elements follow each other along K, or along M or N for types of 16 bits. The message says what \
-     the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
+    "Matrix instructions read tiles of eight rows by 16 bytes (core matrices), which a swizzle of 32, 64 or \
+     128 bytes puts side by side. Elements must be contiguous along K, or for types of 16 bits along M or \
+     N. The message says what the tile lacks. `swizzled<T>(shape)` gives a layout that fits.";
 
     BAD_RUN = 433, "bytes that no bulk copy moves", "a `bulk` of a tile of a wider row-major matrix",
-    "A bulk copy moves consecutive bytes: a multiple of 16, to and from addresses that are multiples of 16. The elements \
-     of both sides follow each other in memory in the same order. A tensor of one mode takes the bytes of a tile in shared \
-     memory as they lie there, also those of a swizzled one.";
+    "A bulk copy moves consecutive bytes. Their number is a multiple of 16, and so are both addresses. The \
+     elements of both sides follow each other in memory in the same order. A tensor of one mode takes the \
+     bytes of a tile in shared memory as they lie there, also those of a swizzled tile.";
 
     UNWAITED = 439, "a product that reads registers and is not waited for",
     "`mma` of an accumulator's columns, with `mma_wait<0>` behind the loop around it",
-    "While a product is under way it reads the registers of its first factor, and nothing may write them. Put \
+    "A product in flight reads the registers of its first factor, and nothing can write them meanwhile. Put \
      `mma_wait<0>` of its accumulator into the same block, behind the product.";
 }
 
@@ -84,37 +89,39 @@ weft_ir::codes! {
     ISA Words:
 
     NO_OP = 701, "the instruction has no such reduction", "`ld_reduce<min>` of f32",
-    "Not every reduction exists for every element type: the switch adds every type, but finds the least and greatest of \
-     integers and of 16-bit and 8-bit floats only (docs/multimem.md). The message lists what is legal in its place; \
-     `--lowering unicast` reduces anything.";
+    "Not every reduction exists for every element type. The switch adds every type, but it finds the \
+     minimum and maximum only of integers and of 16-bit and 8-bit floats (docs/multimem.md). The message \
+     lists what is legal instead. `--lowering unicast` reduces any type.";
 
     NO_TYPE = 702, "the instruction has no such element type", "`ld_reduce<add>` of i16",
     "The switch knows 32-bit and 64-bit integers, f16, bf16, f32, f64 and, on some targets, fp8. Convert to one of \
      them, or use `--lowering unicast`.";
 
     NO_WIDTH = 703, "the instruction has no such vector width", "a single f16 through `ld_reduce`",
-    "One access moves 4, 8 or 16 bytes, of 16-bit and 8-bit floats as vectors only.";
+    "One access moves 4, 8 or 16 bytes. It moves 16-bit and 8-bit floats as vectors only.";
 
     NO_ACC = 704, "the instruction has no such accumulator", "`ld_reduce<max, acc = f32>` of f16",
-    "Sums of f16 and bf16 can be accumulated in f32, sums of fp8 in f16; nothing else has an accumulator.";
+    "Sums of f16 and bf16 can be accumulated in f32, and sums of fp8 in f16. Other operations and types \
+     have no accumulator.";
 
     NO_SEM = 705, "the instruction has no such memory order", "`ld_reduce<add, release, sys>`",
-    "Loads are weak, relaxed or acquire, stores weak, relaxed or release, reductions relaxed or release.";
+    "Loads are weak, relaxed or acquire. Stores are weak, relaxed or release. Reductions are relaxed or \
+     release.";
 
     NO_SCOPE = 706, "the instruction has no such scope", "a weak access with a scope",
-    "A weak access has no scope; relaxed, acquire and release need one.";
+    "A weak access has no scope. Relaxed, acquire and release accesses need one.";
 
     NO_TARGET = 707, "the target does not have the instruction", "`ld_reduce` of e4m3 for sm_90a",
-    "The form exists, but for other targets, which the message lists: compile for one of them (`--arch sm_100a`), use \
-     another element type, or `--lowering unicast`.";
+    "The form exists, but only for the targets that the message lists. Compile for one of them (`--arch \
+     sm_100a`), use another element type, or use `--lowering unicast`.";
 
     UNDOCUMENTED = 708, "the instruction's form is not documented", "`red<min>` of f16 through the switch",
-    "The assembler takes the form, but the manual does not say what it means, so it is refused.";
+    "The assembler accepts the form, but the manual does not say what it means, so the compiler rejects it.";
 
     NO_WORD = 709, "the instruction has no such shape or layout", "an accumulator of 40 columns for i8 on sm_90a",
-    "Matrix products exist for certain types, numbers of columns and orders of elements in memory (docs/mma.md), and bulk \
-     copies for certain memories and reductions (docs/bulk.md). The message names what does not go with the rest, and \
-     lists what does.";
+    "Matrix products exist for certain types, numbers of columns and orders of elements in memory \
+     (docs/mma.md). Bulk copies exist for certain memories and reductions (docs/bulk.md). The message names \
+     the part that does not match the rest, and lists what does.";
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ impl fmt::Display for Transfer {
             if let Some(unaligned) = unaligned {
                 write!(
                     f,
-                    " ({unaligned} where an address is no multiple of that: none is declared or provable)"
+                    " ({unaligned} where an address is not a multiple of that: none is declared or provable)"
                 )?;
             }
         }

@@ -252,6 +252,6 @@ fn a_loop_that_stays_says_why() {
         why(Rounds { in_place: true, apart: 4, ..plain() }),
         "a round may access what another round writes"
     );
-    assert_eq!(why(Rounds { unroll: 0, ..plain() }), "how many rounds there are is known at run time only");
+    assert_eq!(why(Rounds { unroll: 0, ..plain() }), "the number of rounds is known only at run time");
     assert_eq!(why(Rounds { unroll: 100, ..plain() }), "a round has 4 elements, and 256 may be in flight");
 }

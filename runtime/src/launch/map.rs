@@ -76,7 +76,7 @@ impl MapRequest {
             boxes.push(u32::from(extent));
         }
         if !address.is_multiple_of(UNIT) {
-            return Err(format!("its address {address:#x} is no multiple of {UNIT}, as TMA needs it"));
+            return Err(format!("its address {address:#x} is not a multiple of {UNIT}, as TMA needs it"));
         }
         Ok(MapRequest { offset, dtype, address, extents, strides, boxes, swizzle: shape.swizzle })
     }

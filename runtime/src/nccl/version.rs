@@ -25,7 +25,7 @@ impl Version {
         Version { major, minor: rest / 100, patch: rest % 100 }
     }
 
-    /// Whether all-gathers and reduce-scatters over windows give wrong results where a PE's part is no multiple of 8
+    /// Whether all-gathers and reduce-scatters over windows give wrong results where a PE's part is not a multiple of 8
     /// bytes, as those of 2.28.3 and 2.28.9 did on 2 H200s. The low-latency symmetric kernels of 2.28.3 go by 8 bytes
     /// where a CTA's share is a multiple of them, those of 2.28.7 where the part is (`lowBits` in
     /// `src/device/symmetric/all_gather.cuh` and `reduce_scatter.cuh`); of 2.28.9 all-gathers out of place are right, and

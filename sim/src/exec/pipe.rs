@@ -103,7 +103,7 @@ impl Pipe {
         let last = self.under_way.back()?;
         let (message, help) = if last.group < self.group {
             (
-                "a warp ends while a group of wgmma is under way",
+                "a warp ends while a group of wgmma is in flight",
                 "wait for it: wgmma.wait_group 0 (in a kernel's text `acc = mma_wait<0>(acc);`)",
             )
         } else {

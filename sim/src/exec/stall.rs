@@ -119,7 +119,7 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
             (false, _) => {
                 let message = "deadlock: CTAs wait for others of their grid that cannot start, as the grid is larger than \
                                what is resident at once";
-                let help = "launch no more CTAs than are resident at once (a cooperative launch refuses more), and let each \
+                let help = "launch no more CTAs than are resident at once (a cooperative launch rejects more), and let each \
                             do more work";
                 SimError::new(codes::RESIDENCY, message, help)
             }
@@ -149,7 +149,7 @@ fn lacks(run: &Run, w: WarpSlot, g: &Group) -> Option<i64> {
 fn unfilled(bytes: Option<i64>) -> SimError {
     let bytes = bytes.unwrap_or_default();
     let message = format!(
-        "deadlock: an mbarrier was armed with {bytes} bytes more than copies have brought, and no copy is under way"
+        "deadlock: an mbarrier was armed with {bytes} bytes more than copies have brought, and no copy is in flight"
     );
     let help = "arm the stage (mbarrier.arrive.expect_tx) with the bytes of all copies that complete on it";
     SimError::new(codes::DEADLOCK, message, help)

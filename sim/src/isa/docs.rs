@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 pub(crate) fn markdown() -> String {
     let mut out = String::from(
         "# PTX that the simulator runs\n\n\
-         Generated from the tables in `sim/src/isa`; do not edit (`WEFT_BLESS=1 cargo test -p weft-sim` rewrites it).\n\
-         Section numbers are those of the PTX ISA 9.0 manual. A modifier in `{}` may be left out. Anything not \
-         listed is an error that names the PTX line.\n",
+         This page lists the instructions that the simulator runs. Anything else is an error that names the\n\
+         PTX line. The page is generated from the tables in `sim/src/isa`, so do not edit it:\n\
+         `WEFT_BLESS=1 cargo test -p weft-sim` rewrites it. Section numbers are those of the PTX ISA 9.0\n\
+         manual. A modifier in `{}` is optional.\n",
     );
     for f in FAMILIES {
         let _ = write!(

@@ -19,11 +19,12 @@ const BITWISE: &[&str] = &["and", "or", "xor"];
 
 pub(super) static FAMILY: Family = Family {
     title: "Collective functions",
-    meaning: "All PEs of the team come, each with one call of the same function, the same count and the same symmetric \
-              objects; all go on together. `count` is what one PE gives to one other. What `fcollect`, `alltoall` and \
-              `broadcast` give to a PE may land before that PE has come, and a CTA's threads begin to read `src` as each \
-              comes: a source that changes meanwhile is a fault. Reductions go through the team in its order and round \
-              every step to the element type; `dst` and `src` are the same or disjoint.",
+    meaning: "All PEs of the team come, each with one call of the same function, the same count and the same\n\
+              symmetric objects, and all continue together. `count` is what one PE gives to one other. What\n\
+              `fcollect`, `alltoall` and `broadcast` give to a PE can land before that PE has come. A CTA's\n\
+              threads begin to read `src` as each one comes, so a source that changes meanwhile is a fault.\n\
+              Reductions go through the team in its order and round every step to the element type. `dst` and\n\
+              `src` are the same or disjoint.",
     rows: &[
         row("{T}_{op}_reduce", ALL, reduce).types(REDUCE).ops(ARITHMETIC).returns(Size::Int),
         row("{T}_{op}_reduce", ALL, reduce).types(LOGIC).ops(BITWISE).returns(Size::Int),

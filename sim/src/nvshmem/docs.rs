@@ -7,13 +7,15 @@ use std::fmt::Write as _;
 pub(crate) fn markdown() -> String {
     let mut out = String::from(
         "\n# NVSHMEM's functions, built in\n\n\
-         Calls of functions declared `.extern .func` with these names, from the tables in `sim/src/nvshmem`. Functions \
-         with `_warp` and `_block` forms begin with `nvshmemx_` there; all threads of the warp or CTA make one call \
-         together, with the same arguments, and none of them may have ended: it begins when all have come and all leave when it is done, as NVSHMEM 3.3 to 3.8 \
-         begin and end these functions with a barrier of the group (collective functions, see there). Sizes of parameters are in bytes, as PTX passes them; `v` is the size of the \
-         type, integers widened to 4.\n",
+         The simulator runs calls of functions that are declared `.extern .func` with these names. The names\n\
+         come from the tables in `sim/src/nvshmem`. Functions with `_warp` and `_block` forms begin with\n\
+         `nvshmemx_` in these forms. All threads of the warp or CTA make such a call together, with the same\n\
+         arguments, and none of them can have ended. The call begins when all have come, and all leave when\n\
+         it is done. NVSHMEM 3.3 to 3.8 also begin and end these functions with a barrier of the group.\n\
+         The section on collective functions describes those. Sizes of parameters are in bytes, as PTX\n\
+         passes them. `v` is the size of the type, with integers widened to 4.\n",
     );
-    out.push_str("\n| types | |\n|---|---|\n");
+    out.push_str("\n| name | types |\n|---|---|\n");
     for (name, types) in LISTS {
         let _ = writeln!(out, "| {name} | {} |", types.join(" "));
     }

@@ -19,11 +19,12 @@ const SIGNALLED: &[Param] =
 
 pub(super) static FAMILY: Family = Family {
     title: "Remote memory access",
-    meaning: "`dst` of a put and `src` of a get are the caller's own addresses of symmetric objects; the source of a \
-              put may be any memory of the caller, the destination of a get any global memory. A blocking put has read its source when it returns, and lands then or \
-              later; a blocking get is done. A non-blocking put reads its source, and a non-blocking get writes its \
-              destination, only when it lands (a source in shared or local memory is read at once). Puts may land in \
-              pieces; a put's signal lands after all of them.",
+    meaning: "`dst` of a put and `src` of a get are the caller's own addresses of symmetric objects. The source of\n\
+              a put can be any memory of the caller, and the destination of a get any global memory. A blocking\n\
+              put has read its source when it returns, and lands then or later. A blocking get is done when it\n\
+              returns. A non-blocking put reads its source, and a non-blocking get writes its destination, only\n\
+              when it lands. (A source in shared or local memory is read at once.) Puts can land in pieces, and a\n\
+              put's signal lands after all of them.",
     rows: &[
         row("{T}_p", &[DST, ("value", Size::Value), PE], p).types(RMA).thread(),
         row("{T}_g", &[SRC, PE], g).types(RMA).thread().returns(Size::Value),

@@ -46,9 +46,9 @@ pub(super) static SIGNALS: Family = Family {
 
 pub(super) static WAITS: Family = Family {
     title: "Waiting and testing",
-    meaning: "On symmetric variables of the caller's own. `cmp` is 0 (=), 1 (!=), 2 (>), 3 (<=), 4 (<) or 5 (>=). \
-              Elements whose `status` is not 0 are left out; `status` may be null. Of several that compare, `any` \
-              answers the first behind a place that moves on with every call.",
+    meaning: "These functions work on the caller's own symmetric variables. `cmp` is 0 (=), 1 (!=), 2 (>), 3 (<=),\n\
+              4 (<) or 5 (>=). Elements whose `status` is not 0 are left out, and `status` can be null. If several\n\
+              elements compare, `any` answers the first one behind a position that moves on with every call.",
     rows: &[
         row("{T}_wait_until", &[("ivar", Size::Long), COMPARISON, VALUE], |c| {
             let [ivar, cmp, value, ..] = c.args;

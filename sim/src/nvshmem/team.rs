@@ -14,10 +14,10 @@ const NOBODY: u64 = u32::MAX as u64;
 
 pub(super) static FAMILY: Family = Family {
     title: "PEs, teams, addresses",
-    meaning: "Team handles are those of `Team::handle`; of NVSHMEM's predefined teams 0 (world), 1 (shared), 2 (node), \
-              5 (GPU leaders) and 6 (multicast) are all PEs. A PE outside the team is answered -1. `nvshmem_ptr` is null \
-              for what is not symmetric and without `Config::peer_access`, `nvshmemx_mc_ptr` without \
-              `Config::multicast`.",
+    meaning: "Team handles are those of `Team::handle`. NVSHMEM's predefined teams 0 (world), 1 (shared), 2\n\
+              (node), 5 (GPU leaders) and 6 (multicast) contain all PEs. A PE outside the team is answered with\n\
+              -1. `nvshmem_ptr` is null for memory that is not symmetric and without `Config::peer_access`.\n\
+              `nvshmemx_mc_ptr` is null without `Config::multicast`.",
     rows: &[
         row("my_pe", &[], |c| Ok(Step::Done(c.my_pe() as u64))).thread().returns(Size::Int),
         row("n_pes", &[], |c| Ok(Step::Done(c.cx.memory.n_pes as u64))).thread().returns(Size::Int),
@@ -47,11 +47,11 @@ pub(super) static FAMILY: Family = Family {
 
 pub(super) static ORDERING: Family = Family {
     title: "Ordering and completion",
-    meaning: "Of the calling PE's operations, whichever of its threads issued them. After a fence, what goes to a PE \
-              lands behind what went there before: puts, signals, AMOs, plain stores, not gets. A quiet lands all. A \
-              flush (of NVSHMEM 3.7) reads the sources of non-blocking puts. The end of a kernel completes nothing: what is \
-              still under way lands when all kernels of the launch have ended, and is counted in \
-              `NvshmemStats::unfinished`.",
+    meaning: "These functions concern the operations of the calling PE, whichever of its threads issued them.\n\
+              After a fence, what goes to a PE lands behind what went there before: puts, signals, AMOs and plain\n\
+              stores, but not gets. A quiet lands everything. A flush (of NVSHMEM 3.7) reads the sources of\n\
+              non-blocking puts. The end of a kernel completes nothing: what is still in flight lands when all\n\
+              kernels of the launch have ended, and is counted in `NvshmemStats::unfinished`.",
     rows: &[
         row("fence", &[], |c| {
             let pe = c.my_pe();
@@ -77,8 +77,8 @@ pub(super) static ORDERING: Family = Family {
 
 pub(super) static BARRIERS: Family = Family {
     title: "Sync and barrier",
-    meaning: "All PEs of the team come, each with one call. A barrier begins with a quiet of the PE; a sync completes \
-              no remote operations.",
+    meaning: "All PEs of the team come, each with one call. A barrier begins with a quiet of the PE. A sync\n\
+              completes no remote operations.",
     rows: &[
         row("team_sync", &[TEAM], |c| meet(c, false)).returns(Size::Int),
         row("sync_all", &[], |c| meet(c, false)),

@@ -345,7 +345,7 @@ impl fmt::Debug for Decode {
 pub struct Normed<'a> {
     /// A (m, k) and B (n, k), parts along K of larger matrices.
     pub a: &'a dyn AsArgument,
-    /// See `a`.
+    /// The matrix B, given as `a` is.
     pub b: &'a dyn AsArgument,
     /// The residual (m, n) before the product is added, which is only read.
     pub residual: &'a dyn AsArgument,
@@ -372,7 +372,7 @@ impl DecodeNorm {
     /// weights have the results' type, and bf16 where results are of 8 bits.
     ///
     /// # Errors
-    /// As [`Decode::new`].
+    /// Fails where [`Decode::new`] fails.
     pub fn new(
         world: &World,
         team: Team,

@@ -21,7 +21,7 @@ const FILE: Kind =
 pub(super) const PART: &str = "gemm_kernel";
 
 /// How far a shape may lie from one that was measured: the factors of its three extents, multiplied.
-const FAR: f64 = 1.5;
+pub(super) const FAR: f64 = 1.5;
 
 /// The setting that a table is for. On another GPU, or with another driver, measurements are made anew.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -146,7 +146,7 @@ impl Table {
 }
 
 /// The logarithms of the factors between the extents of two shapes, added up.
-fn distance(a: Shape, b: Shape) -> f64 {
+pub(super) fn distance(a: Shape, b: Shape) -> f64 {
     let ln = |x: u64, y: u64| (x.max(1) as f64 / y.max(1) as f64).ln().abs();
     ln(a.m, b.m) + ln(a.n, b.n) + ln(a.k, b.k)
 }

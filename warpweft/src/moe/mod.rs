@@ -52,7 +52,7 @@ pub struct Moe {
     passed: DeviceTensor<u64>,
 }
 
-/// What a PE knows of its tokens: on the device, where launches of a graph read it anew.
+/// The experts of a PE's tokens, in device memory, where each launch of a graph reads them anew.
 pub struct Routes<'a> {
     /// Experts of each token, `i32` with modes (token, choice).
     pub ids: &'a dyn AsArgument,
@@ -65,8 +65,8 @@ impl Moe {
     /// memory. *Collective*: all PEs of the world call it with the same arguments.
     ///
     /// # Errors
-    /// `R0505` for a problem or a plan that the kernels do not have, and where PEs of the team ask for different ones;
-    /// `R0302` where there is no memory; as [`Kernel::compile`].
+    /// Fails for a problem or a plan that the kernels do not have and where PEs of the team ask for different ones
+    /// (R0505), without memory (R0302), and as [`Kernel::compile`] does.
     pub fn new(world: &World, team: Team, problem: Problem, plan: Plan) -> Result<Moe, GpuError> {
         let pes = team.n_pes();
         let fits = problem.check(pes).and_then(|()| plan.fits(&problem, pes));
@@ -90,7 +90,7 @@ impl Moe {
         let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
         let ctas = ("CTAS", Define::Int(CTAS.into()));
         let align = ("ALIGN", Define::Int(Problem::ALIGN as i64));
-        let mut of_experts = vec![("T", dtype.clone()), ("OUT", out.clone()), ctas.clone()];
+        let mut of_experts = vec![("T", dtype), ("OUT", out), ctas];
         of_experts.extend(plan.defines());
         let (device, stream) = (world.device(), world.stream());
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
@@ -105,7 +105,7 @@ impl Moe {
         let moe = Moe {
             dispatch: kernel("moe_dispatch", &[("T", dtype), ctas, align])?,
             experts: kernel("moe_experts", &of_experts)?,
-            combine: kernel("moe_combine", &[("T", out.clone()), ("OUT", out)])?,
+            combine: kernel("moe_combine", &[("T", out), ("OUT", out)])?,
             received: symmetric(problem.dtype, problem.hidden)?,
             results: symmetric(problem.out, problem.columns)?,
             offsets: DeviceTensor::zeros(local + 1, stream)?,
@@ -132,7 +132,7 @@ impl Moe {
         Ok(moe)
     }
 
-    /// What it computes.
+    /// The problem that it computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -158,7 +158,7 @@ impl Moe {
     /// [`Moe::offsets`].
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides; `R0503`.
+    /// Fails for operands of other types, shapes or strides (R0502), and for a grid that the GPU cannot hold (R0503).
     pub fn dispatch(&self, stream: &Stream, x: &dyn AsArgument, routes: &Routes<'_>) -> Result<(), GpuError> {
         let [tokens, hidden, _] = self.extents();
         let received = Flat(&self.received);
@@ -175,7 +175,7 @@ impl Moe {
     /// begins when its tokens are complete.
     ///
     /// # Errors
-    /// As [`Moe::dispatch`].
+    /// Fails where [`Moe::dispatch`] fails.
     pub fn experts(
         &self,
         stream: &Stream,
@@ -197,7 +197,7 @@ impl Moe {
     /// up in f32 in the order of choices. Nothing is written for tokens beyond `live`, and after an error.
     ///
     /// # Errors
-    /// As [`Moe::dispatch`].
+    /// Fails where [`Moe::dispatch`] fails.
     pub fn combine(
         &self,
         stream: &Stream,
@@ -228,7 +228,7 @@ impl Moe {
     /// Waits for the stream, and says whether the newest dispatch was carried out.
     ///
     /// # Errors
-    /// `R0506`, on every PE of the team, for experts that do not exist, for more tokens than there is room for, and
+    /// Fails on every PE of the team (R0506) for experts that do not exist, for more tokens than there is room for, and
     /// where PEs have tokens of different widths.
     pub fn check(&self, stream: &Stream) -> Result<(), GpuError> {
         let code = self.status.to_vec(stream)?.first().copied().unwrap_or_default();

@@ -10,13 +10,13 @@ use weft_runtime::{DType, Error, error};
 pub struct Problem {
     /// The most tokens of a PE.
     pub tokens: u64,
-    /// Columns of a token.
+    /// The number of columns of a token.
     pub hidden: u64,
-    /// Columns of a result.
+    /// The number of columns of a result.
     pub columns: u64,
     /// Experts of all PEs together.
     pub experts: u32,
-    /// Experts of a token.
+    /// The number of experts of a token.
     pub choices: u32,
     /// Element type of tokens and of the experts' matrices.
     pub dtype: DType,
@@ -58,7 +58,7 @@ impl Problem {
     /// Whether the kernels compute it on so many PEs.
     ///
     /// # Errors
-    /// `R0505` with the limit that is met.
+    /// Fails with the limit that is exceeded (R0505).
     pub fn check(&self, pes: u32) -> Result<(), Error> {
         const MOST: u64 = i32::MAX as u64;
         let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *self;
@@ -95,7 +95,7 @@ impl fmt::Display for Problem {
 /// usual value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
-    /// Columns of a tile.
+    /// The number of columns of a tile.
     pub bn: u32,
     /// Elements along K of a stage.
     pub bk: u32,
@@ -142,7 +142,7 @@ impl Plan {
     /// Whether a problem can be computed with it.
     ///
     /// # Errors
-    /// `R0505` with the limit that is met.
+    /// Fails with the limit that is exceeded (R0505).
     pub fn fits(&self, problem: &Problem, pes: u32) -> Result<(), Error> {
         const MOST: u64 = 227 << 10;
         let outside =

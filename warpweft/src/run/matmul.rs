@@ -100,7 +100,7 @@ pub(super) fn check(
     let [a, b, d] = &reference.args[..] else {
         return Err(format!("computes({what}): takes two matrices and their product, `{what}(a, b, d)`"));
     };
-    let missing = |n: &str| format!("computes({what}): `{n}` is no tensor parameter");
+    let missing = |n: &str| format!("computes({what}): `{n}` is not a tensor parameter");
     let x = before(a).ok_or_else(|| missing(a))?;
     let y = before(b).ok_or_else(|| missing(b))?;
     let got = after(d).ok_or_else(|| missing(d))?;

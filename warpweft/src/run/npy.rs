@@ -63,7 +63,7 @@ impl Header {
 fn fields(text: &str) -> Result<Header, String> {
     let damaged = |why: &str| format!("has a damaged header: {why}");
     let body = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
-    let mut rest = body.ok_or_else(|| damaged("it is no {...}"))?.trim();
+    let mut rest = body.ok_or_else(|| damaged("it is not {...}"))?.trim();
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
     while !rest.is_empty() {
         let (key, after) = quoted(rest).ok_or_else(|| damaged("a name in quotes is missing"))?;
@@ -72,7 +72,7 @@ fn fields(text: &str) -> Result<Header, String> {
         let after = match key {
             "descr" if value.starts_with('[') => return Err("holds records, not plain numbers".into()),
             "descr" => {
-                let (ty, after) = quoted(value).ok_or_else(|| damaged("`descr` is no type"))?;
+                let (ty, after) = quoted(value).ok_or_else(|| damaged("`descr` is not a type"))?;
                 descr = Some(ty.to_owned());
                 after
             }
@@ -88,8 +88,9 @@ fn fields(text: &str) -> Result<Header, String> {
                 let (extents, after) = tuple.ok_or_else(|| damaged("`shape` is no tuple"))?;
                 let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
                 let extents: Result<Vec<u64>, _> = extents.map(str::parse).collect();
-                shape =
-                    Some(extents.map_err(|_| damaged("`shape` has an extent that is no number of 64 bits"))?);
+                shape = Some(
+                    extents.map_err(|_| damaged("`shape` has an extent that is not a number of 64 bits"))?,
+                );
                 after
             }
             _ => return Err(damaged("it has a field that is none of `descr`, `fortran_order`, `shape`")),

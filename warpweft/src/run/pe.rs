@@ -307,6 +307,6 @@ fn number(value: Define, dtype: Scalar) -> Result<Box<dyn AsArgument>, RunError>
         (Define::Int(n), Scalar::U64) => Box::new(n as u64),
         (Define::Int(n), _) => Box::new(n),
         (Define::Bool(b), _) => Box::new(b),
-        (Define::Dtype(_) | Define::Reduction(_), _) => return request("a type is no number"),
+        (Define::Dtype(_) | Define::Reduction(_), _) => return request("a type is not a number"),
     })
 }

@@ -162,7 +162,7 @@ pub fn check(
         [x, out] => (x, out),
         _ => return Err(format!("computes({what}): takes the tensor, and the result if it is another")),
     };
-    let missing = |n: &str| format!("computes({what}): `{n}` is no tensor parameter");
+    let missing = |n: &str| format!("computes({what}): `{n}` is not a tensor parameter");
     let from = before(from).ok_or_else(|| missing(from))?;
     let got = after(to).ok_or_else(|| missing(to))?;
     let n_pes = got.data.len();

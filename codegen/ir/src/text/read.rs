@@ -268,7 +268,7 @@ impl<'t, L: Level> Reader<'t, L> {
 
     fn named<T>(&mut self, what: &str, parse: fn(&str) -> Option<T>) -> Result<T, ParseError> {
         let word = self.word()?;
-        parse(word).ok_or_else(|| self.error(format!("`{word}` is no {what}")))
+        parse(word).ok_or_else(|| self.error(format!("`{word}` is not a known {what}")))
     }
 
     pub(crate) fn ty(&mut self) -> Result<L::Type, ParseError> {
@@ -316,7 +316,7 @@ impl<'t, L: Level> Reader<'t, L> {
             }
             other => match Scalar::parse(other) {
                 Some(s) => TypeRef::Scalar(s),
-                None => return Err(self.error(format!("`{other}` is no type"))),
+                None => return Err(self.error(format!("`{other}` is not a type"))),
             },
         };
         L::Type::of(ty).ok_or_else(|| self.error(format!("there is no {ty} at the {} level", L::NAME)))

@@ -5,31 +5,46 @@ weft_ir::codes! {
     REMOTE Text:
     NOT_SYMMETRIC = 220, "the remote side of the operation is not in the symmetric heap",
         "kernel k(dst: global<f32, (8):(1)>, src: global<f32, (8):(1)>) block(32) { put<warp>(dst, src, 1); }",
-        "A put writes to, and a get reads from, the place that a symmetric tensor has on another PE: only memory of the symmetric heap (`symm<...>`) has one. Pass the tensor itself, not `peer(x, pe)`: the operation finds the place.";
+        "A put writes to, and a get reads from, the location that a symmetric tensor has on another PE. \
+         Only memory of the symmetric heap (`symm<...>`) has such a location. Pass the tensor itself and \
+         not `peer(x, pe)`: the operation finds the location.";
     OTHER_DTYPE = 221, "the two sides have different element types",
         "kernel k(dst: symm<f32, (8):(1)>, src: global<f16, (8):(1)>) block(32) { put<warp>(dst, src, 1); }",
-        "Remote memory operations move bytes: nothing is converted on the way. Convert before the put, or after the get; `p` casts its one value.";
+        "Remote memory operations move bytes and convert nothing. Convert before the put, or after the get. \
+         `p` converts its single value.";
     OTHER_SHAPE = 222, "the two sides have different shapes",
         "kernel k(dst: symm<f32, (8, 4):(1, 16)>, src: global<f32, (8, 2):(1, 8)>) block(32) { put<warp>(dst, src, 1); }",
-        "Where both sides are contiguous the smaller one says how many elements are moved. Otherwise element by element has to correspond, in coordinate order, so both have as many. Operations on one element name it, `x[i]`; collectives and lists of NVSHMEM's are contiguous.";
-    BAD_SIGNAL = 223, "this is no signal",
+        "If both sides are contiguous, the smaller one determines how many elements move. Otherwise both \
+         sides must have the same number of elements, which correspond in coordinate order. Operations on \
+         one element name it, `x[i]`. The operands of NVSHMEM's collectives and lists must be contiguous.";
+    BAD_SIGNAL = 223, "this is not a signal",
         "kernel k(x: symm<f32, (8):(1)>, sig: symm<u32, (1):(1)>) block(32) { put_signal<warp, set>(x, x, sig[0], 1, 1); }",
         "A signal is one u64 of the symmetric heap (NVSHMEM, Signaling Operations).";
     NOT_SAME = 224, "threads that call it together pass different arguments",
         "kernel k(x: symm<f32, (64):(1)>) block(64) { put<block>(x[thread_idx()], x[0], 1); }",
-        "All threads of the warp or CTA call an operation of theirs with the same arguments: it deals the elements out itself. For another element in each thread, leave `<warp>` or `<block>` out.";
+        "All threads of the warp or CTA call such an operation with the same arguments, and the operation \
+         deals the elements out itself. To use another element in each thread, leave `<warp>` or `<block>` \
+         out.";
     NOBODY_SIGNALS = 230, "a signal is waited for that nothing in the kernel sends",
         "",
-        "A warning. The kernel waits on memory that no operation in it writes, neither here nor on another PE, so it waits for ever unless somebody else writes it. If the host or another kernel does, the kernel's head says so: `signaled(sig)`.";
+        "This is a warning. The kernel waits on memory that none of its operations writes, neither here nor \
+         on another PE. It waits forever unless the host or another kernel writes it. If one does, state \
+         that in the kernel's head: `signaled(sig)`.";
     SHARED_COUNTER = 231, "one counter adds up the signals of several non-blocking puts",
         "",
-        "A warning. Non-blocking puts may be done in any order, so a counter that has reached n says that n of them have come, not that the first n have. Waiting with ge for the first chunk may find another one. Give each chunk its own signal, or wait with eq for the whole.";
+        "This is a warning. Non-blocking puts can complete in any order. A counter that has reached n says \
+         that n of them have arrived, but not that the first n have. A wait with ge for the first chunk can \
+         be satisfied by another chunk. Give each chunk its own signal, or wait with eq for all of them.";
     BEFORE_QUIET = 232, "memory of a non-blocking operation is used before it is done",
         "kernel k(x: symm<f32, (64):(1)>, y: global<f32, (64):(1)>) block(64) { get_nbi<block>(y, x, 1); x[thread_idx()] = y[thread_idx()]; }",
-        "A non-blocking get writes its destination, and a non-blocking put reads its source, at any time until `quiet` (or a barrier of NVSHMEM's). Read the destination, or write the source, after that.";
+        "A non-blocking get can write its destination, and a non-blocking put can read its source, at any \
+         time until `quiet` (or a barrier of NVSHMEM's). Read the destination, or write the source, only \
+         after that.";
     UNORDERED_SIGNAL = 233, "a signal by hand may overtake the put that it tells of",
         "kernel k(x: symm<f32, (64):(1)>, sig: symm<u64, (1):(1)>) block(64) signaled(sig) { put<block>(x, x, 1); if thread_idx() == 0 { signal_op<set>(sig[0], 1, 1); } }",
-        "A put is done on this side when it returns, not on the other: a signal that follows it may arrive first. `rma_fence()` between them keeps the order to one PE; `put_signal` does both.";
+        "A put is complete on this side when it returns, but not on the other side. A signal that follows \
+         it can arrive first. `rma_fence()` between them keeps the order to one PE, and `put_signal` does \
+         both.";
 }
 
 #[cfg(test)]

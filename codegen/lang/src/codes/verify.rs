@@ -5,41 +5,52 @@ weft_ir::codes! {
     VERIFY Text:
     TYPE = 200, "an operand or result has the wrong type",
         "",
-        "An operation got operands whose types it does not take together. Nothing is converted silently: write `.to<f32>()`.";
+        "An operation got operands of types that it does not accept together. There is no implicit \
+         conversion: write `.to<f32>()`.";
     NO_SUCH_OP = 201, "the element type does not have this operation",
         "kernel k(x: global<f32, (8):(1)>) block(8) { x[0] = x[0] % x[1]; }",
         "Some operations exist only for integers (`%`, shifts, bitwise) or only for floats (`sqrt`, `exp`), and fp8 types are only loaded, stored and converted.";
     WRONG_SPACE = 202, "the operation cannot reach this memory",
         "kernel k(x: symm<f32, (8):(1)>, team: team) block(8) { let mc = multicast(x, team); x[0] = load(mc[0]); }",
-        "A multicast address is for ld_reduce, st and red only (PTX ISA, multimem), and those take no other; multicast and peer addresses exist of symmetric tensors only.";
+        "A multicast address is for ld_reduce, st and red only (PTX ISA, multimem), and these accept no \
+         other address. Only symmetric tensors have multicast and peer addresses.";
     NOT_STATIC = 203, "this must be a compile-time number of elements",
         "",
-        "A thread moves a fixed number of elements at once, from 1 to 1024: partition the tensor over threads and loop over the steps.";
+        "A thread moves a fixed number of elements at once, from 1 to 1024. Partition the tensor over \
+         threads and loop over the steps.";
     LITERAL = 204, "the literal does not fit its type",
         "kernel k(x: global<u8, (8):(1)>) block(8) { x[0] = 300; }",
-        "The number is outside the range of the type it is used as.";
+        "The number is outside the range of its type.";
     UNDEFINED = 210, "a value is used before it is defined", "",
-        "Only the builder API can make this: values must be defined in the block that uses them, or in one around it, before their use.";
+        "Only the builder API can cause this. A value must be defined before its use, in the same block or \
+         in one around it.";
     MISPLACED = 211, "an instruction stands in no block, or in two", "",
-        "Only the builder API can make this: every instruction stands in exactly one block, a loop's variable in none, and blocks nest 200 deep at most.";
+        "Only the builder API can cause this. Every instruction belongs to exactly one block, and a loop's \
+         variable to none. Blocks nest at most 200 deep.";
     DIVERGENT = 212, "an operation that all threads must reach stands in divergent control flow",
         "kernel k() block(64) { if thread_idx() < 32 { sync_threads(); } }",
-        "Barriers, reductions over a block or warp and shuffles wait for every thread of their group. Under a condition that differs from thread to thread some never come, and the others wait for ever. Move the operation out, or make the condition uniform.";
+        "Barriers, reductions over a block or warp, and shuffles wait for every thread of their group. \
+         Under a condition that differs between threads, some threads never come, and the others wait \
+         forever. Move the operation out of the condition, or make the condition the same for all threads.";
     BAD_ORDER = 213, "the operation does not have this memory order",
         "kernel k(x: global<u32, (8):(1)>) block(8) { store<acquire, gpu>(x[0], 1); }",
-        "Loads are weak, relaxed or acquire; stores weak, relaxed or release; reductions relaxed or release; fences acquire, release, acq_rel or sc (PTX ISA, Memory Consistency Model).";
+        "Loads are weak, relaxed or acquire. Stores are weak, relaxed or release. Reductions are relaxed or \
+         release. Fences are acquire, release, acq_rel or sc (PTX ISA, Memory Consistency Model).";
     BAD_LAUNCH = 214, "no GPU has this launch shape",
         "kernel k() block(64, 32) { }",
-        "A CTA has 1 to 1024 threads in all, at most 64 in z.";
-    NO_TEAM = 215, "this is no team", "",
-        "Only the builder API can make this: a team is named by the number of a parameter of type team.";
+        "A CTA has 1 to 1024 threads in total, and at most 64 in z.";
+    NO_TEAM = 215, "this is not a team", "",
+        "Only the builder API can cause this. A team is named by the number of a parameter of type team.";
     BAD_FORMAT = 216, "the format does not fit its arguments",
         "kernel k() block(32) { print(\"%d %d\", thread_idx()); }",
-        "A format has one conversion for each argument: %d for signed and %u or %x for unsigned integers, %f, %e or %g for floats.";
+        "A format has one conversion for each argument: %d for signed integers, %u or %x for unsigned \
+         integers, and %f, %e or %g for floats.";
     BAD_PASS = 217, "a parameter cannot be passed", "",
-        "A kernel takes numbers, tensors, barriers and teams, up to 4096 bytes of them; pass a tensor of them instead.";
+        "A kernel takes numbers, tensors, barriers and teams, up to 4096 bytes in total. Pass larger data \
+         as a tensor.";
     BAD_FUNCTION = 218, "a called function has no C name, or two signatures", "",
-        "Only the builder API and the passes can make this: a call names a C function, not a kernel, and passes it the same types wherever it is called.";
+        "Only the builder API and the passes can cause this. A call names a C function and not a kernel, \
+         and passes the same types to it everywhere.";
 }
 
 #[cfg(test)]

@@ -315,7 +315,7 @@ impl Elab<'_> {
                 .map(Val::Rt),
             Val::Float(x) => match like.unwrap_or(Scalar::F32) {
                 s if s.is_float() && !s.is_fp8() => self.b.float(s, x).map(Val::Rt),
-                s => Err(Diagnostic::error(MISMATCH, span, format!("the literal {x} is no {s}"))
+                s => Err(Diagnostic::error(MISMATCH, span, format!("the literal {x} is not a value of {s}"))
                     .help("write an integer, or convert the other side: `.to<f32>()`")),
             },
             Val::Int(n) => match (n.as_const(), like) {

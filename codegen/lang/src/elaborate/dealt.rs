@@ -15,7 +15,7 @@ impl Elab<'_> {
         let ty = self.tensor_type_of(t);
         let threads = i64::from(self.b.kernel().threads());
         let Some(total) = ty.layout.size().as_const() else {
-            return Err(Diagnostic::error(NOT_HELD, span, format!("how many elements {} has is known at run time only", ty.layout))
+            return Err(Diagnostic::error(NOT_HELD, span, format!("the number of elements of {} is known only at run time", ty.layout))
                 .help("partition it over `threads<block>()` and loop over the steps, or make the extent a compile-time parameter"));
         };
         if total > threads * i64::from(MAX_LANES) {

@@ -88,9 +88,7 @@ impl Program {
                 );
             }
         }
-        if errors.is_empty() {
-            self.check_names(asserts)?;
-        }
+        let names = self.resolve(asserts).found;
         let module = Module { files: self.files.clone(), ..Module::default() };
         let mut out = (module, Vec::new(), Vec::new());
         for k in chosen {
@@ -101,6 +99,12 @@ impl Program {
                     out.2.push(defines);
                 }
                 Err(mut e) => errors.append(&mut e),
+            }
+        }
+        // What no kernel calls, and branches that none takes, follow what the kernels themselves have found.
+        for name in names {
+            if errors.iter().all(|e| (e.code, e.span) != (name.code, name.span)) {
+                errors.push(name);
             }
         }
         if !errors.is_empty() {
@@ -316,7 +320,7 @@ impl Elab<'_> {
         for (own, d) in out.iter_mut().zip(self.dims(attr)?) {
             let n = d.as_const().and_then(|n| u32::try_from(n).ok());
             let Some(n) = n.filter(|n| (1..=most).contains(n)) else {
-                let message = format!("{}: {d} is no constant from 1 to {most}", attr.name.name);
+                let message = format!("{}: {d} is not a constant from 1 to {most}", attr.name.name);
                 return fail(NOT_CONSTANT, attr.span, message);
             };
             *own = n;
@@ -371,7 +375,7 @@ impl Elab<'_> {
             }
         };
         if !fits {
-            let message = format!("`{}` is {val}, which is no `{}`", g.name.name, g.bound.name);
+            let message = format!("`{}` is {val}, which is not of the kind `{}`", g.name.name, g.bound.name);
             let help = match (&*g.bound.name, &val) {
                 // NumPy has no bf16 and no 8-bit floats: their files say that they hold integers.
                 ("float", Val::Dtype(Scalar::U16)) => "if the numbers are bf16, say so: `--dtype bf16`",

@@ -231,7 +231,7 @@ impl Elab<'_> {
     pub(super) fn jump(&mut self, again: bool, span: Span) -> R<()> {
         let name = if again { "continue" } else { "break" };
         let Some(Loop { behind, next }) = self.flow.loops.last() else {
-            let message = format!("`{name}` stands in no loop");
+            let message = format!("`{name}` is outside of a loop");
             return Err(Diagnostic::error(NO_LOOP, span, message)
                 .help("it belongs in the body of a `for`, `while` or `loop` of the same function"));
         };

@@ -27,7 +27,7 @@ impl Elab<'_> {
                 },
             };
             if let (Some(role), true) = (p.role, scalar != Type::Unit) {
-                let message = format!("`{}` is declared as `{role}` and is no tensor", p.name.name);
+                let message = format!("`{}` is declared as `{role}` but is not a tensor", p.name.name);
                 return Err(Diagnostic::error(BAD_ROLE, p.span, message).help("only tensors have a role"));
             }
             let is_int = &*ty.name.name == "int";
@@ -79,7 +79,7 @@ impl Elab<'_> {
                 return Err(Diagnostic::error(
                     BAD_PARAM,
                     ty.span,
-                    format!("`{other}` is no type of a kernel parameter"),
+                    format!("`{other}` is not a type of a kernel parameter"),
                 )
                 .help("symm<T, layout>, global<T, layout>, int, i32, f32, ..., barrier, team"));
             }

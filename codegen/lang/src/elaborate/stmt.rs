@@ -26,7 +26,7 @@ impl Elab<'_> {
             self.stmt_or_report(s)?;
             let behind = stmts.get(at + 1).map(|s| s.span).or(value.map(|v| v.span));
             if let (Some(name), Some(behind), true) = (jump_name(s), behind, self.flow.ended) {
-                let message = format!("nothing comes here: `{name}` stands before it");
+                let message = format!("this code is never reached: `{name}` precedes it");
                 self.report(
                     Diagnostic::error(BAD_RETURN, behind, message)
                         .related(s.span, "this always jumps away")

@@ -71,7 +71,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn stray_range(self) -> Diagnostic {
-        self.error(code::STRAY_RANGE, "a range can not stand here")
+        self.error(code::STRAY_RANGE, "a range is not allowed here")
             .label("of this range")
             .help("ranges stand in `for i in a..b` and in an index, `t[a..b]`")
     }

@@ -55,7 +55,7 @@ fn a_version_too_low_says_what_needs_which() {
     let plain = kernel("plain", |_, _| Ok(()));
     let e = asked(vec![plain], "sm_100a", PtxVersion::new(8, 1)).unwrap_err();
     assert_eq!(e.code, codes::OLD_PTX);
-    assert_eq!(e.message, "target sm_100a needs PTX 8.6, and version 8.1 is asked for");
+    assert_eq!(e.message, "target sm_100a needs PTX 8.6, but version 8.1 is requested");
     let e = asked(vec![two_shot(Scalar::BF16)], "sm_90a", PtxVersion::new(8, 1)).unwrap_err();
     assert_eq!(e.code, codes::OLD_PTX);
     assert!(e.message.contains("acc::f32.v4.bf16x2` needs PTX 8.2"), "{e}");

@@ -184,7 +184,7 @@ impl MemoryPass<'_> {
         })?;
         let bytes = elements.saturating_mul(inside.ty.elem.bytes());
         if bytes == 0 || !bytes.is_multiple_of(UNIT) {
-            let why = format!("a bulk copy of {bytes} bytes");
+            let why = format!("a bulk copy cannot move {bytes} bytes");
             return Err(bad(why, "it moves a multiple of 16 bytes: take more elements, or fewer"));
         }
         for place in [inside, outside] {

@@ -55,7 +55,7 @@ impl Modes {
                 return Err(Diagnostic::error(
                     NOT_STATIC,
                     span,
-                    format!("the extent {extent} of {layout} is known at run time only"),
+                    format!("the extent {extent} of {layout} is known only at run time"),
                 )
                 .help("tile this mode by a constant and loop over the tiles"));
             };

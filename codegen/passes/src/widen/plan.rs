@@ -187,7 +187,7 @@ fn asked(l: &Loop) -> Result<u32, String> {
     let rounds = match (l.unroll, l.trip) {
         (0, Some(trip)) if trip <= MAX_FULL => trip,
         (0, Some(trip)) => return Err(format!("all of {trip} rounds are too many, {MAX_FULL} may be")),
-        (0, None) => return Err("how many rounds there are is known at run time only".into()),
+        (0, None) => return Err("the number of rounds is known only at run time".into()),
         (n, trip) => trip.map_or(n.into(), |trip| trip.min(n.into())),
     };
     Ok(u32::try_from(rounds).unwrap_or(0))
@@ -274,7 +274,7 @@ fn access(
         }
         reaches.push((&b.offset + top, by, b.limit.clone()));
     }
-    let modes = modes(t).ok_or("the shape of an access is known at run time only")?;
+    let modes = modes(t).ok_or("the shape of an access is known only at run time")?;
     let lanes = modes.iter().try_fold(1i64, |n, (e, _)| n.checked_mul(*e));
     plan.strides.insert(place, by.clone());
     // Names are for comparing alone: the first one of all need not be in force here.

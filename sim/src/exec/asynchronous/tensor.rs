@@ -222,7 +222,7 @@ impl TensorMap {
         };
         let rank = get("rank", 0) as usize + 1;
         if rank > RANK {
-            return Err(format!("rank {rank}: these bytes are no tensor map"));
+            return Err(format!("rank {rank}: these bytes are not a tensor map"));
         }
         let kind = get("elemtype", 0);
         let Some(&Entry(element, ..)) = TYPES.iter().find(|t| u64::from(t.1) == kind) else {

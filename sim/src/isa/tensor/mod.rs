@@ -127,21 +127,26 @@ pub(super) fn whole_warp(cx: &Context<'_>) -> Result<Option<Flow>, Fault> {
 pub(super) const NOTES: &str = "
 ## How tensor cores add
 
-Integer and bit products are exact. `.f64` products are fused multiply-adds in the order of K. For the other types the \
-manual leaves the order and the intermediate precision open; here they have the bits of an H200, of which \
-`tests/hardware_launches.rs` compares a launch for every shape and type of `mma.sync` and `wgmma`, with infinities, NaNs, \
-subnormals, cancellation and overflow.
+Integer and bit products are exact. `.f64` products are fused multiply-adds in the order of K. For
+the other types, the manual leaves the order and the intermediate precision open. Here they have the
+bits of an H200. `tests/hardware_launches.rs` compares a launch of it for every shape and type of
+`mma.sync` and `wgmma`, with infinities, NaNs, subnormals, cancellation and overflow.
 
-Products are exact; a group of them (16, for `.tf32` 8) is aligned with the accumulator to the largest exponent; what is \
-below 25 fraction bits is cut off; the sum is rounded once, towards zero to `.f32`, to nearest to `.f16` (so Xie et al., \
-MMA-Sim, arXiv 2511.10909; Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, arXiv 2512.07004). A sum of \
-nothing but what was cut off is +0. `wgmma` adds 8-bit floats in groups of 32 with 13 fraction bits and gives results of \
-13 fraction bits. `mma.sync` widens them to half precision: it sums up the products of elements 0 and 1 of each four, then \
-those of 2 and 3, from zero, and adds the accumulator last. `mma.m8n8k4` is computed in single precision without tensor \
-cores: fused multiply-adds from zero in the order of K, then the accumulator; with `.f16` accumulators two sums of two, \
-each added to it.
+The sum is computed as follows (Xie et al., MMA-Sim, arXiv 2511.10909; Khattak and Mikaitis,
+Accurate Models of NVIDIA Tensor Cores, arXiv 2512.07004). Products are exact. A group of them (16,
+for `.tf32` 8) is aligned with the accumulator to the largest exponent. Everything below 25 fraction
+bits is cut off. The sum is rounded once, towards zero to `.f32` and to nearest to `.f16`. If
+everything was cut off, the sum is +0.
 
-Against the exact sum the tests allow, for each group, `2^-22` of the largest magnitude among products and accumulator, \
-times the number of terms (`2^-11` for `wgmma` of 8-bit floats), and half a unit in the last place of an `.f16` \
-accumulator. Code that depends on more than that depends on the generation of the GPU.
+`wgmma` adds 8-bit floats in groups of 32 with 13 fraction bits and gives results of 13 fraction
+bits. `mma.sync` widens them to half precision. It sums the products of elements 0 and 1 of each
+four, then those of 2 and 3, from zero, and adds the accumulator last. `mma.m8n8k4` is computed in
+single precision without tensor cores: fused multiply-adds from zero in the order of K, then the
+accumulator. With `.f16` accumulators it computes two sums of two and adds each one to the
+accumulator.
+
+The tests allow a difference from the exact sum. For each group, it is `2^-22` of the largest
+magnitude among products and accumulator, times the number of terms (`2^-11` for `wgmma` of 8-bit
+floats). Half a unit in the last place of an `.f16` accumulator is added. Code that depends on more
+than that depends on the generation of the GPU.
 ";

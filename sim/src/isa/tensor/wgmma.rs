@@ -271,7 +271,7 @@ pub(crate) fn before_use(registers: Vec<Reg>, is_move: bool) -> Op {
 }
 
 fn in_flight(lane: usize) -> Fault {
-    let message = "a register of a wgmma.mma_async is used while the multiplication is under way";
+    let message = "a register of a wgmma.mma_async is used while the multiplication is in flight";
     fault(codes::UNDEFINED, lane, message, "commit its group and wait for it with wgmma.wait_group before")
 }
 

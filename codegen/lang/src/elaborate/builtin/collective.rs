@@ -9,42 +9,42 @@ use weft_ir::{MoveKind, RedOp, Remote, TeamRef};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin("sync", "sync<block>(team)", "Waits for the same call on all PEs of the team.", sync),
-    builtin("sync_all", "sync_all<block>()", "As sync, of all PEs.", sync),
+    builtin("sync_all", "sync_all<block>()", "Like sync, for all PEs.", sync),
     builtin("barrier_all", "barrier_all<block>()", "A quiet and a sync of all PEs.", sync),
     builtin(
         "reduce",
         "reduce<block, add>(dst, src, team)",
-        "Reduces src over the PEs of the team, element by element; all get the result: add, mul, min, max, and, or, xor.",
+        "Reduces src over the PEs of the team, element by element, and gives all PEs the result: add, mul, min, max, and, or, xor.",
         reduce,
     ),
     builtin(
         "reducescatter",
         "reducescatter<block, add>(dst, src, team)",
-        "As reduce, but each PE gets its part: src has n_pes times the elements of dst.",
+        "Like reduce, but each PE gets its part. src has n_pes times the elements of dst.",
         reduce,
     ),
     builtin(
         "fcollect",
         "fcollect<block>(dst, src, team)",
-        "All PEs' src in dst, in rank order: dst has n_pes times the elements of src.",
+        "Collects all PEs' src in dst, in rank order. dst has n_pes times the elements of src.",
         exchange,
     ),
     builtin(
         "alltoall",
         "alltoall<block>(dst, src, team)",
-        "Part j of src to part my_pe of dst on rank j, for all j.",
+        "Copies part j of src to part my_pe of dst on rank j, for all j.",
         exchange,
     ),
     builtin(
         "broadcast",
         "broadcast<block>(dst, src, root, team)",
-        "src of rank root to all PEs' dst.",
+        "Copies src of rank root to all PEs' dst.",
         exchange,
     ),
     builtin(
         "translate_pe",
         "translate_pe(pe, team, to)",
-        "The rank in the team `to` (all PEs if left out) of rank pe of team; -1 where it is not in it.",
+        "The rank in the team `to` (all PEs by default) of rank pe of team, or -1 if it is not a member.",
         translate,
     ),
 ];
@@ -70,7 +70,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let op = words.take(RedOp::parse);
     words.done(call.name, "a reduction, and warp or block")?;
     let Some(op) = op else {
-        let message = format!("`{}` does not say which reduction", call.name);
+        let message = format!("`{}` does not name its reduction", call.name);
         return Err(Diagnostic::error(WRONG_ARGS, call.span, message)
             .help(format!("write `{}<block, add>(dst, src, team)`", call.name)));
     };

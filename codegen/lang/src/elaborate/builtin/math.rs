@@ -13,18 +13,23 @@ use weft_ir::{
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin("ceil_div", "ceil_div(a, b)", "a / b, rounded up.", integers),
-    builtin("round_up", "round_up(a, b)", "The least multiple of b that is a or more.", integers),
-    builtin("min", "min(a, b), min<block>(v)", "The lesser, or the least over lanes and threads.", minmax),
+    builtin("round_up", "round_up(a, b)", "The lowest multiple of b that is at least a.", integers),
+    builtin(
+        "min",
+        "min(a, b), min<block>(v)",
+        "The minimum of both, or the minimum over lanes and threads.",
+        minmax,
+    ),
     builtin(
         "max",
         "max(a, b), max<block>(v)",
-        "The greater, or the greatest over lanes and threads.",
+        "The maximum of both, or the maximum over lanes and threads.",
         minmax,
     ),
     builtin(
         "sum",
         "sum<block>(v)",
-        "The sum over v's lanes and the threads of a block or warp; `<thread>` over lanes only. As all of these, `<row>` over each row of an accumulator's elements, for a value a row.",
+        "The sum over v's lanes and the threads of a block or warp. `<thread>` sums over lanes only. Like all of these reductions, `<row>` reduces each row of an accumulator's elements to one value per row.",
         reduce,
     ),
     builtin(
@@ -35,14 +40,14 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
     builtin("all", "all<block>(v)", "Whether all are true.", reduce),
     builtin("any", "any<block>(v)", "Whether one is true.", reduce),
-    builtin("shuffle", "shuffle<xor>(v, n)", "v of another lane: idx, up, down, xor.", shuffle),
+    builtin("shuffle", "shuffle<xor>(v, n)", "The v of another lane: idx, up, down, xor.", shuffle),
     builtin("fma", "fma(a, b, c)", "a * b + c, rounded once.", fma),
-    builtin("select", "select(c, a, b)", "a where c is true, else b.", select),
+    builtin("select", "select(c, a, b)", "a if c is true, and b otherwise.", select),
     builtin("to", "v.to<T>()", "v converted to another element type; `.to<int>()` makes an index.", to),
     builtin(
         "bits",
         "v.bits<T>()",
-        "The same bits as elements of type T: two f16 are one u32, a u64 is two u32, the lower first.",
+        "The same bits as elements of type T. Two f16 are one u32, and a u64 is two u32 with the lower one first.",
         bits,
     ),
     builtin("combine", "combine<add>(a, b)", "a and b reduced to one, elementwise.", combine),
@@ -159,7 +164,7 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let elem = ty.elem().unwrap_or(to);
     let bytes = ty.lanes().unwrap_or(1) * elem.bytes();
     if !bytes.is_multiple_of(to.bytes()) || [elem, to].contains(&Scalar::Bool) {
-        let message = format!("{} has {bytes} bytes, which are no elements of {to}", e.describe(&v));
+        let message = format!("{} has {bytes} bytes, which are not whole elements of {to}", e.describe(&v));
         return fail(MISMATCH, call.span, message);
     }
     let lanes = bytes / to.bytes();
@@ -184,7 +189,7 @@ fn combine(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let op = words.take(RedOp::parse);
     words.done(call.name, "a reduction")?;
     let Some(&(_, _, op)) = REDUCTIONS.iter().find(|(_, red, _)| Some(*red) == op) else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`combine` does not say which reduction")
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`combine` does not name its reduction")
             .help("write `combine<add>(a, b)`: add, mul, min, max, and, or, xor"));
     };
     let (a, b) = e.pair(call.val(0).0, call.val(1).0, call.span)?;

@@ -13,25 +13,25 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "accumulator",
         "accumulator<f32>((m, n), over = (2, 1))",
-        "A tile of zeros that matrix products are added to, shared out over so many warpgroups along its rows and columns; over all of them if not said. `accumulator(x)` begins with the elements x, which are an accumulator's.",
+        "A tile of zeros to which matrix products are added. `over` is the number of warpgroups that share its rows and columns, and the default is all of them. `accumulator(x)` begins with the elements x, which belong to an accumulator.",
         zero,
     ),
     builtin(
         "coord",
         "coord<m>(x)",
-        "The row (m = 0) or column (m = 1) of each element x of an accumulator: an integer, `i32` where it is stored or converted.",
+        "The row (m = 0) or column (m = 1) of each element x of an accumulator, as an integer. It is an `i32` when it is stored or converted.",
         coord,
     ),
     builtin(
         "mma",
         "mma(a, b, acc)",
-        "Begins acc + a * transpose(b), of tiles (M, K) and (N, K) in shared memory; the accumulator, which is in flight. `a` may be columns of an accumulator in 16 bits.",
+        "Begins acc + a * transpose(b), of tiles (M, K) and (N, K) in shared memory, and returns the accumulator, which is in flight. `a` can be columns of an accumulator in 16 bits.",
         mma,
     ),
     builtin(
         "mma_wait",
         "mma_wait<n>(acc)",
-        "Waits until all but the newest n products are done; the accumulator. After `mma_wait<0>` it can be read: `acc[_, 0..64]`.",
+        "Waits until all but the newest n products are done, and returns the accumulator. After `mma_wait<0>` it can be read: `acc[_, 0..64]`.",
         wait,
     ),
 ];
@@ -151,9 +151,9 @@ fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return Err(Diagnostic::error(
             WRONG_ARGS,
             call.span,
-            "`mma_wait` says how many products may be under way",
+            "`mma_wait` states how many products can be in flight",
         )
-        .help("`mma_wait<0>(acc)` waits for all; up to 7 may be under way"));
+        .help("`mma_wait<0>(acc)` waits for all of them; up to 7 can be in flight"));
     };
     let (acc, ty) = accumulator(e, call, 0)?;
     let value = e.b.emit(Tile::MmaWait { acc, pending })?;

@@ -12,43 +12,43 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "load",
         "load<acquire, sys>(x), load(x, like = v)",
-        "The elements of x in registers; weak without words. `like` deals them out as those of v, which are an accumulator's.",
+        "The elements of x in registers. Without words, the load is weak. `like` distributes them like those of v, which belong to an accumulator.",
         load,
     ),
     builtin(
         "store",
         "store<release, sys>(x, v)",
-        "Writes v to x; weak without words. `x[...] = v` is the weak store.",
+        "Writes v to x. Without words, the store is weak, like `x[...] = v`.",
         store,
     ),
     builtin(
         "ld_reduce",
         "ld_reduce<add, acc = f32>(x)",
-        "multimem.ld_reduce: every element reduced over the PEs of the team by the switch; relaxed, sys without words.",
+        "multimem.ld_reduce: the switch reduces every element over the PEs of the team. The default is relaxed, sys.",
         ld_reduce,
     ),
     builtin(
         "st",
         "st<relaxed, sys>(x, v)",
-        "multimem.st: v to every PE of the team. `x[...] = v` does it with relaxed, sys.",
+        "multimem.st: writes v to every PE of the team. `x[...] = v` does this with relaxed, sys.",
         st,
     ),
     builtin(
         "red",
         "red<add, release, sys>(x, v)",
-        "Reduces v into x, atomically: multimem.red on every PE for a multicast tensor, red else.",
+        "Reduces v into x, atomically: multimem.red on every PE for a multicast tensor, and red otherwise.",
         red,
     ),
     builtin(
         "atomic",
         "atomic<add, relaxed, sys>(x, v)",
-        "As red on one element, and gives the old value; `exch` exchanges.",
+        "Like red on one element, but returns the old value. `exch` exchanges.",
         atomic,
     ),
     builtin(
         "atomic_cas",
         "atomic_cas<acq_rel, sys>(x, expected, v)",
-        "Stores v if x is as expected; gives the old value.",
+        "Stores v if x equals expected, and returns the old value.",
         atomic_cas,
     ),
     builtin("print", "print(\"%d\", v, ...)", "printf on the device.", print),
@@ -56,7 +56,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "assert",
         "assert(cond, \"text\")",
-        "Ends the kernel with an error unless cond is true, and says the text, the line, and which PE, CTA and thread it was; `--no-assert` leaves it out.",
+        "Ends the kernel with an error unless cond is true. The error has the text, the line, and the PE, CTA and thread. `--no-assert` leaves it out.",
         assert,
     ),
     builtin(
@@ -117,7 +117,7 @@ fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (sem, scope) = order(&mut words, Sem::Relaxed);
     words.done(call.name, "a reduction, acc = f32, a memory order and a scope")?;
     let Some(op) = op else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`ld_reduce` does not say which reduction")
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`ld_reduce` does not name its reduction")
             .help("write `ld_reduce<add>(x)`"));
     };
     let (t, at) = call.tensor(e, 0)?;
@@ -152,7 +152,7 @@ fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (sem, scope) = order(&mut words, Sem::Relaxed);
     words.done(call.name, "a reduction, relaxed or release, and a scope")?;
     let Some(op) = op else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`red` does not say which reduction")
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`red` does not name its reduction")
             .help("write `red<add>(x, v)`"));
     };
     let (t, _) = call.tensor(e, 0)?;

@@ -18,19 +18,19 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "peer",
         "peer(x, pe, team)",
-        "The symmetric tensor x in the memory of rank pe; without a team, of the kernel's only one, or of all PEs.",
+        "The symmetric tensor x in the memory of rank pe. Without a team, the rank counts in the kernel's only team, or among all PEs.",
         peer,
     ),
     builtin(
         "in_cta",
         "in_cta(x, rank)",
-        "The tensor x of shared memory as the CTA of that rank in the cluster has it.",
+        "The tensor x of shared memory in the CTA of that rank in the cluster.",
         in_cta,
     ),
     builtin(
         "partition",
         "partition(x, threads(), v)",
-        "This thread's part of x, as modes (value, step): v elements at a time (16 bytes if not said), dealt out in turn.",
+        "This thread's part of x, as modes (value, step). The threads take v elements at a time in turn, or 16 bytes without v.",
         partition,
     ),
     builtin("shared", "shared<T>(layout)", "A tensor in the CTA's shared memory, uninitialised.", shared),

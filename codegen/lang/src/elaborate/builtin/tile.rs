@@ -11,44 +11,44 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "swizzled",
         "swizzled<T>(shape, major = 1)",
-        "A layout of shared memory for tiles of T with mode `major` contiguous, permuted as copies and matrix products want it: by the widest of 128, 64 and 32 bytes that divides a row. Later modes are stages.",
+        "A layout of shared memory for tiles of T with mode `major` contiguous, permuted for copies and matrix products by the widest of 128, 64 and 32 bytes that divides a row. Later modes are stages.",
         swizzled,
     ),
     builtin(
         "pipeline",
         "pipeline(stages)",
-        "Hands stages of shared memory from those who fill them to those who read them, and back.",
+        "Hands stages of shared memory from the threads that fill them to the threads that read them, and back.",
         pipeline,
     ),
     builtin(
         "producer_acquire",
         "producer_acquire(p)",
-        "Waits for the next empty stage, and arms it with the bytes of the copies that follow; the stage.",
+        "Waits for the next empty stage, arms it with the bytes of the copies that follow, and returns it.",
         stage,
     ),
     builtin(
         "producer_commit",
         "producer_commit(p)",
-        "Says that the threads of the role have written the oldest stage that they acquired: it is full then, and what they wrote is seen by those who wait for it. Only for stages that threads write.",
+        "Marks the oldest stage that the threads of the role acquired as full after they have written it. Threads that wait for the stage see what was written. Only for stages that threads write.",
         commit,
     ),
-    builtin("consumer_wait", "consumer_wait(p)", "Waits for the next full stage; the stage.", stage),
+    builtin("consumer_wait", "consumer_wait(p)", "Waits for the next full stage, and returns it.", stage),
     builtin(
         "consumer_release",
         "consumer_release(p)",
-        "Gives the oldest stage that was waited for back, to be filled again.",
+        "Returns the oldest stage that was waited for, so that it can be filled again.",
         release,
     ),
     builtin(
         "consumer_skip",
         "consumer_skip(p, n)",
-        "Goes past n stages that another role waits for and releases: roles that skip take turns.",
+        "Skips n stages that another role waits for and releases. Roles that skip take turns.",
         skip,
     ),
     builtin(
         "tma",
         "tma(to, from, p)",
-        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; `tma<cluster>` to that of every CTA of the cluster, at the same place, and `tma<cluster, x>` to that of those which differ only in x. Without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written; a tile that the end of a part of the tensor cuts is written by the threads.",
+        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p. `tma<cluster>` copies to the same location of every CTA of the cluster, and `tma<cluster, x>` to the CTAs that differ only in x. Without p, it copies from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written. The threads write a tile that the end of a part of the tensor cuts.",
         tma,
     ),
     builtin(
@@ -60,19 +60,19 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "bulk",
         "bulk(to, from, p)",
-        "Begins to copy elements that follow each other in memory to shared memory, to arrive on pipeline p; `bulk<cluster>` as `tma<cluster>`. Without p, from shared memory to a tensor, another PE's, or that of all PEs at a multicast address. With p also from shared memory to that of another CTA, to arrive on that CTA's pipeline.",
+        "Begins to copy consecutive elements to shared memory, to arrive on pipeline p. `bulk<cluster>` works like `tma<cluster>`. Without p, it copies from shared memory to a tensor, to another PE's, or to that of all PEs at a multicast address. With p, it can also copy from shared memory to that of another CTA, to arrive on that CTA's pipeline.",
         bulk,
     ),
     builtin(
         "bulk_red",
         "bulk_red<add>(to, from)",
-        "Begins to reduce elements in shared memory into memory where bulk copies go; with p into that of another CTA.",
+        "Begins to reduce elements in shared memory into the destinations of bulk copies, and with p into the shared memory of another CTA.",
         bulk_red,
     ),
     builtin(
         "tma_wait",
         "tma_wait<read>(n)",
-        "Waits until all but the newest n copies out of shared memory have read it, or with `done` are complete.",
+        "Waits until all but the newest n copies out of shared memory have read it, or with `done`, until they are complete.",
         tma_wait,
     ),
 ];
@@ -110,7 +110,7 @@ fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Err(Diagnostic::error(
         LAYOUT,
         at,
-        format!("rows of {row} elements of {elem} are no multiple of 32 bytes"),
+        format!("rows of {row} elements of {elem} are not a multiple of 32 bytes"),
     )
     .help("the narrowest swizzle permutes rows of 32 bytes: make the rows longer, or give a plain layout"))
 }
@@ -199,10 +199,12 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         }
         (false, true, _) if dims.is_some() => Err(of_one_cta(call)),
         (false, true, 2) => store(e, call, None),
-        (true, false, _) => {
-            Err(Diagnostic::error(WRONG_ARGS, call.span, "a copy to shared memory arrives on a pipeline")
-                .help("name it: `tma(to, from, p)`"))
-        }
+        (true, false, _) => Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.span,
+            "a copy to shared memory needs a pipeline to arrive on",
+        )
+        .help("name it: `tma(to, from, p)`")),
         (false, true, _) => {
             Err(Diagnostic::error(WRONG_ARGS, call.val(2).1, "a copy out of shared memory has no pipeline")
                 .help("wait for it with `tma_wait<read>(0)`"))
@@ -234,7 +236,7 @@ fn dims(call: &Call<'_>) -> R<Option<u32>> {
 }
 
 fn of_one_cta(call: &Call<'_>) -> Diagnostic {
-    Diagnostic::error(WRONG_ARGS, call.span, "a copy out of shared memory is of one CTA")
+    Diagnostic::error(WRONG_ARGS, call.span, "a copy out of shared memory goes to one CTA only")
         .help(format!("`{}<cluster>(to, from, p)` copies to shared memory", call.name))
 }
 
@@ -252,7 +254,7 @@ fn bulk(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return Err(Diagnostic::error(
             WRONG_ARGS,
             call.span,
-            "a copy to shared memory arrives on a pipeline",
+            "a copy to shared memory needs a pipeline to arrive on",
         )
         .help("name it: `bulk(to, from, p)`"));
     }
@@ -334,7 +336,7 @@ fn reduction(call: &Call<'_>) -> R<RedOp> {
     words.done(call.name, "a reduction")?;
     let name = &call.name;
     op.ok_or_else(|| {
-        Diagnostic::error(WRONG_ARGS, call.span, format!("`{name}` does not say which reduction"))
+        Diagnostic::error(WRONG_ARGS, call.span, format!("`{name}` does not name its reduction"))
             .help(format!("write `{name}<add>(to, from)`"))
     })
 }

@@ -1,0 +1,132 @@
+//! What the model expects of products with communication inside, for PEs that are not there.
+
+use super::Request;
+use crate::BenchError;
+use std::fmt::Write;
+use std::str::FromStr;
+use weft::collective::Links;
+use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape, cycles, ranked};
+use weft_isa::Target;
+
+/// The GPU that times are predicted for: an H200's multiprocessors.
+const SMS: u32 = 132;
+
+/// The prediction for a shape.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Predicted {
+    /// The product as it would be on one PE.
+    pub shape: Shape,
+    /// Whether the team has a multicast address.
+    pub multicast: bool,
+    /// The fastest way.
+    pub choice: Choice,
+    /// What it takes.
+    pub estimate: Estimate,
+    /// What a product and our collective take, where they can do it.
+    pub sequence: Option<Estimate>,
+    /// The time by that of the product alone, by its best plan.
+    pub of_product: f64,
+}
+
+/// Predicts each shape for so many H200s, without and with the switch.
+///
+/// # Errors
+/// As [`Request::examine`] and [`Request::problem`]; a problem that nothing computes.
+pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError> {
+    request.examine()?;
+    let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
+    let machine = Machine { target, sms: SMS };
+    let one = |shape: Shape, multicast: bool| -> Result<Predicted, BenchError> {
+        let (problem, form) = (request.problem(shape, pes)?, request.form);
+        let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
+        let (choice, estimate) = team.choose(form, &problem)?;
+        let alone = ranked(&problem, machine).first().map(|plan| cycles(&problem, plan, SMS));
+        let of_product = estimate.total() / alone.map_or(f64::NAN, |cycles| cycles / FusedTeam::CLOCK);
+        let sequence = team.sequence(form, &problem).ok();
+        Ok(Predicted { shape, multicast, choice, estimate, sequence, of_product })
+    };
+    request.shapes.iter().flat_map(|shape| [false, true].map(|multicast| one(*shape, multicast))).collect()
+}
+
+/// The predictions as a table.
+pub fn table(request: &Request, pes: u32, all: &[Predicted]) -> String {
+    let mut text = format!(
+        "# {:?} and GEMM on {pes} H200s: a prediction, nothing is measured; docs/gemm-comm.md has the assumptions\n\
+         #           shape  switch       us  product   moving     tail    start  of gemm  sequence  way\n",
+        request.form
+    );
+    for p in all {
+        let Estimate { product_us, moving_us, tail_us, start_us } = p.estimate;
+        let sequence = p.sequence.map_or("-".into(), |e| format!("{:.1}", e.total()));
+        let way = p.choice.text(request.form);
+        let switch = if p.multicast { "yes" } else { "no" };
+        let _ = writeln!(
+            text,
+            "{:>17}{switch:>8}{:>9.1}{product_us:>9.1}{moving_us:>9.1}{tail_us:>9.1}{start_us:>9.1}{:>9.3}{sequence:>10}  {way}",
+            p.shape.to_string(),
+            p.estimate.total(),
+            p.of_product
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use weft::collective::Links;
+    use weft::compile::{KernelFile, Lowering, Options};
+    use weft::gemm::{Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
+    use weft::run::{Ran, RunOptions, run_file};
+    use weft_lang::elaborate::Define;
+    use weft_runtime::DType;
+
+    /// What the model says that a launch moves is what a launch moves on the simulator, but for flags.
+    #[test]
+    fn bytes_are_those_of_a_simulated_launch() {
+        for (form, pes, plan) in [
+            (Form::AllGather, 3, "bn=64,stages=2"),
+            (Form::ReduceScatter, 3, "bn=64,stages=2"),
+            (Form::ReduceScatter, 2, "bn=64,stages=2,send=bulk"),
+            (Form::ReduceScatter, 3, "bn=64,stages=2,strip=32,send=add"),
+            (Form::AllReduce, 4, "bn=64,stages=2,send=tma"),
+            (Form::AllReduce, 4, "bn=64,stages=2,send=switch"),
+        ] {
+            [false, true].into_iter().for_each(|multicast| agrees(form, pes, plan, multicast));
+        }
+    }
+
+    fn agrees(form: Form, pes: u32, text: &str, multicast: bool) {
+        let plan = FusedPlan::parse(text, form).unwrap();
+        let shape = Shape::new(128 * u64::from(pes), 136, 64);
+        let mut problem = Problem::new(shape, DType::BF16);
+        if text.contains("add") {
+            problem.out = DType::F32;
+        }
+        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: super::SMS };
+        let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
+        let said = team.bytes(form, &problem, &plan);
+
+        let (name, defines) = plan.kernel(form, &problem, pes);
+        let mut options = Options::new(machine.target);
+        options.defines = defines.into_iter().collect();
+        options.lowering = if multicast { Lowering::Multimem } else { Lowering::Unicast };
+        let mut run = RunOptions::new(options, pes as usize);
+        run.grid = Some([2, 1, 1]);
+        for (name, extent) in [("m", shape.m), ("n", shape.n), ("k", shape.k)] {
+            run.args.insert(name.into(), Define::Int(extent as i64).into());
+        }
+        let file = KernelFile::parse(name, weft::library::part(name).unwrap()).unwrap();
+        let outcome = run_file(&file, &run).unwrap();
+        assert!(outcome.passed(), "{form:?} {text}: the result is wrong");
+        let Ran::Simulator { stats, .. } = &outcome.ran else { panic!("it ran elsewhere") };
+        let most =
+            |ports: Vec<weft_sim::Port>| ports.iter().map(|p| p.out.max(p.into)).max().unwrap_or(0) as f64;
+        let found = [most(stats.peer_ports(pes as usize)), most(stats.switch_ports(pes as usize))];
+        for (said, found) in [said.peer, said.switch].into_iter().zip(found) {
+            assert!(
+                (said - found).abs() <= 0.02 * said + 2048.0,
+                "{form:?} {text} {multicast}: {said}, {found}"
+            );
+        }
+    }
+}

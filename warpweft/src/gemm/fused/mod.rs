@@ -1,0 +1,284 @@
+//! Products with communication inside: one launch that multiplies, sends, and adds up.
+
+mod model;
+mod plan;
+mod sequence;
+pub mod tuning;
+
+use super::tuning::Setting;
+use super::{Machine, Problem, Shape};
+use crate::collective::{Flat, Links};
+use crate::compile::{KernelFile, Options};
+use crate::gpu::{GpuError, Grid, Kernel, target};
+use plan::Part;
+use sequence::Sequence;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use weft_runtime::launch::AsArgument;
+use weft_runtime::memory::AnyTensor;
+use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
+
+pub use model::{Bytes, Estimate, FusedTeam};
+pub use plan::{Choice, FusedPlan};
+
+/// The architecture that the kernels are written for: their roles divide a CTA's registers and shared memory as Hopper has
+/// them.
+const TARGET: &str = "sm_90a";
+
+/// What PEs compute together with a product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// A (m / PEs, k) of every PE times the PE's own B (n, k): D (m, n).
+    AllGather,
+    /// The sum over PEs of A (m, k) times B (n, k), of which each PE gets its part of the rows: D (m / PEs, n).
+    ReduceScatter,
+    /// That sum, of which each PE gets all rows: D (m, n).
+    AllReduce,
+}
+
+impl Form {
+    /// Every form.
+    pub const ALL: [Form; 3] = [Form::AllGather, Form::ReduceScatter, Form::AllReduce];
+}
+
+/// The type of sums that PEs send: that of results, and bf16 for results of 8 bits.
+fn part_of(out: DType) -> DType {
+    if out.bytes() == 1 { DType::BF16 } else { out }
+}
+
+/// A product with communication inside, compiled for the PEs of a team. Launches follow each other on one stream; for
+/// several streams there is one of these each.
+pub struct Fused {
+    form: Form,
+    problem: Problem,
+    choice: Choice,
+    how: How,
+}
+
+/// What is launched.
+enum How {
+    Launch(Box<Launch>),
+    Sequence(Box<Sequence>),
+}
+
+/// One kernel, and what its launches need.
+struct Launch {
+    part: Part,
+    kernel: Kernel,
+    team: Team,
+    /// Sums of others, or this PE's own.
+    stage: Option<AnyTensor>,
+    flags: SymmetricTensor<u64>,
+    started: SymmetricTensor<u64>,
+    done: SymmetricTensor<u64>,
+    rounds: DeviceTensor<u64>,
+}
+
+impl Fused {
+    /// Compiles a product for a team, and allocates what its launches need. The problem's `m` are the rows of all PEs
+    /// together, `n` and `k` what a PE has. *Collective*: all PEs of the world call it with the same arguments.
+    ///
+    /// # Errors
+    /// `R0505` for a problem or a plan that the kernel does not have, and where PEs of the team ask for different ones;
+    /// `R0302` where there is no memory; as [`Kernel::compile`].
+    pub fn new(
+        world: &World,
+        team: Team,
+        form: Form,
+        problem: Problem,
+        choice: impl Into<Choice>,
+    ) -> Result<Fused, GpuError> {
+        let choice = choice.into();
+        let fits = problem.check().and_then(|()| choice.fits(form, &problem));
+        alike(world, &team, &format!("{form:?}, {problem}, {}", choice.text(form)))?;
+        fits?;
+        let how = match choice {
+            Choice::Launch(plan) => How::Launch(Launch::new(world, team, form, &problem, &plan)?.into()),
+            Choice::Sequence => How::Sequence(Sequence::new(world, team, form, &problem)?.into()),
+        };
+        Ok(Fused { form, problem, choice, how })
+    }
+
+    /// As [`new`](Fused::new), with what is likely to be the fastest: one launch, or a product and a collective.
+    /// *Collective.*
+    ///
+    /// # Errors
+    /// As [`new`](Fused::new).
+    pub fn auto(world: &World, team: Team, form: Form, problem: Problem) -> Result<Fused, GpuError> {
+        // PEs take what the first of the team chooses: tables may differ by machine.
+        let chosen = chosen(world, &team, form, &problem);
+        let text = chosen.as_ref().map_or_else(ToString::to_string, |choice| choice.text(form));
+        let all = world.all_gather_host(text.as_bytes())?;
+        let first = team.members().first().and_then(|pe| all.get(*pe as usize));
+        let said = first.map_or("".into(), |text| String::from_utf8_lossy(text));
+        let Ok(choice) = Choice::parse(&said, form) else {
+            let message = format!("the first PE of the team cannot compute {problem}: {said}");
+            let others = || Error::new(error::GEMM, message).help("give all PEs the same problem");
+            return Err(chosen.err().unwrap_or_else(others).into());
+        };
+        Fused::new(world, team, form, problem, choice)
+    }
+
+    /// What it computes.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// How it is computed.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Puts the product on a stream. A and B have contiguous rows, or B contiguous columns where the problem says so. For
+    /// an all-gather, A is symmetric with modes (row of a PE, column, PE), and this PE's rows are in its place; the
+    /// others come there. D is symmetric for an allreduce, and for a reduce-scatter with `send=add`.
+    ///
+    /// # Errors
+    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        a: &dyn AsArgument,
+        b: &dyn AsArgument,
+        d: &dyn AsArgument,
+    ) -> Result<(), GpuError> {
+        match &self.how {
+            How::Launch(launch) => launch.go(self.form, self.problem.shape, stream, [a, b, d]),
+            How::Sequence(sequence) => sequence.launch(stream, a, b, d),
+        }
+    }
+}
+
+impl Launch {
+    fn new(
+        world: &World,
+        team: Team,
+        form: Form,
+        problem: &Problem,
+        plan: &FusedPlan,
+    ) -> Result<Launch, GpuError> {
+        let target = target(world.device())?;
+        if target.name() != TARGET {
+            let message =
+                format!("the GPU is {target}, and products with communication inside are for {TARGET}");
+            return Err(Error::new(error::GEMM, message).help("choose a sequence").into());
+        }
+        let (part, pes) = (plan.part(form), team.n_pes());
+        let mut options = Options::new(target);
+        let (name, defines) = plan.kernel(form, problem, pes);
+        options.defines = defines.into_iter().collect();
+        let text = crate::library::part(name).unwrap_or_default();
+        let file = KernelFile::parse(&format!("weft::{name}"), text)?;
+        let kernel = Kernel::with(world, file, options)?;
+        let Extents { flags, stage } = Extents::of(part, problem.shape, plan, u64::from(pes));
+        let stage = match stage {
+            0 => None,
+            elements => Some(staging(world, part_of(problem.out), elements)?),
+        };
+        let launch = Launch {
+            part,
+            kernel,
+            team,
+            stage,
+            flags: world.zeros(flags)?,
+            started: world.zeros(pes as usize)?,
+            done: world.zeros(pes as usize)?,
+            rounds: DeviceTensor::zeros(16, world.stream())?,
+        };
+        // Nobody sends before all flags are 0.
+        world.barrier()?;
+        world.stream().synchronize()?;
+        world.wait_for_all()?;
+        Ok(launch)
+    }
+
+    fn go(
+        &self,
+        form: Form,
+        shape: Shape,
+        stream: &Stream,
+        operands: [&dyn AsArgument; 3],
+    ) -> Result<(), GpuError> {
+        // A problem that was checked has extents of 31 bits.
+        let extents = [shape.m, shape.n, shape.k].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+        let stage = self.stage.as_ref().map(|stage| Flat(stage));
+        let flags = Flat(&self.flags);
+        let mut arguments: Vec<&dyn AsArgument> = extents.iter().map(|n| n as &dyn AsArgument).collect();
+        arguments.extend(operands);
+        arguments.extend(stage.iter().map(|stage| stage as &dyn AsArgument));
+        arguments.extend([&flags as &dyn AsArgument, &self.started]);
+        // Where PEs write to the D of others, a launch ends when all have.
+        if form == Form::AllReduce || self.part == Part::Add {
+            arguments.push(&self.done);
+        }
+        arguments.extend([&self.rounds as &dyn AsArgument, &self.team]);
+        self.kernel.launch(stream, Grid::Auto, &arguments[..])
+    }
+}
+
+impl fmt::Debug for Fused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fused({:?}, {}, {})", self.form, self.problem, self.choice.text(self.form))
+    }
+}
+
+/// What was measured to be the fastest for a team, or where nothing like it was measured, what the model chooses.
+fn chosen(world: &World, team: &Team, form: Form, problem: &Problem) -> Result<Choice, Error> {
+    let multicast = world.signal()?.tensor().multicast(team).is_some();
+    let machine = Machine::of(world.device())?;
+    let case = tuning::Case { form, pes: team.n_pes(), multicast, problem: *problem };
+    let stored = tuning::stored(&Setting::of(world.device())?, &case);
+    let team = FusedTeam { machine, pes: team.n_pes(), multicast, links: Links::H200 };
+    stored.map_or_else(|| Ok(team.choose(form, problem)?.0), Ok)
+}
+
+/// Compares what the PEs of a team ask for, so that none waits for flags that others never raise. *Collective.*
+///
+/// # Errors
+/// `R0505` on every PE of a team whose PEs differ.
+pub(crate) fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
+    let all = world.all_gather_host(asked.as_bytes())?;
+    let of = |pe: u32| String::from_utf8_lossy(all.get(pe as usize).map_or(&[][..], |text| text));
+    let members = team.members();
+    let first = members.first().copied().unwrap_or_default();
+    match members.iter().find(|pe| of(**pe) != of(first)) {
+        None => Ok(()),
+        Some(other) => {
+            let message = format!(
+                "PEs of a team ask for different products: PE {first} for {}, PE {other} for {}",
+                of(first),
+                of(*other)
+            );
+            Err(Error::new(error::GEMM, message).help("give all PEs the same form, problem and plan"))
+        }
+    }
+}
+
+/// Flags of a PE, and elements of its staging memory: the extents in the kernels' heads.
+struct Extents {
+    flags: usize,
+    stage: usize,
+}
+
+impl Extents {
+    fn of(part: Part, Shape { m, n, k }: Shape, plan: &FusedPlan, pes: u64) -> Extents {
+        let [bm, bn, ctas, piece] = [plan.bm, plan.bn, plan.ctas, plan.piece].map(u64::from);
+        let rows = m.div_ceil(pes);
+        let halves = 2 * ctas * rows.div_ceil(bm * ctas) * n.div_ceil(bn);
+        let (flags, stage) = match part {
+            Part::Gather => (k.div_ceil(piece) * rows.div_ceil(bm), 0),
+            Part::Scatter | Part::Reduce => (halves, halves * pes * (bm / 2) * bn),
+            Part::Add => (halves, 0),
+            Part::Switch => (halves, rows * n * pes),
+        };
+        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Extents { flags: count(flags * pes), stage: count(stage) }
+    }
+}
+
+/// Staging memory of so many elements. *Collective.*
+fn staging(world: &World, dtype: DType, elements: usize) -> Result<AnyTensor, Error> {
+    let buffer = world.buffer(elements.saturating_mul(dtype.bytes() as usize))?;
+    AnyTensor::new(buffer, dtype, elements.into_layout()?)
+}

@@ -1,0 +1,375 @@
+//! How a product with communication inside is computed: which kernel, and the values of its parameters.
+
+use super::{Form, part_of};
+use crate::gemm::{Major, Problem};
+use weft_lang::elaborate::Define;
+use weft_runtime::{Error, error};
+
+/// Bytes of shared memory that a CTA has.
+const MOST_SHARED: u64 = 227 << 10;
+/// Barriers of the pipelines, and what the alignment of tiles leaves unused.
+const BARRIERS: u64 = 2048;
+/// Most registers of a thread that hold sums.
+const MOST_SUMS: u32 = 128;
+/// Threads of the roles that multiply.
+const THREADS: u32 = 256;
+/// Rows of B that a CTA loads are a multiple of this where the columns of B are contiguous.
+const COLUMNS: u32 = 64;
+
+/// A kernel of the library.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Part {
+    /// `all_gather_gemm`
+    Gather,
+    /// `gemm_reduce_scatter`
+    Scatter,
+    /// `gemm_reduce_scatter_add`
+    Add,
+    /// `gemm_allreduce`
+    Reduce,
+    /// `gemm_allreduce_switch`
+    Switch,
+}
+
+use Part::{Add, Gather, Reduce, Scatter, Switch};
+
+impl Part {
+    /// The part of the library that has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Gather => "all_gather_gemm",
+            Scatter => "gemm_reduce_scatter",
+            Add => "gemm_reduce_scatter_add",
+            Reduce => "gemm_allreduce",
+            Switch => "gemm_allreduce_switch",
+        }
+    }
+
+    /// Whether PEs send strips to staging memory, which are added up when they are there.
+    pub fn stages(self) -> bool {
+        matches!(self, Scatter | Reduce)
+    }
+}
+
+/// The forms whose plans may ask for a transport, its name, the kernel that has it, and the value of `SEND` there.
+const TRANSPORTS: &[(&str, Form, Part)] = &[
+    ("vectors", Form::ReduceScatter, Scatter),
+    ("tma", Form::ReduceScatter, Scatter),
+    ("bulk", Form::ReduceScatter, Scatter),
+    ("add", Form::ReduceScatter, Add),
+    ("vectors", Form::AllReduce, Reduce),
+    ("tma", Form::AllReduce, Reduce),
+    ("bulk", Form::AllReduce, Reduce),
+    ("switch", Form::AllReduce, Switch),
+    ("vectors", Form::AllGather, Gather),
+];
+
+/// The transports of a form, in the order of their numbers.
+fn transports(form: Form) -> impl Iterator<Item = (&'static str, Part)> {
+    TRANSPORTS.iter().filter(move |(_, of, _)| *of == form).map(|(name, _, part)| (*name, *part))
+}
+
+/// Values that a parameter may have.
+enum Values {
+    /// One of these.
+    Of(&'static [u32]),
+    /// From the first to the last.
+    From(u32, u32),
+    /// The number of a transport of the form, which text names.
+    Transport,
+}
+
+use Values::{From as Range, Of};
+
+impl Values {
+    fn read(&self, text: &str, form: Form) -> Option<u32> {
+        let number = || text.parse().ok();
+        match self {
+            Of(values) => number().filter(|n| values.contains(n)),
+            Range(least, most) => number().filter(|n| (*least..=*most).contains(n)),
+            Values::Transport => {
+                transports(form).position(|(name, _)| name == text).and_then(|n| n.try_into().ok())
+            }
+        }
+    }
+
+    fn text(&self, value: u32, form: Form) -> String {
+        let named = || transports(form).nth(value as usize).map(|(name, _)| name.to_owned());
+        match self {
+            Values::Transport => named().unwrap_or_default(),
+            _ => value.to_string(),
+        }
+    }
+
+    /// What is expected, in words.
+    fn expected(&self, form: Form) -> String {
+        match self {
+            Of(values) => values.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+            Range(least, most) => format!("{least} to {most}"),
+            Values::Transport => transports(form).map(|(name, _)| name).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+/// A compile-time parameter of kernels: its name in the text, the kernels that have it, and its values.
+struct Parameter {
+    name: &'static str,
+    parts: &'static [Part],
+    values: Values,
+}
+
+const ALL: &[Part] = &[Gather, Scatter, Add, Reduce, Switch];
+const SUMS: &[Part] = &[Scatter, Add, Reduce, Switch];
+const STAGED: &[Part] = &[Scatter, Reduce];
+const MIXED: &[Part] = &[Scatter, Reduce, Switch];
+const PACED: &[Part] = &[Gather, Scatter, Add, Reduce];
+
+macro_rules! parameters {
+    ($(#[doc = $about:literal] $field:ident = $name:literal, $parts:expr, $value:expr, $values:expr;)*) => {
+        /// A value for each compile-time parameter of the kernels. As text it is `bn=256,stages=3,pace=6000`: what is
+        /// left out has the form's own value.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub struct FusedPlan { $(#[doc = $about] pub $field: u32,)* }
+
+        const PARAMETERS: &[Parameter] =
+            &[$(Parameter { name: $name, parts: $parts, values: $values },)*];
+
+        impl FusedPlan {
+            fn values(&self) -> [u32; PARAMETERS.len()] {
+                [$(self.$field),*]
+            }
+
+            fn fields(&mut self) -> [&mut u32; PARAMETERS.len()] {
+                [$(&mut self.$field),*]
+            }
+
+            /// What a form has where nothing else is said.
+            pub fn of(form: Form) -> FusedPlan {
+                $(let $field: fn(Form) -> u32 = $value;)*
+                FusedPlan { $($field: $field(form)),* }
+            }
+        }
+    };
+}
+
+parameters! {
+    /// Rows of a tile.
+    bm = "BM", ALL, |_| 128, Of(&[128, 256]);
+    /// Columns of a tile.
+    bn = "BN", ALL, |_| 256, Of(&[64, 128, 192, 256]);
+    /// Elements along K of a stage.
+    bk = "BK", ALL, |_| 64, Of(&[32, 64, 128]);
+    /// Stages of the pipeline that feeds the matrix instructions.
+    stages = "STAGES", ALL, |form| if form == Form::AllGather { 4 } else { 3 }, Range(2, 8);
+    /// CTAs of a cluster, whose tiles lie below each other.
+    ctas = "CTAS", ALL, |_| 1, Of(&[1, 2]);
+    /// Columns of a strip of a tile that is moved at once.
+    strip = "STRIP", ALL, |_| 64, Of(&[32, 64, 128]);
+    /// Strips on their way out that shared memory holds for each half of a tile.
+    outs = "OUTS", SUMS, |_| 2, Range(1, 8);
+    /// Strips of other PEs that shared memory holds for each half of a tile.
+    ins = "INS", STAGED, |_| 2, Range(1, 8);
+    /// Blocks of tiles for other PEs that are computed before the first own ones.
+    lag = "LAG", MIXED, |_| 4, Range(0, 1024);
+    /// Columns of a piece of A that is sent at once.
+    piece = "PIECE", &[Gather], |_| 64, Of(&[32, 64, 128, 256, 512]);
+    /// Cycles that a role waits after each half of a strip or a piece that it sends.
+    pace = "PACE", PACED, |_| 0, Range(0, 1_000_000);
+    /// How sums go to their owner: `vectors`, `tma`, `bulk`; `add` adds in its memory, and `switch` in the switch.
+    send = "SEND", SUMS, |_| 0, Values::Transport;
+}
+
+impl FusedPlan {
+    /// The plan that text says, as `bn=128,ctas=2,send=tma`, for a form.
+    ///
+    /// # Errors
+    /// A name or a value that there is not.
+    pub fn parse(text: &str, form: Form) -> Result<FusedPlan, String> {
+        let mut plan = FusedPlan::of(form);
+        let mut given = Vec::new();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=N"))?;
+            let at = PARAMETERS.iter().position(|p| p.name.eq_ignore_ascii_case(name));
+            let at = at.ok_or_else(|| plan.unknown(name, form))?;
+            let values = &PARAMETERS[at].values;
+            let expected = || format!("{name} is {}, not `{value}`", values.expected(form));
+            *plan.fields()[at] = values.read(value, form).ok_or_else(expected)?;
+            given.push((at, name));
+        }
+        // The transport, which may stand last, says which kernel it is.
+        match given.into_iter().find(|(at, _)| !PARAMETERS[*at].parts.contains(&plan.part(form))) {
+            Some((_, name)) => Err(plan.unknown(name, form)),
+            None => Ok(plan),
+        }
+    }
+
+    fn unknown(&self, name: &str, form: Form) -> String {
+        let known: Vec<_> = self.own(form).map(|(p, _)| p.name.to_ascii_lowercase()).collect();
+        format!("there is no `{name}`: known are {}", known.join(", "))
+    }
+
+    /// As text.
+    pub fn text(&self, form: Form) -> String {
+        let one =
+            |(p, n): (&Parameter, u32)| format!("{}={}", p.name.to_ascii_lowercase(), p.values.text(n, form));
+        self.own(form).map(one).collect::<Vec<_>>().join(",")
+    }
+
+    /// The kernel.
+    pub(super) fn part(&self, form: Form) -> Part {
+        let number = if form == Form::AllGather { 0 } else { self.send };
+        transports(form).nth(number as usize).map_or(Gather, |(_, part)| part)
+    }
+
+    /// The parameters that the kernel has, with their values.
+    fn own(&self, form: Form) -> impl Iterator<Item = (&'static Parameter, u32)> + use<> {
+        let part = self.part(form);
+        PARAMETERS.iter().zip(self.values()).filter(move |(p, _)| p.parts.contains(&part))
+    }
+
+    /// The part of the library that has the kernel, and the values of its compile-time parameters.
+    pub(crate) fn kernel(
+        &self,
+        form: Form,
+        problem: &Problem,
+        pes: u32,
+    ) -> (&'static str, Vec<(String, Define)>) {
+        (self.part(form).name(), self.defines(form, problem, pes))
+    }
+
+    /// Values of the kernel's compile-time parameters.
+    fn defines(&self, form: Form, problem: &Problem, pes: u32) -> Vec<(String, Define)> {
+        let part = self.part(form);
+        let mut all: Vec<(String, Define)> = problem.defines().into();
+        if part.stages() {
+            all.push(("PART".to_owned(), part_of(problem.out).into()));
+        }
+        all.push(("P".to_owned(), Define::Int(pes.into())));
+        // Where there is one transport, the text has no number for it.
+        let own = self.own(form).filter(|(p, _)| part.stages() || !matches!(p.values, Values::Transport));
+        all.extend(own.map(|(p, n)| (p.name.to_owned(), Define::Int(n.into()))));
+        all
+    }
+
+    /// Bytes of shared memory of a CTA.
+    pub fn shared_bytes(&self, form: Form, problem: &Problem) -> u64 {
+        let [bm, bn, bk, stages, strip, outs, ins] =
+            [self.bm, self.bn, self.bk, self.stages, self.strip, self.outs, self.ins].map(u64::from);
+        let (out, part) = (u64::from(problem.out.bytes()), u64::from(part_of(problem.out).bytes()));
+        let strips = match self.part(form) {
+            Gather => 2 * out,
+            Add | Switch => outs * out,
+            Scatter | Reduce => (outs + ins) * part + if out == part { 0 } else { outs * out },
+        };
+        stages * (bm + bn) * bk * u64::from(problem.dtype.bytes()) + bm * strip * strips + BARRIERS
+    }
+
+    /// Whether a problem can be computed with it.
+    ///
+    /// # Errors
+    /// `R0505` with the limit that is met.
+    pub fn fits(&self, form: Form, problem: &Problem) -> Result<(), Error> {
+        let name = || format!("the plan {}", self.text(form));
+        let refused = self.refused(form, problem).map(|(what, help)| (format!("{} {what}", name()), help));
+        refused.map_or(Ok(()), |(message, help)| Err(Error::new(error::GEMM, message).help(help)))
+    }
+
+    /// What the plan does that it must not, and what helps.
+    fn refused(&self, form: Form, problem: &Problem) -> Option<(String, &'static str)> {
+        let FusedPlan { bm, bn, bk, ctas, strip, .. } = *self;
+        let (part, sums) = (self.part(form), bm * bn / THREADS);
+        let row = bk * problem.dtype.bytes();
+        let bytes = self.shared_bytes(form, problem);
+        let columns = problem.b == Major::Column && !(bn / ctas).is_multiple_of(COLUMNS);
+        let narrow = matches!(part, Add | Switch) && problem.out.bytes() == 1;
+        let cases = [
+            (
+                !bn.is_multiple_of(strip),
+                format!("has tiles of {bn} columns and strips of {strip}"),
+                "choose a strip that divides bn",
+            ),
+            (
+                row < 128,
+                format!("has rows of {row} bytes in a stage"),
+                "a row of a stage has 128 bytes or more: choose a larger bk",
+            ),
+            (
+                sums > MOST_SUMS,
+                format!("takes {sums} registers of a thread for sums, and {MOST_SUMS} is the most"),
+                "choose smaller tiles",
+            ),
+            (
+                columns,
+                format!("loads {} rows of B at a time, and columns of B are contiguous", bn / ctas),
+                "choose a multiple of 64 rows: a larger bn or fewer ctas",
+            ),
+            (
+                narrow,
+                format!("adds up in {}", problem.out),
+                "sums of 8 bits are sent by vectors, tma or bulk",
+            ),
+            (
+                bytes > MOST_SHARED,
+                format!("takes {bytes} bytes of shared memory, and a CTA has {MOST_SHARED}"),
+                "choose fewer stages, smaller tiles or fewer strips",
+            ),
+        ];
+        cases.into_iter().find(|(fails, ..)| *fails).map(|(_, what, help)| (what, help))
+    }
+}
+
+/// A launch that communicates, or a product and a collective that follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Choice {
+    /// One launch, by a plan.
+    Launch(FusedPlan),
+    /// A [`Gemm`](crate::gemm::Gemm) behind or before a collective of this library.
+    Sequence,
+}
+
+impl Choice {
+    /// What text says: `sequence`, or a plan.
+    ///
+    /// # Errors
+    /// As [`FusedPlan::parse`].
+    pub fn parse(text: &str, form: Form) -> Result<Choice, String> {
+        match text {
+            "sequence" => Ok(Choice::Sequence),
+            _ => FusedPlan::parse(text, form).map(Choice::Launch),
+        }
+    }
+
+    /// As text.
+    pub fn text(&self, form: Form) -> String {
+        match self {
+            Choice::Launch(plan) => plan.text(form),
+            Choice::Sequence => "sequence".to_owned(),
+        }
+    }
+
+    /// Whether D must be symmetric, since other PEs write to it.
+    pub fn is_result_symmetric(&self, form: Form) -> bool {
+        form == Form::AllReduce || matches!(self, Choice::Launch(plan) if plan.part(form) == Add)
+    }
+
+    /// Whether a problem can be computed so.
+    ///
+    /// # Errors
+    /// `R0505` with the reason.
+    pub fn fits(&self, form: Form, problem: &Problem) -> Result<(), Error> {
+        match self {
+            Choice::Launch(plan) => plan.fits(form, problem),
+            Choice::Sequence if form != Form::AllGather && problem.out.bytes() == 1 => {
+                let message = format!("our collectives have no sums of {}", problem.out);
+                Err(Error::new(error::GEMM, message).help("choose a plan for one launch"))
+            }
+            Choice::Sequence => Ok(()),
+        }
+    }
+}
+
+impl From<FusedPlan> for Choice {
+    fn from(plan: FusedPlan) -> Choice {
+        Choice::Launch(plan)
+    }
+}

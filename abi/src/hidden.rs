@@ -64,6 +64,8 @@ pub enum Hidden {
         /// A team.
         team: u32,
     },
+    /// The address of the [watch block](crate::watch) of the kernel.
+    Watch {},
 }
 
 impl Hidden {
@@ -78,6 +80,7 @@ impl Hidden {
             Hidden::TeamHandle { .. } => "team",
             Hidden::MyPe { .. } => "my_pe",
             Hidden::NPes { .. } => "n_pes",
+            Hidden::Watch {} => "watch",
         }
     }
 
@@ -90,6 +93,7 @@ impl Hidden {
             ("team", None) => Hidden::TeamHandle { team },
             ("my_pe", None) => Hidden::MyPe { team },
             ("n_pes", None) => Hidden::NPes { team },
+            ("watch", None) => Hidden::Watch {},
             _ => return None,
         })
     }
@@ -102,7 +106,7 @@ impl Hidden {
             | Hidden::Reach { base, .. }
             | Hidden::PeerMaps { base, .. }
             | Hidden::TensorMap { base, .. } => Some(base),
-            Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => None,
+            Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } | Hidden::Watch {} => None,
         }
     }
 
@@ -122,7 +126,7 @@ impl Hidden {
             | Hidden::Reach { team, .. }
             | Hidden::PeerMaps { team, .. } => team,
             Hidden::TeamHandle { team } | Hidden::MyPe { team } | Hidden::NPes { team } => team,
-            Hidden::TensorMap { .. } => WORLD,
+            Hidden::TensorMap { .. } | Hidden::Watch {} => WORLD,
         }
     }
 
@@ -132,7 +136,8 @@ impl Hidden {
             Hidden::Multicast { .. }
             | Hidden::Peers { .. }
             | Hidden::Reach { .. }
-            | Hidden::PeerMaps { .. } => EntryKind::Number(Scalar::U64),
+            | Hidden::PeerMaps { .. }
+            | Hidden::Watch {} => EntryKind::Number(Scalar::U64),
             Hidden::TensorMap { .. } => EntryKind::Map,
             Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => {
                 EntryKind::Number(Scalar::I32)

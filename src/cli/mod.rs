@@ -254,6 +254,9 @@ struct CompileArgs {
     /// Bound every wait to this many polls, then say who waits for what, and trap.
     #[arg(long, value_name = "POLLS")]
     debug_waits: Option<u64>,
+    /// Let every wait that takes long report itself to the host, as WEFT_WATCH=1 does for kernels on GPUs.
+    #[arg(long)]
+    watch: bool,
     /// Compile as if no `assert` stood in the text.
     #[arg(long)]
     no_assert: bool,
@@ -389,6 +392,7 @@ impl CompileArgs {
         options.defines = defines(&self.define)?;
         options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];
         options.debug_waits = self.debug_waits;
+        options.watch = self.watch;
         options.asserts = !self.no_assert;
         Ok(options)
     }

@@ -82,7 +82,10 @@ fn a_pe_that_never_launches() {
     let report = stopped(|world| match world.my_pe() {
         0 => waiting::another_size(world),
         // What all PEs make together; its end is the PE's next step.
-        _ => Ok(drop(world.kernel_barrier(1)?)),
+        _ => {
+            drop(world.kernel_barrier(1)?);
+            Ok(())
+        }
     });
     assert!(about(&report, 0)[0].contains("for `sync[0]`, which is 1 and must be >= 2"), "{report}");
     assert!(about(&report, 1).is_empty(), "{report}");

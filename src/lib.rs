@@ -310,6 +310,10 @@ struct CompileArgs {
     /// Bound every wait to this number of polls. Then print who waits for what, and trap.
     #[arg(long, value_name = "POLLS")]
     debug_waits: Option<u64>,
+    /// Make every wait that takes long report itself to the host, as WEFT_WATCH=1 does for kernels
+    /// on GPUs.
+    #[arg(long)]
+    watch: bool,
     /// Compile the kernel without its asserts.
     #[arg(long)]
     no_assert: bool,
@@ -446,6 +450,7 @@ impl CompileArgs {
         options.defines = defines(&self.define)?;
         options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];
         options.debug_waits = self.debug_waits;
+        options.watch = self.watch;
         options.asserts = !self.no_assert;
         Ok(options)
     }

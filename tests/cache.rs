@@ -72,6 +72,7 @@ fn whatever_the_code_depends_on_changes_the_key() {
         &|o| o.opt = OptLevel::O3,
         &|o| o.lines = false,
         &|o| o.debug_waits = Some(1000),
+        &|o| o.watch = true,
         &|o| o.asserts = false,
     ];
     let keys: BTreeSet<_> = change

@@ -143,6 +143,7 @@ impl FileTest {
         options.lowering = lowering(self.expects.lowering.as_deref().unwrap_or("multimem"))?;
         options.transport = transport(self.expects.transport.as_deref().unwrap_or("auto"))?;
         let version = self.expects.ptx.as_deref().map(str::parse).transpose();
+        options.watch = self.expects.watch;
         options.ptx_version = version.map_err(|e| format!("ptx: {e}"))?;
         for (name, value) in &self.expects.defines {
             options.defines.insert(name.clone(), define(value)?);

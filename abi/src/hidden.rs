@@ -65,6 +65,8 @@ pub enum Hidden {
         /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
+    /// The address of the [watch block](crate::watch) of the kernel.
+    Watch {},
 }
 
 impl Hidden {
@@ -79,6 +81,7 @@ impl Hidden {
             Hidden::TeamHandle { .. } => "team",
             Hidden::MyPe { .. } => "my_pe",
             Hidden::NPes { .. } => "n_pes",
+            Hidden::Watch {} => "watch",
         }
     }
 
@@ -91,6 +94,7 @@ impl Hidden {
             ("team", None) => Hidden::TeamHandle { team },
             ("my_pe", None) => Hidden::MyPe { team },
             ("n_pes", None) => Hidden::NPes { team },
+            ("watch", None) => Hidden::Watch {},
             _ => return None,
         })
     }
@@ -103,7 +107,7 @@ impl Hidden {
             | Hidden::Reach { base, .. }
             | Hidden::PeerMaps { base, .. }
             | Hidden::TensorMap { base, .. } => Some(base),
-            Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => None,
+            Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } | Hidden::Watch {} => None,
         }
     }
 
@@ -123,7 +127,7 @@ impl Hidden {
             | Hidden::Reach { team, .. }
             | Hidden::PeerMaps { team, .. } => team,
             Hidden::TeamHandle { team } | Hidden::MyPe { team } | Hidden::NPes { team } => team,
-            Hidden::TensorMap { .. } => WORLD,
+            Hidden::TensorMap { .. } | Hidden::Watch {} => WORLD,
         }
     }
 
@@ -133,7 +137,8 @@ impl Hidden {
             Hidden::Multicast { .. }
             | Hidden::Peers { .. }
             | Hidden::Reach { .. }
-            | Hidden::PeerMaps { .. } => EntryKind::Number(Scalar::U64),
+            | Hidden::PeerMaps { .. }
+            | Hidden::Watch {} => EntryKind::Number(Scalar::U64),
             Hidden::TensorMap { .. } => EntryKind::Map,
             Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => {
                 EntryKind::Number(Scalar::I32)

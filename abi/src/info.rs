@@ -1,6 +1,7 @@
 //! The description of compiled code, which the compiler writes and a launch reads.
 
 use crate::extent::{Extent, Extents};
+use crate::watch::WaitInfo;
 use crate::{Hidden, Lowering, NvshmemVersion, Remark, Role, Scalar, Space};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
@@ -62,6 +63,9 @@ pub struct KernelInfo {
     /// The roles of the kernel. Reports use their names for threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleInfo>,
+    /// The waits of the entry point, by number, if they report themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitInfo>,
     /// The parameters: first the caller's, in the order of the text, then those that the launch fills in.
     pub params: Vec<ParamInfo>,
 }
@@ -230,6 +234,7 @@ mod tests {
             (hidden(Hidden::TeamHandle { team: 3 }), r#""kind":"team_handle","team":3"#, "team(%3)"),
             (hidden(Hidden::MyPe { team: 3 }), r#""kind":"my_pe","team":3"#, "my_pe(%3)"),
             (hidden(Hidden::NPes { team: WORLD }), r#""kind":"n_pes","team":4294967295"#, "n_pes(world)"),
+            (hidden(Hidden::Watch {}), r#""kind":"watch""#, "watch(world)"),
         ]
     }
 
@@ -277,6 +282,7 @@ mod tests {
                 grid: Some(["ceil_div(%2,8)", "1", "%world"].map(|e| e.parse().unwrap())),
                 planes: true,
                 roles: Vec::new(),
+                waits: Vec::new(),
                 params: kinds()
                     .into_iter()
                     .map(|(kind, ..)| ParamInfo { name: "p".into(), offset: 0, size: 8, kind })

@@ -16,6 +16,7 @@ mod role;
 mod scalar;
 mod text;
 mod version;
+pub mod watch;
 mod words;
 
 pub use choice::{Lowering, LoweringRequest, Transport};

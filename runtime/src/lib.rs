@@ -28,6 +28,7 @@ mod rma;
 mod shape;
 pub mod simulated;
 mod team;
+pub mod watch;
 mod world;
 
 pub use collective::Reduce;

@@ -23,6 +23,7 @@ mod simulated;
 mod streams;
 mod teams;
 mod tune;
+mod watch;
 
 use check::{Case, Outcome};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -58,6 +59,10 @@ const ONLY_GPUS: &[(&str, &str)] = &[
     ("faults::a_pe_killed", "a simulated PE is no process"),
     ("faults::a_pe_that_panics", "the status of a panic is a process's; see runtime/tests/simulated.rs"),
     ("launch::ptx_that_the_driver_refuses", "the driver's own words"),
+    (
+        "watch::",
+        "tests/watch.rs does it, where kernels that wait for ever are given up after a number of steps",
+    ),
     ("local::", "simulated PEs share one process already"),
 ];
 
@@ -108,6 +113,7 @@ fn cases() -> Vec<Case> {
         gemm_comm::CASES,
         tune::CASES,
         local::CASES,
+        watch::CASES,
     ]
     .concat()
 }

@@ -3,6 +3,7 @@
 //! | directive | meaning |
 //! |---|---|
 //! | `source: PATH` | the kernel file is that one, seen from the project's root, and not this |
+//! | `watch: true` | with waits that report themselves, as the command's option |
 //! | `define: N=100 T=bf16` | compile-time parameters |
 //! | `lowering: unicast` | as the command's option; `multimem` if left out |
 //! | `transport: p2p` | as the command's option; `auto` if left out |
@@ -37,6 +38,7 @@ pub struct Expectations {
     pub runs: Vec<Sweep>,
     pub sequence: Vec<String>,
     pub overlap: bool,
+    pub watch: bool,
     pub stdout: Vec<String>,
     pub fails: Option<String>,
 }
@@ -156,6 +158,7 @@ impl Expectations {
                 self.runs.push(Sweep(pairs(rest)?.into_iter().map(values).collect()));
             }
             "sequence" => self.sequence = rest.split_whitespace().map(str::to_owned).collect(),
+            "watch" => self.watch = rest.parse().map_err(|e| format!("watch: {e}"))?,
             "overlap" => self.overlap = rest.parse().map_err(|e| format!("overlap: {e}"))?,
             "stdout" => self.stdout.push(text),
             "fails" => self.fails = Some(text),

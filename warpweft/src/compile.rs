@@ -58,6 +58,8 @@ pub struct Options {
     pub lines: bool,
     /// Bound of every wait in polls; what waits longer says so and traps.
     pub debug_waits: Option<u64>,
+    /// Whether waits that take long report themselves to the host, which fills in a parameter for that.
+    pub watch: bool,
     /// Whether to compile the asserts of the text. If not, they have no effect.
     pub asserts: bool,
     /// Keep the IR before the passes, as text.
@@ -82,6 +84,7 @@ impl Options {
             opt: OptLevel::O2,
             lines: true,
             debug_waits: None,
+            watch: false,
             asserts: true,
             keep_ir: false,
             keep_after: None,
@@ -303,6 +306,7 @@ fn lower(
     passes.transport = options.transport;
     passes.library_pointers = options.transport == Transport::Nvshmem;
     passes.debug_waits = options.debug_waits;
+    passes.watch = options.watch;
     passes.dump_after.clone_from(&options.keep_after);
     let names = sources.clone();
     passes.locate = Some(Arc::new(move |span| place(&names, span)));
@@ -421,6 +425,12 @@ impl Compiled {
         for l in &self.report.loops {
             let why = l.why.as_deref().map(|w| format!(": {w}")).unwrap_or_default();
             out.push_str(&format!("{}: loop: {} rounds in flight{why}\n", self.place(l.span), l.rounds));
+        }
+        for kernel in &self.high.kernels {
+            let waits = self.report.waits.iter().filter(|w| w.kernel == kernel.name);
+            for (number, wait) in waits.enumerate() {
+                out.push_str(&format!("{}: wait {number}\n", wait.info));
+            }
         }
         match &self.high.kernels[..] {
             [kernel] => readable(kernel, &out),

@@ -1,8 +1,10 @@
 //! What a launcher needs to know of compiled kernels: stored beside the PTX, and printed by `--emit meta`.
 
 use crate::compile::Compiled;
+use weft_abi::KernelInfo;
 use weft_ir::abi;
 use weft_ir::diag::Diagnostic;
+use weft_ir::machine::Kernel;
 use weft_runtime::launch::ModuleInfo;
 
 /// Describes all kernels of a compiled file.
@@ -17,6 +19,12 @@ pub fn describe(c: &Compiled) -> Result<ModuleInfo, Diagnostic> {
         external: c.external().into_iter().map(str::to_owned).collect(),
         nvshmem: c.nvshmem,
         remarks: Vec::new(),
-        kernels: c.low.kernels.iter().map(abi::describe).collect::<Result<_, _>>()?,
+        kernels: c.low.kernels.iter().map(|k| kernel(c, k)).collect::<Result<_, _>>()?,
     })
+}
+
+/// Describes a kernel, with the waits that the passes have numbered.
+fn kernel(c: &Compiled, k: &Kernel) -> Result<KernelInfo, Diagnostic> {
+    let waits = c.report.waits.iter().filter(|w| *w.kernel == *k.name);
+    Ok(KernelInfo { waits: waits.map(|w| w.info.clone()).collect(), ..abi::describe(k)? })
 }

@@ -87,6 +87,7 @@ pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
         shared: dynamic_shared(kernel),
         planes: launch.planes,
         roles: roles(kernel),
+        waits: Vec::new(),
         params: params.collect(),
     })
 }

@@ -39,13 +39,16 @@ pub(crate) struct Editor {
     errors: Vec<Diagnostic>,
     /// The first thread of the role whose code is visited; none outside of roles.
     role: Option<u32>,
+    /// Threads of a CTA, all roles together.
+    whole: [u32; 3],
 }
 
 /// Visits every op of a kernel; all errors at once.
 pub(crate) fn rewrite(kernel: Kernel, pass: &mut dyn Rewrite) -> Result<Kernel, Vec<Diagnostic>> {
     let (b, body) = Builder::edit(kernel);
-    let mut e =
-        Editor { b, renamed: FxHashMap::default(), prologue: Vec::new(), errors: Vec::new(), role: None };
+    let whole = b.kernel().block;
+    let (renamed, prologue, errors) = (FxHashMap::default(), Vec::new(), Vec::new());
+    let mut e = Editor { b, renamed, prologue, errors, role: None, whole };
     e.block(&body, pass);
     if !e.errors.is_empty() {
         return Err(e.errors);
@@ -59,6 +62,11 @@ impl Editor {
     /// The first thread of the role whose code is visited; none outside of roles.
     pub fn role(&self) -> Option<u32> {
         self.role
+    }
+
+    /// The threads of a CTA, also where a role is visited.
+    pub fn whole(&self) -> [u32; 3] {
+        self.whole
     }
 
     /// The op behind a value.

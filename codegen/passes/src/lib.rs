@@ -25,10 +25,12 @@ mod report;
 mod settle;
 mod teams;
 mod tiles;
+mod watch;
 mod widen;
 
 pub use report::{Access, Cover, Instr, Moved, Narrow, Pieces, Report, Transfer, Widened};
 pub use tiles::{Copy, Fact, Product, Tiled};
+pub use watch::Wait;
 pub use weft_abi::{Lowering, Transport};
 
 use codes::NO_SUCH_PASS;
@@ -54,6 +56,8 @@ pub struct Options {
     pub target: Target,
     /// Polls after which a wait gives up, prints who waits for what, and traps; none waits for ever.
     pub debug_waits: Option<u64>,
+    /// Whether a wait that takes long reports itself to the host, and goes on waiting.
+    pub watch: bool,
     /// Names a place in the text in the messages of waits that give up: `k.weft:12`.
     pub locate: Option<Locate>,
     /// The pass whose result is wanted as text in [`Lowered::dump`].
@@ -74,10 +78,18 @@ impl Options {
             library_pointers: false,
             target,
             debug_waits: None,
+            watch: false,
             locate: None,
             dump_after: None,
             verify_each: cfg!(debug_assertions),
         }
+    }
+}
+
+impl Options {
+    /// Whether code stands between two polls of a wait, so that no function of NVSHMEM's can do all of it.
+    pub(crate) fn bounds_waits(&self) -> bool {
+        self.debug_waits.is_some() || self.watch
     }
 }
 
@@ -89,6 +101,7 @@ impl fmt::Debug for Options {
             .field("library_pointers", &self.library_pointers)
             .field("target", &self.target)
             .field("debug_waits", &self.debug_waits)
+            .field("watch", &self.watch)
             .field("dump_after", &self.dump_after)
             .field("verify_each", &self.verify_each)
             .finish_non_exhaustive()
@@ -158,6 +171,11 @@ pub const PASSES: &[Pass] = &[
         name: "advance",
         doc: "addresses that a loop's variable moves become pointers that the loop moves",
         run: Run::Mixed(advance::run),
+    },
+    Pass {
+        name: "watch",
+        doc: "waits get numbers and report themselves where they take long, if that is asked for",
+        run: Run::Mixed(watch::run),
     },
     Pass { name: "index", doc: "symbolic integers become 64-bit arithmetic", run: Run::Mixed(index::run) },
     Pass {

@@ -1,6 +1,7 @@
 //! What became of a kernel's accesses, for `weft explain` and the list of instructions that `weft run` prints.
 
 use crate::tiles::{Fact, Tiled};
+use crate::watch::Wait;
 use std::fmt;
 use std::sync::Arc;
 use weft_ir::diag::Span;
@@ -14,6 +15,8 @@ pub struct Report {
     pub loops: Vec<Widened>,
     /// Every transfer to or from another PE, in the order of the code.
     pub transfers: Vec<Transfer>,
+    /// Every wait that reports itself; its number counts those of its kernel.
+    pub waits: Vec<Wait>,
     /// What the passes made of tiles, pipelines, shared memory and registers.
     pub tiles: Vec<Tiled>,
 }

@@ -242,7 +242,12 @@ fn the_text_after_each_pass_is_to_be_had() {
             "{}",
             pass.name
         );
-        assert_eq!(has(" = index "), matches!(pass.name, "memory" | "reduce" | "advance"), "{}", pass.name);
+        assert_eq!(
+            has(" = index "),
+            matches!(pass.name, "memory" | "reduce" | "advance" | "watch"),
+            "{}",
+            pass.name
+        );
         // It reads back at its level.
         let again = match pass.run {
             Run::Mixed(_) => text::parse_module::<Mixed>(&text).map(|m| text::print_module(&m)),
@@ -256,7 +261,7 @@ fn the_text_after_each_pass_is_to_be_had() {
     assert_eq!(d.code, codes::NO_SUCH_PASS);
     assert_eq!(
         d.help.unwrap(),
-        "the passes are widen, remote, teams, pipeline, proxies, memory, reduce, advance, index, settle, dce"
+        "the passes are widen, remote, teams, pipeline, proxies, memory, reduce, advance, watch, index, settle, dce"
     );
 }
 

@@ -10,6 +10,7 @@ mod event;
 mod graph;
 pub(crate) mod ipc;
 mod map;
+pub(crate) mod pinned;
 mod stream;
 mod symbols;
 mod tensor;

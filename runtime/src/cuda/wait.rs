@@ -3,6 +3,7 @@
 use super::{Device, Stream, error};
 use crate::error::{Error, NOT_DONE, Result};
 use crate::interrupt::{self, PAUSE};
+use crate::{job, watch};
 use cudarc::driver::sys::{self, CUresult};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +24,28 @@ fn bound() -> Duration {
 
 fn not_done(what: &str) -> Error {
     STUCK.store(true, Ordering::SeqCst);
-    let message = format!("{what} is not done after {} s", bound().as_secs_f32());
+    let mut message = format!("{what} is not done after {} s", bound().as_secs_f32());
+    let waits = job::report();
+    if !waits.is_empty() {
+        message.push_str(&format!(":\n{waits}"));
+    }
     Error::new(NOT_DONE, message).help(
         "does every PE make the calls that it waits for, with the same sizes?\n\
          WEFT_TIMEOUT sets the bound in seconds, for work that takes longer",
     )
+}
+
+/// Whether a wait that began then gives up. Where `WEFT_WATCH` asks for reports only, it prints one and goes on.
+fn gives_up(what: &str, began: &mut Instant) -> bool {
+    if began.elapsed() < bound() {
+        return false;
+    }
+    if !watch::goes_on() {
+        return true;
+    }
+    eprintln!("weft: {what} is not done after {} s:\n{}", bound().as_secs_f32(), job::report());
+    *began = Instant::now();
+    false
 }
 
 /// An error if the GPU was not done before.
@@ -58,15 +76,17 @@ pub fn wait_for(stream: &Stream) -> Result<()> {
 
 /// Asks until the answer is another than "not ready", at most for the bound.
 pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result<()> {
-    let (began, mut asked) = (Instant::now(), PAUSE);
+    let (mut began, mut asked) = (Instant::now(), PAUSE);
     loop {
         match ask() {
             CUresult::CUDA_SUCCESS => return Ok(()),
             CUresult::CUDA_ERROR_NOT_READY => {}
             other => return other.result().map_err(|e| error(call, e)),
         }
+        if gives_up(what, &mut began) {
+            return Err(not_done(what));
+        }
         match began.elapsed() {
-            waited if waited >= bound() => return Err(not_done(what)),
             waited if waited >= asked => {
                 interrupt::go_on(what)?;
                 asked = waited + PAUSE;
@@ -79,11 +99,11 @@ pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result
 
 /// What the thread that waits for the GPU says, at most for the bound.
 fn ended(end: &Receiver<Result<()>>) -> Result<()> {
-    let began = Instant::now();
+    let mut began = Instant::now();
     loop {
         match end.recv_timeout(PAUSE.min(bound())) {
             Ok(done) => return done,
-            Err(_) if began.elapsed() >= bound() => return Err(not_done("the GPU")),
+            Err(_) if gives_up("the GPU", &mut began) => return Err(not_done("the GPU")),
             Err(_) => interrupt::go_on("the GPU")?,
         }
     }

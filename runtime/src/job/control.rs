@@ -8,12 +8,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::doing;
 use super::env::{self, Place};
 use super::hub::Hub;
 use super::secret::{Key, Side, once};
 use super::socket::{self, Link, Reader};
 use super::spawn::Parent;
-use super::wire::{self, Call, Claim, Hello, MAGIC, Reply, Request};
+use super::wire::{self, Call, Claim, Doing, Hello, MAGIC, Reply, Request};
 use super::{ENDED_WITH_PEER, pes};
 use socket2::Socket;
 
@@ -64,16 +65,16 @@ pub struct Control {
     rank: u32,
     size: u32,
     options: Options,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// In PE 0.
     hub: Option<Hub>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     rank: u32,
-    link: Link,
-    state: Mutex<State>,
-    changed: Condvar,
+    pub link: Link,
+    pub state: Mutex<State>,
+    pub changed: Condvar,
     grace: Option<Duration>,
     /// It tells the user what happened.
     parent: Option<Parent>,
@@ -84,13 +85,17 @@ struct Shared {
 type Answer = std::result::Result<Arc<Vec<Vec<u8>>>, String>;
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     next: u64,
+    /// What the calls of this PE are that have no answer yet.
+    open: BTreeMap<u64, String>,
+    /// The answers of all PEs to this one's question what they do.
+    pub doing: Vec<Option<Doing>>,
     /// Answers by call; none as long as there is none.
     calls: BTreeMap<u64, Option<Answer>>,
-    died: Option<(u32, String)>,
+    pub died: Option<(u32, String)>,
     /// After goodbye, or the hub's orderly end.
-    ended: bool,
+    pub ended: bool,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -175,7 +180,9 @@ impl Control {
             )),
             _ => e,
         })?;
-        Ok(Arc::new(control))
+        let control = Arc::new(control);
+        doing::entered(Arc::downgrade(&control));
+        Ok(control)
     }
 
     /// The rank of this PE.
@@ -226,13 +233,16 @@ impl Control {
         let id = state.next;
         state.next += 1;
         state.calls.insert(id, None);
+        state.open.insert(id, what.to_owned());
         drop(state);
         let members_count = members.len();
         let (members, payload) = (members.to_vec(), payload.to_vec());
         let call = Call { id, members, what: what.to_string(), payload, patient };
         if let Err(e) = self.shared.link.send(&Request::Call(call)) {
             if e.kind() == io::ErrorKind::InvalidData {
-                lock(&self.shared.state).calls.remove(&id);
+                let mut state = lock(&self.shared.state);
+                state.calls.remove(&id);
+                state.open.remove(&id);
                 return Err(Error::new(COLLECTIVE, format!("PE {}: `{what}`: {e}", self.rank)));
             }
             // The reader gets to know why, and tells below.
@@ -246,8 +256,11 @@ impl Control {
             matches!(state.calls.get(&id), Some(None)) && state.died.is_none() && !state.ended
         };
         let mut state = self.until(state, patience, what, open).inspect_err(|_| {
-            lock(&self.shared.state).calls.remove(&id);
+            let mut state = lock(&self.shared.state);
+            state.calls.remove(&id);
+            state.open.remove(&id);
         })?;
+        state.open.remove(&id);
         match state.calls.remove(&id).flatten() {
             Some(Ok(payloads)) if payloads.len() != members_count => {
                 let message = format!(
@@ -444,6 +457,19 @@ fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
             Ok(Some(Reply::Done { id, payloads })) => shared.answer(id, Ok(payloads)),
             Ok(Some(Reply::Failed { id, message })) => shared.answer(id, Err(visible(&message).into_owned())),
             Ok(Some(Reply::Died { pe, reason })) => break (pe, visible(&reason).into_owned()),
+            Ok(Some(Reply::Asked { by })) => {
+                let host = lock(&shared.state).open.values().next_back().cloned();
+                let doing = doing::here(host.as_deref());
+                // Where the connection is lost, the next read says so.
+                let _ = shared.link.send(&Request::Tell { to: by, doing });
+            }
+            Ok(Some(Reply::Told { pe, mut doing })) => {
+                doing.lines.iter_mut().for_each(|line| *line = visible(line).into_owned());
+                if let Some(slot) = lock(&shared.state).doing.get_mut(pe as usize) {
+                    *slot = Some(doing);
+                }
+                shared.changed.notify_all();
+            }
             Ok(Some(Reply::Closed)) => {
                 lock(&shared.state).ended = true;
                 return shared.changed.notify_all();

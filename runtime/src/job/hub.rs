@@ -349,6 +349,16 @@ impl Shared {
                     message.truncate(message.floor_char_boundary(TEXT));
                     self.die(rank, message);
                 }
+                Ok(Some(Request::Ask)) => {
+                    let state = self.lock();
+                    let mail = state.mail_all(|| Reply::Asked { by: rank }, None);
+                    self.send(state, mail);
+                }
+                Ok(Some(Request::Tell { to, doing })) => {
+                    let state = self.lock();
+                    let mail = state.mail(to, Reply::Told { pe: rank, doing }).into_iter().collect();
+                    self.send(state, mail);
+                }
                 Ok(Some(Request::Goodbye)) => break self.leave(rank),
                 Ok(None) => break self.die(rank, "its process ended before the job did".into()),
                 Err(e) => break self.die(rank, format!("its connection was lost: {e}")),

@@ -5,6 +5,7 @@
 //! when one is gone. [`start`] and [`Job`] start the PEs where no launcher did.
 
 mod control;
+mod doing;
 mod door;
 mod env;
 mod hub;
@@ -25,6 +26,7 @@ pub use wire::fuzz as fuzz_frames;
 use std::io::IsTerminal;
 
 pub use control::{Control, Options};
+pub(crate) use doing::report;
 pub use env::{Hub, Launcher, Place};
 pub use secret::{Admission, Secret};
 pub use spawn::{Job, Started, set_command, start};

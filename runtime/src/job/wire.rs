@@ -13,7 +13,7 @@ pub(super) const MAX_FRAME: usize = 64 << 20;
 /// Bytes of a [`Hello`] or a [`Claim`]: all that a stranger can make the hub hold.
 pub(super) const MAX_HELLO: usize = 4 << 10;
 /// What comes first on a connection. PEs of another version are refused by the hub.
-pub(super) const MAGIC: &str = concat!("warpweft job 2 ", env!("CARGO_PKG_VERSION"));
+pub(super) const MAGIC: &str = concat!("warpweft job 3 ", env!("CARGO_PKG_VERSION"));
 
 /// The first frame of a PE.
 #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
@@ -37,6 +37,13 @@ pub(super) enum Request {
     Call(Call),
     Fail(String),
     Goodbye,
+    /// What does every PE do?
+    Ask,
+    /// The answer to a PE that asked.
+    Tell {
+        to: u32,
+        doing: Doing,
+    },
 }
 
 /// A PE's part in an exchange.
@@ -49,6 +56,15 @@ pub(super) struct Call {
     pub payload: Vec<u8>,
     /// Whether the PE waits for the others without a bound.
     pub patient: bool,
+}
+
+/// What a PE does.
+#[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
+pub(crate) struct Doing {
+    /// Whether a thread of its kernels has reported a wait.
+    pub waits: bool,
+    /// In words.
+    pub lines: Vec<String>,
 }
 
 /// A frame of the hub.
@@ -70,6 +86,15 @@ pub(super) enum Reply {
     Died {
         pe: u32,
         reason: String,
+    },
+    /// A PE asks what every PE does.
+    Asked {
+        by: u32,
+    },
+    /// What a PE does.
+    Told {
+        pe: u32,
+        doing: Doing,
     },
     /// The hub ends in an orderly way.
     Closed,

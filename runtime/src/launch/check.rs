@@ -346,7 +346,8 @@ fn told(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
             | Hidden::Peers { .. }
             | Hidden::Reach { .. }
             | Hidden::TensorMap { .. }
-            | Hidden::PeerMaps { .. },
+            | Hidden::PeerMaps { .. }
+            | Hidden::Watch {},
             _,
         ) => None,
     }
@@ -424,6 +425,7 @@ mod tests {
             grid: Some(["ceil_div(%2,8)", "1", "%5"].map(|e| e.parse().unwrap())),
             planes: true,
             roles: Vec::new(),
+            waits: Vec::new(),
             params: params
                 .map(|(name, offset, size, kind)| ParamInfo { name: name.into(), offset, size, kind })
                 .into(),

@@ -10,6 +10,7 @@ use crate::cuda::{self, Device, Stream, keep};
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
 use crate::memory::{SymmetricBuffer, WeakBuffer};
 use crate::team::Team;
+use crate::watch::Watch;
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -77,6 +78,8 @@ struct Entry {
     at_once: OnceLock<u32>,
     /// Where each parameter that is passed begins.
     offsets: Vec<usize>,
+    /// Where its waits report themselves, if they do.
+    watch: Option<Arc<Watch>>,
     module: Arc<Module>,
 }
 
@@ -118,8 +121,9 @@ impl Kernel {
             return Err(unlike(&info.name, &described, &code));
         }
         let offsets = described.into_iter().map(|(offset, _)| offset).collect();
+        let watch = Watch::of(module.device(), info)?;
         let (info, module) = (info.clone(), module.clone());
-        Ok(Kernel(Arc::new(Entry { info, function, at_once: OnceLock::new(), offsets, module })))
+        Ok(Kernel(Arc::new(Entry { info, function, at_once: OnceLock::new(), offsets, watch, module })))
     }
 
     /// What is known of it.
@@ -383,13 +387,17 @@ impl Kernel {
             keep(table);
         }
         for h in std::mem::take(&mut checked.unfilled) {
+            if let (Hidden::Watch {}, Some(watch)) = (h.what, &self.0.watch) {
+                checked.put_at(h.offset, &watch.address().to_le_bytes());
+                continue;
+            }
             let team = team_of(&h)?;
             match h.what {
                 Hidden::MyPe { .. } => checked.put_at(h.offset, &team.my_pe().to_le_bytes()),
                 Hidden::NPes { .. } => checked.put_at(h.offset, &team.n_pes().to_le_bytes()),
                 Hidden::TeamHandle { .. } => checked.put_at(h.offset, &team.handle.to_le_bytes()),
                 // The arguments alone told it.
-                Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } => {}
+                Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } | Hidden::Watch {} => {}
                 Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } => {
                     let Some(base) = h.base.and_then(|b| arguments.get(b)) else { continue };
                     let address = self.address(h.what, base, team)?;
@@ -544,6 +552,10 @@ impl Prepared {
         let launched = entry.function.launch(stream, &self.shape, &mut block, &entry.offsets);
         launched.map_err(|e| self.kernel.refused(&self.shape, e))?;
         keep(entry.module.clone());
+        if let Some(watch) = &entry.watch {
+            watch.launched(self.shape.grid, &block);
+            keep(watch.clone());
+        }
         Ok(())
     }
 }

@@ -396,6 +396,7 @@ mod tests {
             grid: None,
             planes: false,
             roles: Vec::new(),
+            waits: Vec::new(),
             params: Vec::new(),
         };
         let mut info = module();

@@ -3,8 +3,9 @@
 use super::exchange::Exchanges;
 use super::heap::Heap;
 use super::modules::Modules;
-use super::state::{Answer, Kernel, Key, Queue, State, Wait, Waiter, Work, from_sim};
+use super::state::{Answer, Kernel, Key, Queue, State, Wait, Waiter, Watched, Work, from_sim};
 use crate::error::{COLLECTIVE, Error, FINALIZED, NOT_DONE, NOT_IN_TEAM, OUT_OF_MEMORY, Result};
+use crate::watch::Table;
 use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -307,6 +308,16 @@ impl Pe {
     pub fn free(&self, address: u64) {
         // What is gone already needs no end.
         let _ = self.job.lock().machine.free(self.pe as usize, address);
+    }
+
+    /// Lets the job's reports contain the waits that a kernel of the PE writes to a ring at an address.
+    pub fn watch(&self, ring: u64, bytes: usize, table: Arc<Table>) {
+        self.job.lock().watched.push(Watched { pe: self.pe, ring, bytes, table });
+    }
+
+    /// The ring is freed.
+    pub fn unwatch(&self, ring: u64) {
+        self.job.lock().watched.retain(|w| (w.pe, w.ring) != (self.pe, ring));
     }
 
     /// Memory that can be registered: whole multiples of a granularity.

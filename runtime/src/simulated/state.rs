@@ -8,6 +8,7 @@ use super::exchange::Exchanges;
 use super::heap::Heap;
 use super::order::Order;
 use crate::error::{Error, NOT_DONE, PEER_DIED, Result, SIMULATED};
+use crate::watch::{Table, records, summary};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar};
 use std::time::Instant;
@@ -128,6 +129,14 @@ pub(super) struct Failure {
     pub error: Error,
 }
 
+/// A ring to which a kernel of a PE writes its waits.
+pub(super) struct Watched {
+    pub pe: u32,
+    pub ring: u64,
+    pub bytes: usize,
+    pub table: Arc<Table>,
+}
+
 pub(super) struct State {
     pub machine: Machine,
     pub seed: u64,
@@ -146,6 +155,7 @@ pub(super) struct State {
     pub stopped: Option<SimError>,
     pub stats: Vec<Stats>,
     pub findings: Vec<Finding>,
+    pub watched: Vec<Watched>,
     kernels: BTreeMap<GridId, Key>,
     numbers: u64,
     runs: u64,
@@ -177,6 +187,7 @@ impl State {
             stopped: None,
             stats: Vec::new(),
             findings: Vec::new(),
+            watched: Vec::new(),
             kernels: BTreeMap::new(),
             numbers: 0,
             runs: 0,
@@ -452,6 +463,10 @@ impl State {
     fn stop(&mut self, e: SimError) {
         self.findings.extend(self.machine.take_findings());
         let mut error = from_sim(&e);
+        let watched = self.watched();
+        if !watched.is_empty() {
+            error.message = format!("{}\n{watched}", error.message);
+        }
         let hosts = self.waits();
         if !hosts.is_empty() {
             error.message = format!("{}\n{hosts}", error.message);
@@ -489,6 +504,21 @@ impl State {
                 self.tell(id, Err(Error::new(NOT_DONE, message)));
             }
         }
+    }
+
+    /// What the threads of watched kernels wait for, on all PEs, and what PEs have launched that report no wait.
+    fn watched(&self) -> String {
+        let mut by_pe: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+        for w in &self.watched {
+            let mut ring = vec![0; w.bytes];
+            let read = self.machine.read(w.pe as usize, w.ring, &mut ring);
+            let found = read.map_or_else(|_| Vec::new(), |()| records(&ring));
+            by_pe.entry(w.pe).or_default().push((&*w.table, found));
+        }
+        let lines = by_pe.into_iter().flat_map(|(pe, kernels)| {
+            summary(&kernels).into_iter().map(move |line| format!("PE {pe}: {line}"))
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// A text that says who waits for what, with a line for each PE.

@@ -38,6 +38,7 @@ impl Key {
             opt,
             lines,
             debug_waits,
+            watch,
             asserts,
             keep_ir: _,
             keep_after: _,
@@ -48,7 +49,7 @@ impl Key {
         parts.add(&[&format!("{:?}", crate::llvm_version().ok())]);
         parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {kernel:?}")]);
         parts.add(&[&library(nvshmem, *target)]);
-        parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {asserts}")]);
+        parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {watch} {asserts}")]);
         let sources = file.sources();
         // The counts keep a define from reading like a source.
         parts.add(&[&format!("{} {}", defines.len(), sources.len())]);

@@ -125,6 +125,7 @@ impl Kernel {
     ) -> Result<Kernel, GpuError> {
         let (on, file) = (on.into(), file.into());
         options.kernel = Some(name(&file, options.kernel.take())?);
+        options.watch |= weft_runtime::watch::mode(&on.device)? != weft_runtime::watch::Mode::Off;
         let direct = on.world.as_ref().is_some_and(|world| world.nvshmem_version().is_none());
         if direct {
             options.transport = options.transport.without_nvshmem();

@@ -57,7 +57,7 @@ impl RemotePass<'_> {
         span: Span,
     ) -> Built<Action> {
         let (b, near, options) = (&mut e.b, self.near_only(), self.options);
-        if near || options.debug_waits.is_some() {
+        if near || options.bounds_waits() {
             let elem = b.ty(signal).elem().unwrap_or(Scalar::U64);
             let (vars, which) = (signal, WaitFor::One);
             let wait = Wait { vars, elem, cmp, value, which, status: None, indices: None, span, options };
@@ -77,7 +77,7 @@ impl RemotePass<'_> {
         let found = match (test, near) {
             (true, true) => wait.look(b)?,
             (true, false) => wait.call(b, true)?,
-            (false, false) if self.options.debug_waits.is_none() => wait.call(b, false)?,
+            (false, false) if !self.options.bounds_waits() => wait.call(b, false)?,
             (false, near) => wait.until(b, near)?,
         };
         match (wait.which, test) {

@@ -348,8 +348,8 @@ impl<L: Level> Machine<'_, L> {
         let Given { source, kind } = &self.given[index as usize];
         let word = match kind {
             ParamKind::Hidden(hidden) => match *hidden {
-                // Copies of tiles run on the simulator alone.
-                Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } => return Val::None,
+                // Copies of tiles and waits that report themselves run on the simulator alone.
+                Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } | Hidden::Watch {} => return Val::None,
                 Hidden::MyPe { .. } => pe as u64,
                 Hidden::NPes { .. } => self.w.pes as u64,
                 Hidden::TeamHandle { .. } => 0,

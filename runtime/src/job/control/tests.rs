@@ -494,3 +494,29 @@ fn what_a_pe_makes_the_hub_hold_is_bounded() {
         assert!(pe == 1 && why.contains("one call more than PE 0 holds for it"), "{why}");
     });
 }
+
+/// A PE that waits too long learns what the others' hosts wait for.
+#[test]
+fn a_pe_asks_what_all_pes_do() {
+    let all = [0, 1, 2];
+    let asked = job(&places(3), SLOW, |control| {
+        let answers = if control.rank() == 1 {
+            // The others are in the exchange by then, or on their way.
+            let mut answers = control.ask();
+            while answers.iter().flatten().filter(|a| a.lines.iter().any(|l| l.contains("`late`"))).count()
+                < 2
+            {
+                answers = control.ask();
+            }
+            answers
+        } else {
+            Vec::new()
+        };
+        control.exchange(&all, "late", &[]).unwrap();
+        control.goodbye();
+        answers
+    });
+    let lines: Vec<_> = asked[1].iter().map(|a| a.clone().unwrap().lines).collect();
+    let waits = vec!["its host waits in `late` for the other PEs".to_owned()];
+    assert_eq!(lines, [waits.clone(), vec!["its host waits in no step with other PEs".into()], waits]);
+}

@@ -16,6 +16,9 @@ fn requests() -> impl Strategy<Value = Request> {
         }),
         ".*".prop_map(Request::Fail),
         Just(Request::Goodbye),
+        Just(Request::Ask),
+        (any::<u32>(), any::<bool>(), prop::collection::vec(".*", 0..3))
+            .prop_map(|(to, waits, lines)| Request::Tell { to, doing: Doing { waits, lines } }),
     ]
 }
 

@@ -1,0 +1,163 @@
+//! What compiled code and the host agree on where waits report themselves.
+//!
+//! A kernel whose waits are watched gets the address of a block in the memory of its GPU
+//! ([`Hidden::Watch`](crate::Hidden::Watch)). The block names a ring of records in the host's memory, which the host can
+//! read while the kernel still runs. A thread whose wait exceeds the limit writes one record there and goes on waiting.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Where the address of the ring stands in the block (`u64`).
+pub const RING: u32 = 0;
+/// Where the limit of a wait stands in the block, in cycles of the multiprocessor's clock (`i64`).
+pub const LIMIT: u32 = 8;
+/// Where the number of launches that have begun stands in the block (`u32`).
+pub const LAUNCHES: u32 = 16;
+/// Where the number of records that were asked for stands in the block (`u32`).
+pub const CURSOR: u32 = 20;
+/// Where the claims begin: a `u32` for each class of waits, which holds the launch that last reported one.
+pub const CLAIMS: u32 = 64;
+/// How many claims there are, a power of two. A CTA and a wait have one; classes beyond share them.
+pub const CLAIM_COUNT: u32 = 1024;
+/// Bytes of the block.
+pub const BLOCK_BYTES: u32 = CLAIMS + 4 * CLAIM_COUNT;
+/// How many records the ring holds. Later ones are dropped, so that no wait overwrites what another one reported.
+pub const RECORDS: u32 = 128;
+/// Bytes of a record.
+pub const RECORD_BYTES: u32 = 64;
+
+/// A record, as the host reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitRecord {
+    /// The number of the wait in its kernel.
+    pub wait: u32,
+    /// The CTA, counted through the grid with x fastest.
+    pub cta: u32,
+    /// The thread, counted through the CTA, or through its role where the wait is in one.
+    pub thread: u32,
+    /// How many launches of the kernel had begun.
+    pub launch: u32,
+    /// The address that the thread looks at; 0 where the code cannot tell.
+    pub address: u64,
+    /// What it saw there last.
+    pub seen: i64,
+    /// What it compares that with.
+    pub expected: i64,
+    /// How long it had waited, in cycles.
+    pub cycles: i64,
+}
+
+/// Where the fields of a record stand in it. The mark comes last, so a record that has one is complete.
+pub mod field {
+    /// [`WaitRecord::wait`](super::WaitRecord::wait), `u32`.
+    pub const WAIT: u32 = 0;
+    /// [`WaitRecord::cta`](super::WaitRecord::cta), `u32`.
+    pub const CTA: u32 = 4;
+    /// [`WaitRecord::thread`](super::WaitRecord::thread), `u32`.
+    pub const THREAD: u32 = 8;
+    /// [`WaitRecord::launch`](super::WaitRecord::launch), `u32`.
+    pub const LAUNCH: u32 = 12;
+    /// [`WaitRecord::address`](super::WaitRecord::address), `u64`.
+    pub const ADDRESS: u32 = 16;
+    /// [`WaitRecord::seen`](super::WaitRecord::seen), `i64`.
+    pub const SEEN: u32 = 24;
+    /// [`WaitRecord::expected`](super::WaitRecord::expected), `i64`.
+    pub const EXPECTED: u32 = 32;
+    /// [`WaitRecord::cycles`](super::WaitRecord::cycles), `i64`.
+    pub const CYCLES: u32 = 40;
+    /// 1 once the record is complete, `u32`.
+    pub const MARK: u32 = 48;
+}
+
+impl WaitRecord {
+    /// Reads a record; `None` where the bytes are too few, or where the record is not complete.
+    pub fn read(bytes: &[u8]) -> Option<WaitRecord> {
+        let u32_at = |at: u32| Some(u32::from_le_bytes(*bytes.get(at as usize..)?.first_chunk()?));
+        let i64_at = |at: u32| Some(i64::from_le_bytes(*bytes.get(at as usize..)?.first_chunk()?));
+        (u32_at(field::MARK)? == 1).then_some(())?;
+        Some(WaitRecord {
+            wait: u32_at(field::WAIT)?,
+            cta: u32_at(field::CTA)?,
+            thread: u32_at(field::THREAD)?,
+            launch: u32_at(field::LAUNCH)?,
+            address: i64_at(field::ADDRESS)?.cast_unsigned(),
+            seen: i64_at(field::SEEN)?,
+            expected: i64_at(field::EXPECTED)?,
+            cycles: i64_at(field::CYCLES)?,
+        })
+    }
+}
+
+/// A wait of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WaitInfo {
+    /// Where it stands in the text: `k.weft:12`.
+    pub place: String,
+    /// The role whose threads wait, if the wait is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// What the threads look at.
+    pub on: Watched,
+    /// The comparison that ends the wait, as `seen >= expected` has it: `>=`. It is absent where the code does not
+    /// compare what it sees with one value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+/// What a wait looks at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Watched {
+    /// The parameter of this name, a tensor or the counters of a barrier.
+    Parameter(String),
+    /// A place in memory that the code computes.
+    Memory,
+    /// A stage of a pipeline. The value that is expected is the parity of the phase.
+    Stage,
+    /// A variable that a function of NVSHMEM's tests.
+    Variable,
+}
+
+impl fmt::Display for WaitInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: waits for ", self.place)?;
+        match &self.on {
+            Watched::Parameter(name) => write!(f, "`{name}`")?,
+            Watched::Memory => f.write_str("memory")?,
+            Watched::Stage => f.write_str("a stage of a pipeline")?,
+            Watched::Variable => f.write_str("a variable")?,
+        }
+        if let Some(until) = &self.until {
+            write!(f, " to be {until} a value")?;
+        }
+        self.role.as_ref().map_or(Ok(()), |role| write!(f, ", in role `{role}`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_once_it_is_complete() {
+        let mut bytes = [0u8; RECORD_BYTES as usize];
+        let mut put = |at: u32, value: &[u8]| {
+            bytes[at as usize..at as usize + value.len()].copy_from_slice(value);
+        };
+        put(field::WAIT, &3u32.to_le_bytes());
+        put(field::CTA, &7u32.to_le_bytes());
+        put(field::THREAD, &31u32.to_le_bytes());
+        put(field::LAUNCH, &2u32.to_le_bytes());
+        put(field::ADDRESS, &0x7000u64.to_le_bytes());
+        put(field::SEEN, &(-1i64).to_le_bytes());
+        put(field::EXPECTED, &5i64.to_le_bytes());
+        put(field::CYCLES, &9i64.to_le_bytes());
+        assert_eq!(WaitRecord::read(&bytes), None, "nobody has marked it");
+        bytes[field::MARK as usize] = 1;
+        let (wait, cta, thread, launch) = (3, 7, 31, 2);
+        let record =
+            WaitRecord { wait, cta, thread, launch, address: 0x7000, seen: -1, expected: 5, cycles: 9 };
+        assert_eq!(WaitRecord::read(&bytes), Some(record));
+        assert_eq!(WaitRecord::read(&bytes[..20]), None);
+    }
+}

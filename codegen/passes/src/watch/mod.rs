@@ -1,0 +1,272 @@
+//! Waits that identify themselves: a thread that waits for longer than the limit says for what.
+//!
+//! The pass finds the loops that do nothing but look at memory, numbers them, and lets each of them count its rounds.
+//! Every [`ROUNDS`] rounds a thread looks at the clock. Once the limit is exceeded, it writes one record to memory that
+//! the host can read, and goes on waiting: what becomes of the job is the host's decision. The layout of the memory is
+//! [`weft_abi::watch`]. Without [`Options::watch`] the pass changes nothing.
+//!
+//! A class of waits is a CTA and the number of a wait. The first thread of a class that exceeds the limit in a launch
+//! writes the record of the class.
+
+mod spin;
+
+use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
+use crate::pointers::parameter;
+use crate::teams::linear;
+use crate::{Options, Report};
+use spin::Spin;
+use std::sync::Arc;
+use weft_abi::watch::{self as abi, WaitInfo, field};
+use weft_ir::builder::Built;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::{
+    Address, Arith, BinOp, CmpOp, Control, Hidden, Int, Kind, LocalId, Memory, Operation, RedOp, Scalar,
+    Scope, Sem, Space, Sreg, Thread, Value,
+};
+
+/// Rounds of a wait between two looks at the clock, a power of two.
+const ROUNDS: i64 = 256;
+
+const U32: Type = Type::Scalar(Scalar::U32);
+const I64: Type = Type::Scalar(Scalar::I64);
+
+/// A wait that was found, for the description of the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// The kernel.
+    pub kernel: Arc<str>,
+    /// Where it stands.
+    pub span: Span,
+    /// What the host knows of it.
+    pub info: WaitInfo,
+}
+
+/// The pass.
+pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    if !options.watch {
+        return Ok(kernel);
+    }
+    let mut roles = Vec::new();
+    kernel.walk(&mut |_, inst| {
+        if let Some(Control::Role { name, first, .. }) = inst.op.control()
+            && !name.is_empty()
+        {
+            roles.push((*first, name.clone()));
+        }
+    });
+    let mut waits = Vec::new();
+    let kernel = rewrite(kernel, &mut Watch { options, roles, block: None, waits: &mut waits })?;
+    report.waits.extend(waits);
+    Ok(kernel)
+}
+
+struct Watch<'a> {
+    options: &'a Options,
+    /// First thread and name of each role that has a name.
+    roles: Vec<(u32, Arc<str>)>,
+    /// The address of the block that the host fills in, once something waits.
+    block: Option<Value>,
+    waits: &'a mut Vec<Wait>,
+}
+
+/// What a wait counts: its rounds, and when it first looked at the clock. The time is 0 before that, and negative once
+/// the wait has been reported.
+#[derive(Clone, Copy)]
+struct Count {
+    rounds: LocalId,
+    since: LocalId,
+}
+
+impl Rewrite for Watch<'_> {
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        let Some(spin) = Spin::of(e.b.kernel(), v) else { return Ok(Action::Keep) };
+        let span = e.b.kernel().insts[v].span;
+        let number = i64::try_from(self.waits.len()).unwrap_or(i64::MAX);
+        let block = self.block(e)?;
+        let b = &mut e.b;
+        let count = Count { rounds: b.local("rounds", U32), since: b.local("since", I64) };
+        let zero = b.int(Scalar::U32, 0)?;
+        b.set(count.rounds, zero)?;
+        let zero = b.i64(0)?;
+        b.set(count.since, zero)?;
+        b.open();
+        let counted = look_at_clock(b, block, count, |b, cycles| spin.record(b, block, number, cycles));
+        let added = b.close();
+        counted?;
+        let op = &mut b.kernel_mut().insts[v].op;
+        if let Some(body) = op.blocks_mut().into_iter().nth(1) {
+            // A jump ends its block, so nothing can stand behind it.
+            let at = if spin.jumps { 0 } else { body.0.len() };
+            body.0.splice(at..at, added.0);
+        }
+        let role = e.role().and_then(|first| self.roles.iter().find(|(f, _)| *f == first));
+        let role = role.map(|(_, name)| name.to_string());
+        let place = match &self.options.locate {
+            Some(locate) if !span.is_none() => locate(span),
+            _ => format!("kernel {}", e.b.kernel().name),
+        };
+        let (on, until) = (spin.on.clone(), spin.until.map(|op| spin::sign(op).to_owned()));
+        let kernel: Arc<str> = (&*e.b.kernel().name).into();
+        self.waits.push(Wait { kernel, span, info: WaitInfo { place, role, on, until } });
+        Ok(Action::Keep)
+    }
+}
+
+impl Watch<'_> {
+    /// The address of the block. The first thread of the grid counts the launch there.
+    fn block(&mut self, e: &mut Editor) -> Built<Value> {
+        if let Some(block) = self.block {
+            return Ok(block);
+        }
+        // At the start of the kernel there are no roles.
+        let whole = e.whole();
+        let threads = std::mem::replace(&mut e.b.kernel_mut().block, whole);
+        let block = e.prologue(|b| {
+            let bits = parameter(b, Hidden::Watch {})?;
+            let block = b.address(bits, Space::Global)?;
+            let who = linear(b, Sreg::BlockIdx)? * Int::from(i64::from(b.kernel().threads()))
+                + linear(b, Sreg::ThreadIdx)?;
+            let who = b.index(who)?;
+            let zero = b.i64(0)?;
+            let first = b.compare(CmpOp::Eq, who, zero)?;
+            b.if_true(first, |b| {
+                let (ptr, value) = (at(b, block, abi::LAUNCHES)?, b.int(Scalar::U32, 1)?);
+                let (op, sem, scope) = (RedOp::Add, Sem::Relaxed, Scope::Gpu);
+                b.emit(Memory::Red { ptr, value, op, sem, scope }).map(drop)
+            })?;
+            Ok(block)
+        });
+        e.b.kernel_mut().block = threads;
+        self.block = Some(block?);
+        self.block.map_or_else(|| e.b.i64(0), Ok)
+    }
+}
+
+/// Counts a round. Every [`ROUNDS`] rounds it looks at the clock, and calls `over` with the cycles once the limit is
+/// exceeded.
+fn look_at_clock(
+    b: &mut Builder,
+    block: Value,
+    count: Count,
+    over: impl FnOnce(&mut Builder, Value) -> Built<()>,
+) -> Built<()> {
+    let (before, one) = (b.get(count.rounds)?, b.int(Scalar::U32, 1)?);
+    let rounds = b.binary(BinOp::Add, before, one)?;
+    b.set(count.rounds, rounds)?;
+    let mask = b.int(Scalar::U32, ROUNDS - 1)?;
+    let (part, none) = (b.binary(BinOp::And, rounds, mask)?, b.int(Scalar::U32, 0)?);
+    let due = b.compare(CmpOp::Eq, part, none)?;
+    b.if_true(due, |b| {
+        let now = b.emit(Thread::Clock {})?;
+        let (since, zero) = (b.get(count.since)?, b.i64(0)?);
+        let begins = b.compare(CmpOp::Eq, since, zero)?;
+        b.if_else(
+            begins,
+            |b| b.set(count.since, now).map(drop),
+            |b| {
+                let ptr = at(b, block, abi::LIMIT)?;
+                let limit = b.emit_as(Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Gpu }, I64)?;
+                let cycles = b.binary(BinOp::Sub, now, since)?;
+                let long = b.compare(CmpOp::Gt, cycles, limit)?;
+                let open = b.compare(CmpOp::Gt, since, zero)?;
+                let long = b.binary(BinOp::And, long, open)?;
+                b.if_true(long, |b| {
+                    let reported = b.i64(-1)?;
+                    b.set(count.since, reported)?;
+                    over(b, cycles)
+                })
+                .map(drop)
+            },
+        )
+        .map(drop)
+    })
+    .map(drop)
+}
+
+impl Spin {
+    /// Writes the record of the wait's class, unless another thread has done so in this launch or the ring is full.
+    fn record(&self, b: &mut Builder, block: Value, number: i64, cycles: Value) -> Built<()> {
+        let (sem, scope) = (Sem::Relaxed, Scope::Gpu);
+        let ptr = at(b, block, abi::LAUNCHES)?;
+        let launch = b.emit_as(Memory::Load { ptr, sem, scope }, U32)?;
+        let cta = linear(b, Sreg::BlockIdx)?;
+        let cta = b.index(cta)?;
+        // Consecutive CTAs have consecutive claims, and waits of a CTA lie far from each other.
+        let spread = b.i64(number.wrapping_mul(0x9e37) & i64::from(abi::CLAIM_COUNT - 1))?;
+        let class = b.binary(BinOp::Add, cta, spread)?;
+        let mask = b.i64(i64::from(abi::CLAIM_COUNT - 1))?;
+        let class = b.binary(BinOp::And, class, mask)?;
+        let four = b.i64(4)?;
+        let offset = b.binary(BinOp::Mul, class, four)?;
+        let claims = at(b, block, abi::CLAIMS)?;
+        let ptr = b.emit(Address::PtrAdd { ptr: claims, bytes: offset })?;
+        let before = b.emit(Memory::Atomic { ptr, value: launch, op: None, sem, scope })?;
+        let mine = b.compare(CmpOp::Ne, before, launch)?;
+        b.if_true(mine, |b| {
+            let (ptr, value) = (at(b, block, abi::CURSOR)?, b.int(Scalar::U32, 1)?);
+            let slot = b.emit(Memory::Atomic { ptr, value, op: Some(RedOp::Add), sem, scope })?;
+            let records = b.int(Scalar::U32, abi::RECORDS.into())?;
+            let fits = b.compare(CmpOp::Lt, slot, records)?;
+            b.if_true(fits, |b| self.write(b, block, slot, (number, cta, launch, cycles))).map(drop)
+        })
+        .map(drop)
+    }
+
+    /// Fills in the record of a slot, the mark last.
+    fn write(
+        &self,
+        b: &mut Builder,
+        block: Value,
+        slot: Value,
+        (number, cta, launch, cycles): (i64, Value, Value, Value),
+    ) -> Built<()> {
+        let ptr = at(b, block, abi::RING)?;
+        let ring = b.emit_as(Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Gpu }, I64)?;
+        let ring = b.address(ring, Space::Global)?;
+        let (slot, size) = (b.convert(slot, Scalar::I64)?, b.i64(abi::RECORD_BYTES.into())?);
+        let bytes = b.binary(BinOp::Mul, slot, size)?;
+        let record = b.emit(Address::PtrAdd { ptr: ring, bytes })?;
+        let thread = linear(b, Sreg::ThreadIdx)?;
+        let thread = b.index(thread)?;
+        let number = b.int(Scalar::U32, number)?;
+        let address = match self.address {
+            Some(ptr) => b.emit(Address::ToInt { a: ptr })?,
+            None => b.i64(0)?,
+        };
+        let fields = [
+            (field::WAIT, number),
+            (field::CTA, b.convert(cta, Scalar::U32)?),
+            (field::THREAD, b.convert(thread, Scalar::U32)?),
+            (field::LAUNCH, launch),
+            (field::ADDRESS, address),
+            (field::SEEN, number_of(b, self.seen)?),
+            (field::EXPECTED, number_of(b, self.expected)?),
+            (field::CYCLES, cycles),
+        ];
+        let scope = Scope::Sys;
+        for (offset, value) in fields {
+            let ptr = at(b, record, offset)?;
+            b.emit(Memory::Store { ptr, value, sem: Sem::Relaxed, scope })?;
+        }
+        let (ptr, value) = (at(b, record, field::MARK)?, b.int(Scalar::U32, 1)?);
+        b.emit(Memory::Store { ptr, value, sem: Sem::Release, scope }).map(drop)
+    }
+}
+
+/// The address so many bytes on.
+fn at(b: &mut Builder, base: Value, bytes: u32) -> Built<Value> {
+    b.offset(base, &Int::from(i64::from(bytes)))
+}
+
+/// A value as an `i64`: its first lane, and 0 where it is no integer.
+fn number_of(b: &mut Builder, value: Option<Value>) -> Built<Value> {
+    let Some(value) = value else { return b.i64(0) };
+    let value = b.slice(value, 0, 1)?;
+    match *b.ty(value) {
+        Type::Scalar(Scalar::I64) => Ok(value),
+        Type::Scalar(Scalar::U64) => b.emit_as(Arith::Bitcast { a: value }, I64),
+        Type::Scalar(s) if !matches!(s.kind(), Kind::Float | Kind::Bool) => b.convert(value, Scalar::I64),
+        _ => b.i64(0),
+    }
+}

@@ -1,0 +1,285 @@
+//! Which loops wait, what they look at, and what they compare it with.
+
+use rustc_hash::FxHashSet;
+use weft_abi::watch::Watched;
+use weft_ir::mixed::{Inst, Kernel, Op, Type};
+use weft_ir::{
+    Address, Arith, Async, BinOp, Block, Bridge, Call, CmpOp, Constant, Control, LocalId, Memory, Operation,
+    Sem, Space, Thread, UnOp, Value, Var,
+};
+
+/// A loop that waits.
+pub(super) struct Spin {
+    /// What it looks at.
+    pub on: Watched,
+    /// The address that it looks at, where a pointer that is known in the body says so.
+    pub address: Option<Value>,
+    /// What it has seen.
+    pub seen: Option<Value>,
+    /// What it compares that with.
+    pub expected: Option<Value>,
+    /// The comparison of both that ends the wait.
+    pub until: Option<CmpOp>,
+    /// Whether its body ends with a jump.
+    pub jumps: bool,
+}
+
+impl Spin {
+    /// The loop `v`, if it does nothing but look at what others write.
+    pub fn of(k: &Kernel, v: Value) -> Option<Spin> {
+        let Some(Control::While { head, cond, body }) = k.op(v).control() else { return None };
+        let mut all = Vec::new();
+        [head, body].into_iter().for_each(|block| collect(k, block, &mut all));
+        let mut looks = false;
+        for (_, inst) in &all {
+            match effect(inst) {
+                Effect::None => {}
+                Effect::Looks => looks = true,
+                Effect::Other => return None,
+            }
+        }
+        if !looks {
+            return None;
+        }
+        let jumps = body.0.last().is_some_and(|v| k.op(*v).control().is_some_and(Control::is_jump));
+        let mut top: Vec<Value> = head.0.clone();
+        if !jumps {
+            top.extend(&body.0);
+        }
+        let mut spin =
+            Spin { on: Watched::Memory, address: None, seen: None, expected: None, until: None, jumps };
+        spin.find_place(k, &all, &top);
+        spin.find_values(k, (&all, &top), *cond);
+        Some(spin)
+    }
+
+    /// What the first op looks at that looks.
+    fn find_place(&mut self, k: &Kernel, all: &[(Value, &Inst)], top: &[Value]) {
+        let Some((v, inst)) = all.iter().find(|(_, inst)| effect(inst) == Effect::Looks) else { return };
+        let ptr = match &inst.op {
+            Op::Async(_) => {
+                self.on = Watched::Stage;
+                return;
+            }
+            Op::Call(_) => {
+                self.on = Watched::Variable;
+                None
+            }
+            Op::Memory(Memory::Load { ptr, .. } | Memory::AtomicCas { ptr, .. }) => Some(*ptr),
+            _ => None,
+        };
+        let Some(ptr) = ptr else { return };
+        if let Some(name) = origin(k, ptr) {
+            self.on = Watched::Parameter(name);
+        }
+        let pointer =
+            matches!(k.ty(ptr), Type::Pointer(space) if !matches!(space, Space::Shared | Space::Cluster));
+        if pointer && top.contains(v) {
+            self.address = Some(ptr);
+        }
+    }
+
+    /// The first comparison, difference or exclusive or of what changes while the loop looks with what does not.
+    fn find_values(&mut self, k: &Kernel, (all, top): (&[(Value, &Inst)], &[Value]), cond: Value) {
+        if self.on == Watched::Variable {
+            // What the function returns says nothing of the variable.
+            return;
+        }
+        let seen = Seen::new(all);
+        for &v in top {
+            let (op, a, b) = match k.op(v).arith() {
+                Some(Arith::Compare { op, a, b }) => (Some(*op), *a, *b),
+                Some(Arith::Binary { op: BinOp::Sub | BinOp::Xor, a, b }) if !literal(k, *a, *b) => {
+                    (None, *a, *b)
+                }
+                _ => continue,
+            };
+            let swapped = match (seen.values.contains(&a), seen.values.contains(&b)) {
+                (true, false) => false,
+                (false, true) => true,
+                _ => continue,
+            };
+            (self.seen, self.expected) = if swapped { (Some(b), Some(a)) } else { (Some(a), Some(b)) };
+            let sense = Sense { k, of: v };
+            let goes_on = match (op, k.op(v).arith()) {
+                (Some(op), _) => sense.of(cond, true).map(|same| if same { op } else { not(op) }),
+                (None, Some(Arith::Binary { op: BinOp::Sub, .. })) => sense.difference(cond),
+                _ => None,
+            };
+            self.until = goes_on.map(|op| if swapped { mirrored(not(op)) } else { not(op) });
+            return;
+        }
+        let parity = all.iter().find_map(|(_, inst)| match &inst.op {
+            Op::Async(Async::MbarTest { parity, .. }) => Some(*parity),
+            _ => None,
+        });
+        let looked = || all.iter().find(|(v, inst)| effect(inst) == Effect::Looks && top.contains(v));
+        match parity {
+            Some(parity) => {
+                self.expected = Some(parity).filter(|p| !all.iter().any(|(v, _)| v == p) || top.contains(p))
+            }
+            None => self.seen = looked().map(|(v, _)| *v),
+        }
+    }
+}
+
+/// All ops of a block and of those in it, in the order of the code.
+fn collect<'k>(k: &'k Kernel, block: &Block, all: &mut Vec<(Value, &'k Inst)>) {
+    for &v in &block.0 {
+        let Some(inst) = k.insts.get(v) else { continue };
+        all.push((v, inst));
+        inst.op.blocks().into_iter().for_each(|inner| collect(k, inner, all));
+    }
+}
+
+/// What an op does to the question whether a loop waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It may stand in a loop that waits.
+    None,
+    /// It looks at what others write.
+    Looks,
+    /// A loop with it does more than waiting.
+    Other,
+}
+
+fn effect(inst: &Inst) -> Effect {
+    let looks = |looks| if looks { Effect::Looks } else { Effect::None };
+    match &inst.op {
+        op if op.is_pure() => Effect::None,
+        Op::Memory(Memory::Load { sem, .. }) => looks(*sem != Sem::Weak),
+        Op::Memory(Memory::AtomicCas { .. }) | Op::Async(Async::MbarTest { .. }) => Effect::Looks,
+        Op::Call(Call::Function { function, .. }) if function.contains("_test") => Effect::Looks,
+        Op::Thread(Thread::Fence { .. } | Thread::Clock {} | Thread::Shuffle { .. }) => Effect::None,
+        Op::Control(Control::Role { .. }) => Effect::Other,
+        Op::Var(_) | Op::Control(_) | Op::Debug(_) => Effect::None,
+        _ => Effect::Other,
+    }
+}
+
+/// What depends on the looks of a loop.
+#[derive(Default)]
+struct Seen {
+    values: FxHashSet<Value>,
+    locals: FxHashSet<LocalId>,
+}
+
+impl Seen {
+    fn new(all: &[(Value, &Inst)]) -> Seen {
+        let mut seen = Seen::default();
+        // What a round leaves in a variable, the next one reads.
+        for _ in 0..2 {
+            for (v, inst) in all {
+                let mut found = effect(inst) == Effect::Looks;
+                inst.op.operands(&mut |x| found |= seen.values.contains(&x));
+                match inst.op.var() {
+                    Some(Var::LocalSet { local, .. }) if found => {
+                        seen.locals.insert(*local);
+                    }
+                    Some(Var::LocalGet { local }) => found |= seen.locals.contains(local),
+                    _ => {}
+                }
+                if found {
+                    seen.values.insert(*v);
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// How a condition depends on a value.
+struct Sense<'k> {
+    k: &'k Kernel,
+    of: Value,
+}
+
+impl Sense<'_> {
+    /// Whether `cond` is true where the value is: `Some(false)` where it is true if the value is false.
+    fn of(&self, cond: Value, same: bool) -> Option<bool> {
+        if cond == self.of {
+            return Some(same);
+        }
+        match self.k.op(cond).arith()? {
+            Arith::Unary { op: UnOp::Not, a } => self.of(*a, !same),
+            Arith::Compare { op: CmpOp::Eq, a, b } if zero(self.k, *b) => self.of(*a, !same),
+            Arith::Compare { op: CmpOp::Ne, a, b } if zero(self.k, *b) => self.of(*a, same),
+            Arith::Convert { a } | Arith::Slice { a, .. } => self.of(*a, same),
+            Arith::Binary { op: BinOp::And | BinOp::Or, a, b } => {
+                self.of(*a, same).or_else(|| self.of(*b, same))
+            }
+            _ => None,
+        }
+    }
+
+    /// How a condition compares the value, a difference, with 0.
+    fn difference(&self, cond: Value) -> Option<CmpOp> {
+        let Arith::Compare { op, a, b } = self.k.op(cond).arith()? else { return None };
+        let mut a = *a;
+        while let Some(Arith::Bitcast { a: inner } | Arith::Convert { a: inner }) = self.k.op(a).arith() {
+            a = *inner;
+        }
+        (a == self.of && zero(self.k, *b)).then_some(*op)
+    }
+}
+
+fn constant(k: &Kernel, v: Value) -> Option<i64> {
+    match k.op(v).arith()? {
+        Arith::Const { value: Constant::Int(n) } => Some(*n),
+        Arith::Splat { a } => constant(k, *a),
+        _ => None,
+    }
+}
+
+fn zero(k: &Kernel, v: Value) -> bool {
+    constant(k, v) == Some(0)
+}
+
+/// Whether one of two operands is a literal.
+fn literal(k: &Kernel, a: Value, b: Value) -> bool {
+    constant(k, a).or_else(|| constant(k, b)).is_some()
+}
+
+/// The parameter that an address lies in.
+fn origin(k: &Kernel, ptr: Value) -> Option<String> {
+    match k.op(ptr) {
+        Op::Address(Address::PtrAdd { ptr, .. }) => origin(k, *ptr),
+        Op::Bridge(Bridge::AddressOf { base }) => origin(k, *base),
+        Op::Var(Var::Param { index }) => k.head.params.get(*index as usize).map(|p| p.name.to_string()),
+        _ => None,
+    }
+}
+
+fn not(op: CmpOp) -> CmpOp {
+    match op {
+        CmpOp::Eq => CmpOp::Ne,
+        CmpOp::Ne => CmpOp::Eq,
+        CmpOp::Lt => CmpOp::Ge,
+        CmpOp::Le => CmpOp::Gt,
+        CmpOp::Gt => CmpOp::Le,
+        CmpOp::Ge => CmpOp::Lt,
+    }
+}
+
+/// The comparison with its operands exchanged.
+fn mirrored(op: CmpOp) -> CmpOp {
+    match op {
+        CmpOp::Eq | CmpOp::Ne => op,
+        CmpOp::Lt => CmpOp::Gt,
+        CmpOp::Le => CmpOp::Ge,
+        CmpOp::Gt => CmpOp::Lt,
+        CmpOp::Ge => CmpOp::Le,
+    }
+}
+
+/// A comparison as people write it.
+pub(super) fn sign(op: CmpOp) -> &'static str {
+    match op {
+        CmpOp::Eq => "==",
+        CmpOp::Ne => "!=",
+        CmpOp::Lt => "<",
+        CmpOp::Le => "<=",
+        CmpOp::Gt => ">",
+        CmpOp::Ge => ">=",
+    }
+}

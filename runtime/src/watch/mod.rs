@@ -1,0 +1,185 @@
+//! Waits of kernels that report themselves: the memory that they write, and the report that is made of it.
+//!
+//! A kernel that was compiled with its waits watched gets a block of device memory and a ring of records in the host's
+//! memory ([`weft_abi::watch`]). A thread that waits for longer than the limit writes a record. Where a wait of the
+//! host's exceeds its bound, the error lists the records of all kernels on the PE.
+
+mod report;
+
+pub(crate) use report::{Table, records, report, summary};
+
+use crate::cuda::pinned::Pinned;
+use crate::cuda::{Device, DeviceTensor};
+use crate::error::{Error, LAUNCHER, Result};
+use crate::job;
+use crate::simulated::Pe;
+use cudarc::driver::sys::CUdevice_attribute;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+use weft_abi::KernelInfo;
+use weft_abi::watch::{self as abi, RECORD_BYTES, RECORDS, WaitRecord};
+
+/// The limit of a wait on a simulated PE, whose clock counts the instructions of all warps.
+const SIMULATED_LIMIT: i64 = 200_000;
+
+/// What `WEFT_WATCH` asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Waits are not watched.
+    Off,
+    /// A wait of the host's that exceeds its bound fails, and its error lists the waits of the kernels.
+    On,
+    /// A wait of the host's that exceeds its bound prints the waits of the kernels, and goes on.
+    Report,
+}
+
+impl Mode {
+    /// The mode that the value of `WEFT_WATCH` names.
+    fn parse(value: &str) -> Option<Mode> {
+        Some(match value {
+            "0" | "off" => Mode::Off,
+            "1" | "on" => Mode::On,
+            "report" => Mode::Report,
+            _ => return None,
+        })
+    }
+}
+
+/// What `WEFT_WATCH` says: none where it is not set.
+///
+/// # Errors
+/// `R0201` for a word that is no mode.
+fn asked() -> Result<Option<Mode>> {
+    let Ok(value) = std::env::var("WEFT_WATCH") else { return Ok(None) };
+    Mode::parse(&value).map(Some).ok_or_else(|| {
+        let message = format!("WEFT_WATCH is {value:?}; expected 0, 1 or report");
+        Error::new(LAUNCHER, message)
+    })
+}
+
+/// Whether kernels for a device are to be compiled with their waits watched. Where `WEFT_WATCH` does not say, debug
+/// builds watch those on GPUs. Simulated PEs find deadlocks themselves.
+///
+/// # Errors
+/// `R0201` where `WEFT_WATCH` is not one of `0`, `1` and `report`.
+pub fn mode(device: &Device) -> Result<Mode> {
+    let unsaid = if cfg!(debug_assertions) && !device.is_simulated() { Mode::On } else { Mode::Off };
+    Ok(asked()?.unwrap_or(unsaid))
+}
+
+/// Whether a wait of the host's that exceeds its bound goes on.
+pub(crate) fn goes_on() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| matches!(asked(), Ok(Some(Mode::Report))))
+}
+
+/// How long a thread waits before it reports: half of the bound of the host's waits, so that the record is there when
+/// the host gives up. `WEFT_WATCH_LIMIT` sets another number of seconds.
+fn limit() -> Result<Duration> {
+    let Ok(text) = std::env::var("WEFT_WATCH_LIMIT") else {
+        return Ok(job::Options::from_env()?.timeout / 2);
+    };
+    let seconds = text.parse().ok().filter(|s: &f64| *s > 0.0);
+    seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
+        let message = format!("WEFT_WATCH_LIMIT is {text:?}; expected a number of seconds above 0");
+        Error::new(LAUNCHER, message)
+    })
+}
+
+/// The memory of one loaded kernel whose waits are watched.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// What the kernel gets the address of.
+    block: DeviceTensor<u8>,
+    ring: Ring,
+    table: Arc<Table>,
+}
+
+#[derive(Debug)]
+enum Ring {
+    Gpu(Pinned),
+    /// The job's state knows the ring too, since it reports when nobody can ask it for memory.
+    Simulated(Pe, DeviceTensor<u8>),
+}
+
+/// All that are there, for the report.
+static ALL: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
+
+impl Watch {
+    /// The memory for a kernel on a device; none where its waits are not watched.
+    ///
+    /// # Errors
+    /// `R0201` for a limit that is no number; `R0103`, `R0302` where there is no memory.
+    pub fn of(device: &Device, info: &KernelInfo) -> Result<Option<Arc<Watch>>> {
+        if info.waits.is_empty() {
+            return Ok(None);
+        }
+        let bytes = (RECORDS * RECORD_BYTES) as usize;
+        let table = Arc::new(Table::new(info));
+        let stream = device.new_stream()?;
+        let (ring, address, cycles) = match device.pe() {
+            None => {
+                let ring = Pinned::zeroed(device, bytes)?;
+                let khz = device.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
+                let (address, cycles) = (ring.address(), limit()?.as_secs_f64() * 1e3 * f64::from(khz));
+                (Ring::Gpu(ring), address, cycles as i64)
+            }
+            Some(pe) => {
+                let ring = DeviceTensor::from_slice(&vec![0u8; bytes], &stream)?;
+                let address = ring.address();
+                pe.watch(address, bytes, table.clone());
+                (Ring::Simulated(pe.clone(), ring), address, SIMULATED_LIMIT)
+            }
+        };
+        let mut start = vec![0u8; abi::BLOCK_BYTES as usize];
+        let fields = [(abi::RING, address.to_le_bytes()), (abi::LIMIT, cycles.to_le_bytes())];
+        for (at, value) in fields {
+            if let Some(place) = start.get_mut(at as usize..at as usize + value.len()) {
+                place.copy_from_slice(&value);
+            }
+        }
+        let block = DeviceTensor::from_slice(&start, &stream)?;
+        let watch = Arc::new(Watch { block, ring, table });
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|w| w.strong_count() > 0);
+        all.push(Arc::downgrade(&watch));
+        Ok(Some(watch))
+    }
+
+    /// What the kernel gets.
+    pub fn address(&self) -> u64 {
+        self.block.address()
+    }
+
+    /// A launch was given to a stream, with this grid and these parameters.
+    pub fn launched(&self, grid: [u32; 3], block: &[u8]) {
+        self.table.launched(grid, block);
+    }
+
+    /// What has been reported so far, on a GPU.
+    fn records(&self) -> Vec<WaitRecord> {
+        match &self.ring {
+            Ring::Gpu(ring) => records(&ring.read()),
+            Ring::Simulated(..) => Vec::new(),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Ring::Simulated(pe, ring) = &self.ring {
+            pe.unwatch(ring.address());
+        }
+    }
+}
+
+/// The kernels of this process on GPUs that are watched, with what they have reported.
+fn on_gpus() -> Vec<(Arc<Watch>, Vec<WaitRecord>)> {
+    let all: Vec<_> =
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    let with_records = |w: Arc<Watch>| {
+        let found = w.records();
+        (w, found)
+    };
+    all.into_iter().map(with_records).collect()
+}

@@ -1,0 +1,169 @@
+//! What the records of waits say, in words.
+
+use super::on_gpus;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use weft_abi::watch::{RECORD_BYTES, WaitInfo, WaitRecord, Watched};
+use weft_abi::{KernelInfo, ParamKind};
+
+/// Launches of this process so far.
+static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+
+/// What is known of a kernel whose waits are watched.
+#[derive(Debug)]
+pub(crate) struct Table {
+    info: KernelInfo,
+    last: Mutex<Launch>,
+}
+
+/// The last launch that the host made.
+#[derive(Clone, Default, Debug)]
+struct Launch {
+    /// How many there were.
+    count: u64,
+    /// Which of all launches of the process it was.
+    order: u64,
+    grid: [u32; 3],
+    /// The parameters that were passed.
+    block: Vec<u8>,
+}
+
+impl Table {
+    pub fn new(info: &KernelInfo) -> Table {
+        Table { info: info.clone(), last: Mutex::default() }
+    }
+
+    pub fn launched(&self, grid: [u32; 3], block: &[u8]) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let order = LAUNCHES.fetch_add(1, Ordering::Relaxed) + 1;
+        *last = Launch { count: last.count + 1, order, grid, block: block.to_vec() };
+    }
+
+    fn last(&self) -> Launch {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a PE's records of the newest launch that has any say: one line for each wait.
+    pub fn lines(&self, records: &[WaitRecord]) -> Vec<String> {
+        let mut waits: BTreeMap<(u32, u32), Vec<&WaitRecord>> = BTreeMap::new();
+        let newest = records.iter().map(|r| r.launch).max().unwrap_or_default();
+        for r in records.iter().filter(|r| r.launch == newest) {
+            waits.entry((r.launch, r.wait)).or_default().push(r);
+        }
+        let last = self.last();
+        waits.into_iter().filter_map(|((_, wait), all)| self.line(wait, &all, &last)).collect()
+    }
+
+    /// One wait: the first CTA that reported it, and how many others did.
+    fn line(&self, wait: u32, records: &[&WaitRecord], last: &Launch) -> Option<String> {
+        let first = records.iter().min_by_key(|r| (r.cta, r.thread))?;
+        let (name, launch) = (&self.info.name, first.launch);
+        let mut line = format!("`{name}`, launch {launch}, CTA {}, ", first.cta);
+        let Some(info) = self.info.waits.get(wait as usize) else {
+            return Some(format!("{line}thread {}: wait {wait}, which its description lacks", first.thread));
+        };
+        line.push_str(&match &info.role {
+            Some(role) => format!("thread {} of role `{role}`", first.thread),
+            None => format!("thread {}", first.thread),
+        });
+        line.push_str(&format!(
+            " waits at {} (wait {wait}) for {}",
+            info.place,
+            self.object(info, first, last)
+        ));
+        line.push_str(&values(info, first));
+        if records.len() > 1 {
+            line.push_str(&format!("; so do {} other CTAs", records.len() - 1));
+        }
+        Some(line)
+    }
+
+    /// What a thread looks at: a tensor's element where the address lies in a parameter of the last launch.
+    fn object(&self, info: &WaitInfo, record: &WaitRecord, last: &Launch) -> String {
+        let place = self.info.params.iter().filter_map(|p| {
+            let bytes = match &p.kind {
+                ParamKind::Tensor { dtype, .. } => u64::from(dtype.bytes()),
+                ParamKind::Barrier => 4,
+                _ => return None,
+            };
+            let base = last.block.get(p.offset as usize..)?.first_chunk().map(|b| u64::from_le_bytes(*b))?;
+            let named = matches!(&info.on, Watched::Parameter(name) if *name == p.name);
+            (base > 0 && base <= record.address).then_some((named, base, &p.name, bytes))
+        });
+        // The parameter that the code names, else the one that begins last before the address.
+        let found = place.max_by_key(|(named, base, ..)| (*named, *base));
+        match (&info.on, found) {
+            (Watched::Stage, _) => "a stage of a pipeline".into(),
+            (Watched::Variable, _) => "a variable that NVSHMEM's functions test".into(),
+            (Watched::Parameter(name), _) if record.address == 0 => format!("`{name}`"),
+            (_, Some((_, base, name, bytes))) if record.address != 0 => {
+                format!("`{name}[{}]`", (record.address - base) / bytes)
+            }
+            (_, _) => format!("memory at {:#x}", record.address),
+        }
+    }
+
+    /// The newest launch that the host made.
+    fn launch_words(&self) -> Option<String> {
+        let last = self.last();
+        let [x, y, z] = last.grid;
+        let numbers = self.numbers(&last);
+        (last.count > 0).then(|| {
+            format!("`{}`, launch {} with grid [{x}, {y}, {z}]{numbers}", self.info.name, last.count)
+        })
+    }
+
+    /// The numbers among a launch's arguments, which tell launches of other sizes apart.
+    fn numbers(&self, last: &Launch) -> String {
+        let number = |p: &weft_abi::ParamInfo| match p.kind {
+            ParamKind::Scalar { .. } => {
+                let bytes = last.block.get(p.offset as usize..(p.offset + p.size) as usize)?;
+                let mut wide = [0u8; 8];
+                wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+                Some(format!(", {} = {}", p.name, u64::from_le_bytes(wide)))
+            }
+            _ => None,
+        };
+        self.info.params.iter().filter_map(number).collect()
+    }
+}
+
+/// What the watched kernels of a PE do: a line for each wait that was reported. Where there is none, the line is about
+/// the kernel that the host launched last.
+pub(crate) fn summary(kernels: &[(&Table, Vec<WaitRecord>)]) -> Vec<String> {
+    let lines: Vec<_> = kernels.iter().flat_map(|(table, records)| table.lines(records)).collect();
+    if !lines.is_empty() {
+        return lines;
+    }
+    let newest = kernels.iter().max_by_key(|(table, _)| table.last().order);
+    let words = newest.and_then(|(table, _)| table.launch_words());
+    words.map(|w| format!("no wait was reported; the last launch was {w}")).into_iter().collect()
+}
+
+/// What was seen and what ends the wait.
+fn values(info: &WaitInfo, record: &WaitRecord) -> String {
+    let WaitRecord { seen, expected, .. } = record;
+    match (&info.on, &info.until) {
+        (Watched::Stage, _) => format!(", whose phase of parity {expected} has not ended"),
+        (Watched::Variable, _) => String::new(),
+        (_, Some(until)) => format!(", which is {seen} and must be {until} {expected}"),
+        (_, None) => format!(", where it saw {seen}"),
+    }
+}
+
+/// The records in a ring that are complete, in the order of their slots.
+pub(crate) fn records(ring: &[u8]) -> Vec<WaitRecord> {
+    ring.chunks(RECORD_BYTES as usize).filter_map(WaitRecord::read).collect()
+}
+
+/// What the watched kernels of this process do on GPUs, a line each, and whether a thread has reported a wait. There is
+/// no line where no kernel is watched.
+pub(crate) fn report() -> (bool, Vec<String>) {
+    let kernels = on_gpus();
+    let kernels: Vec<_> = kernels.iter().map(|(watch, found)| (&*watch.table, found.clone())).collect();
+    (kernels.iter().any(|(_, found)| !found.is_empty()), summary(&kernels))
+}
+
+#[cfg(test)]
+mod tests;

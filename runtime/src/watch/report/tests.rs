@@ -1,0 +1,102 @@
+use super::*;
+use weft_abi::ParamInfo;
+use weft_abi::{Hidden, Scalar, Space};
+
+fn kernel() -> KernelInfo {
+    let tensor = |name: &str, offset| ParamInfo {
+        name: name.into(),
+        offset,
+        size: 8,
+        kind: ParamKind::Tensor {
+            dtype: Scalar::U64,
+            layout: "(64):(1)".parse().unwrap(),
+            space: Space::Symmetric,
+            align: 8,
+            role: None,
+        },
+    };
+    let wait = |line: u32, role: Option<&str>, on, until: Option<&str>| WaitInfo {
+        place: format!("k.weft:{line}"),
+        role: role.map(Into::into),
+        on,
+        until: until.map(Into::into),
+    };
+    let hidden =
+        ParamInfo { name: "w".into(), offset: 24, size: 8, kind: ParamKind::Hidden(Hidden::Watch {}) };
+    let n = ParamKind::Scalar { dtype: Scalar::I32, multiple_of: 0 };
+    KernelInfo {
+        name: "k".into(),
+        block: [64, 1, 1],
+        cluster: None,
+        grid: None,
+        shared: 0,
+        planes: false,
+        roles: Vec::new(),
+        waits: vec![
+            wait(3, None, Watched::Parameter("a".into()), Some(">=")),
+            wait(5, Some("load"), Watched::Stage, None),
+            wait(7, None, Watched::Memory, Some("==")),
+        ],
+        params: vec![
+            tensor("a", 0),
+            tensor("b", 8),
+            ParamInfo { name: "n".into(), offset: 16, size: 4, kind: n },
+            hidden,
+        ],
+    }
+}
+
+fn record(wait: u32, cta: u32, launch: u32, address: u64) -> WaitRecord {
+    WaitRecord { wait, cta, thread: 2, launch, address, seen: 1, expected: 4, cycles: 99 }
+}
+
+/// Tensors at 0x1000 and 0x2000, and a number.
+fn launched(table: &Table) {
+    let mut block = [0u8; 32];
+    block[..8].copy_from_slice(&0x1000u64.to_le_bytes());
+    block[8..16].copy_from_slice(&0x2000u64.to_le_bytes());
+    block[16..20].copy_from_slice(&7i32.to_le_bytes());
+    table.launched([2, 1, 1], &block);
+}
+
+#[test]
+fn records_become_lines_with_elements() {
+    let table = Table::new(&kernel());
+    launched(&table);
+    let old = record(0, 0, 1, 0x1000);
+    let newer =
+        [record(0, 1, 2, 0x1018), record(0, 0, 2, 0x1010), record(1, 0, 2, 0), record(2, 3, 2, 0x2008)];
+    let records: Vec<_> = [old].into_iter().chain(newer).collect();
+    assert_eq!(
+        summary(&[(&table, records)]),
+        [
+            "`k`, launch 2, CTA 0, thread 2 waits at k.weft:3 (wait 0) for `a[2]`, which is 1 and must be >= 4; \
+             so do 1 other CTAs",
+            "`k`, launch 2, CTA 0, thread 2 of role `load` waits at k.weft:5 (wait 1) for a stage of a pipeline, \
+             whose phase of parity 4 has not ended",
+            "`k`, launch 2, CTA 3, thread 2 waits at k.weft:7 (wait 2) for `b[1]`, which is 1 and must be == 4",
+        ]
+    );
+}
+
+#[test]
+fn without_records_the_last_launch_is_named() {
+    let (first, second) = (Table::new(&kernel()), Table::new(&KernelInfo { name: "q".into(), ..kernel() }));
+    assert!(summary(&[(&first, vec![])]).is_empty(), "nothing was launched");
+    launched(&first);
+    launched(&second);
+    launched(&second);
+    assert_eq!(
+        summary(&[(&first, vec![]), (&second, vec![])]),
+        ["no wait was reported; the last launch was `q`, launch 2 with grid [2, 1, 1], n = 7"]
+    );
+}
+
+#[test]
+fn a_wait_that_the_description_lacks_is_no_panic() {
+    let table = Table::new(&kernel());
+    let [line] = &summary(&[(&table, vec![record(9, 0, 1, 0x10)])])[..] else { panic!("one line") };
+    assert!(line.contains("wait 9, which its description lacks"), "{line}");
+    let [line] = &summary(&[(&table, vec![record(2, 0, 1, 0x10)])])[..] else { panic!("one line") };
+    assert!(line.contains("memory at 0x10"), "no launch says where tensors are: {line}");
+}

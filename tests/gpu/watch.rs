@@ -1,0 +1,51 @@
+//! Waits that identify themselves: what a job on GPUs says of kernels that do not end.
+
+#[path = "../support/waiting.rs"]
+mod waiting;
+
+use crate::check::{Case, Checked, Outcome};
+use weft::runtime::World;
+
+/// The bound of the host's waits; kernels report after half of it.
+const BOUND: &[(&str, &str)] = &[("WEFT_TIMEOUT", "4"), ("WEFT_WATCH", "1")];
+
+pub const CASES: &[Case] = &[
+    Case::new("watch::a_kernel_that_spins_for_ever", waiting::spins_for_ever).env(BOUND).judged(|o| {
+        says(o, &["launch 2", "thread 3 waits at waiting.weft:3", "`flags[5]`, which is 0 and must be >= 9"])
+    }),
+    Case::new("watch::a_pe_that_launches_another_size", waiting::another_size).pes(2).env(BOUND).judged(
+        |o| says(o, &["PE 0: `steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2", "`sync[0]`"]),
+    ),
+    Case::new("watch::a_graph_that_one_pe_replays_alone", waiting::replayed_on_one_pe)
+        .pes(2)
+        .env(BOUND)
+        .judged(|o| {
+            says(o, &["PE 0: `steps`, launch 2", "may wait for PE 1", "its host waits in `barrier`"])
+        }),
+    Case::new("watch::a_pe_killed_while_others_wait", killed).pes(2).env(BOUND).judged(|o| {
+        match o.err.contains("signal 9") {
+            true => Ok(()),
+            false => Err("nothing says that PE 1 was killed".into()),
+        }
+    }),
+];
+
+/// PE 1 is gone before it launches what PE 0 waits for.
+fn killed(world: &World) -> Checked {
+    if world.my_pe() == 1 {
+        // Its end would be a step of all PEs.
+        std::mem::forget(world.kernel_barrier(1)?);
+        let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+    }
+    waiting::another_size(world)
+}
+
+/// The job fails within its bound, and its errors have these words.
+fn says(o: &Outcome, words: &[&str]) -> Result<(), String> {
+    match words.iter().find(|w| !o.err.contains(**w)) {
+        Some(word) => Err(format!("nothing says {word:?}")),
+        None if o.code == Some(0) => Err("the job ended well".into()),
+        None if o.seconds > 40.0 => Err("it took longer than its bound".into()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,122 @@
+//! Waits that identify themselves, on simulated PEs: the error of a kernel that does not end says which PE waits where
+//! for which element, and what the other PEs do.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::error::Error;
+use weft::runtime::{SimConfig, World, error};
+use weft::{Define, KernelFile, Lowering, Options};
+
+/// What stops kernels that wait for ever: a number of steps, since a wait that reads the clock is no deadlock.
+fn stopped(body: impl Fn(&World) -> Result<(), Box<dyn Error>> + Sync) -> String {
+    let config = SimConfig { step_limit: 4_000_000, ..SimConfig::new(2) };
+    let job = World::simulated_with(&config).unwrap();
+    let ran = job.run(|world| {
+        body(world).map_err(|e| match e.downcast::<weft::runtime::Error>() {
+            Ok(e) => *e,
+            Err(e) => weft::runtime::Error::new(error::LAUNCH, e.to_string()),
+        })
+    });
+    let e = ran.unwrap_err();
+    assert_eq!(e.code, error::SIMULATED, "{e}");
+    e.message
+}
+
+/// The lines of a report that are about one PE.
+fn about(report: &str, pe: u32) -> Vec<&str> {
+    let begin = format!("PE {pe}: ");
+    report.lines().filter_map(|line| line.strip_prefix(&begin)).collect()
+}
+
+#[test]
+fn a_kernel_that_spins_for_ever() {
+    let report = stopped(waiting::spins_for_ever);
+    for pe in [0, 1] {
+        assert_eq!(
+            about(&report, pe),
+            [
+                "`spin`, launch 2, CTA 0, thread 3 waits at waiting.weft:3 (wait 0) for `flags[5]`, which is 0 and must be \
+              >= 9; so do 1 other CTAs"
+            ],
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn a_pe_that_launches_another_size() {
+    let report = stopped(waiting::another_size);
+    assert_eq!(
+        about(&report, 0),
+        [
+            "`steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2 (wait 0) for `sync[0]`, which is 5 and must be >= 6"
+        ],
+        "{report}"
+    );
+    assert_eq!(
+        about(&report, 1),
+        ["no wait was reported; the last launch was `steps`, launch 1 with grid [1, 1, 1], rounds = 2"],
+        "{report}"
+    );
+    assert!(report.contains("PE 1 waits in `barrier` for the other PEs"), "{report}");
+}
+
+#[test]
+fn a_graph_that_one_pe_replays_alone() {
+    let report = stopped(waiting::replayed_on_one_pe);
+    assert_eq!(
+        about(&report, 0),
+        [
+            "`steps`, launch 2, CTA 0, thread 0 waits at waiting.weft:2 (wait 0) for `sync[0]`, which is 3 and must be >= 4"
+        ],
+        "{report}"
+    );
+    assert!(about(&report, 1)[0].starts_with("no wait was reported"), "{report}");
+}
+
+#[test]
+fn a_pe_that_never_launches() {
+    let report = stopped(|world| match world.my_pe() {
+        0 => waiting::another_size(world),
+        // What all PEs make together; its end is the PE's next step.
+        _ => {
+            drop(world.kernel_barrier(1)?);
+            Ok(())
+        }
+    });
+    assert!(about(&report, 0)[0].contains("for `sync[0]`, which is 1 and must be >= 2"), "{report}");
+    assert!(about(&report, 1).is_empty(), "{report}");
+    assert!(report.contains("PE 1 waits in `free of allocation 0 of 128 bytes`"), "{report}");
+}
+
+/// The waits of a kernel of the library, and its PTX without and with them.
+fn library(file: &str, kernel: &str, defines: &[(&str, i64)]) -> (Vec<String>, [String; 2]) {
+    let name = format!("warpweft/src/library/{file}.weft");
+    let file = KernelFile::parse(&name, &std::fs::read_to_string(&name).unwrap()).unwrap();
+    let mut options = Options::new("sm_90a".parse().unwrap());
+    options.lowering = Lowering::Unicast;
+    options.kernel = Some(kernel.into());
+    options.defines = defines.iter().map(|(n, v)| ((*n).to_owned(), Define::Int(*v))).collect();
+    let plain = file.compile(&options).unwrap();
+    options.watch = true;
+    let watched = file.compile(&options).unwrap();
+    let info = weft::meta::describe(&watched).unwrap();
+    let waits = info.kernels[0].waits.iter().map(ToString::to_string).collect();
+    let listed = watched.explain();
+    assert!(
+        info.kernels[0].waits.iter().enumerate().all(|(n, w)| listed.contains(&format!("{w}: wait {n}"))),
+        "{listed}"
+    );
+    assert!(weft::meta::describe(&plain).unwrap().kernels[0].waits.is_empty());
+    (waits, [plain.ptx, watched.ptx])
+}
+
+#[test]
+fn waits_of_library_kernels_have_numbers() {
+    let (waits, [plain, watched]) = library("allreduce", "ll", &[("P", 2)]);
+    assert_eq!(waits, ["weft::ll:103: waits for `ws`"]);
+    assert!(!plain.contains("%clock64") && watched.contains("%clock64"));
+}

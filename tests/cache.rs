@@ -61,7 +61,7 @@ fn never() -> Result<Entry, String> {
 fn whatever_the_code_depends_on_changes_the_key() {
     let place = Place::new();
     let file = place.file();
-    let change: [&dyn Fn(&mut Options); 11] = [
+    let change: [&dyn Fn(&mut Options); 12] = [
         &|_| {},
         &|o| o.target = "sm_100a".parse().unwrap(),
         &|o| o.ptx_version = Some("8.6".parse().unwrap()),

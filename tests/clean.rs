@@ -14,6 +14,8 @@
 mod directives;
 #[path = "support/within_limit.rs"]
 mod limit;
+#[path = "support/sequence.rs"]
+mod sequence;
 
 use directives::{Expectations, Setting};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -103,7 +105,7 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
         options.pes = vec![pes];
         (options.seed, options.seeds) = (i * each, each);
         let with = format!("{pes} PEs, {setting:?}");
-        let kernels = expects.kernels()?;
+        let kernels = sequence::kernels(expects)?;
         let stages = kernels
             .iter()
             .map(|(other, kernel)| Stage { file: other.as_ref().unwrap_or(&file), kernel: Some(kernel) });
@@ -159,7 +161,7 @@ fn options(expects: &Expectations, file: &KernelFile, setting: &Setting) -> Resu
     let target = expects.arch.as_deref().unwrap_or("sm_90a");
     let mut options = CheckOptions::new(target.parse().map_err(|e| format!("arch: {e}"))?);
     (options.launches, options.overlap) = (2, expects.overlap);
-    let kernels = expects.kernels()?;
+    let kernels = sequence::kernels(expects)?;
     let files = kernels.iter().filter_map(|(other, _)| other.as_ref()).chain([file]);
     let generics: Vec<_> = files.flat_map(|file| file.heads()).flat_map(|head| head.generics).collect();
     let given = |word: &str, value: &Option<String>| value.clone().map(|v| (word.to_owned(), v));

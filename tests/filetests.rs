@@ -6,6 +6,8 @@
 mod bless;
 #[path = "support/directives.rs"]
 mod directives;
+#[path = "support/sequence.rs"]
+mod sequence;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -259,7 +261,7 @@ impl FileTest {
         if self.expects.sequence.is_empty() {
             return run_file(file, options).map_err(|e| e.to_string());
         }
-        let kernels = self.expects.kernels()?;
+        let kernels = sequence::kernels(&self.expects)?;
         let stages = kernels
             .iter()
             .map(|(other, kernel)| run::Stage { file: other.as_ref().unwrap_or(file), kernel: Some(kernel) });
@@ -268,7 +270,7 @@ impl FileTest {
 
     fn run_options(&self, file: &KernelFile, setting: &Setting) -> Result<RunOptions, String> {
         let mut options = RunOptions::new(self.options()?, 1);
-        let kernels = self.expects.kernels()?;
+        let kernels = sequence::kernels(&self.expects)?;
         let files = kernels.iter().filter_map(|(other, _)| other.as_ref()).chain([file]);
         let generics: Vec<_> = files.flat_map(|file| file.heads()).flat_map(|head| head.generics).collect();
         for (word, value) in setting {

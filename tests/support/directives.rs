@@ -21,8 +21,6 @@
 //! | `stdout: TEXT` | the next line that each run prints, which prints no others |
 //! | `fails: TEXT` | each run fails, saying so |
 
-use weft::KernelFile;
-
 /// Everything that a file expects.
 #[derive(Debug, Default)]
 pub struct Expectations {
@@ -118,21 +116,6 @@ pub fn parse(text: &str) -> Result<Expectations, String> {
 }
 
 impl Expectations {
-    /// The kernels of the sequence, each with the file that has it where that is another one.
-    ///
-    /// # Errors
-    /// A file cannot be read, or is no kernel file.
-    #[allow(dead_code, reason = "only what runs sequences needs")]
-    pub fn kernels(&self) -> Result<Vec<(Option<KernelFile>, &str)>, String> {
-        let kernel = |entry: &'_ String| -> Result<Option<KernelFile>, String> {
-            let Some((path, _)) = entry.split_once(':') else { return Ok(None) };
-            let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
-            KernelFile::parse(path, &text).map(Some).map_err(|e| format!("{path}: {e}"))
-        };
-        let name = |entry: &'_ String| entry.rfind(':').map_or(0, |at| at + 1);
-        self.sequence.iter().map(|entry| Ok((kernel(entry)?, &entry[name(entry)..]))).collect()
-    }
-
     fn take(&mut self, word: &str, rest: &str) -> Result<(), String> {
         let text = rest.to_owned();
         match word {

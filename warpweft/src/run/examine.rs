@@ -125,7 +125,7 @@ impl Subject {
         let ran = self.simulated.run(&self.sequence, &plan, options, &checks)?;
         let error = match ran.result {
             Ok(()) => None,
-            Err(RunError::Sim(e)) if e.code != codes::BAD_REQUEST => Some(e),
+            Err(RunError::Sim(e)) if e.code != codes::BAD_REQUEST => Some(*e),
             Err(e) => return Err(e),
         };
         let simulation = ran.job.simulation();

@@ -183,13 +183,19 @@ pub enum RunError {
     Ptx(#[from] weft_sim::PtxError),
     /// The kernel did something wrong, or nothing for ever.
     #[error(transparent)]
-    Sim(#[from] weft_sim::SimError),
+    Sim(Box<weft_sim::SimError>),
     /// An error of the runtime: GPUs, their driver and NVSHMEM, or simulated PEs.
     #[error(transparent)]
     Runtime(#[from] weft_runtime::Error),
     /// NVSHMEM's functions cannot be joined to the kernel.
     #[error(transparent)]
     Link(#[from] LinkError),
+}
+
+impl From<weft_sim::SimError> for RunError {
+    fn from(e: weft_sim::SimError) -> RunError {
+        RunError::Sim(Box::new(e))
+    }
 }
 
 impl From<GpuError> for RunError {

@@ -228,12 +228,7 @@ impl FusedPlan {
     }
 
     /// The part of the library that has the kernel, and the values of its compile-time parameters.
-    pub(crate) fn kernel(
-        &self,
-        form: Form,
-        problem: &Problem,
-        pes: u32,
-    ) -> (&'static str, Vec<(String, Define)>) {
+    pub fn kernel(&self, form: Form, problem: &Problem, pes: u32) -> (&'static str, Vec<(String, Define)>) {
         (self.part(form).name(), self.defines(form, problem, pes))
     }
 

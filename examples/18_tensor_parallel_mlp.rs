@@ -12,7 +12,7 @@ use weft::runtime::{DType, DeviceTensor, SymmetricTensor, World, on_every_pe};
 /// Rows of all PEs, columns of the activations, and columns between both products, of all PEs.
 const TOKENS: usize = 198;
 const HIDDEN: usize = 128;
-const BETWEEN: usize = 512;
+const BETWEEN: usize = 768;
 /// Rows and columns of a tile of the first product, and columns that are sent at once.
 const TILE: (usize, usize) = (128, 128);
 const PIECE: usize = 64;

@@ -215,7 +215,7 @@ fn benches_that_cannot_be() {
     bench(&["barrier", "--against", "nccl"], &["NCCL has no barrier"]);
     bench(&["allreduce", "--kernel", "nowhere.weft"], &["nowhere.weft"]);
     bench(&["allreduce", "--kernel", "given.weft"], &["--kernel given.weft", "`n: i32`"]);
-    bench(&["put", "--kernel", TWO_SHOT], &["allreduce_two_shot", "no put"]);
+    bench(&["put", "--kernel", TWO_SHOT], &["allreduce_two_shot", "not a put"]);
     bench(&["allreduce", "--dtype", "e5m2", "--pes", "9", "--check"], &["--check", "9 PEs", "wider"]);
     bench(&["allreduce", "--iters", "0"], &["--iters"]);
     bench(&["allreduce", "--warmup", "0"], &["--warmup"]);

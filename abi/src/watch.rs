@@ -49,21 +49,21 @@ pub struct WaitRecord {
 
 /// Where the fields of a record stand in it. The mark comes last, so a record that has one is complete.
 pub mod field {
-    /// [`WaitRecord::wait`](super::WaitRecord::wait), `u32`.
+    /// The offset of [`WaitRecord::wait`](super::WaitRecord::wait), a `u32`.
     pub const WAIT: u32 = 0;
-    /// [`WaitRecord::cta`](super::WaitRecord::cta), `u32`.
+    /// The offset of [`WaitRecord::cta`](super::WaitRecord::cta), a `u32`.
     pub const CTA: u32 = 4;
-    /// [`WaitRecord::thread`](super::WaitRecord::thread), `u32`.
+    /// The offset of [`WaitRecord::thread`](super::WaitRecord::thread), a `u32`.
     pub const THREAD: u32 = 8;
-    /// [`WaitRecord::launch`](super::WaitRecord::launch), `u32`.
+    /// The offset of [`WaitRecord::launch`](super::WaitRecord::launch), a `u32`.
     pub const LAUNCH: u32 = 12;
-    /// [`WaitRecord::address`](super::WaitRecord::address), `u64`.
+    /// The offset of [`WaitRecord::address`](super::WaitRecord::address), a `u64`.
     pub const ADDRESS: u32 = 16;
-    /// [`WaitRecord::seen`](super::WaitRecord::seen), `i64`.
+    /// The offset of [`WaitRecord::seen`](super::WaitRecord::seen), an `i64`.
     pub const SEEN: u32 = 24;
-    /// [`WaitRecord::expected`](super::WaitRecord::expected), `i64`.
+    /// The offset of [`WaitRecord::expected`](super::WaitRecord::expected), an `i64`.
     pub const EXPECTED: u32 = 32;
-    /// [`WaitRecord::cycles`](super::WaitRecord::cycles), `i64`.
+    /// The offset of [`WaitRecord::cycles`](super::WaitRecord::cycles), an `i64`.
     pub const CYCLES: u32 = 40;
     /// 1 once the record is complete, `u32`.
     pub const MARK: u32 = 48;

@@ -351,7 +351,7 @@ fn maps_that_do_not_fit_their_use() {
     assert!(e.message.contains("`k.s`"), "{e}");
     // Nobody has written the map, or it has another rank.
     for (bytes, says) in [
-        ([0xff; 128].to_vec(), "no tensor map"),
+        ([0xff; 128].to_vec(), "not a tensor map"),
         (map(TensorType::F16, &[64], &[64]).encode().unwrap().to_vec(), "it has 1 dimensions, the copy 2"),
     ] {
         let k = module(

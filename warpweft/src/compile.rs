@@ -198,7 +198,7 @@ impl KernelFile {
         &self.sources
     }
 
-    /// The same, shared.
+    /// The texts of the file, shared with others.
     pub fn shared_sources(&self) -> Arc<SourceMap> {
         self.sources.clone()
     }

@@ -18,9 +18,9 @@ pub struct Predicted {
     pub shape: Shape,
     /// Whether the team has a multicast address.
     pub multicast: bool,
-    /// The fastest way.
+    /// The way that is predicted to be the fastest.
     pub choice: Choice,
-    /// What it takes.
+    /// The estimate of its time.
     pub estimate: Estimate,
     /// What a product and our collective take, where they can do it.
     pub sequence: Option<Estimate>,

@@ -63,7 +63,7 @@ pub(super) struct Call {
 pub(crate) struct Doing {
     /// Whether a thread of its kernels has reported a wait.
     pub waits: bool,
-    /// In words.
+    /// The answer as lines of text.
     pub lines: Vec<String>,
 }
 

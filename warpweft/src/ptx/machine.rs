@@ -81,7 +81,7 @@ enum Placed {
 }
 
 impl<'a> Setup<'a> {
-    /// Checks a launch.
+    /// Checks a launch of PTX before it runs.
     ///
     /// # Errors
     /// Fails if the file lacks the kernel, the number of threads is unknown, or an argument does not fit.

@@ -85,7 +85,7 @@ fn fields(text: &str) -> Result<Header, String> {
             }
             "shape" => {
                 let tuple = value.strip_prefix('(').and_then(|value| value.split_once(')'));
-                let (extents, after) = tuple.ok_or_else(|| damaged("`shape` is no tuple"))?;
+                let (extents, after) = tuple.ok_or_else(|| damaged("`shape` is not a tuple"))?;
                 let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
                 let extents: Result<Vec<u64>, _> = extents.map(str::parse).collect();
                 shape = Some(
@@ -163,9 +163,9 @@ mod tests {
             ("", "{...}"),
             ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,)}", "records"),
             ("{'descr': '<f4', 'fortran_order': 0, 'shape': (3,)}", "neither True nor False"),
-            ("{'descr': '<f4', 'fortran_order': True, 'shape': 3}", "no tuple"),
-            ("{'descr': '<f4', 'fortran_order': True, 'shape': (-3,)}", "no number"),
-            ("{'descr': '<f4', 'fortran_order': True, 'shape': (18446744073709551616,)}", "no number"),
+            ("{'descr': '<f4', 'fortran_order': True, 'shape': 3}", "not a tuple"),
+            ("{'descr': '<f4', 'fortran_order': True, 'shape': (-3,)}", "not a number"),
+            ("{'descr': '<f4', 'fortran_order': True, 'shape': (18446744073709551616,)}", "not a number"),
             ("{'descr': '<f4', 'shape': (3,)}", "missing"),
             ("{'descr': '<f4' 'shape': (3,)}", "`,` is missing"),
             ("{'descr' '<f4'}", "`:` is missing"),

@@ -41,7 +41,7 @@ pub(super) struct Sequence {
     compile_time: Duration,
 }
 
-/// A compiled kernel.
+/// A kernel of the sequence, compiled.
 pub struct Prepared {
     pub kernel: String,
     /// The options that it was compiled with.

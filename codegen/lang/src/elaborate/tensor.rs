@@ -84,9 +84,15 @@ impl Elab<'_> {
             && coord.has_all()
         {
             // A part beyond the last one is not there: a team may have more PEs than a tensor has tiles.
+            let mut limits = Vec::new();
             for (i, c) in parts.iter().enumerate() {
-                let (Coord::Int(c), Some(mode)) = (c, ty.layout.mode(i)) else { continue };
-                let limit = mode.size();
+                match (c, ty.layout.mode(i)) {
+                    (Coord::Int(c), Some(mode)) => limits.push((c, mode.size())),
+                    (nested, Some(mode)) => only_ones(nested, &mode, &mut limits),
+                    _ => {}
+                }
+            }
+            for (c, limit) in limits {
                 if !self.is_below(c, &limit) {
                     let nowhere = layout.stride().map(&mut |_| Int::from(0));
                     let layout = Layout::new(layout.shape().clone(), nowhere).map_err(bad)?;
@@ -513,5 +519,21 @@ fn extend(l: &Layout, f: &dyn Fn(&Layout) -> Result<Layout, LayoutError>) -> Res
     match f(&Layout::new(shape, l.stride().clone())?) {
         Ok(out) => out.subst(&mut |v| (v.id == ONE).then(|| Int::from(1))),
         Err(_) => f(l),
+    }
+}
+
+/// The coordinates within a nested mode that choose from a single part, and the number of parts, which is 1. Such a mode
+/// has no stride that would carry a coordinate beyond the bounds of the tensor.
+fn only_ones<'c>(coord: &'c Coord, mode: &Layout, found: &mut Vec<(&'c Int, Int)>) {
+    match coord {
+        Coord::Int(c) if mode.size().as_const() == Some(1) => found.push((c, mode.size())),
+        Coord::Tuple(parts) => {
+            for (i, part) in parts.iter().enumerate() {
+                if let Some(mode) = mode.mode(i) {
+                    only_ones(part, &mode, found);
+                }
+            }
+        }
+        _ => {}
     }
 }

@@ -34,9 +34,9 @@ const I64: Type = Type::Scalar(Scalar::I64);
 /// A wait that was found, for the description of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: Arc<str>,
-    /// Where it stands.
+    /// The place of the wait in the text.
     pub span: Span,
     /// What the host knows of it.
     pub info: WaitInfo,

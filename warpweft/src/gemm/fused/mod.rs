@@ -38,7 +38,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Every form.
+    /// Every form, in the order of the variants.
     pub const ALL: [Form; 3] = [Form::AllGather, Form::ReduceScatter, Form::AllReduce];
 }
 
@@ -104,7 +104,7 @@ impl Fused {
     /// *Collective.*
     ///
     /// # Errors
-    /// As [`new`](Fused::new).
+    /// Fails as [`new`](Fused::new) does.
     pub fn auto(world: &World, team: Team, form: Form, problem: Problem) -> Result<Fused, GpuError> {
         // PEs take what the first of the team chooses: tables may differ by machine.
         let chosen = chosen(world, &team, form, &problem);
@@ -120,7 +120,7 @@ impl Fused {
         Fused::new(world, team, form, problem, choice)
     }
 
-    /// What it computes.
+    /// The problem that it computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }

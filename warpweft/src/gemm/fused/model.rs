@@ -35,9 +35,9 @@ const WAVES: u64 = 2;
 /// What products are shared out to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FusedTeam {
-    /// A PE's GPU.
+    /// The GPU of each PE.
     pub machine: Machine,
-    /// PEs.
+    /// The number of PEs.
     pub pes: u32,
     /// Whether there is a multicast address.
     pub multicast: bool,
@@ -68,7 +68,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// All of it.
+    /// The sum of all parts.
     pub fn total(&self) -> f64 {
         let Estimate { product_us, moving_us, tail_us, start_us } = *self;
         let moving = (moving_us / SHARE).min(moving_us + SEEN * product_us);

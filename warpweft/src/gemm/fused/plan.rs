@@ -208,7 +208,7 @@ impl FusedPlan {
         format!("there is no `{name}`: known are {}", known.join(", "))
     }
 
-    /// As text.
+    /// The text that names the plan.
     pub fn text(&self, form: Form) -> String {
         let one =
             |(p, n): (&Parameter, u32)| format!("{}={}", p.name.to_ascii_lowercase(), p.values.text(n, form));
@@ -326,7 +326,7 @@ impl Choice {
     /// What text says: `sequence`, or a plan.
     ///
     /// # Errors
-    /// As [`FusedPlan::parse`].
+    /// Fails as [`FusedPlan::parse`] does.
     pub fn parse(text: &str, form: Form) -> Result<Choice, String> {
         match text {
             "sequence" => Ok(Choice::Sequence),
@@ -334,7 +334,7 @@ impl Choice {
         }
     }
 
-    /// As text.
+    /// The text that names the choice.
     pub fn text(&self, form: Form) -> String {
         match self {
             Choice::Launch(plan) => plan.text(form),
@@ -350,7 +350,7 @@ impl Choice {
     /// Whether a problem can be computed so.
     ///
     /// # Errors
-    /// `R0505` with the reason.
+    /// Fails if it cannot, with the reason (R0505).
     pub fn fits(&self, form: Form, problem: &Problem) -> Result<(), Error> {
         match self {
             Choice::Launch(plan) => plan.fits(form, problem),

@@ -28,7 +28,7 @@ pub struct Case {
     pub pes: u32,
     /// Whether they have a multicast address.
     pub multicast: bool,
-    /// The problem.
+    /// The problem that is tuned.
     #[serde(flatten)]
     pub problem: Problem,
 }
@@ -154,7 +154,7 @@ impl Tables {
     /// Writes them, all at once: a reader sees the old file or the new one.
     ///
     /// # Errors
-    /// `R0111`
+    /// Fails if the file cannot be written (R0111).
     pub fn write(&self, file: &Path) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(self).map_err(|e| FILE.bad(e.to_string()))?;
         FILE.write(file, &(text + "\n"))

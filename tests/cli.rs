@@ -517,3 +517,49 @@ fn kernel_files_are_formatted() {
     assert_eq!(fs::read_to_string(place.path("kernels/bad.weft")).unwrap(), "kernel k(");
     assert_eq!(place.answer(&["fmt", "--check", "kernels/k.weft"]), "");
 }
+
+/// Scripts for shells, manual pages, and texts formatted on the way from standard input to standard output.
+#[test]
+fn shells_pages_and_texts() {
+    let place = Place::new();
+    let script = place.command(&["completions", "bash"]).output().unwrap();
+    assert!(script.status.success() && String::from_utf8(script.stdout).unwrap().starts_with("_weft()"));
+
+    fs::create_dir(place.path("man1")).unwrap();
+    assert!(place.command(&["man", "man1"]).status().unwrap().success());
+    assert!(fs::read_to_string(place.path("man1/weft-run.1")).unwrap().contains("weft run"));
+
+    let format = |text: &str| {
+        let mut command = place.command(&["fmt", "-"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    };
+    let text = format("kernel k( x:global<f32,(8):(1)> ) block(8)\n{ x[ _ ]=1.0 ; /* one */ }\n");
+    assert!(
+        text.starts_with("kernel k(x: global<f32, (8):(1)>) block(8)") && text.contains("/* one */"),
+        "{text}"
+    );
+    assert_eq!(format(&text), text);
+}
+
+/// A session with the language server: it says what it can do, and ends when it is told to.
+#[test]
+fn a_language_server_answers() {
+    let place = Place::new();
+    let mut command = place.command(&["lsp"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for message in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}"#,
+        r#"{"jsonrpc":"2.0","method":"initialized","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"shutdown"}"#,
+        r#"{"jsonrpc":"2.0","method":"exit"}"#,
+    ] {
+        write!(input, "Content-Length: {}\r\n\r\n{message}", message.len()).unwrap();
+    }
+    drop(input);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success());
+    assert!(String::from_utf8(out.stdout).unwrap().contains("hoverProvider"));
+}

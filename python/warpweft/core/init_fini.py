@@ -142,8 +142,7 @@ def n_pes() -> int:
 
 def get_version() -> Version:
     """Return the versions of the specification, of NVSHMEM and of this package."""
-    ours, _ = _native.version()
     nvshmem = ""
     if is_initialized():
         nvshmem = _state.get().world._native.nvshmem_version or ""
-    return Version("1.3", nvshmem, ours)
+    return Version("1.3", nvshmem, _native.version())

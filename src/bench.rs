@@ -17,6 +17,7 @@ use weft_bench::{
 
 mod from;
 pub(super) mod output;
+pub(crate) mod timing;
 mod verify;
 
 use output::{Sink, Table, writable_all};

@@ -2,6 +2,7 @@
 
 use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
+use super::bench::timing::Timing;
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -38,18 +39,8 @@ pub struct GemmComm {
     /// Do not measure cuBLASLt's product alone.
     #[arg(long)]
     no_product: bool,
-    /// The calls back to back in a timed block. Long calls get fewer.
-    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    iters: u32,
-    /// The number of calls before the first block.
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    warmup: u32,
-    /// The number of blocks of each contender. Each round has one of each, in a new random order.
-    #[arg(long, default_value = "9", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeats: u32,
-    /// Capture a block into a CUDA graph and replay it.
-    #[arg(long)]
-    graph: bool,
+    #[command(flatten)]
+    timing: Timing,
     /// Compare results with the product in float64, and fail if they differ.
     #[arg(long)]
     check: bool,
@@ -102,10 +93,10 @@ impl GemmComm {
             shapes: if self.shapes.is_empty() { SHAPES.to_vec() } else { self.shapes.clone() },
             dtype: dtype(&self.dtype)?,
             contenders,
-            iters: self.iters,
-            warmup: self.warmup,
-            repeats: self.repeats,
-            graph: self.graph,
+            iters: self.timing.iters,
+            warmup: self.timing.warmup,
+            repeats: self.timing.repeats,
+            graph: self.timing.graph,
             check: self.check,
         })
     }

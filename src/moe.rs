@@ -2,6 +2,7 @@
 
 use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
+use super::bench::timing::Timing;
 use super::run::gpus;
 use anyhow::{Result, anyhow};
 use clap::Args;
@@ -41,18 +42,8 @@ pub struct BenchMoe {
     /// What is measured in the same run: nccl+cublas, or none.
     #[arg(long, value_name = "PEER,...", default_value = "nccl+cublas")]
     against: String,
-    /// Calls back to back in a block that is timed; fewer where they take long.
-    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    iters: u32,
-    /// Calls before the first block.
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    warmup: u32,
-    /// Blocks of each contender. Each round has one of each, in an order that is drawn anew.
-    #[arg(long, default_value = "9", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeats: u32,
-    /// Capture a block into a CUDA graph and replay it.
-    #[arg(long)]
-    graph: bool,
+    #[command(flatten)]
+    timing: Timing,
     /// Compare samples of our results with float64, and fail where they differ.
     #[arg(long)]
     check: bool,
@@ -93,8 +84,8 @@ impl BenchMoe {
                 problems.push(Problem { columns: self.columns.unwrap_or(self.hidden), ..problem });
             }
         }
-        let Self { iters, warmup, repeats, graph, check, .. } = *self;
-        Ok(Request { problems, contenders, iters, warmup, repeats, graph, check })
+        let Timing { iters, warmup, repeats, graph } = self.timing;
+        Ok(Request { problems, contenders, iters, warmup, repeats, graph, check: self.check })
     }
 
     fn report(&self, request: &Request, world: &World) -> Result<Report> {

@@ -20,6 +20,7 @@ mod operation;
 mod own;
 mod plot;
 mod report;
+mod rounds;
 mod sizes;
 mod start;
 mod switch;

@@ -5,8 +5,8 @@ use super::{Contender, Report, Request, Row, Wrong};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
 use crate::report::Spread;
+use crate::rounds::{Call, Rounds};
 use crate::start::StartLine;
-use crate::times::{Drawn, gather};
 use std::time::SystemTime;
 use weft::collective::{Collectives, Flat};
 use weft::gemm::{Choice, Decode, DecodePlan, Form, Fused, Problem, Shape};
@@ -18,12 +18,9 @@ use weft_runtime::nccl::{self, Communicator};
 use weft_runtime::{DeviceTensor, Element, Reduce, Stream, SymmetricTensor, World, cublas};
 
 type Result<T> = std::result::Result<T, BenchError>;
-type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 type Read<'a> = Box<dyn Fn(&Stream) -> Result<Vec<u8>> + 'a>;
 type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
-/// Microseconds that a block takes at most, but for one of a single call.
-const BLOCK_US: f64 = 50_000.0;
 /// Algorithms of cuBLASLt's heuristic that are tried.
 const ALGORITHMS: usize = 8;
 
@@ -198,7 +195,9 @@ impl<'a> Bed<'a> {
             }
         }
         self.fill(&problem, &operands, &data, Values::Real)?;
-        let times = self.times(&cases)?;
+        let Request { iters, warmup, repeats, graph, .. } = *self.request;
+        let timed: Vec<_> = cases.iter().map(|case| (Some(&case.place), &case.call)).collect();
+        let times = Rounds { iters, warmup, repeats, graph }.times(&self.start, &timed)?;
         let flops = problem.shape.flops();
         let row = |((case, time), checked): ((&Case<'_>, Spread), Option<Wrong>)| Row {
             shape,
@@ -428,42 +427,6 @@ impl<'a> Bed<'a> {
         Ok(Case { name, plan, place: nothing(), call, read: Some(read) })
     }
 
-    /// Calls of a case that are timed as one.
-    fn times(&self, cases: &[Case<'_>]) -> Result<Vec<Spread>> {
-        let (world, request, stream) = (self.world, self.request, self.world.stream());
-        let mut blocks = Vec::new();
-        for case in cases {
-            (case.place)(stream)?;
-            cuda::wait_for(stream)?;
-            world.wait_for_all()?;
-            let calls = |n: u32, s: &Stream| (0..n).try_for_each(|_| (case.call)(s));
-            calls(request.warmup.max(1), stream)?;
-            cuda::wait_for(stream)?;
-            let one = self.start.block(false, move |s| calls(1, s))?;
-            let about = Spread::over(&gather(world, &[self.start.time(&one)?, self.start.time(&one)?])?);
-            let iters = request.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1);
-            let block = self.start.block(request.graph, move |s| calls(iters, s))?;
-            // A graph's first launch is not like the others.
-            self.start.time(&block)?;
-            blocks.push((iters, block));
-        }
-        let mut times: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
-        let mut order: Vec<usize> = (0..cases.len()).collect();
-        let mut drawn = Drawn::together(world)?;
-        // The round before the first warms up.
-        for round in 0..=request.repeats {
-            drawn.shuffle(&mut order);
-            for &i in &order {
-                let (iters, block) = &blocks[i];
-                let time = self.start.time(block)? / f64::from(*iters);
-                if round > 0 {
-                    times[i].push(time);
-                }
-            }
-        }
-        times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
-    }
-
     /// Calls a case twice, and compares samples of its result. *Collective.*
     fn check(
         &self,
@@ -481,16 +444,7 @@ impl<'a> Bed<'a> {
         (case.call)(stream)?;
         cuda::wait_for(stream)?;
         let own = self.compare(problem, &read(stream)?, values);
-        let bytes = serde_json::to_vec(&own).unwrap_or_default();
-        for (pe, bytes) in (0u32..).zip(world.all_gather_host(&bytes)?) {
-            let wrong: Wrong = serde_json::from_slice(&bytes)
-                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
-            let all = found.get_or_insert(Wrong { elements: 0, of: 0, first: None });
-            (all.elements, all.of) = (all.elements + wrong.elements, all.of + wrong.of);
-            let first = wrong.first.map(|(_, row, column, is, should)| (pe, row, column, is, should));
-            all.first = all.first.or(first);
-        }
-        Ok(())
+        found.get_or_insert_default().add(world, &own)
     }
 
     /// Compares samples of this PE's result with the product in float64. A sum may be off by a unit of f32 for each
@@ -503,7 +457,7 @@ impl<'a> Bed<'a> {
         let rows = if form == Form::ReduceScatter { part.min(m.saturating_sub(first)) } else { m };
         let places = if rows == 0 { Vec::new() } else { samples(Shape { m: rows, n, k }, me + 1) };
         let element = |at: u64, seed: u32| rounded(problem.dtype, value(at, seed, values));
-        let mut found = Wrong { elements: 0, of: places.len() as u64, first: None };
+        let mut found = Wrong { of: places.len() as u64, ..Wrong::default() };
         for (row, column) in places {
             // The PEs of rows of A and of B that are multiplied, and the row there.
             let pairs: Vec<(u32, u32, u64)> = match form {

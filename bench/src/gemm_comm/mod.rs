@@ -6,8 +6,9 @@ mod predict;
 mod report;
 mod tune;
 
+pub use crate::rounds::Wrong;
 pub use predict::{Predicted, predict, table};
-pub use report::{Report, Row, Wrong};
+pub use report::{Report, Row};
 pub use tune::{Found, tried, tune};
 
 use super::BenchError;

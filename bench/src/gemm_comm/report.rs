@@ -1,19 +1,9 @@
 //! What was measured, as data and as a table.
 
 use crate::Spread;
+use crate::rounds::Wrong;
 use serde::{Deserialize, Serialize};
 use weft::gemm::{Form, Shape};
-
-/// An element that is not what it should be.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Wrong {
-    /// Wrong samples, over all PEs.
-    pub elements: u64,
-    /// Samples that were compared.
-    pub of: u64,
-    /// The first wrong one: PE, row and column of its result, what is there, and what should be.
-    pub first: Option<(u32, u64, u64, f64, f64)>,
-}
 
 /// A shape with a contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -96,7 +86,7 @@ impl Report {
         let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.3}"));
         let line = |r: &Row| {
             let Row { shape, name, plan, time_us: t, tflops, .. } = r;
-            let wrong = r.checked.as_ref().map_or("N/A".into(), |w| format!("{}/{}", w.elements, w.of));
+            let wrong = Wrong::counts(r.checked.as_ref());
             format!(
                 "{:>17}{name:>13}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{:>9}{:>10}{:>10}{wrong:>9}  {plan}\n",
                 shape.to_string(),
@@ -113,11 +103,8 @@ impl Report {
 
     /// The first wrong element, for people.
     pub fn first_wrong(&self) -> Option<String> {
-        self.rows.iter().find_map(|r| {
-            let (pe, row, column, found, expected) = r.checked.as_ref()?.first?;
-            let place = format!("PE {pe} has {found} at ({row}, {column}), expected {expected}");
-            Some(format!("{}, {}: {place}", r.shape, r.name))
-        })
+        let shown = |r: &Row| Some(format!("{}, {}: {}", r.shape, r.name, r.checked.as_ref()?.shown()?));
+        self.rows.iter().find_map(shown)
     }
 }
 

@@ -3,9 +3,8 @@
 use super::{Contender, Report, Request, Row, Wrong};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
-use crate::report::Spread;
+use crate::rounds::{Call, Rounds};
 use crate::start::StartLine;
-use crate::times::{Drawn, gather};
 use std::time::SystemTime;
 use weft::gemm::{self, Shape};
 use weft::moe::{Moe, Problem, Routes};
@@ -13,14 +12,10 @@ use weft::run::array::read_number;
 use weft_lang::evaluate::unit_roundoff;
 use weft_runtime::cuda::{self};
 use weft_runtime::nccl::{self, Communicator};
-use weft_runtime::{DType, DeviceTensor, Element, Stream, World, cublas};
+use weft_runtime::{DType, DeviceTensor, Element, World, cublas};
 
 type Result<T> = std::result::Result<T, BenchError>;
-type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
-
-/// Microseconds that a block takes at most, but for one of a single call.
-const BLOCK_US: f64 = 50_000.0;
 
 pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
     let nccl = match request.contenders.contains(&Contender::Nccl) {
@@ -98,7 +93,9 @@ impl<'a> Bed<'a> {
                 *found = Some(self.check(problem, call, &operands)?);
             }
         }
-        let times = self.times(&calls)?;
+        let Request { iters, warmup, repeats, graph, .. } = *self.request;
+        let timed: Vec<_> = calls.iter().map(|call| (None, call)).collect();
+        let times = Rounds { iters, warmup, repeats, graph }.times(&self.start, &timed)?;
         let of = |i: usize| (&self.request.contenders[i], &times[i]);
         let nccl = (0..calls.len()).map(of).find(|(c, _)| **c == Contender::Nccl).map(|(_, t)| t.median);
         let entries = (problem.tokens * u64::from(problem.choices)) as f64;
@@ -188,39 +185,6 @@ impl<'a> Bed<'a> {
         }))
     }
 
-    /// Times of the contenders' calls.
-    fn times(&self, calls: &[Call<'_>]) -> Result<Vec<Spread>> {
-        let (world, request, stream) = (self.world, self.request, self.world.stream());
-        let mut blocks = Vec::new();
-        for call in calls {
-            let repeat = move |n: u32, s: &Stream| (0..n).try_for_each(|_| call(s));
-            repeat(request.warmup.max(1), stream)?;
-            cuda::wait_for(stream)?;
-            let one = self.start.block(false, move |s| repeat(1, s))?;
-            let about = Spread::over(&gather(world, &[self.start.time(&one)?, self.start.time(&one)?])?);
-            let iters = request.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1);
-            let block = self.start.block(request.graph, move |s| repeat(iters, s))?;
-            // A graph's first launch is not like the others.
-            self.start.time(&block)?;
-            blocks.push((iters, block));
-        }
-        let mut times: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
-        let mut order: Vec<usize> = (0..calls.len()).collect();
-        let mut drawn = Drawn::together(world)?;
-        // The round before the first warms up.
-        for round in 0..=request.repeats {
-            drawn.shuffle(&mut order);
-            for &i in &order {
-                let (iters, block) = &blocks[i];
-                let time = self.start.time(block)? / f64::from(*iters);
-                if round > 0 {
-                    times[i].push(time);
-                }
-            }
-        }
-        times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
-    }
-
     /// Calls twice, and compares samples of the result. *Collective.*
     fn check<T: Element>(&self, problem: &Problem, call: &Call<'a>, operands: &Operands<T>) -> Result<Wrong> {
         let (world, stream) = (self.world, self.world.stream());
@@ -228,16 +192,8 @@ impl<'a> Bed<'a> {
         call(stream)?;
         cuda::wait_for(stream)?;
         let own = self.compare(problem, &operands.out.to_bytes(stream)?);
-        let bytes = serde_json::to_vec(&own).unwrap_or_default();
-        let mut all = Wrong { elements: 0, of: 0, first: None };
-        for (pe, bytes) in (0u32..).zip(world.all_gather_host(&bytes)?) {
-            let wrong: Wrong = serde_json::from_slice(&bytes)
-                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
-            (all.elements, all.of) = (all.elements + wrong.elements, all.of + wrong.of);
-            all.first = all
-                .first
-                .or(wrong.first.map(|(_, token, column, is, should)| (pe, token, column, is, should)));
-        }
+        let mut all = Wrong::default();
+        all.add(world, &own)?;
         Ok(all)
     }
 
@@ -249,7 +205,7 @@ impl<'a> Bed<'a> {
         let local = u64::from(experts / pes);
         let element = |at: u64, seed: u32| rounded(dtype, value(at, seed, Values::Real));
         let places = samples(Shape { m: tokens, n, k }, me + 1);
-        let mut found = Wrong { elements: 0, of: places.len() as u64, first: None };
+        let mut found = Wrong { of: places.len() as u64, ..Wrong::default() };
         let gate = f64::from(1.0 / choices as f32);
         for (token, column) in places {
             let (mut sum, mut bound) = (0.0, 0.0);

@@ -3,7 +3,8 @@
 mod measure;
 mod report;
 
-pub use report::{Report, Row, Wrong};
+pub use crate::rounds::Wrong;
+pub use report::{Report, Row};
 
 use super::BenchError;
 use super::contender::pick;

@@ -1,18 +1,8 @@
 //! What was measured, as data and as a table.
 
 use crate::Spread;
+use crate::rounds::Wrong;
 use serde::{Deserialize, Serialize};
-
-/// Samples that are not what they should be.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Wrong {
-    /// Wrong samples, over all PEs.
-    pub elements: u64,
-    /// Samples that were compared.
-    pub of: u64,
-    /// The first wrong one: PE, token and column, what is there, and what should be.
-    pub first: Option<(u32, u64, u64, f64, f64)>,
-}
 
 /// A problem with a contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -75,7 +65,7 @@ impl Report {
     pub fn lines(rows: &[Row]) -> String {
         let line = |r: &Row| {
             let Row { problem, name, plan, time_us: t, tflops, gb_per_s, .. } = r;
-            let wrong = r.checked.as_ref().map_or("N/A".into(), |w| format!("{}/{}", w.elements, w.of));
+            let wrong = Wrong::counts(r.checked.as_ref());
             let ratio = r.of_nccl.map_or("-".into(), |r| format!("{r:.3}"));
             format!(
                 "{name:>12}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{gb_per_s:>9.1}{ratio:>9}{wrong:>9}  {problem} {plan}\n",
@@ -87,10 +77,7 @@ impl Report {
 
     /// The first wrong element, for people.
     pub fn first_wrong(&self) -> Option<String> {
-        self.rows.iter().find_map(|r| {
-            let (pe, token, column, found, expected) = r.checked.as_ref()?.first?;
-            let place = format!("PE {pe} has {found} at ({token}, {column}), expected {expected}");
-            Some(format!("{}, {}: {place}", r.problem, r.name))
-        })
+        let shown = |r: &Row| Some(format!("{}, {}: {}", r.problem, r.name, r.checked.as_ref()?.shown()?));
+        self.rows.iter().find_map(shown)
     }
 }

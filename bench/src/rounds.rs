@@ -1,0 +1,110 @@
+//! What benchmarks of products over PEs share: times of contenders in rounds, and samples of results that all PEs compare.
+
+use crate::BenchError;
+use crate::report::Spread;
+use crate::start::StartLine;
+use crate::times::{Drawn, gather};
+use serde::{Deserialize, Serialize};
+use weft_runtime::{Stream, World, cuda};
+
+type Result<T> = std::result::Result<T, BenchError>;
+
+/// A call of a contender on a stream.
+pub(crate) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
+
+/// The time in microseconds that a block takes at most. A block of a single call may take longer.
+const BLOCK_US: f64 = 50_000.0;
+
+/// How often contenders are called.
+pub(crate) struct Rounds {
+    /// Calls back to back in a block that is timed; fewer where they take long.
+    pub iters: u32,
+    /// Calls before the first block.
+    pub warmup: u32,
+    /// Blocks of each contender.
+    pub repeats: u32,
+    /// Whether a block is captured into a CUDA graph and replayed.
+    pub graph: bool,
+}
+
+impl Rounds {
+    /// The times of a call of each contender, over all PEs. A contender is what puts its operands in place, if it needs
+    /// that, and its call. Each round times one block of each in an order that is drawn anew. *Collective.*
+    pub fn times(
+        &self,
+        start: &StartLine<'_>,
+        contenders: &[(Option<&Call<'_>>, &Call<'_>)],
+    ) -> Result<Vec<Spread>> {
+        let (world, stream) = (start.world(), start.world().stream());
+        let mut blocks = Vec::new();
+        for (place, call) in contenders {
+            if let Some(place) = place {
+                place(stream)?;
+                cuda::wait_for(stream)?;
+                world.wait_for_all()?;
+            }
+            let calls = |n: u32, s: &Stream| (0..n).try_for_each(|_| call(s));
+            calls(self.warmup.max(1), stream)?;
+            cuda::wait_for(stream)?;
+            let one = start.block(false, move |s| calls(1, s))?;
+            let about = Spread::over(&gather(world, &[start.time(&one)?, start.time(&one)?])?);
+            let iters = self.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1);
+            let block = start.block(self.graph, move |s| calls(iters, s))?;
+            // A graph's first launch is not like the others.
+            start.time(&block)?;
+            blocks.push((iters, block));
+        }
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
+        let mut order: Vec<usize> = (0..contenders.len()).collect();
+        let mut drawn = Drawn::together(world)?;
+        // The round before the first warms up.
+        for round in 0..=self.repeats {
+            drawn.shuffle(&mut order);
+            for &i in &order {
+                let (iters, block) = &blocks[i];
+                let time = start.time(block)? / f64::from(*iters);
+                if round > 0 {
+                    times[i].push(time);
+                }
+            }
+        }
+        times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
+    }
+}
+
+/// Samples of results that are not what they should be.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Wrong {
+    /// Wrong samples, over all PEs.
+    pub elements: u64,
+    /// Samples that were compared.
+    pub of: u64,
+    /// The first wrong one: PE, row (a token or a row of a matrix) and column, what is there, and what should be.
+    pub first: Option<(u32, u64, u64, f64, f64)>,
+}
+
+impl Wrong {
+    /// Adds what each PE has found. *Collective.*
+    pub(crate) fn add(&mut self, world: &World, own: &Wrong) -> Result<()> {
+        let bytes = serde_json::to_vec(own).unwrap_or_default();
+        for (pe, bytes) in (0u32..).zip(world.all_gather_host(&bytes)?) {
+            let wrong: Wrong = serde_json::from_slice(&bytes)
+                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+            (self.elements, self.of) = (self.elements + wrong.elements, self.of + wrong.of);
+            let first = wrong.first.map(|(_, row, column, is, should)| (pe, row, column, is, should));
+            self.first = self.first.or(first);
+        }
+        Ok(())
+    }
+
+    /// The number of wrong samples and of all, as a table has it.
+    pub(crate) fn counts(checked: Option<&Wrong>) -> String {
+        checked.map_or("N/A".into(), |w| format!("{}/{}", w.elements, w.of))
+    }
+
+    /// What and where the first wrong sample is, for people.
+    pub(crate) fn shown(&self) -> Option<String> {
+        let (pe, row, column, found, expected) = self.first?;
+        Some(format!("PE {pe} has {found} at ({row}, {column}), expected {expected}"))
+    }
+}

@@ -32,6 +32,10 @@ pub struct Fused {
     /// Write the norm in --dtype beside quantised results.
     #[arg(long)]
     both: bool,
+    /// Our variants: all, or a list of kernels, auto and separate (an allreduce and a kernel behind
+    /// it). one_flight:8x128 is one_flight with 8 CTAs of 128 threads for each token.
+    #[arg(long, default_value = "all", value_name = "all|NAME,...")]
+    algo: String,
     /// The peers whose allreduce, with our kernel behind it, runs beside: nccl, nccl-symm (over
     /// registered windows).
     #[arg(long, value_name = "PEER,...")]
@@ -88,6 +92,9 @@ impl Fused {
             .with_context(|| format!("--out {out}: expected {}, e4m3 or e4m3-per-token", self.dtype))?;
         form.out = if quantised { Scalar::E4M3 } else { form.dtype };
         (form.per_token, form.both) = (per_token, self.both && quantised);
+        if self.algo != "all" {
+            request.contenders = Contender::ours(&self.algo).map_err(|e| anyhow!("--algo: {e}"))?;
+        }
         if let Some(names) = &self.against {
             let peers = Contender::peers(names).map_err(|e| anyhow!("--against {names}: {e}"))?;
             request.contenders.extend(peers);

@@ -39,6 +39,12 @@ struct Case {
     launches: u32,
 }
 
+/// The name of a plan's kernel, or of the kernel that is not fused, and its file.
+fn code(plan: Option<&Plan>) -> (&'static str, KernelFile) {
+    let (name, text) = plan.map_or(("allreduce_rms_norm.weft", TEXT), |plan| plan.kernel.file());
+    (plan.map_or("add_rms_norm", |plan| plan.kernel.kernel()), KernelFile::parse(name, text).unwrap())
+}
+
 /// A number from -1 to 1 that `T` has, from what it is for and where it is.
 fn datum(dtype: Scalar, what: u64, pe: u64, i: usize) -> f64 {
     let mut x = (i as u64) << 20 ^ what << 8 ^ pe;
@@ -75,9 +81,9 @@ impl Case {
     /// Runs it; what every PE has.
     fn run(&self, folder: &Path) -> Vec<Outputs> {
         let Case { form, pes, tokens, hidden, .. } = *self;
-        let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
+        let (kernel, file) = code(self.plan.as_ref());
         let mut compile = Options::new("sm_90a".parse().unwrap());
-        compile.kernel = Some(self.plan.map_or("add_rms_norm", |plan| plan.kernel.name).into());
+        compile.kernel = Some(kernel.into());
         compile.lowering = self.lowering;
         let defines = self.plan.map(|plan| plan.defines(form, hidden, pes as u32));
         for (name, value) in defines.unwrap_or(form.defines(hidden).to_vec()) {
@@ -100,11 +106,15 @@ impl Case {
             let shape = std::iter::once(&pes).chain(shape).map(|n| *n as u64).collect();
             Array { dtype, shape, data }
         };
+        let scales = if form.per_token { tokens } else { 1 };
+        // Kernels that spread rows may have several scales for each token.
+        let scales: &[usize] =
+            if self.plan.is_some_and(|plan| plan.kernel.spreads()) { &[scales, 1] } else { &[scales] };
         let given = [
             ("x", all(&|pe, i| self.x(pe, i), form.dtype, &[tokens, hidden])),
             ("residual", all(&|_, i| self.residual(i), form.dtype, &[tokens, hidden])),
             ("weight", all(&|_, c| self.weight(c), form.dtype, &[hidden])),
-            ("scale", all(&|_, _| SCALE, Scalar::F32, &[if form.per_token { tokens } else { 1 }])),
+            ("scale", all(&|_, _| SCALE, Scalar::F32, scales)),
         ];
         for (name, array) in given {
             let path = folder.join(format!("{name}.npy"));
@@ -174,7 +184,7 @@ fn sweep(name: &str, cases: &[Case]) {
     let folder = tempfile::tempdir().unwrap();
     for case in cases {
         let plan = Plan::of(kernel(name), case.tokens as u32, 2 * case.hidden, 8);
-        let switch = plan.kernel.packets && case.lowering == Lowering::Multimem;
+        let switch = plan.kernel.packets() && case.lowering == Lowering::Multimem;
         Case { plan: Some(Plan { switch, ..plan }), ..*case }.check(folder.path());
     }
     assert!(cases.len() > 5);
@@ -246,10 +256,10 @@ macro_rules! kernels {
     };
 }
 
-kernels!(low_latency, one_shot, two_shot);
+kernels!(one_flight, two_flights, low_latency, one_shot, two_shot);
 
-/// The same numbers come from all of them, to the bit, and so on every PE: nothing depends on who does what. And on one
-/// PE from the kernel that is not fused.
+/// All PEs get the same bits from a kernel, and all kernels the same residual. Kernels whose CTAs read whole rows add the
+/// squares up in one order, so that their results are the same bits too, also those of the kernel that is not fused.
 #[test]
 fn kernels_agree() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,13 +267,18 @@ fn kernels_agree() {
         for (pes, tokens, hidden) in [(1, 3, 200), (3, 4, 200), (8, 2, 1032)] {
             let shape = case(form, Lowering::Unicast, pes, tokens, hidden);
             let plans = KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 8)));
-            let mut first: Option<Outputs> = None;
+            let mut whole: Option<Outputs> = None;
             for plan in plans.chain((pes == 1).then_some(None)) {
-                for got in (Case { plan, ..shape }).run(folder.path()) {
-                    let norm = if form.both { got.norm } else { Vec::new() };
-                    let got = Outputs { norm, ..got };
-                    let first = first.get_or_insert_with(|| got.clone());
-                    assert!(*first == got, "{plan:?} with {form:?}");
+                let all = (Case { plan, ..shape }).run(folder.path()).into_iter();
+                let norm = |got: Outputs| if form.both { got.norm } else { Vec::new() };
+                let all: Vec<_> = all.map(|got| Outputs { norm: norm(got.clone()), ..got }).collect();
+                assert!(all.iter().all(|got| *got == all[0]), "{plan:?} with {form:?}");
+                let first = whole.get_or_insert_with(|| all[0].clone());
+                assert!(first.residual == all[0].residual, "{plan:?} with {form:?}");
+                if plan.is_some_and(|plan| plan.kernel.spreads()) {
+                    whole = None;
+                } else {
+                    assert!(*first == all[0], "{plan:?} with {form:?}");
                 }
             }
         }
@@ -279,7 +294,6 @@ fn tensor(dtype: Scalar, layout: &Layout) -> Given<'_> {
 #[test]
 fn arguments_fit() {
     let layout = |shape: &[usize]| shape.into_layout().unwrap();
-    let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
     for (i, form) in FORMS.into_iter().enumerate() {
         let (tokens, hidden) = [(1, 8192), (5, 200), (300, 5120)][i % 3];
         let rows = layout(&[tokens, hidden]);
@@ -299,22 +313,26 @@ fn arguments_fit() {
         ];
         let team = Given::Team { my_pe: 1, n_pes: 8, handle: 0 };
         for plan in KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 132))).chain([None]) {
+            let (name, file) = code(plan.as_ref());
             let mut options = Options::new("sm_90a".parse().unwrap());
             options.lowering = Lowering::Unicast;
-            options.kernel = Some(plan.map_or("add_rms_norm", |plan| plan.kernel.name).into());
+            options.kernel = Some(name.into());
             let defines = plan.map_or(form.defines(hidden).to_vec(), |plan| plan.defines(form, hidden, 8));
             options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
             let info = weft::meta::describe(&file.compile(&options).unwrap()).unwrap();
             let mut given = common.to_vec();
+            if plan.is_some_and(|plan| plan.kernel.spreads()) {
+                given.insert(4, tensor(form.dtype, &one));
+            }
             let size = plan.map(|plan| Workspace::of(&plan, 2 * hidden, 8));
-            let own = size.map(|s| [layout(&[s.parts]), layout(&[s.sums]), layout(&[s.epoch])]);
-            match (&plan, &own) {
-                (Some(plan), Some([parts, sums, epoch])) if plan.kernel.packets => {
-                    given.extend([tensor(Scalar::U64, parts), tensor(Scalar::U64, sums)]);
-                    given.extend([tensor(Scalar::U32, epoch), team]);
-                }
-                (Some(_), _) => given.extend([Given::Barrier { address: 0x2000, ctas: 132 }, team]),
-                (None, _) => {}
+            let packets = size.iter().flat_map(|s| s.packets.iter().map(|n| layout(&[*n])));
+            let packets: Vec<_> = packets.collect();
+            let epoch = layout(&[size.as_ref().map_or(1, |s| s.epoch)]);
+            given.extend(packets.iter().map(|p| tensor(Scalar::U64, p)));
+            match plan {
+                Some(plan) if plan.kernel.packets() => given.extend([tensor(Scalar::U32, &epoch), team]),
+                Some(_) => given.extend([Given::Barrier { address: 0x2000, ctas: 132 }, team]),
+                None => {}
             }
             Checked::new(&info.kernels[0], None, &given)
                 .unwrap_or_else(|e| panic!("{plan:?}, {form:?}: {e}"));
@@ -325,13 +343,14 @@ fn arguments_fit() {
 /// No race, no deadlock, and nothing read that nobody wrote, of launches that PEs run ahead in; packets by the switch too.
 #[test]
 fn checks_find_nothing() {
-    let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
     let form = Form { out: Scalar::E4M3, per_token: true, both: true, ..BF16 };
     for (tokens, sms) in [(3, 8), (5, 2)] {
-        for (fused, switch) in KERNELS.iter().map(|k| (k, false)).chain([(kernel("low_latency"), true)]) {
+        let switched = ["one_flight", "two_flights", "low_latency"].map(|name| (kernel(name), true));
+        for (fused, switch) in KERNELS.iter().map(|k| (k, false)).chain(switched) {
             let plan = Plan { switch, ..Plan::of(fused, tokens, 144, sms) };
             let mut options = CheckOptions::new("sm_90a".parse().unwrap());
-            options.compile.kernel = Some(fused.name.into());
+            let (name, file) = code(Some(&plan));
+            options.compile.kernel = Some(name.into());
             let defines = plan.defines(form, 72, 3);
             options.compile.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
             options.args = [("tokens".into(), i64::from(tokens).into()), ("eps".into(), EPS.into())].into();
@@ -343,7 +362,7 @@ fn checks_find_nothing() {
             let report = check_file(&file, &options).unwrap();
             assert!(report.is_clean(), "{plan:?}: {:?}", report.findings);
             // Packets go one way under both lowerings.
-            assert_eq!(report.cases.len(), if fused.packets { 1 } else { 2 });
+            assert_eq!(report.cases.len(), if fused.packets() { 1 } else { 2 });
         }
     }
 }

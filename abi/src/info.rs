@@ -60,6 +60,9 @@ pub struct KernelInfo {
     /// Whether it tells CTAs apart by y and z; else a grid has only x.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planes: bool,
+    /// Whether it waits itself for the launches before it, so that it can begin before they have ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dependent: bool,
     /// The roles of the kernel. Reports use their names for threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleInfo>,
@@ -281,6 +284,7 @@ mod tests {
                 cluster: None,
                 grid: Some(["ceil_div(%2,8)", "1", "%world"].map(|e| e.parse().unwrap())),
                 planes: true,
+                dependent: true,
                 roles: Vec::new(),
                 waits: Vec::new(),
                 params: kinds()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use weft::collective::{Call, Collective};
-use weft::fused::{Form, KERNELS, Plan, Shape, TEXT, Workspace};
+use weft::fused::{Form, Plan, Shape, TEXT, Variant, Workspace};
 use weft::gpu::{GpuError, Grid, Kernel, target};
 use weft::runtime::cuda::{AnyDeviceTensor, Stream};
 use weft::runtime::launch::{AsArgument, Prepared};
@@ -23,20 +23,20 @@ pub struct AddRmsNorm {
     hidden: usize,
     dtype: DType,
     most_tokens: usize,
-    /// By the number of CTAs that share a row: what the packets work in.
-    workspaces: BTreeMap<u32, Packets>,
+    /// What packets work in.
+    workspaces: BTreeMap<Variant, Packets>,
     /// Sums of many tokens.
     sums: AnyTensor,
     /// What a kernel's unused parameters are.
     unused: (DeviceTensor<f32>, AnyDeviceTensor),
-    kernels: Mutex<BTreeMap<u32, Arc<Kernel>>>,
+    /// By variant. The kernel behind an allreduce has none.
+    kernels: Mutex<BTreeMap<Option<Variant>, Arc<Kernel>>>,
     /// Launches by tokens and the bits of eps.
     ready: Mutex<BTreeMap<(usize, u32), Arc<Prepared>>>,
 }
 
 struct Packets {
-    parts: SymmetricTensor<u64>,
-    sums: SymmetricTensor<u64>,
+    packets: Vec<SymmetricTensor<u64>>,
     epoch: DeviceTensor<u32>,
 }
 
@@ -56,9 +56,6 @@ pub struct Operands {
 /// Most launches that are kept.
 const MOST_READY: usize = 1024;
 
-/// The number of the kernel behind an allreduce among the kernels.
-const BEHIND: u32 = 0;
-
 impl AddRmsNorm {
     /// Prepares calls with rows of `hidden` elements and at most `most_tokens` tokens. *Collective.*
     ///
@@ -76,14 +73,14 @@ impl AddRmsNorm {
         let mut workspaces = BTreeMap::new();
         // Fewer tokens are shared by more CTAs each.
         for tokens in (0..16).map(|power| 1u32 << power) {
-            let plan = packets(tokens, row_bytes, comm)?;
-            if workspaces.contains_key(&plan.split) {
+            let plan = chosen(tokens, row_bytes, comm)?;
+            if !plan.kernel.packets() || workspaces.contains_key(&plan.variant()) {
                 continue;
             }
             let size = Workspace::of(&plan, row_bytes, comm.size());
-            let (parts, sums) = (world.zeros(size.parts)?, world.zeros(size.sums)?);
-            workspaces
-                .insert(plan.split, Packets { parts, sums, epoch: DeviceTensor::zeros(size.epoch, stream)? });
+            let packets = size.packets.iter().map(|n| world.zeros(*n)).collect::<Result<_, _>>()?;
+            let epoch = DeviceTensor::zeros(size.epoch, stream)?;
+            workspaces.insert(plan.variant(), Packets { packets, epoch });
         }
         let most = most_tokens.max(1) * hidden;
         let buffer = world.buffer(most * dtype.bytes() as usize)?;
@@ -139,7 +136,9 @@ impl AddRmsNorm {
             }
         };
         let x = sums.as_ref().unwrap_or(&input);
-        let sides = [(1, x), (2, &residual), (3, &weight), (5, &out)];
+        // A kernel that spreads rows has a bias before eps.
+        let place = if plan.is_some_and(|plan| plan.kernel.spreads()) { 6 } else { 5 };
+        let sides = [(1, x), (2, &residual), (3, &weight), (place, &out)];
         let moving = || sides.iter().filter(|(_, side)| !side.is_symmetric());
         let others: Vec<_> = moving().map(|(place, side)| (*place, side.argument(&stream))).collect();
         // A launch that is bound to an address is not kept.
@@ -172,16 +171,23 @@ impl AddRmsNorm {
         stream: &Stream,
     ) -> Result<Prepared, Error> {
         let (n, (scale, norm), team) = (tokens as i64, &self.unused, self.comm.world.team());
-        let mut arguments: Vec<&dyn AsArgument> = vec![&n, x, residual, weight, &eps, out, scale, norm];
-        let (kernel, ctas) = match plan {
+        let mut arguments: Vec<&dyn AsArgument> = vec![&n, x, residual, weight];
+        if plan.is_some_and(|plan| plan.kernel.spreads()) {
+            arguments.push(norm);
+        }
+        let after: [&dyn AsArgument; 4] = [&eps, out, scale, norm];
+        arguments.extend(after);
+        let ctas = match plan {
             Some(plan) => {
-                let own = &self.workspaces[&plan.split];
-                let own: [&dyn AsArgument; 4] = [&own.parts, &own.sums, &own.epoch, &team];
-                arguments.extend(own);
-                (self.kernel(plan.split, Some(plan))?, plan.ctas)
+                let own = &self.workspaces[&plan.variant()];
+                arguments.extend(own.packets.iter().map(|p| p as &dyn AsArgument));
+                let last: [&dyn AsArgument; 2] = [&own.epoch, &team];
+                arguments.extend(last);
+                plan.ctas
             }
-            None => (self.kernel(BEHIND, None)?, (tokens as u32).min(self.comm.collectives.most_ctas())),
+            None => (tokens as u32).min(self.comm.collectives.most_ctas()),
         };
+        let kernel = self.kernel(plan)?;
         Ok(kernel.prepared(stream, Grid::of(ctas), arguments)?)
     }
 
@@ -190,46 +196,41 @@ impl AddRmsNorm {
     /// # Errors
     /// Fails where [`run`](AddRmsNorm::run) fails.
     pub fn prepare(&self, tokens: usize) -> Result<(), Error> {
-        match self.packets(tokens)? {
-            Some(plan) => self.kernel(plan.split, Some(&plan)).map(drop),
-            None => self.kernel(BEHIND, None).map(drop),
-        }
+        self.kernel(self.packets(tokens)?.as_ref()).map(drop)
     }
 
     /// How packets do it, where they are likely the fastest.
     fn packets(&self, tokens: usize) -> Result<Option<Plan>, Error> {
         let row_bytes = self.hidden * self.dtype.bytes() as usize;
-        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-        let shape = Shape { tokens, row_bytes, n_pes: self.comm.size(), multicast: false };
-        let sms = self.comm.world.device().sm_count()?;
-        let plan = Plan::choose(&shape, sms, self.comm.collectives.selector().links());
-        let fits = plan.kernel.packets && self.workspaces.contains_key(&plan.split);
-        Ok(fits.then_some(plan))
+        let plan = chosen(u32::try_from(tokens).unwrap_or(u32::MAX), row_bytes, &self.comm)?;
+        Ok(self.workspaces.contains_key(&plan.variant()).then_some(plan))
     }
 
-    fn kernel(&self, number: u32, plan: Option<&Plan>) -> Result<Arc<Kernel>, Error> {
-        if let Some(kernel) = lock(&self.kernels).get(&number) {
+    fn kernel(&self, plan: Option<&Plan>) -> Result<Arc<Kernel>, Error> {
+        let variant = plan.map(Plan::variant);
+        if let Some(kernel) = lock(&self.kernels).get(&variant) {
             return Ok(kernel.clone());
         }
         let form = Form { dtype: self.dtype, out: self.dtype, per_token: false, both: false };
         let (name, defines): (_, Vec<(&str, Define)>) = match plan {
-            Some(plan) => (plan.kernel.name, plan.defines(form, self.hidden, self.comm.size())),
+            Some(plan) => (plan.kernel.kernel(), plan.defines(form, self.hidden, self.comm.size())),
             None => ("add_rms_norm", form.defines(self.hidden).to_vec()),
         };
+        let (file, text) = plan.map_or(("allreduce_rms_norm.weft", TEXT), |plan| plan.kernel.file());
         let mut options = Options::new(target(self.comm.world.device())?);
         options.kernel = Some(name.into());
         options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
-        let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).map_err(GpuError::from)?;
+        let file = KernelFile::parse(file, text).map_err(GpuError::from)?;
         let kernel = Arc::new(Kernel::with(&self.comm.world, file, options)?);
-        Ok(lock(&self.kernels).entry(number).or_insert(kernel).clone())
+        Ok(lock(&self.kernels).entry(variant).or_insert(kernel).clone())
     }
 }
 
-/// The plan of the kernel that sends packets.
-fn packets(tokens: u32, row_bytes: usize, comm: &Comm) -> Result<Plan, Error> {
+/// The plan that is likely the fastest.
+fn chosen(tokens: u32, row_bytes: usize, comm: &Comm) -> Result<Plan, Error> {
     let sms = comm.world.device().sm_count()?;
-    let kernel = KERNELS.iter().find(|kernel| kernel.packets).unwrap_or(&KERNELS[0]);
-    Ok(Plan::of(kernel, tokens, row_bytes, sms))
+    let shape = Shape { tokens, row_bytes, n_pes: comm.size(), multicast: false };
+    Ok(Plan::choose(&shape, sms, comm.collectives.selector().links()))
 }
 
 impl fmt::Debug for AddRmsNorm {

@@ -545,6 +545,8 @@ impl Machine {
             next: 0,
             running: 0,
             after: Vec::new(),
+            early: None,
+            lets: 0,
         })
     }
 }

@@ -1,7 +1,9 @@
 //! The measurement, on every PE.
 
 use super::report::compare;
-use super::{Contender, Form, Inputs, Outputs, Plan, Report, Request, Row, Shape, TEXT, Workspace, Wrong};
+use super::{
+    Contender, Exchange, Form, Inputs, Outputs, Plan, Report, Request, Row, Shape, TEXT, Workspace, Wrong,
+};
 use crate::BenchError;
 use crate::data;
 use crate::report::Spread;
@@ -14,6 +16,7 @@ use weft::gpu::{GpuError, Grid, Kernel, target};
 use weft::run::array::{Number, read_number, write_number};
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
+use weft_runtime::launch::AsArgument;
 use weft_runtime::launch::Lowering;
 use weft_runtime::nccl::{self, Communicator};
 use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda};
@@ -65,6 +68,8 @@ struct Tensors<T: Element, O: Element> {
     out: DeviceTensor<O>,
     scale: DeviceTensor<f32>,
     norm: DeviceTensor<T>,
+    /// What a kernel's unused bias is.
+    no_bias: DeviceTensor<T>,
     /// What NCCL adds, and the sum: plain, and in windows.
     plain: Option<[nccl::Tensor<T>; 2]>,
     windows: Option<[nccl::Tensor<T>; 2]>,
@@ -165,6 +170,7 @@ impl<'a> Harness<'a> {
             out: DeviceTensor::zeros(shape, stream)?,
             scale: DeviceTensor::from_slice(&vec![SCALE; if form.per_token { rows } else { 1 }], stream)?,
             norm: DeviceTensor::zeros(if form.both { shape } else { [1, 1] }, stream)?,
+            no_bias: DeviceTensor::zeros(1, stream)?,
             plain: two(false)?,
             windows: two(true)?,
         })
@@ -192,12 +198,16 @@ impl<'a> Harness<'a> {
         })
     }
 
-    fn compile(&self, name: &str, defines: Vec<(&'static str, Define)>) -> Result<Kernel> {
+    fn compile(
+        &self,
+        (name, (file, text)): (&str, (&str, &str)),
+        defines: Vec<(&'static str, Define)>,
+    ) -> Result<Kernel> {
         let mut options = Options::new(target(self.world.device())?);
         options.kernel = Some(name.into());
         options.lowering = self.lowering.into();
         options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
-        let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).map_err(GpuError::from)?;
+        let file = KernelFile::parse(file, text).map_err(GpuError::from)?;
         Ok(Kernel::with(self.world, file, options)?)
     }
 
@@ -205,7 +215,11 @@ impl<'a> Harness<'a> {
     fn plan(&self, contender: Contender, tokens: u32, row_bytes: usize) -> Option<Plan> {
         let multicast = self.lowering == Lowering::Multimem;
         let plan = match (contender, self.request.split) {
-            (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, self.sms, split),
+            (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, row_bytes, self.sms, split),
+            (Contender::Spread(kernel, split, threads, early), _) => {
+                let plan = Plan::spread(kernel, tokens, row_bytes, self.sms, (split, Some(threads)));
+                Plan { early, ..plan }
+            }
             (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
             (Contender::Auto, _) => {
                 let shape = Shape { tokens, row_bytes, n_pes: self.world.n_pes(), multicast };
@@ -214,7 +228,7 @@ impl<'a> Harness<'a> {
             }
             _ => return None,
         };
-        Some(Plan { switch: plan.kernel.packets && multicast, ..plan })
+        Some(Plan { switch: plan.kernel.packets() && multicast, ..plan })
     }
 
     /// A contender's call.
@@ -223,37 +237,18 @@ impl<'a> Harness<'a> {
         contender: Contender,
         t: &'c Tensors<T, O>,
     ) -> Result<(Call<'c>, Option<Plan>)> {
-        let (request, n_pes, tokens) = (self.request, self.world.n_pes(), i64::from(t.tokens));
-        let (form, hidden) = (request.form, request.hidden as usize);
+        let (form, tokens) = (self.request.form, i64::from(t.tokens));
+        let hidden = self.request.hidden as usize;
         let Tensors { x, sum, residual, weight, out, scale, norm, .. } = t;
         let missing = || BenchError::Request(format!("{} was not prepared", contender.name()));
         if let Some(plan) = self.plan(contender, t.tokens, hidden * size_of::<T>()) {
-            let kernel = self.compile(plan.kernel.name, plan.defines(form, hidden, n_pes))?;
-            let grid = move || Grid::of(plan.ctas);
-            let (sync, team) = (&self.barrier, &self.team);
-            if !plan.kernel.packets {
-                let call: Call<'c> = Box::new(move |s| {
-                    let arguments = (tokens, x, residual, weight, EPS, out, scale, norm, sync, team);
-                    Ok(kernel.launch(s, grid(), arguments)?)
-                });
-                return Ok((call, Some(plan)));
-            }
-            let size = Workspace::of(&plan, hidden * size_of::<T>(), n_pes);
-            let parts = self.world.zeros::<u64>(size.parts)?;
-            let sums = self.world.zeros::<u64>(size.sums)?;
-            let epoch = DeviceTensor::<u32>::zeros(size.epoch, self.world.stream())?;
-            let call: Call<'c> = Box::new(move |s| {
-                let own = (&parts, &sums, &epoch);
-                let arguments =
-                    (tokens, x, residual, weight, EPS, out, scale, norm, own.0, own.1, own.2, team);
-                Ok(kernel.launch(s, grid(), arguments)?)
-            });
-            return Ok((call, Some(plan)));
+            return Ok((self.fused(plan, t)?, Some(plan)));
         }
-        let kernel = self.compile("add_rms_norm", form.defines(hidden).to_vec())?;
+        let behind = ("add_rms_norm", ("allreduce_rms_norm.weft", TEXT));
+        let kernel = self.compile(behind, form.defines(hidden).to_vec())?;
         let grid = move || Grid::of(t.tokens.min(self.sms));
         let call: Call<'c> = match contender {
-            Contender::Fused(_) | Contender::Auto | Contender::Separate => {
+            Contender::Fused(_) | Contender::Spread(..) | Contender::Auto | Contender::Separate => {
                 let collectives = self.collectives.as_ref().ok_or_else(missing)?;
                 Box::new(move |s| {
                     collectives.allreduce(x, Some(sum), Reduce::Sum, s)?;
@@ -270,6 +265,33 @@ impl<'a> Harness<'a> {
             }
         };
         Ok((call, None))
+    }
+
+    /// The call of a fused kernel, with a workspace of its own.
+    fn fused<'c, T: Element, O: Element>(&'c self, plan: Plan, t: &'c Tensors<T, O>) -> Result<Call<'c>> {
+        let (n_pes, hidden) = (self.world.n_pes(), self.request.hidden as usize);
+        let code = (plan.kernel.kernel(), plan.kernel.file());
+        let kernel = self.compile(code, plan.defines(self.request.form, hidden, n_pes))?;
+        let size = Workspace::of(&plan, hidden * size_of::<T>(), n_pes);
+        let packets = size.packets.iter().map(|n| self.world.zeros::<u64>(*n));
+        let packets = packets.collect::<std::result::Result<Vec<_>, _>>()?;
+        let epoch = DeviceTensor::<u32>::zeros(size.epoch.max(1), self.world.stream())?;
+        let tokens = i64::from(t.tokens);
+        Ok(Box::new(move |s| {
+            let mut arguments: Vec<&dyn AsArgument> = vec![&tokens, &t.x, &t.residual, &t.weight];
+            if plan.kernel.spreads() {
+                arguments.push(&t.no_bias);
+            }
+            let after: [&dyn AsArgument; 4] = [&EPS, &t.out, &t.scale, &t.norm];
+            arguments.extend(after);
+            arguments.extend(packets.iter().map(|p| p as &dyn AsArgument));
+            arguments.push(match plan.kernel.exchange {
+                Exchange::Barriers => &self.barrier,
+                Exchange::Packets | Exchange::Spread(_) => &epoch,
+            });
+            arguments.push(&self.team);
+            Ok(kernel.launch(s, Grid::of(plan.ctas), arguments)?)
+        }))
     }
 
     fn nccl_tensors<'t, T: Element, O: Element>(

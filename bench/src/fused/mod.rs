@@ -6,7 +6,7 @@ mod report;
 
 pub use reference::{Inputs, LEAST_SCALE, Outputs, Wrong};
 pub use report::{Report, Row};
-pub use weft::fused::{Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, TEXT, Workspace};
+pub use weft::fused::{Exchange, Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, TEXT, Workspace};
 
 use super::BenchError;
 use super::contender::pick;
@@ -20,6 +20,8 @@ use weft_runtime::World;
 pub enum Contender {
     /// One kernel that does all of the work.
     Fused(&'static Fused),
+    /// A kernel that spreads rows, with so many CTAs for each row, of so many threads, and whether it begins early.
+    Spread(&'static Fused, u32, u32, bool),
     /// The one that is likely the fastest: [`Plan::choose`].
     Auto,
     /// Our allreduce, and our kernel for the rest.
@@ -39,14 +41,52 @@ impl Contender {
         pick(names, &PEERS, "peer", "")
     }
 
+    /// Our contenders that a list of names means: kernels, `one_flight:8x128` for 8 CTAs of 128 threads for each row,
+    /// `one_flight:8x128:late` for one that does not begin before the launch before it has ended, `auto`, and `separate`
+    /// for our allreduce with a kernel behind it.
+    ///
+    /// # Errors
+    /// Fails for an unknown name. The message lists the known names.
+    pub fn ours(names: &str) -> Result<Vec<Contender>, String> {
+        names.split(',').map(Contender::of).collect()
+    }
+
+    fn of(name: &str) -> Result<Contender, String> {
+        let (kernel, shape) = name.split_once(':').map_or((name, None), |(k, s)| (k, Some(s)));
+        let found = KERNELS.iter().find(|k| k.name == kernel);
+        let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n > 0);
+        match (found, kernel, shape) {
+            (Some(kernel), _, None) => Ok(Contender::Fused(kernel)),
+            (None, "auto", None) => Ok(Contender::Auto),
+            (None, "separate", None) => Ok(Contender::Separate),
+            (Some(kernel), _, Some(shape)) if kernel.spreads() => {
+                let (shape, early) = shape.strip_suffix(":late").map_or((shape, true), |s| (s, false));
+                let parts = shape.split_once('x').map(|(c, t)| (number(c), number(t)));
+                match parts {
+                    Some((Some(split), Some(threads))) => {
+                        Ok(Contender::Spread(kernel, split, threads, early))
+                    }
+                    _ => Err(format!("`{name}`: expected CTAs and threads, as in {}:8x128", kernel.name)),
+                }
+            }
+            _ => {
+                let known: Vec<_> = KERNELS.iter().map(|k| k.name).chain(["auto", "separate"]).collect();
+                Err(format!("`{name}` is not a known variant: expected {}", known.join(", ")))
+            }
+        }
+    }
+
     /// As the table names it.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Contender::Fused(kernel) => kernel.name,
-            Contender::Auto => "auto",
-            Contender::Separate => "allreduce+norm",
-            Contender::Nccl => "nccl+norm",
-            Contender::NcclSymm => "nccl-symm+norm",
+            Contender::Fused(kernel) => kernel.name.into(),
+            Contender::Spread(kernel, split, threads, early) => {
+                format!("{}:{split}x{threads}{}", kernel.name, if early { "" } else { ":late" })
+            }
+            Contender::Auto => "auto".into(),
+            Contender::Separate => "allreduce+norm".into(),
+            Contender::Nccl => "nccl+norm".into(),
+            Contender::NcclSymm => "nccl-symm+norm".into(),
         }
     }
 }

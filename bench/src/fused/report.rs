@@ -92,7 +92,7 @@ impl Report {
             "medians of {} blocks of {} calls, {how}, on their slowest PEs\n",
             self.repeats, self.iters
         );
-        text + "#  tokens      size            kernel      CTAs     time      min      max  of nccl  of separate   #wrong\n"
+        text + "#  tokens      size                  kernel      CTAs     time      min      max  of nccl  of separate   #wrong\n"
     }
 
     /// Rows of the table.
@@ -106,7 +106,7 @@ impl Report {
             let wrong = r.wrong.map_or("N/A".into(), |n| n.to_string());
             let Row { tokens, size, name, time_us: t, .. } = r;
             format!(
-                "{tokens:>9}{size:>10}{name:>18}{ctas:>10}{:>9.2}{:>9.2}{:>9.2}{:>9}{:>13}{wrong:>9}\n",
+                "{tokens:>9}{size:>10}{name:>24}{ctas:>10}{:>9.2}{:>9.2}{:>9.2}{:>9}{:>13}{wrong:>9}\n",
                 t.median,
                 t.min,
                 t.max,

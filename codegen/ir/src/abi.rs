@@ -5,7 +5,7 @@ use crate::diag::{Code, Diagnostic};
 use crate::head::MachineParam;
 use crate::machine::{Kernel, Type};
 use crate::names::Space;
-use crate::op::{Address, Control, Operation};
+use crate::op::{Address, Control, Operation, Thread};
 use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, RoleInfo, entry_params};
 
 pub use weft_abi::{EntryKind, EntryParam, MAP_ALIGN, MAP_BYTES};
@@ -86,10 +86,18 @@ pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
         grid: launch.grid.clone(),
         shared: dynamic_shared(kernel),
         planes: launch.planes,
+        dependent: is_dependent(kernel),
         roles: roles(kernel),
         waits: Vec::new(),
         params: params.collect(),
     })
+}
+
+/// Whether the kernel waits itself for the launches before it.
+fn is_dependent(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel.walk(&mut |_, inst| found |= matches!(inst.op.thread(), Some(Thread::WaitDependencies {})));
+    found
 }
 
 /// The roles that have names, in the order of their threads.

@@ -313,7 +313,13 @@ impl<L: Level> Analysis<'_, L> {
                 Varies::ByWarp
             }
             Thread::Shuffle { .. } | Thread::Clock {} => Varies::ByThread,
-            Thread::Fence { .. } | Thread::AsyncFence {} | Thread::GroupBarrier { .. } => self.operands(inst),
+            Thread::Fence { .. }
+            | Thread::AsyncFence {}
+            | Thread::GroupBarrier { .. }
+            | Thread::ClusterArrive {}
+            | Thread::ClusterWait {}
+            | Thread::LaunchDependents {}
+            | Thread::WaitDependencies {} => self.operands(inst),
         }
     }
 

@@ -362,7 +362,10 @@ impl Rewrite for Pipelines<'_> {
         if let Some(Access::Store { place, .. } | Access::Red { place, .. }) = k.op(v).access() {
             self.dirty |= allocation(k, *place).is_some_and(|a| self.facts.written.contains(&a));
         }
-        if let Some(Thread::GroupBarrier { group: Group::Block | Group::Cluster }) = k.op(v).thread() {
+        if let Some(
+            Thread::GroupBarrier { group: Group::Block | Group::Cluster } | Thread::ClusterArrive {},
+        ) = k.op(v).thread()
+        {
             self.show_writes(e, span)?;
             return Ok(Action::Keep);
         }

@@ -76,7 +76,10 @@ impl Facts {
     /// Whether a thread knows after an op what others wrote before.
     fn learns(&self, _: &Kernel, inst: &Inst) -> bool {
         let acquires = |(sem, _)| matches!(sem, Sem::Acquire | Sem::AcqRel | Sem::SeqCst);
-        let meets = matches!(inst.op.thread(), Some(Thread::GroupBarrier { .. }));
+        let meets = matches!(
+            inst.op.thread(),
+            Some(Thread::GroupBarrier { .. } | Thread::ClusterWait {} | Thread::WaitDependencies {})
+        );
         inst.op.order().is_some_and(acquires) || matches!(inst.op, Op::Call(_)) || self.own && meets
     }
 }

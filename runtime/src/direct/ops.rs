@@ -127,7 +127,8 @@ pub(super) fn launch(
     stream: &Stream,
 ) -> Result<()> {
     let (grid, threads) = ([ctas, 1, 1], [threads, 1, 1]);
-    let shape = Shape { grid, block: threads, cluster: None, cooperative: false, shared: 0 };
+    let shape =
+        Shape { grid, block: threads, cluster: None, cooperative: false, dependent: false, shared: 0 };
     let launched = function.launch(stream, &shape, &mut block.bytes, &block.offsets);
     launched.map_err(|e| match e {
         NotLaunched::Driver(e) => error("cuLaunchKernelEx", e),

@@ -424,6 +424,7 @@ mod tests {
             cluster: None,
             grid: Some(["ceil_div(%2,8)", "1", "%5"].map(|e| e.parse().unwrap())),
             planes: true,
+            dependent: false,
             roles: Vec::new(),
             waits: Vec::new(),
             params: params

@@ -397,7 +397,7 @@ impl Function {
                     dims,
                     shape.shared,
                     block,
-                    f.names.clone(),
+                    (f.names.clone(), shape.dependent),
                 );
                 return launched.map_err(NotLaunched::Other);
             }
@@ -431,6 +431,8 @@ pub(crate) struct Shape {
     pub block: [u32; 3],
     pub cluster: Option<[u32; 3]>,
     pub cooperative: bool,
+    /// Whether it may begin when the launch before it lets it: the kernel waits for that launch's end itself.
+    pub dependent: bool,
     pub shared: u32,
 }
 
@@ -449,6 +451,11 @@ impl Shape {
             let mut value = zero();
             value.cooperative = 1;
             add(Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value);
+        }
+        if self.dependent {
+            let mut value = zero();
+            value.programmaticStreamSerializationAllowed = 1;
+            add(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, value);
         }
         out
     }

@@ -275,6 +275,7 @@ impl Kernel {
             // What the code says itself needs no attribute.
             cluster: options.cluster.filter(|_| info.cluster.is_none()),
             cooperative,
+            dependent: info.dependent && !cooperative,
             shared: self.dynamic(options),
         };
         self.shared(self.device(), self.dynamic(options))?;
@@ -316,6 +317,7 @@ impl Kernel {
             block: info.block,
             cluster: Some(cluster),
             cooperative: false,
+            dependent: false,
             shared: self.dynamic(options),
         };
         Ok(function.clusters(&shape)?.saturating_mul(cluster.iter().product()))
@@ -454,7 +456,7 @@ impl Kernel {
         if !NOT_LAUNCHED.contains(&e.0) {
             return error;
         }
-        let Shape { grid, block, cluster, cooperative, shared } = shape;
+        let Shape { grid, block, cluster, cooperative, shared, .. } = shape;
         let message = format!(
             "`{}` with grid {grid:?}, block {block:?}, {}{}{shared} bytes of dynamic shared memory: {}",
             self.info().name,

@@ -395,6 +395,7 @@ mod tests {
             cluster: None,
             grid: None,
             planes: false,
+            dependent: false,
             roles: Vec::new(),
             waits: Vec::new(),
             params: Vec::new(),

@@ -158,7 +158,7 @@ impl Nvshmem {
     fn call(&self, function: &str, arguments: Vec<Arg>, stream: &Stream) -> Result<()> {
         let (module, entry) = (calls::module(function)?, calls::kernel_name(function));
         let launch = calls::launch(self.0.pe, arguments);
-        stream.launch(Kernel { module, entry, launch })
+        stream.launch(Kernel { module, entry, launch, dependent: false })
     }
 
     /// Delivers what all PEs have sent. They have come together, and what each was given before has ended. The first PE
@@ -269,7 +269,7 @@ impl Stream {
         (grid, block, cluster): ([u32; 3], [u32; 3], Option<[u32; 3]>),
         dynamic_shared: u32,
         parameters: &[u8],
-        names: Arc<[weft_sim::Named]>,
+        (names, dependent): (Arc<[weft_sim::Named]>, bool),
     ) -> Result<()> {
         let missing = || Error::new(OPERATION, format!("the module has no kernel `{entry}`"));
         let kernel = module.kernel(entry).ok_or_else(missing)?;
@@ -285,6 +285,6 @@ impl Stream {
         })?;
         let (pe, cluster) = (self.pe().rank() as usize, cluster.unwrap_or([1; 3]));
         let launch = weft_sim::Launch { pe, grid, block, cluster, dynamic_shared, args, names };
-        self.launch(Kernel { module: module.clone(), entry: entry.to_owned(), launch })
+        self.launch(Kernel { module: module.clone(), entry: entry.to_owned(), launch, dependent })
     }
 }

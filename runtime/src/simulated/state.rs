@@ -44,6 +44,8 @@ pub(super) struct Kernel {
     pub module: Module,
     pub entry: String,
     pub launch: Launch,
+    /// Whether it begins when the kernel in front of it on its stream lets it.
+    pub dependent: bool,
 }
 
 /// A stream's operations that have not ended.
@@ -51,8 +53,9 @@ pub(super) struct Kernel {
 pub(super) struct Queue {
     /// With what the host knew when it enqueued each.
     work: VecDeque<(Work, Arc<Order>)>,
-    /// Its kernel that is running.
-    running: bool,
+    /// Its kernels that have begun, and whether each has ended before one in front of it. More than one are there where
+    /// kernels let those behind them begin.
+    running: VecDeque<(GridId, bool)>,
     knows: Order,
     /// The capture that what is enqueued goes to.
     pub capture: Option<u64>,
@@ -61,8 +64,25 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    /// Whether what is at its head need not wait for the end of a kernel.
+    fn may_go_on(&self) -> bool {
+        let dependent = || matches!(self.work.front(), Some((Work::Kernel(k), _)) if k.dependent);
+        self.running.is_empty() || dependent()
+    }
+
+    /// A kernel has ended. It is known to have when all in front of it have, too.
+    fn ended(&mut self, key: Key, id: GridId) {
+        for (_, ended) in self.running.iter_mut().filter(|(running, _)| *running == id) {
+            *ended = true;
+        }
+        while let Some((id, true)) = self.running.front().copied() {
+            self.running.pop_front();
+            self.knows.ended(key, id);
+        }
+    }
+
     pub fn is_idle(&self) -> bool {
-        self.work.is_empty() && !self.running
+        self.work.is_empty() && self.running.is_empty()
     }
 }
 
@@ -223,7 +243,8 @@ impl State {
         }
         self.failed = Some(Failure { pe, error });
         for queue in self.streams.values_mut() {
-            (queue.running, queue.capture) = (false, None);
+            queue.running.clear();
+            queue.capture = None;
             queue.work.clear();
         }
         self.kernels.clear();
@@ -317,7 +338,7 @@ impl State {
     fn carry_on(&mut self, key: Key) -> Carried<bool> {
         let mut any = false;
         loop {
-            let Some(queue) = self.streams.get_mut(&key).filter(|q| !q.running) else { return Ok(any) };
+            let Some(queue) = self.streams.get_mut(&key).filter(|q| q.may_go_on()) else { return Ok(any) };
             match queue.work.front() {
                 None => return Ok(any),
                 Some((Work::Wait(id, recording), _)) => {
@@ -350,8 +371,10 @@ impl State {
                         .set_seed(self.seed.wrapping_add(self.runs.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
                     self.runs += 1;
                 }
-                let id = self.machine.begin(&kernel.module, &kernel.entry, &kernel.launch, &after)?;
-                queue.running = true;
+                let early = queue.running.back().map(|(id, _)| *id);
+                let Kernel { module, entry, launch, .. } = &*kernel;
+                let id = self.machine.begin_early(module, entry, launch, &after, early)?;
+                queue.running.push_back((id, false));
                 self.begun += 1;
                 self.kernels.insert(id, key);
             }
@@ -429,8 +452,7 @@ impl State {
         if let Some(key) = self.kernels.remove(&id)
             && let Some(queue) = self.streams.get_mut(&key)
         {
-            queue.running = false;
-            queue.knows.ended(key, id);
+            queue.ended(key, id);
         }
     }
 

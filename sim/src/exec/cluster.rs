@@ -160,6 +160,7 @@ impl Run {
         if ended {
             cluster.running -= 1;
             self.end_shared(c)?;
+            self.let_dependents(c);
             let grid = self.ctas[c].grid;
             if let Some(d) = &mut self.check {
                 d.end_cta(c, grid);

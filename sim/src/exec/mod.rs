@@ -123,6 +123,10 @@ pub(crate) enum Flow {
     Meet(u32),
     Barrier(barrier::Arrival),
     ClusterBarrier(cluster::Step),
+    /// Next; the CTA lets the grids behind this one begin.
+    LaunchDependents,
+    /// Next, when the grids in front of this one have ended.
+    WaitDependencies,
     /// These lanes look again when memory has changed; the others go on.
     Stay(u32),
 }

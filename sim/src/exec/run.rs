@@ -5,6 +5,7 @@
 //! round, all drawn from the seed, so that a run is repeatable and a spinning warp starves nobody.
 
 mod admission;
+mod dependents;
 mod meeting;
 
 use super::asynchronous::Asynchronous;
@@ -26,6 +27,7 @@ use crate::model::{LANES, Lanes};
 use crate::names::Named;
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
+use dependents::chain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -58,6 +60,10 @@ pub(crate) struct Grid {
     pub running: u32,
     /// The grids of the run that must have ended before.
     pub after: Vec<usize>,
+    /// The grid of the run in front of it that lets it begin before its own end.
+    pub early: Option<usize>,
+    /// CTAs that have let the grids behind it begin, or have ended.
+    pub lets: u64,
 }
 
 impl Grid {
@@ -83,6 +89,8 @@ pub(crate) struct Cta {
     pub warps: Vec<WarpSlot>,
     /// Threads that have not exited.
     pub live: u32,
+    /// Whether it has let the grids behind its own begin.
+    pub lets: bool,
     pub barriers: [Barrier; BARRIERS],
     /// The call of a built-in function that threads have come to, others not yet.
     pub gathering: Option<u64>,
@@ -268,7 +276,8 @@ impl Run {
         self.multicast.resize(self.memory.teams.len() * self.memory.n_pes, MulticastBytes::default());
         self.remote.know_teams(&self.memory);
         if let Some(d) = &mut self.check {
-            d.add_grid(grid.image as u32, &grid.after, grid.module.has_sequential_fences());
+            let after: Vec<usize> = grid.after.iter().flat_map(|a| chain(&self.grids, *a)).collect();
+            d.add_grid(grid.image as u32, &after, grid.module.has_sequential_fences());
         }
         self.grids.push(grid);
         self.grids.len() - 1
@@ -510,6 +519,11 @@ impl Run {
             Flow::Part { waiting, needed } => warp.wait(i, waiting, State::Converge(needed)),
             Flow::Barrier(arrival) => self.barrier(w, i, active, arrival)?,
             Flow::ClusterBarrier(step) => self.cluster_barrier(w, i, active, step)?,
+            Flow::LaunchDependents => {
+                warp.branch(i, active, pc + 1);
+                self.let_dependents(self.warps[w].cta);
+            }
+            Flow::WaitDependencies => self.wait_dependencies(w, i, active),
         }
         Ok(false)
     }

@@ -76,8 +76,10 @@ pub(super) static FAMILY: Family = Family {
             s.src(0, Ty::B32)?;
             Ok(custom(|_| Ok(Flow::Yield)))
         }),
-        // Grids of a launch run concurrently and depend on no earlier grid.
-        row("griddepcontrol.action", "", &[("action", &["launch_dependents", "wait"])], nothing),
+        row("griddepcontrol.action", "", &[("action", &["launch_dependents", "wait"])], |s| {
+            let waits = s.get("action") == Some("wait");
+            Ok(custom(move |_| Ok(if waits { Flow::WaitDependencies } else { Flow::LaunchDependents })))
+        }),
         row("setmaxnreg.action.sync.aligned.u32", "count", &[("action", &["inc", "dec"])], |s| {
             match s.immediate(0)? {
                 n if n % 8 == 0 && (24..=256).contains(&n) => nothing(s),

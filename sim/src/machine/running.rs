@@ -80,6 +80,22 @@ impl Machine {
         grid: &Launch,
         after: &[GridId],
     ) -> Result<GridId, SimError> {
+        self.begin_early(module, kernel, grid, after, None)
+    }
+
+    /// As [`begin`](Self::begin), behind one more grid, `early`, which lets it begin before its own end: when all CTAs of
+    /// `early` have executed `griddepcontrol.launch_dependents` or have ended. `griddepcontrol.wait` waits for that end.
+    ///
+    /// # Errors
+    /// Fails where [`begin`](Self::begin) fails.
+    pub fn begin_early(
+        &mut self,
+        module: &Module,
+        kernel: &str,
+        grid: &Launch,
+        after: &[GridId],
+        early: Option<GridId>,
+    ) -> Result<GridId, SimError> {
         let (code, k) = (&module.inner, entry(module, kernel)?);
         self.check_pe(grid.pe)?;
         let symbols = self.load(grid.pe, code)?.to_vec();
@@ -87,6 +103,7 @@ impl Machine {
         // Grids of earlier runs have ended.
         let here = |id: &GridId| id.0.checked_sub(self.ended).map(|n| n as usize);
         grid.after = after.iter().filter_map(here).collect();
+        grid.early = early.as_ref().and_then(here);
         let first = self.ended;
         let number = self.with_run(|run| {
             grid.image = run.image(code);

@@ -24,16 +24,32 @@ impl Shape {
     }
 }
 
+/// A flight for each row of a cluster's, of packets that are twice their data: all of it to every PE.
+pub(super) fn one_flight(s: &Shape, plan: &Plan) -> Cost {
+    let (all, _) = s.bytes();
+    let bytes = 2.0 * all * f64::from(s.n_pes.saturating_sub(1));
+    Cost { packets: rounds(s, plan), packed: bytes, ..Cost::default() }
+}
+
+/// Two flights, with a part of it to every PE and a part of the sums to all.
+pub(super) fn two_flights(s: &Shape, plan: &Plan) -> Cost {
+    low_latency(s, plan)
+}
+
+/// Rows that the same CTAs take one after the other.
+fn rounds(s: &Shape, plan: &Plan) -> f64 {
+    (f64::from(s.tokens) * f64::from(plan.split) / f64::from(plan.ctas.max(1))).ceil()
+}
+
 /// Two flights a row, of packets that are twice their data.
 pub(super) fn low_latency(s: &Shape, plan: &Plan) -> Cost {
     let (all, others) = s.bytes();
-    let rounds = (f64::from(s.tokens) * f64::from(plan.split) / f64::from(plan.ctas.max(1))).ceil();
     let sums = if plan.switch {
         Cost { switch: 2.0 * all, packed: 2.0 * others, ..Cost::default() }
     } else {
         Cost { packed: 4.0 * others, ..Cost::default() }
     };
-    Cost { packets: 2.0 * rounds, ..sums }
+    Cost { packets: 2.0 * rounds(s, plan), ..sums }
 }
 
 /// Two barriers, and all rows of all PEs.
@@ -63,7 +79,7 @@ impl Plan {
     pub fn choose(shape: &Shape, sms: u32, links: &Links) -> Plan {
         let plan = |kernel: &'static super::Fused| {
             let plan = Plan::of(kernel, shape.tokens, shape.row_bytes, sms);
-            let plan = Plan { switch: kernel.packets && shape.multicast, ..plan };
+            let plan = Plan { switch: kernel.packets() && shape.multicast, ..plan };
             (links.predict(&(kernel.cost)(shape, &plan), plan.ctas).total(), plan)
         };
         KERNELS.iter().map(plan).fold(plan(&KERNELS[0]), |a, b| if b.0 < a.0 { b } else { a }).1

@@ -8,26 +8,64 @@ use crate::collective::Cost;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 
-/// The text of the kernels: `weft::allreduce_rms_norm` of the library.
+/// The text of the kernels that keep to one CTA: `weft::allreduce_rms_norm` of the library.
 pub const TEXT: &str = include_str!("../library/allreduce_rms_norm.weft");
 
-/// A fused kernel of the text.
+/// The text of the kernel that spreads rows over clusters: `weft::allreduce_norm` of the library.
+const SPREAD: &str = include_str!("../library/allreduce_norm.weft");
+
+/// How a fused kernel exchanges what the PEs have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exchange {
+    /// Between barriers of all PEs, in symmetric memory of the caller.
+    Barriers,
+    /// By packets in two flights. Each CTA of those that share a row reads the whole row.
+    Packets,
+    /// By packets in so many flights. The CTAs of a cluster share each row.
+    Spread(u32),
+}
+
+/// A fused kernel.
 #[derive(Debug)]
 pub struct Fused {
-    /// The name of the kernel in the library.
+    /// The name of the variant, as it is measured.
     pub name: &'static str,
-    /// Whether it goes by packets, and so has a workspace and needs no symmetric memory from its caller.
-    pub packets: bool,
+    /// How it exchanges data.
+    pub exchange: Exchange,
     /// What a launch waits for and moves.
     pub cost: fn(&Shape, &Plan) -> Cost,
 }
 
 /// The fused kernels, in the order in which they are measured.
 pub const KERNELS: &[Fused] = &[
-    Fused { name: "low_latency", packets: true, cost: choose::low_latency },
-    Fused { name: "one_shot", packets: false, cost: choose::one_shot },
-    Fused { name: "two_shot", packets: false, cost: choose::two_shot },
+    Fused { name: "one_flight", exchange: Exchange::Spread(1), cost: choose::one_flight },
+    Fused { name: "two_flights", exchange: Exchange::Spread(2), cost: choose::two_flights },
+    Fused { name: "low_latency", exchange: Exchange::Packets, cost: choose::low_latency },
+    Fused { name: "one_shot", exchange: Exchange::Barriers, cost: choose::one_shot },
+    Fused { name: "two_shot", exchange: Exchange::Barriers, cost: choose::two_shot },
 ];
+
+impl Fused {
+    /// Whether it exchanges packets, and so has a workspace and needs no symmetric memory from its caller.
+    pub fn packets(&self) -> bool {
+        self.exchange != Exchange::Barriers
+    }
+
+    /// Whether the CTAs of a cluster share each row.
+    pub fn spreads(&self) -> bool {
+        matches!(self.exchange, Exchange::Spread(_))
+    }
+
+    /// The kernel's name in the library.
+    pub fn kernel(&self) -> &'static str {
+        if self.spreads() { "allreduce_norm" } else { self.name }
+    }
+
+    /// The file's name in the library, and its text.
+    pub fn file(&self) -> (&'static str, &'static str) {
+        if self.spreads() { ("allreduce_norm.weft", SPREAD) } else { ("allreduce_rms_norm.weft", TEXT) }
+    }
+}
 
 /// How a fused kernel is launched.
 #[derive(Clone, Copy, Debug)]
@@ -36,60 +74,131 @@ pub struct Plan {
     pub kernel: &'static Fused,
     /// CTAs that share a row.
     pub split: u32,
+    /// Threads of a CTA of a kernel that spreads rows. The others derive them from the row.
+    pub threads: u32,
     /// The number of CTAs.
     pub ctas: u32,
     /// Whether packets are sent by the switch.
     pub switch: bool,
+    /// Whether CTAs take several rows, one after the other.
+    pub loops: bool,
+    /// Whether the kernel begins while the launch before it still runs, if it can.
+    pub early: bool,
 }
+
+/// The name of a kernel, the CTAs that share a row, their threads, and whether they take several rows.
+pub type Variant = (&'static str, u32, u32, bool);
 
 /// CTAs that `low_latency` has workspace for, here.
 pub const PACKET_CTAS: u32 = 128;
+/// Rows that kernels which spread them have workspace for at once.
+pub const SPREAD_ROWS: u32 = 128;
 /// The largest number of CTAs that share a row.
 pub const MOST_SPLIT: u32 = 8;
-/// The size in bytes of the longest row that CTAs share.
+/// The size in bytes of the longest row that CTAs of `low_latency` share.
 pub const MOST_SHARED: usize = 16 << 10;
+/// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
+pub const MOST_SPREAD: usize = 128 << 10;
+
+/// The threads of a warp, and those that share a row at most: a lane reads what one warp of the cluster has.
+const WARP: usize = 32;
+const MOST_THREADS: usize = 1024;
 
 impl Plan {
     /// How to launch a kernel for so many rows of so many bytes on a GPU with so many multiprocessors: the packets of a
     /// row by as many CTAs as there are for each, else a row or several a CTA.
     pub fn of(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
         // A row that a thread has more than one vector of is a CTA's alone.
-        let most = if row_bytes > MOST_SHARED { 1 } else { MOST_SPLIT };
-        Plan::with(kernel, tokens, sms, most)
+        let most = if row_bytes > MOST_SHARED && !kernel.spreads() { 1 } else { MOST_SPLIT };
+        Plan::with(kernel, tokens, row_bytes, sms, most)
     }
 
     /// As [`of`](Plan::of), with that many CTAs to a row at most.
-    pub fn with(kernel: &'static Fused, tokens: u32, sms: u32, most_split: u32) -> Plan {
+    pub fn with(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32, most_split: u32) -> Plan {
         let (tokens, sms) = (tokens.max(1), sms.max(1));
-        if !kernel.packets {
-            return Plan { kernel, split: 1, ctas: tokens.min(sms), switch: false };
+        let most = most_split.clamp(1, MOST_SPLIT);
+        match kernel.exchange {
+            Exchange::Barriers => {
+                let ctas = tokens.min(sms);
+                Plan { kernel, split: 1, threads: 0, ctas, switch: false, loops: ctas < tokens, early: false }
+            }
+            Exchange::Packets => {
+                let room = PACKET_CTAS.min(sms);
+                let split = power_of_two((room / tokens).clamp(1, most));
+                let ctas = tokens.saturating_mul(split).min(room);
+                let loops = ctas < tokens.saturating_mul(split);
+                Plan { kernel, split, threads: 0, ctas, switch: false, loops, early: false }
+            }
+            Exchange::Spread(_) => {
+                // A warp of each CTA at least, and a CTA for each multiprocessor as far as they go.
+                let warps = row_bytes.div_ceil(16 * WARP).max(1) as u32;
+                let split = power_of_two((sms / tokens).clamp(1, most).min(warps));
+                Plan::spread(kernel, tokens, row_bytes, sms, (split, None))
+            }
         }
-        let most = PACKET_CTAS.min(sms);
-        let split = (most / tokens).clamp(1, most_split.clamp(1, MOST_SPLIT));
-        let split = 1 << split.ilog2();
-        Plan { kernel, split, ctas: tokens.saturating_mul(split).min(most), switch: false }
+    }
+
+    /// A kernel that spreads rows, with `split` CTAs for each row, of so many threads or else of one vector of 16 bytes for
+    /// each thread as far as possible.
+    pub fn spread(
+        kernel: &'static Fused,
+        tokens: u32,
+        row_bytes: usize,
+        sms: u32,
+        (split, threads): (u32, Option<u32>),
+    ) -> Plan {
+        let split = power_of_two(split.clamp(1, MOST_SPLIT));
+        let most = MOST_THREADS / split as usize;
+        let each = row_bytes.div_ceil(16).div_ceil(split as usize);
+        let threads = threads.map_or(each, |n| n as usize).next_multiple_of(WARP).clamp(WARP, most) as u32;
+        // All CTAs are there at once, by 1024 threads for each multiprocessor.
+        let rows = (sms.max(1) * (MOST_THREADS as u32 / threads) / split).clamp(1, SPREAD_ROWS);
+        let ctas = tokens.max(1).min(rows) * split;
+        Plan { kernel, split, threads, ctas, switch: false, loops: tokens > rows, early: true }
+    }
+
+    /// What the kernel and its workspace are compiled for: plans of one variant share both.
+    pub fn variant(&self) -> Variant {
+        (self.kernel.name, self.split, self.threads, self.loops)
+    }
+
+    /// The number of CTAs that the workspace is for.
+    fn room(&self) -> u32 {
+        if self.kernel.spreads() { SPREAD_ROWS * self.split } else { PACKET_CTAS }
     }
 
     /// Values of the kernel's compile-time parameters.
     pub fn defines(&self, form: Form, hidden: usize, n_pes: u32) -> Vec<(&'static str, Define)> {
-        let mut all = form.defines(hidden).to_vec();
-        all.push(("P", n_pes.into()));
-        if self.kernel.packets {
-            let own =
-                [("SPLIT", self.split.into()), ("CTAS", PACKET_CTAS.into()), ("MC", self.switch.into())];
-            all.extend(own);
+        let room = [("P", n_pes.into()), ("CTAS", self.room().into()), ("MC", self.switch.into())];
+        match self.kernel.exchange {
+            Exchange::Barriers => [&form.defines(hidden)[..], &room[..1]].concat(),
+            Exchange::Packets => {
+                [&form.defines(hidden)[..], &room[..], &[("SPLIT", self.split.into())]].concat()
+            }
+            Exchange::Spread(flights) => {
+                let own = [
+                    ("FLIGHTS", flights.into()),
+                    ("C", self.split.into()),
+                    ("THREADS", self.threads.into()),
+                    ("LOOP", self.loops.into()),
+                    ("EARLY", self.early.into()),
+                ];
+                [&form.spread_defines(hidden)[..], &room[..], &own[..]].concat()
+            }
         }
-        all
     }
 }
 
-/// Elements of `low_latency`'s tensors of its own, which begin at 0 and are of that plan alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The greatest power of two that is at most n.
+fn power_of_two(n: u32) -> u32 {
+    1 << n.max(1).ilog2()
+}
+
+/// Elements of the tensors of its own that a kernel with packets has, which begin at 0 and are of that plan alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workspace {
-    /// The number of symmetric `u64` elements for parts.
-    pub parts: usize,
-    /// The number of symmetric `u64` elements for sums.
-    pub sums: usize,
+    /// The number of elements of each symmetric tensor of `u64`.
+    pub packets: Vec<usize>,
     /// The number of `u32` elements for the epoch.
     pub epoch: usize,
 }
@@ -97,10 +206,23 @@ pub struct Workspace {
 impl Workspace {
     /// For rows of so many bytes: the extents in the kernel's head.
     pub fn of(plan: &Plan, row_bytes: usize, n_pes: u32) -> Workspace {
-        let (pes, split, ctas) = (n_pes as usize, plan.split as usize, PACKET_CTAS as usize);
-        let packets = row_bytes.div_ceil(8);
-        let slots = packets.div_ceil(pes * split).next_multiple_of(2);
-        Workspace { parts: 2 * slots * pes * ctas, sums: 2 * packets * ctas.div_ceil(split), epoch: ctas }
+        let (pes, split, ctas) = (n_pes as usize, plan.split as usize, plan.room() as usize);
+        match plan.kernel.exchange {
+            Exchange::Barriers => Workspace { packets: Vec::new(), epoch: 0 },
+            Exchange::Packets => {
+                let packets = row_bytes.div_ceil(8);
+                let slots = packets.div_ceil(pes * split).next_multiple_of(2);
+                let packets = vec![2 * slots * pes * ctas, 2 * packets * ctas.div_ceil(split)];
+                Workspace { packets, epoch: ctas }
+            }
+            Exchange::Spread(flights) => {
+                let threads = plan.threads as usize;
+                let vectors = row_bytes.div_ceil(16).div_ceil(threads * split);
+                let senders = pes + flights as usize - 1;
+                // Two words of each packet, two packets of each vector, two buffers.
+                Workspace { packets: vec![8 * threads * vectors * senders * ctas], epoch: 32 * ctas }
+            }
+        }
     }
 }
 
@@ -118,7 +240,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Values of compile-time parameters that all kernels of the text have.
+    /// Values of compile-time parameters that all kernels of `weft::allreduce_rms_norm` have.
     pub fn defines(&self, hidden: usize) -> [(&'static str, Define); 5] {
         [
             ("T", self.dtype.into()),
@@ -127,5 +249,16 @@ impl Form {
             ("BOTH", self.both.into()),
             ("H", (hidden as i64).into()),
         ]
+    }
+
+    /// Those of `weft::allreduce_norm`.
+    fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 5] {
+        let group = match (self.out == self.dtype, self.per_token) {
+            (true, _) => -1,
+            (false, true) => hidden as i64,
+            (false, false) => 0,
+        };
+        let [dtype, out, _, both, h] = self.defines(hidden);
+        [dtype, out, ("GROUP", group.into()), both, h]
     }
 }

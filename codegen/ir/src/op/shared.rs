@@ -177,6 +177,26 @@ family! {
         }
         reads [], writes [], order None, group Some(*group),
         teams [], name sync_name(*group), spread Same, result |t| t.unit();
+        /// Arrives at the barrier of the cluster, and waits for nobody.
+        effect ClusterArrive = "cluster_arrive" {
+        }
+        reads [], writes [], order None, group Some(Group::Cluster),
+        teams [], name "cluster_arrive", spread Same, result |t| t.unit();
+        /// Waits until all threads of the cluster have arrived at its barrier.
+        effect ClusterWait = "cluster_wait" {
+        }
+        reads [], writes [], order None, group Some(Group::Cluster),
+        teams [], name "cluster_wait", spread Same, result |t| t.unit();
+        /// Lets the launch behind this one begin, as soon as all CTAs have come here or ended.
+        effect LaunchDependents = "launch_dependents" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "launch_dependents", spread Operands, result |t| t.unit();
+        /// Waits until the launches in front of this one have ended, and sees what they wrote.
+        effect WaitDependencies = "wait_dependencies" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "wait_dependencies", spread Operands, result |t| t.unit();
         /// Reads another lane's value (`shfl.sync` with all lanes).
         effect Shuffle = "shuffle" {
             /// Operand.

@@ -35,6 +35,16 @@ impl<'c> Lower<'_, 'c> {
                 self.intrinsic("llvm.nvvm.barrier.cluster.arrive.aligned", &[], &[])?;
                 self.intrinsic("llvm.nvvm.barrier.cluster.wait.aligned", &[], &[]).map(|_| None)
             }
+            Thread::ClusterArrive {} => self.effect("llvm.nvvm.barrier.cluster.arrive.aligned", &[]),
+            Thread::ClusterWait {} => self.effect("llvm.nvvm.barrier.cluster.wait.aligned", &[]),
+            Thread::LaunchDependents {} => self.effect("llvm.nvvm.griddepcontrol.launch.dependents", &[]),
+            Thread::WaitDependencies {} => {
+                // LLVM knows of no memory that the intrinsic touches.
+                self.nothing_passes();
+                self.effect("llvm.nvvm.griddepcontrol.wait", &[])?;
+                self.nothing_passes();
+                Ok(None)
+            }
             Thread::Clock {} => self.intrinsic("llvm.nvvm.read.ptx.sreg.clock64", &[], &[]).map(Some),
             Thread::AsyncFence {} => {
                 self.nothing_passes();

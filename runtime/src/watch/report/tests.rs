@@ -31,6 +31,7 @@ fn kernel() -> KernelInfo {
         grid: None,
         shared: 0,
         planes: false,
+        dependent: false,
         roles: Vec::new(),
         waits: vec![
             wait(3, None, Watched::Parameter("a".into()), Some(">=")),

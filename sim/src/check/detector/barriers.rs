@@ -100,6 +100,13 @@ impl Detector {
         self.ctas[leader].met = Some(Arc::new(meeting.clock()));
     }
 
+    /// Lanes have waited for the end of a grid.
+    pub(crate) fn wait_grid(&mut self, slot: WarpSlot, mask: u32, grid: usize) {
+        let ends = std::mem::take(&mut self.grids[grid].ends);
+        self.take(slot, mask, &ends);
+        self.grids[grid].ends = ends;
+    }
+
     /// Lanes have waited for it.
     pub(crate) fn wait_cluster(&mut self, slot: WarpSlot, leader: CtaSlot, mask: u32) {
         if let Some(clock) = self.ctas[leader].met.clone() {

@@ -5,7 +5,7 @@ use super::*;
 impl Run {
     /// Whether the grids in front of a grid have ended.
     pub(in crate::exec) fn may_start(&self, g: usize) -> bool {
-        self.grids[g].after.iter().all(|a| self.grids[*a].has_ended())
+        self.grids[g].after.iter().all(|a| self.grids[*a].has_ended()) && self.is_let(g)
     }
 
     pub(super) fn may_admit(&self, g: usize) -> bool {
@@ -65,6 +65,7 @@ impl Run {
                 cluster: Cluster::default(),
                 warps: Vec::new(),
                 live: 0,
+                lets: false,
                 barriers: [Barrier::default(); BARRIERS],
                 gathering: None,
                 warpgroups: Vec::new(),
@@ -105,6 +106,7 @@ impl Run {
         cta.at = at;
         cta.leader = leader;
         cta.live = threads;
+        cta.lets = false;
         cta.barriers = [Barrier::default(); BARRIERS];
         cta.gathering = None;
         cta.warpgroups.clear();

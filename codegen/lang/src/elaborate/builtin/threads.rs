@@ -45,6 +45,30 @@ pub(super) const TABLE: &[Builtin] = &[
         "Waits for all threads of the cluster (barrier.cluster).",
         sync_cluster,
     ),
+    builtin(
+        "cluster_arrive",
+        "cluster_arrive()",
+        "Arrives at the barrier of the cluster without waiting: the first half of sync_cluster.",
+        cluster_arrive,
+    ),
+    builtin(
+        "cluster_wait",
+        "cluster_wait()",
+        "Waits until all threads of the cluster have arrived: the second half of sync_cluster.",
+        cluster_wait,
+    ),
+    builtin(
+        "launch_dependents",
+        "launch_dependents()",
+        "Lets the next launch in the stream begin before this one ends, when all CTAs have come here (griddepcontrol).",
+        launch_dependents,
+    ),
+    builtin(
+        "wait_dependencies",
+        "wait_dependencies()",
+        "Waits until the launches before this one have ended, whose results can then be read. A kernel that calls it can begin before that (griddepcontrol).",
+        wait_dependencies,
+    ),
     builtin("sync_warp", "sync_warp()", "Waits for all lanes of the warp (bar.warp.sync).", sync_warp),
     builtin(
         "barrier",
@@ -143,6 +167,27 @@ fn sync_threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 
 fn sync_cluster(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     group(e, call, Group::Cluster)
+}
+
+fn cluster_arrive(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    effect(e, call, Thread::ClusterArrive {})
+}
+
+fn cluster_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    effect(e, call, Thread::ClusterWait {})
+}
+
+fn launch_dependents(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    effect(e, call, Thread::LaunchDependents {})
+}
+
+fn wait_dependencies(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    effect(e, call, Thread::WaitDependencies {})
+}
+
+fn effect(e: &mut Elab<'_>, call: &Call<'_>, op: Thread) -> R<Val> {
+    call.arity(0..=0)?;
+    e.b.emit(op).map(|_| Val::Unit)
 }
 
 fn sync_warp(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

@@ -1,0 +1,48 @@
+//! Programmatic dependent launch: a grid that begins when the one in front of it lets it, and waits itself for that one's
+//! end (PTX ISA, griddepcontrol).
+
+use super::*;
+
+/// A grid of the run and those in front of it that let the next one begin.
+pub(super) fn chain(grids: &[Grid], last: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(last), |g| grids[*g].early)
+}
+
+impl Run {
+    /// Whether a grid has been let to begin, as far as it need not wait for an end.
+    pub(super) fn is_let(&self, g: usize) -> bool {
+        self.grids[g].early.is_none_or(|e| self.grids[e].lets == self.grids[e].total)
+    }
+
+    /// A CTA lets the grids behind its own begin.
+    pub(in crate::exec) fn let_dependents(&mut self, c: CtaSlot) {
+        let cta = &mut self.ctas[c];
+        if !std::mem::replace(&mut cta.lets, true) {
+            self.grids[cta.grid].lets += 1;
+            self.memory.changes += 1;
+        }
+    }
+
+    /// The lanes `active` of group `i` wait until the grids in front of theirs have ended.
+    pub(super) fn wait_dependencies(&mut self, w: WarpSlot, i: usize, active: u32) {
+        let grid = self.ctas[self.warps[w].cta].grid;
+        let before: Vec<usize> = match self.grids[grid].early {
+            Some(early) => chain(&self.grids, early).collect(),
+            None => Vec::new(),
+        };
+        let ended = before.iter().all(|g| self.grids[*g].has_ended());
+        let changes = self.memory.changes + 1;
+        let warp = &mut self.warps[w];
+        if !ended {
+            return warp.stay(i, active, changes);
+        }
+        let next = warp.groups[i].pc + 1;
+        warp.branch(i, active, next);
+        for g in before {
+            self.memory.land_from(self.grids[g].pe);
+            if let Some(d) = &mut self.check {
+                d.wait_grid(w, active, g);
+            }
+        }
+    }
+}

@@ -5,12 +5,13 @@ use super::bench::output::{Table, writable_all};
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weft::fused::tuning::{Tables, path};
 use weft::ir::Scalar;
 use weft::runtime::World;
 use weft::runtime::job::{Place, Started, start};
-use weft_bench::fused::{Contender, OUTPUTS, Report, Request, run};
+use weft_bench::fused::{Contender, Form, OUTPUTS, Report, Request, run, tune};
 
 #[derive(Args)]
 pub struct Fused {
@@ -26,9 +27,13 @@ pub struct Fused {
     /// The type of hidden states, residual and weights: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The type of results: that of --dtype, e4m3 or e4m3-per-token.
+    /// The type of results: that of --dtype, e4m3, e4m3-per-token, or e4m3-groups, which have a
+    /// scale for each 128 elements.
     #[arg(long)]
     out: Option<String>,
+    /// LayerNorm with a bias in place of RMSNorm.
+    #[arg(long)]
+    layer: bool,
     /// Write the norm in --dtype beside quantised results.
     #[arg(long)]
     both: bool,
@@ -67,6 +72,75 @@ pub struct Fused {
     json: Option<PathBuf>,
 }
 
+/// `weft tune fused-allreduce-rmsnorm`
+#[derive(Args)]
+pub struct TuneFused {
+    /// The number of PEs. The default is all GPUs of this host.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Option<u32>,
+    /// The numbers of tokens.
+    #[arg(long, default_value = "1,2,4,8,16,32,64,128,256,512", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    tokens: Vec<u32>,
+    /// The number of elements of a token's hidden state.
+    #[arg(long, default_value = "8192", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    hidden: u32,
+    /// The type of hidden states: bf16 or f16. Both share what is found.
+    #[arg(long, default_value = "bf16")]
+    dtype: String,
+    /// The file to store in, or to show. The default is WEFT_FUSED_TUNING, or fused.json in your data
+    /// folder.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the stored results, and measure nothing.
+    #[arg(long)]
+    show: bool,
+}
+
+impl TuneFused {
+    pub fn run(&self) -> Result<ExitCode> {
+        let file = self.out.clone().or_else(path).context(
+            "there is no file to store in: give --out FILE (WEFT_FUSED_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
+        )?;
+        // What is there already stays, so it must be readable.
+        let tables = Tables::read(&file)?;
+        if self.show {
+            let mut text = format!("# {}\n", file.display());
+            tables.tables.iter().for_each(|table| text.push_str(&table.text()));
+            super::write_out(None, text.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut request = Request::new(self.tokens.clone(), self.hidden);
+        request.form = Form::plain(dtype(&self.dtype)?);
+        request.graph = true;
+        request.examine()?;
+        match start(gpus(self.pes)?)? {
+            Started::Done(code) => Ok(code),
+            Started::Pe(place) => super::bench::measured(&place, |world| self.store(&request, world, &file)),
+        }
+    }
+
+    /// Measures, and stores what PE 0 has found.
+    fn store(&self, request: &Request, world: &World, file: &Path) -> Result<bool> {
+        let mut table = Table::new(world, request.tokens.len());
+        let outcome =
+            tune(world, request, &mut |report, rows| table.add(|| report.head(), || Report::lines(rows)));
+        let (report, found) = outcome?;
+        table.end(&format!("# stored for {} in {}\n", found.setting, file.display()))?;
+        if world.my_pe() == 0 {
+            let mut tables = Tables::read(file)?;
+            tables.add(found);
+            tables.write(file)?;
+        }
+        Ok(report.first_wrong().is_none())
+    }
+}
+
+fn dtype(name: &str) -> Result<Scalar> {
+    Scalar::parse(name)
+        .filter(|s| [Scalar::BF16, Scalar::F16].contains(s))
+        .with_context(|| format!("--dtype {name}: expected bf16 or f16"))
+}
+
 impl Fused {
     pub fn run(&self) -> Result<ExitCode> {
         let request = self.request()?;
@@ -82,16 +156,19 @@ impl Fused {
     fn request(&self) -> Result<Request> {
         let mut request = Request::new(self.tokens.clone(), self.hidden);
         let form = &mut request.form;
-        form.dtype = Scalar::parse(&self.dtype)
-            .filter(|s| [Scalar::BF16, Scalar::F16].contains(s))
-            .with_context(|| format!("--dtype {}: expected bf16 or f16", self.dtype))?;
+        form.dtype = dtype(&self.dtype)?;
         let out = self.out.as_deref().unwrap_or(&self.dtype);
-        let (_, quantised, per_token) = OUTPUTS
+        let output = OUTPUTS
             .into_iter()
-            .find(|(name, quantised, _)| *name == out && (*quantised || *name == self.dtype))
-            .with_context(|| format!("--out {out}: expected {}, e4m3 or e4m3-per-token", self.dtype))?;
-        form.out = if quantised { Scalar::E4M3 } else { form.dtype };
-        (form.per_token, form.both) = (per_token, self.both && quantised);
+            .find(|o| o.name == out && (o.quantised || o.name == self.dtype))
+            .with_context(|| {
+                format!("--out {out}: expected {}, e4m3, e4m3-per-token or e4m3-groups", self.dtype)
+            })?;
+        form.out = if output.quantised { Scalar::E4M3 } else { form.dtype };
+        (form.per_token, form.group) = (output.per_token, output.group);
+        (form.both, form.layer) = (self.both && output.quantised, self.layer);
+        let form = request.form;
+        request.contenders.retain(|c| c.computes(&form));
         if self.algo != "all" {
             request.contenders = Contender::ours(&self.algo).map_err(|e| anyhow!("--algo: {e}"))?;
         }

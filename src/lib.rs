@@ -124,6 +124,9 @@ struct Tune {
 
 #[derive(Subcommand)]
 enum OtherTune {
+    /// Find the fastest ways to compute allreduce, residual add and RMSNorm, by number of tokens, and
+    /// store them.
+    FusedAllreduceRmsnorm(fused::TuneFused),
     /// Find the fastest plans of products of matrices on one GPU, by shape, and store them.
     Gemm(gemm::TuneGemm),
     /// Find the fastest ways to compute GEMM + reduce-scatter, by shape, and store them.
@@ -140,6 +143,7 @@ enum OtherTune {
 impl Tune {
     fn run(&self) -> Result<ExitCode> {
         match &self.other {
+            Some(OtherTune::FusedAllreduceRmsnorm(fused)) => fused.run(),
             Some(OtherTune::Gemm(gemm)) => gemm.run(),
             Some(OtherTune::GemmReduceScatter(tune)) => tune.run(Form::ReduceScatter),
             Some(OtherTune::GemmAllReduce(tune)) => tune.run(Form::AllReduce),

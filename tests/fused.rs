@@ -17,14 +17,20 @@ use weft_check::{CheckOptions, check_file};
 const EPS: f64 = 1e-5;
 const SCALE: f64 = 0.021;
 
-const BF16: Form = Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false };
+const BF16: Form = Form::plain(Scalar::BF16);
 const FORMS: [Form; 6] = [
     BF16,
     Form { dtype: Scalar::F16, out: Scalar::F16, ..BF16 },
     Form { out: Scalar::E4M3, ..BF16 },
     Form { out: Scalar::E4M3, per_token: true, ..BF16 },
     Form { out: Scalar::E4M3, both: true, ..BF16 },
-    Form { dtype: Scalar::F16, out: Scalar::E4M3, per_token: true, both: true },
+    Form { dtype: Scalar::F16, out: Scalar::E4M3, per_token: true, both: true, ..BF16 },
+];
+/// What kernels that spread rows compute besides.
+const SPREAD: [Form; 3] = [
+    Form { layer: true, ..BF16 },
+    Form { out: Scalar::E4M3, group: 8, both: true, ..BF16 },
+    Form { out: Scalar::E4M3, group: 16, layer: true, ..BF16 },
 ];
 
 /// One kernel with one shape.
@@ -78,6 +84,10 @@ impl Case {
         round(self.form.dtype, 1.0 + datum(self.form.dtype, 3, 0, c) / 4.0)
     }
 
+    fn bias(&self, c: usize) -> f64 {
+        datum(self.form.dtype, 4, 0, c)
+    }
+
     /// Runs it; what every PE has.
     fn run(&self, folder: &Path) -> Vec<Outputs> {
         let Case { form, pes, tokens, hidden, .. } = *self;
@@ -106,16 +116,23 @@ impl Case {
             let shape = std::iter::once(&pes).chain(shape).map(|n| *n as u64).collect();
             Array { dtype, shape, data }
         };
-        let scales = if form.per_token { tokens } else { 1 };
+        let spreads = self.plan.is_some_and(|plan| plan.kernel.spreads());
         // Kernels that spread rows may have several scales for each token.
-        let scales: &[usize] =
-            if self.plan.is_some_and(|plan| plan.kernel.spreads()) { &[scales, 1] } else { &[scales] };
+        let scales: &[usize] = match (form.scales(hidden), spreads) {
+            (0, true) => &[1, 1],
+            (0, false) => &[1],
+            (_, false) => &[tokens],
+            (scales, true) => &[tokens, scales],
+        };
+        let biases = if form.layer { hidden } else { 1 };
         let given = [
             ("x", all(&|pe, i| self.x(pe, i), form.dtype, &[tokens, hidden])),
             ("residual", all(&|_, i| self.residual(i), form.dtype, &[tokens, hidden])),
             ("weight", all(&|_, c| self.weight(c), form.dtype, &[hidden])),
             ("scale", all(&|_, _| SCALE, Scalar::F32, scales)),
+            ("bias", all(&|_, c| self.bias(c), form.dtype, &[biases])),
         ];
+        let given = given.into_iter().filter(|(name, _)| spreads || *name != "bias");
         for (name, array) in given {
             let path = folder.join(format!("{name}.npy"));
             array.write(&path).unwrap();
@@ -165,6 +182,7 @@ impl Case {
             x: &x,
             residual: &before,
             weight: &|c| self.weight(c),
+            bias: &|c| self.bias(c),
         };
         for (pe, got) in got.iter().enumerate() {
             if let Some(wrong) = given.wrong(got) {
@@ -208,6 +226,19 @@ fn outputs() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// LayerNorm, and scales of groups, with one row for a CTA and with rows that eight share.
+#[test]
+fn forms_of_kernels_that_spread_rows() {
+    let mut cases = Vec::new();
+    for (i, form) in SPREAD.into_iter().enumerate() {
+        for (tokens, hidden) in [(3, 64), (1, 2048), (2, 528)] {
+            cases.push(case(form, LOWERINGS[i % 2], 2 + i, tokens, hidden));
+        }
+    }
+    sweep("one_flight", &cases);
+    sweep("two_flights", &cases);
 }
 
 /// Shapes as engines have them.
@@ -354,7 +385,7 @@ fn checks_find_nothing() {
             let defines = plan.defines(form, 72, 3);
             options.compile.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
             options.args = [("tokens".into(), i64::from(tokens).into()), ("eps".into(), EPS.into())].into();
-            (options.pes, options.seeds, options.grid) = (vec![3], 6, Some([plan.ctas, 1, 1]));
+            (options.pes, options.seeds, options.grid) = (vec![3], 4, Some([plan.ctas, 1, 1]));
             (options.launches, options.overlap) = (3, true);
             if switch {
                 options.compile.lowering = Lowering::Multimem;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use weft::collective::{Call, Collective};
+use weft::fused::tuning::Selector;
 use weft::fused::{Form, Plan, Shape, TEXT, Variant, Workspace};
 use weft::gpu::{GpuError, Grid, Kernel, target};
 use weft::runtime::cuda::{AnyDeviceTensor, Stream};
@@ -20,6 +21,7 @@ use weft::{Define, KernelFile, Options};
 /// allreduce and a kernel behind it.
 pub struct AddRmsNorm {
     comm: Arc<Comm>,
+    selector: Selector,
     hidden: usize,
     dtype: DType,
     most_tokens: usize,
@@ -70,10 +72,15 @@ impl AddRmsNorm {
     ) -> Result<AddRmsNorm, Error> {
         let (world, row_bytes) = (&comm.world, hidden * dtype.bytes() as usize);
         let stream = world.stream();
+        let links = *comm.collectives.selector().links();
+        let selector = Selector::new(world.device(), comm.size(), false, links)?;
+        // All ranks choose by the table of the first.
+        let tables = world.all_gather_host(&selector.to_bytes())?;
+        let selector = selector.with_bytes(tables.first().map_or(&[], |t| t));
         let mut workspaces = BTreeMap::new();
         // Fewer tokens are shared by more CTAs each.
         for tokens in (0..16).map(|power| 1u32 << power) {
-            let plan = chosen(tokens, row_bytes, comm)?;
+            let plan = selector.plan(&shape(tokens, row_bytes, comm.size()));
             if !plan.kernel.packets() || workspaces.contains_key(&plan.variant()) {
                 continue;
             }
@@ -90,7 +97,18 @@ impl AddRmsNorm {
         // Nobody sends before all is zero.
         world.barrier()?;
         let (comm, kernels, ready) = (comm.clone(), Mutex::default(), Mutex::default());
-        Ok(AddRmsNorm { comm, hidden, dtype, most_tokens, workspaces, sums, unused, kernels, ready })
+        Ok(AddRmsNorm {
+            comm,
+            selector,
+            hidden,
+            dtype,
+            most_tokens,
+            workspaces,
+            sums,
+            unused,
+            kernels,
+            ready,
+        })
     }
 
     /// `residual += sum over ranks of input`, then `out = residual / sqrt(mean(residual^2) + eps) * weight`, row by row.
@@ -202,7 +220,8 @@ impl AddRmsNorm {
     /// How packets do it, where they are likely the fastest.
     fn packets(&self, tokens: usize) -> Result<Option<Plan>, Error> {
         let row_bytes = self.hidden * self.dtype.bytes() as usize;
-        let plan = chosen(u32::try_from(tokens).unwrap_or(u32::MAX), row_bytes, &self.comm)?;
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        let plan = self.selector.plan(&shape(tokens, row_bytes, self.comm.size()));
         Ok(self.workspaces.contains_key(&plan.variant()).then_some(plan))
     }
 
@@ -211,7 +230,7 @@ impl AddRmsNorm {
         if let Some(kernel) = lock(&self.kernels).get(&variant) {
             return Ok(kernel.clone());
         }
-        let form = Form { dtype: self.dtype, out: self.dtype, per_token: false, both: false };
+        let form = Form::plain(self.dtype);
         let (name, defines): (_, Vec<(&str, Define)>) = match plan {
             Some(plan) => (plan.kernel.kernel(), plan.defines(form, self.hidden, self.comm.size())),
             None => ("add_rms_norm", form.defines(self.hidden).to_vec()),
@@ -226,11 +245,9 @@ impl AddRmsNorm {
     }
 }
 
-/// The plan that is likely the fastest.
-fn chosen(tokens: u32, row_bytes: usize, comm: &Comm) -> Result<Plan, Error> {
-    let sms = comm.world.device().sm_count()?;
-    let shape = Shape { tokens, row_bytes, n_pes: comm.size(), multicast: false };
-    Ok(Plan::choose(&shape, sms, comm.collectives.selector().links()))
+/// What plans depend on, without a switch.
+fn shape(tokens: u32, row_bytes: usize, n_pes: u32) -> Shape {
+    Shape { tokens, row_bytes, n_pes, multicast: false }
 }
 
 impl fmt::Debug for AddRmsNorm {

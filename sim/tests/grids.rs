@@ -51,6 +51,36 @@ const BULK: &str = "
     ret;
 }";
 
+/// Lets the grids behind it begin, waits for a flag, and stores a word beside it.
+const FIRST: &str = "
+.version 8.0 .target sm_90 .address_size 64
+.visible .entry first(.param .u64 flag, .param .u32 value) {
+    .reg .b64 %d<2>; .reg .b32 %r<3>; .reg .pred %p<2>;
+    ld.param.b64 %d1, [flag];
+    ld.param.b32 %r1, [value];
+    griddepcontrol.launch_dependents;
+again:
+    ld.acquire.sys.global.b32 %r2, [%d1];
+    setp.ne.u32 %p1, %r2, %r1;
+    @%p1 bra again;
+    st.global.b32 [%d1+4], %r1;
+    ret;
+}";
+/// Sets the flag, waits for the grid in front, and doubles the word.
+const SECOND: &str = "
+.version 8.0 .target sm_90 .address_size 64
+.visible .entry second(.param .u64 flag, .param .u32 value) {
+    .reg .b64 %d<2>; .reg .b32 %r<3>;
+    ld.param.b64 %d1, [flag];
+    ld.param.b32 %r1, [value];
+    st.release.sys.global.b32 [%d1], %r1;
+    griddepcontrol.wait;
+    ld.global.b32 %r2, [%d1+4];
+    add.u32 %r2, %r2, %r2;
+    st.global.b32 [%d1+4], %r2;
+    ret;
+}";
+
 fn launch(pe: usize, address: u64, value: u32) -> Launch {
     Launch { pe, args: vec![Arg::U64(address), Arg::U32(value)], ..Launch::default() }
 }
@@ -114,6 +144,45 @@ fn grids_without_an_order_race_and_those_behind_each_other_do_not() {
         let codes: Vec<_> = m.take_findings().iter().map(|f| f.code).collect();
         assert_eq!(codes, if ordered { vec![] } else { vec!["S030"] }, "ordered: {ordered}");
     }
+}
+
+/// The first grid waits for what the second one does before its wait, and the second one sees what the first one stored.
+#[test]
+fn a_grid_that_is_let_begins_early_and_waits_itself() {
+    let first = Module::parse(FIRST).unwrap();
+    let (second, weak) = (Module::parse(SECOND).unwrap(), Module::parse(WEAK).unwrap());
+    let without = Module::parse(&SECOND.replace("    griddepcontrol.wait;\n", "")).unwrap();
+    for (code, codes) in [(&second, vec![]), (&without, vec!["S030"])] {
+        let mut found = Vec::new();
+        for seed in 0..10 {
+            let check = Some(Check::default());
+            let config = Config { seed, check, step_limit: 1 << 20, ..Config::default() };
+            let mut m = Machine::new(config).unwrap();
+            let words = m.alloc(0, "words", 8, 16).unwrap();
+            m.write(0, words, &[0; 8]).unwrap();
+            let a = m.begin(&first, "first", &launch(0, words, 5), &[]).unwrap();
+            let b = m.begin_early(code, "second", &launch(0, words, 5), &[], Some(a)).unwrap();
+            // Behind the second in the usual way, and so behind the first.
+            m.begin(&weak, "weak", &launch(0, words, 9), &[b]).unwrap();
+            while !m.advance().unwrap().is_empty() {}
+            m.settle().unwrap();
+            let mut read = [0; 8];
+            m.read(0, words, &mut read).unwrap();
+            if codes.is_empty() {
+                assert_eq!(read, [9, 0, 0, 0, 10, 0, 0, 0], "seed {seed}");
+            }
+            found.extend(m.take_findings().iter().map(|f| f.code));
+        }
+        found.dedup();
+        assert_eq!(found, codes);
+    }
+    // One that is not let waits for ever for the first, which waits for it.
+    let mut m = machine(1, false);
+    let words = m.alloc(0, "words", 8, 16).unwrap();
+    m.write(0, words, &[0; 8]).unwrap();
+    let a = m.begin(&first, "first", &launch(0, words, 5), &[]).unwrap();
+    m.begin(&second, "second", &launch(0, words, 5), &[a]).unwrap();
+    assert_eq!(m.advance().unwrap_err().code, "S008");
 }
 
 /// While another PE's grid goes on.

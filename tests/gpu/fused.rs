@@ -12,16 +12,22 @@ pub const CASES: &[Case] = &[
         forms(w, &[bf16(), Form { dtype: Scalar::F16, out: Scalar::F16, ..bf16() }])
     }),
     Case::new("fused::quantised", |w| forms(w, &quantised())),
+    Case::new("fused::spread", |w| forms(w, &spread())),
     Case::new("fused::nccl", beside_nccl),
 ];
 
 fn bf16() -> Form {
-    Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false }
+    Form::plain(Scalar::BF16)
 }
 
 fn quantised() -> [Form; 3] {
     let e4m3 = Form { out: Scalar::E4M3, ..bf16() };
     [e4m3, Form { per_token: true, ..e4m3 }, Form { dtype: Scalar::F16, both: true, ..e4m3 }]
+}
+
+fn spread() -> [Form; 3] {
+    let groups = Form { out: Scalar::E4M3, group: 128, ..bf16() };
+    [groups, Form { layer: true, ..bf16() }, Form { layer: true, ..groups }]
 }
 
 fn request(tokens: &[u32], hidden: u32) -> Request {
@@ -44,8 +50,10 @@ fn checked(world: &World, request: &Request, rows: usize) -> Checked {
 
 fn forms(world: &World, forms: &[Form]) -> Checked {
     for (i, form) in forms.iter().enumerate() {
-        for hidden in [[8192, 100], [5120, 64], [2048, 8200]][i] {
-            let request = Request { form: *form, ..request(&[1, 3, 65], hidden) };
+        let shapes = [[8192, 100], [5120, 64], [2048, 8200]][i];
+        for hidden in shapes.map(|h| if form.group > 0 { h.next_multiple_of(form.group) } else { h }) {
+            let mut request = Request { form: *form, ..request(&[1, 3, 65], hidden) };
+            request.contenders.retain(|c| c.computes(form));
             checked(world, &request, 3 * request.contenders.len())?;
         }
     }

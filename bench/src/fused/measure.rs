@@ -2,7 +2,8 @@
 
 use super::report::compare;
 use super::{
-    Contender, Exchange, Form, Inputs, Outputs, Plan, Report, Request, Row, Shape, TEXT, Workspace, Wrong,
+    Contender, Exchange, Form, Inputs, Outputs, Plan, ProgressSink, Report, Request, Row, Shape, TEXT,
+    Workspace, Wrong,
 };
 use crate::BenchError;
 use crate::data;
@@ -12,6 +13,7 @@ use crate::times::gather;
 use std::time::SystemTime;
 use weft::collective::{Collectives, Config, Links};
 use weft::compile::{KernelFile, Options};
+use weft::fused::tuning::Selector;
 use weft::gpu::{GpuError, Grid, Kernel, target};
 use weft::run::array::{Number, read_number, write_number};
 use weft_ir::Scalar;
@@ -23,7 +25,6 @@ use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTens
 
 type Result<T> = std::result::Result<T, BenchError>;
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
-pub(super) type ProgressSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
 /// Added to the mean of squares.
 const EPS: f32 = 1e-5;
@@ -34,6 +35,7 @@ const ROUNDS: std::ops::RangeInclusive<u32> = 1..=2;
 /// What stands for a PE in data that are the same on all.
 const RESIDUAL: u32 = 1000;
 const WEIGHT: u32 = 1001;
+const BIAS: u32 = 1002;
 
 pub(super) fn run(world: &World, request: &Request, progress: ProgressSink<'_>) -> Result<Report> {
     request.examine()?;
@@ -55,6 +57,7 @@ struct Harness<'a> {
     collectives: Option<Collectives>,
     nccl: Option<Communicator>,
     barrier: Barrier,
+    selector: Selector,
     sms: u32,
 }
 
@@ -68,8 +71,8 @@ struct Tensors<T: Element, O: Element> {
     out: DeviceTensor<O>,
     scale: DeviceTensor<f32>,
     norm: DeviceTensor<T>,
-    /// What a kernel's unused bias is.
-    no_bias: DeviceTensor<T>,
+    /// The bias of LayerNorm, or one element.
+    bias: DeviceTensor<T>,
     /// What NCCL adds, and the sum: plain, and in windows.
     plain: Option<[nccl::Tensor<T>; 2]>,
     windows: Option<[nccl::Tensor<T>; 2]>,
@@ -116,14 +119,24 @@ impl<'a> Harness<'a> {
             false => None,
         };
         let start = StartLine::new(world)?;
-        Ok(Harness { world, team, request, lowering, start, collectives, nccl, barrier, sms })
+        let links = collectives.as_ref().map_or(Links::H200, |c| *c.selector().links());
+        let multicast = lowering == Lowering::Multimem;
+        let selector = Selector::new(world.device(), world.n_pes(), multicast, links)?;
+        let tables = world.all_gather_host(&selector.to_bytes())?;
+        let selector = selector.with_bytes(tables.first().map_or(&[], |t| t));
+        Ok(Harness { world, team, request, lowering, start, collectives, nccl, barrier, selector, sms })
     }
 
     /// Without rows.
     fn report(&self) -> Result<Report> {
         let (major, minor) = cuda::driver_version()?;
         let Request { form, .. } = self.request;
-        let own = if form.per_token { ", a scale a token" } else { "" };
+        let own = match (form.per_token, form.group) {
+            (true, _) => ", a scale a token".into(),
+            (false, 0) => String::new(),
+            (false, group) => format!(", a scale for {group} elements"),
+        };
+        let layer = if form.layer { ", LayerNorm" } else { "" };
         let both = if form.both { format!(" and {}", form.dtype) } else { String::new() };
         Ok(Report {
             warpweft: env!("CARGO_PKG_VERSION").into(),
@@ -137,7 +150,7 @@ impl<'a> Harness<'a> {
             lowering: self.lowering.to_string(),
             hidden: self.request.hidden,
             dtype: form.dtype.to_string(),
-            out: format!("{}{own}{both}", form.out),
+            out: format!("{}{own}{both}{layer}", form.out),
             graph: self.request.graph,
             iters: self.request.iters,
             repeats: self.request.repeats,
@@ -161,6 +174,10 @@ impl<'a> Harness<'a> {
         };
         let weight = DeviceTensor::alloc(world.device(), hidden)?;
         weight.copy_from_bytes(&self.bytes(hidden, |c| self.weight(c)), stream)?;
+        let biases = if form.layer { hidden } else { 1 };
+        let bias = DeviceTensor::alloc(world.device(), biases)?;
+        bias.copy_from_bytes(&self.bytes(biases, |c| self.bias(c)), stream)?;
+        let scales = (rows * form.scales(hidden)).max(1);
         Ok(Tensors {
             tokens,
             x: world.tensor(shape)?,
@@ -168,9 +185,9 @@ impl<'a> Harness<'a> {
             residual: world.tensor(shape)?,
             weight,
             out: DeviceTensor::zeros(shape, stream)?,
-            scale: DeviceTensor::from_slice(&vec![SCALE; if form.per_token { rows } else { 1 }], stream)?,
+            scale: DeviceTensor::from_slice(&vec![SCALE; scales], stream)?,
             norm: DeviceTensor::zeros(if form.both { shape } else { [1, 1] }, stream)?,
-            no_bias: DeviceTensor::zeros(1, stream)?,
+            bias,
             plain: two(false)?,
             windows: two(true)?,
         })
@@ -223,8 +240,7 @@ impl<'a> Harness<'a> {
             (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
             (Contender::Auto, _) => {
                 let shape = Shape { tokens, row_bytes, n_pes: self.world.n_pes(), multicast };
-                let links = self.collectives.as_ref().map_or(Links::H200, |c| *c.selector().links());
-                Plan::choose(&shape, self.sms, &links)
+                self.selector.plan(&shape)
             }
             _ => return None,
         };
@@ -280,7 +296,7 @@ impl<'a> Harness<'a> {
         Ok(Box::new(move |s| {
             let mut arguments: Vec<&dyn AsArgument> = vec![&tokens, &t.x, &t.residual, &t.weight];
             if plan.kernel.spreads() {
-                arguments.push(&t.no_bias);
+                arguments.push(&t.bias);
             }
             let after: [&dyn AsArgument; 4] = [&EPS, &t.out, &t.scale, &t.norm];
             arguments.extend(after);
@@ -310,6 +326,10 @@ impl<'a> Harness<'a> {
 
     fn weight(&self, c: usize) -> f64 {
         rounded(self.request.form.dtype, 1.0 + self.datum(WEIGHT, c, 0) / 4.0)
+    }
+
+    fn bias(&self, c: usize) -> f64 {
+        self.datum(BIAS, c, 0)
     }
 
     fn bytes(&self, n: usize, of: impl Fn(usize) -> f64) -> Vec<u8> {
@@ -368,7 +388,8 @@ impl<'a> Harness<'a> {
         call: &Call<'_>,
     ) -> Result<Option<(u32, Wrong)>> {
         let stream = self.world.stream();
-        let Form { dtype, out, per_token, both } = self.request.form;
+        let Form { dtype, out, both, .. } = self.request.form;
+        let scales = self.request.form.scales(self.request.hidden as usize);
         let mut wrong: Option<Wrong> = None;
         for round in ROUNDS {
             self.fill(contender, t, round)?;
@@ -377,7 +398,7 @@ impl<'a> Harness<'a> {
             let got = Outputs {
                 residual: numbers(dtype, &t.residual.to_bytes(stream)?),
                 out: numbers(out, &t.out.to_bytes(stream)?),
-                scale: if per_token { numbers(Scalar::F32, &t.scale.to_bytes(stream)?) } else { Vec::new() },
+                scale: if scales > 0 { numbers(Scalar::F32, &t.scale.to_bytes(stream)?) } else { Vec::new() },
                 norm: if both { numbers(dtype, &t.norm.to_bytes(stream)?) } else { Vec::new() },
             };
             let given = Inputs {
@@ -395,6 +416,7 @@ impl<'a> Harness<'a> {
                 x: &|pe, i| self.datum(pe, i, round),
                 residual: &|i| self.datum(RESIDUAL, i, round),
                 weight: &|c| self.weight(c),
+                bias: &|c| self.bias(c),
             };
             wrong = wrong.or(given.wrong(&got));
             // Comparing takes each PE its own time.

@@ -3,9 +3,11 @@
 mod measure;
 mod reference;
 mod report;
+mod tune;
 
 pub use reference::{Inputs, LEAST_SCALE, Outputs, Wrong};
 pub use report::{Report, Row};
+pub use tune::{candidates, tune};
 pub use weft::fused::{Exchange, Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, TEXT, Workspace};
 
 use super::BenchError;
@@ -14,6 +16,9 @@ use weft::compile::Lowering;
 use weft::fused::{MOST_SHARED, MOST_SPLIT};
 use weft_ir::Scalar;
 use weft_runtime::World;
+
+/// Gets the rows of each number of tokens as they come.
+type ProgressSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
 /// Who does the work.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +81,14 @@ impl Contender {
         }
     }
 
+    /// Whether it computes a form. What runs behind an allreduce has neither LayerNorm nor scales of groups.
+    pub fn computes(self, form: &Form) -> bool {
+        match self {
+            Contender::Fused(kernel) | Contender::Spread(kernel, ..) => form.fits(kernel),
+            _ => form.group == 0 && !form.layer,
+        }
+    }
+
     /// As the table names it.
     pub fn name(self) -> String {
         match self {
@@ -94,9 +107,33 @@ impl Contender {
 /// Peers, as the command line names them.
 const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", Contender::NcclSymm)];
 
-/// Forms of the result, as the command line names them: whether it is quantised, whether each token has its own scale.
-pub const OUTPUTS: [(&str, bool, bool); 4] =
-    [("bf16", false, false), ("f16", false, false), ("e4m3", true, false), ("e4m3-per-token", true, true)];
+/// A form of the result, as the command line names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// The name.
+    pub name: &'static str,
+    /// Whether the result is in e4m3.
+    pub quantised: bool,
+    /// Whether each token has a scale of its own.
+    pub per_token: bool,
+    /// Elements that have a scale of their own, or 0.
+    pub group: u32,
+}
+
+impl Output {
+    const fn new(name: &'static str, quantised: bool, per_token: bool, group: u32) -> Output {
+        Output { name, quantised, per_token, group }
+    }
+}
+
+/// Forms of the result.
+pub const OUTPUTS: [Output; 5] = [
+    Output::new("bf16", false, false, 0),
+    Output::new("f16", false, false, 0),
+    Output::new("e4m3", true, false, 0),
+    Output::new("e4m3-per-token", true, true, 0),
+    Output::new("e4m3-groups", true, false, 128),
+];
 
 /// The measurements that are asked for.
 #[derive(Clone, Debug)]
@@ -132,7 +169,7 @@ impl Request {
         Request {
             tokens,
             hidden,
-            form: Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false },
+            form: Form::plain(Scalar::BF16),
             contenders: fused.chain([Contender::Auto, Contender::Separate]).collect(),
             iters: 20,
             warmup: 5,
@@ -156,6 +193,10 @@ impl Request {
             format!("hidden states of {dtype}: expected bf16 or f16")
         } else if out != dtype && out != Scalar::E4M3 {
             format!("{out} from hidden states of {dtype}: expected {dtype} or e4m3")
+        } else if self.form.group > 0 && self.hidden % self.form.group != 0 {
+            format!("rows of {} elements: expected a multiple of {}", self.hidden, self.form.group)
+        } else if let Some(other) = self.contenders.iter().find(|c| !c.computes(&self.form)) {
+            format!("{} has neither LayerNorm nor scales of groups", other.name())
         } else if self.iters == 0 || self.warmup == 0 || self.repeats == 0 {
             "iterations, warm-up and repeats are 1 or more".to_owned()
         } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > MOST_SPLIT) {
@@ -175,10 +216,6 @@ impl Request {
 /// # Errors
 /// Fails where [`Request::examine`] fails, if a kernel does not compile, if NCCL is not found, or for sizes
 /// that the memory has no room for (R0302). Wrong results are not errors: the rows have them.
-pub fn run(
-    world: &World,
-    request: &Request,
-    done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
-) -> Result<Report, BenchError> {
+pub fn run(world: &World, request: &Request, done: ProgressSink<'_>) -> Result<Report, BenchError> {
     measure::run(world, request, done)
 }

@@ -38,6 +38,8 @@ pub struct Inputs<'a> {
     pub residual: &'a dyn Fn(usize) -> f64,
     /// The weight of a column.
     pub weight: &'a dyn Fn(usize) -> f64,
+    /// The bias of a column, of LayerNorm alone.
+    pub bias: &'a dyn Fn(usize) -> f64,
 }
 
 /// What a PE has after a call.
@@ -97,10 +99,11 @@ impl Inputs<'_> {
         for token in 0..self.tokens {
             let row = token * self.hidden..(token + 1) * self.hidden;
             let v: Vec<f64> = row.clone().map(|i| got.residual.get(i).copied().unwrap_or(f64::NAN)).collect();
-            let mean = v.iter().map(|v| v * v).sum::<f64>() / self.hidden as f64;
-            let norm: Vec<f64> =
-                v.iter().enumerate().map(|(c, v)| v / (mean + self.eps).sqrt() * (self.weight)(c)).collect();
-            let near = |w: f64| w.abs() * (unit + f32s) + least_step(form.dtype);
+            let norm = self.norm(&v);
+            // LayerNorm subtracts the mean and adds the bias, which may leave little of large numbers.
+            let most = v.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+            let lost = if form.layer { f32s * (1.0 + most * self.factor(&v)) * 2.0 } else { 0.0 };
+            let near = |w: f64| w.abs() * (unit + f32s) + lost + least_step(form.dtype);
             if form.both {
                 row.clone()
                     .zip(&norm)
@@ -110,24 +113,48 @@ impl Inputs<'_> {
                 row.zip(&norm).for_each(|(i, w)| found.compare("out", i, got.out.get(i), *w, near(*w)));
                 continue;
             }
-            let scale = match form.per_token {
-                false => self.scale,
-                true => {
-                    let most = norm.iter().fold(0.0f64, |m, w| m.max(w.abs()));
-                    let want = (most / MOST).max(LEAST_SCALE);
-                    let bound = near(most) / MOST + want * f32s;
-                    found.compare("scale", token, got.scale.get(token), want, bound);
-                    got.scale.get(token).copied().unwrap_or(f64::NAN)
+            let group = self.hidden / form.scales(self.hidden).max(1);
+            for (g, norms) in norm.chunks(group).enumerate() {
+                let first = token * self.hidden + g * group;
+                let scale = match form.scales(self.hidden) {
+                    0 => self.scale,
+                    scales => {
+                        let at = token * scales + g;
+                        let most = norms.iter().fold(0.0f64, |m, w| m.max(w.abs()));
+                        let want = (most / MOST).max(LEAST_SCALE);
+                        let bound = near(most) / MOST + want * f32s;
+                        found.compare("scale", at, got.scale.get(at), want, bound);
+                        got.scale.get(at).copied().unwrap_or(f64::NAN)
+                    }
+                };
+                for (i, w) in (first..).zip(norms) {
+                    // Saturated after the scale: a norm that is a little off may saturate where the exact one does not.
+                    let want = (w / scale).clamp(-MOST, MOST);
+                    let bound = near(*w) / scale + want.abs() * unit_roundoff(Scalar::E4M3) * (1.0 + unit);
+                    found.compare("out", i, got.out.get(i), want, bound + least_step(Scalar::E4M3));
                 }
-            };
-            for (i, w) in row.zip(&norm) {
-                // Saturated after the scale: a norm that is a little off may saturate where the exact one does not.
-                let want = (w / scale).clamp(-MOST, MOST);
-                let bound = near(*w) / scale + want.abs() * unit_roundoff(Scalar::E4M3) * (1.0 + unit);
-                found.compare("out", i, got.out.get(i), want, bound + least_step(Scalar::E4M3));
             }
         }
         found.0
+    }
+
+    /// What the elements of a row are multiplied by, after LayerNorm has subtracted their mean.
+    fn factor(&self, row: &[f64]) -> f64 {
+        let mean = self.mean(row);
+        let variance = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / self.hidden as f64;
+        1.0 / (variance + self.eps).sqrt()
+    }
+
+    /// What LayerNorm subtracts; 0 for RMSNorm.
+    fn mean(&self, row: &[f64]) -> f64 {
+        if self.form.layer { row.iter().sum::<f64>() / self.hidden as f64 } else { 0.0 }
+    }
+
+    /// The exact norm of a row.
+    fn norm(&self, row: &[f64]) -> Vec<f64> {
+        let (mean, factor) = (self.mean(row), self.factor(row));
+        let bias = |c| if self.form.layer { (self.bias)(c) } else { 0.0 };
+        row.iter().enumerate().map(|(c, v)| (v - mean) * factor * (self.weight)(c) + bias(c)).collect()
     }
 
     /// The exact new residual of an element, and how far from it one may be.
@@ -166,7 +193,7 @@ impl Findings {
 mod tests {
     use super::*;
 
-    const BF16: Form = Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false };
+    const BF16: Form = Form::plain(Scalar::BF16);
 
     fn given(form: Form) -> Inputs<'static> {
         Inputs {
@@ -180,6 +207,7 @@ mod tests {
             x: &|pe, i| f64::from(pe + 1) * (i as f64 + 1.0),
             residual: &|i| if i == 0 { 0.0 } else { -2.0 },
             weight: &|c| [2.0, 1.0][c],
+            bias: &|_| 0.5,
         }
     }
 
@@ -196,6 +224,28 @@ mod tests {
         let off = Outputs { residual: vec![3.0, 4.0625], ..right.clone() };
         assert_eq!(given(BF16).wrong(&off).unwrap().tensor, "residual");
         assert_eq!(given(BF16).wrong(&Outputs::default()).unwrap().elements, 4);
+    }
+
+    /// Residuals 3 and 4: mean 3.5, variance 1/4, so -1 and 1 before weights and bias.
+    #[test]
+    fn layer_norm() {
+        let form = Form { layer: true, ..BF16 };
+        let right = Outputs { residual: vec![3.0, 4.0], out: vec![-1.5, 1.5], ..Outputs::default() };
+        assert_eq!(given(form).wrong(&right), None);
+        let off = Outputs { out: vec![-1.5, 1.0], ..right };
+        assert_eq!(given(form).wrong(&off).unwrap().elements, 1);
+    }
+
+    #[test]
+    fn scales_of_groups() {
+        let form = Form { out: Scalar::E4M3, group: 1, ..BF16 };
+        let norm = [6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
+        let scale = norm.map(|n| n / 448.0).to_vec();
+        let right =
+            Outputs { residual: vec![3.0, 4.0], out: vec![448.0, 448.0], scale, ..Outputs::default() };
+        assert_eq!(given(form).wrong(&right), None);
+        let off = Outputs { scale: vec![right.scale[1], right.scale[0]], ..right };
+        assert_eq!(given(form).wrong(&off).unwrap().tensor, "scale");
     }
 
     #[test]

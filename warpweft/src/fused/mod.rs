@@ -1,6 +1,7 @@
 //! Allreduce, residual add and RMSNorm in one kernel: which kernels there are, and how they are launched.
 
 mod choose;
+pub mod tuning;
 
 pub use choose::Shape;
 
@@ -237,9 +238,32 @@ pub struct Form {
     pub per_token: bool,
     /// Whether the norm is written beside a quantised result.
     pub both: bool,
+    /// Elements of a row that have a scale of their own, written beside a quantised result; 0 for none. Only kernels that
+    /// spread rows have such scales.
+    pub group: u32,
+    /// Whether the norm is LayerNorm, with a bias. Only kernels that spread rows have it.
+    pub layer: bool,
 }
 
 impl Form {
+    /// RMSNorm with results of the type of the hidden states.
+    pub const fn plain(dtype: Scalar) -> Form {
+        Form { dtype, out: dtype, per_token: false, both: false, group: 0, layer: false }
+    }
+
+    /// Whether a kernel computes it.
+    pub fn fits(&self, kernel: &Fused) -> bool {
+        kernel.spreads() || self.group == 0 && !self.layer
+    }
+
+    /// Scales of a token that a kernel writes.
+    pub fn scales(&self, hidden: usize) -> usize {
+        match (self.per_token, self.group) {
+            (true, _) => 1,
+            (false, group) => hidden.checked_div(group as usize).unwrap_or(0),
+        }
+    }
+
     /// Values of compile-time parameters that all kernels of `weft::allreduce_rms_norm` have.
     pub fn defines(&self, hidden: usize) -> [(&'static str, Define); 5] {
         [
@@ -252,13 +276,13 @@ impl Form {
     }
 
     /// Those of `weft::allreduce_norm`.
-    fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 5] {
+    fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 6] {
         let group = match (self.out == self.dtype, self.per_token) {
             (true, _) => -1,
             (false, true) => hidden as i64,
-            (false, false) => 0,
+            (false, false) => self.group.into(),
         };
         let [dtype, out, _, both, h] = self.defines(hidden);
-        [dtype, out, ("GROUP", group.into()), both, h]
+        [dtype, out, ("GROUP", group.into()), ("LAYER", self.layer.into()), both, h]
     }
 }

@@ -1,0 +1,296 @@
+//! Which plan a number of tokens gets: the one that `weft tune fused-allreduce-rmsnorm` has found and stored, or the
+//! model's.
+
+use super::{Exchange, KERNELS, Plan, Shape};
+use crate::collective::Links;
+use crate::tuned::{self, Kind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use weft_runtime::{Device, Error};
+
+/// Another form of the file has another number.
+const FORM: u32 = 1;
+
+/// The file: `WEFT_FUSED_TUNING` names another, or is `off`.
+const FILE: Kind = Kind {
+    variable: "WEFT_FUSED_TUNING",
+    name: "fused.json",
+    command: "weft tune fused-allreduce-rmsnorm",
+    form: FORM,
+};
+
+/// The parts of the library that have the kernels.
+const PARTS: [&str; 2] = ["allreduce_norm", "allreduce_rms_norm"];
+
+/// The largest factor between a number of tokens and one that was measured.
+const FAR: f64 = 4.0;
+
+/// What measurements hold for. With another GPU, driver or team, the model chooses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Setting {
+    /// The name of the GPU.
+    pub gpu: String,
+    /// The version of the driver.
+    pub driver: String,
+    /// The number of PEs.
+    pub n_pes: u32,
+    /// Whether the team has a multicast address.
+    pub multicast: bool,
+}
+
+impl Setting {
+    /// The setting of a team of so many PEs on a device.
+    ///
+    /// # Errors
+    /// Fails if the CUDA driver refuses a query (R0103).
+    pub fn of(device: &Device, n_pes: u32, multicast: bool) -> Result<Setting, Error> {
+        Ok(Setting { gpu: device.name()?, driver: tuned::driver(device)?, n_pes, multicast })
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let switch = if self.multicast { ", multicast" } else { "" };
+        write!(f, "{} x {}, driver {}{switch}", self.n_pes, self.gpu, self.driver)
+    }
+}
+
+/// The fastest plan of a number of tokens.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// The number of tokens.
+    pub tokens: u32,
+    /// The size of a row in bytes.
+    pub row_bytes: usize,
+    /// The name of the kernel.
+    pub kernel: String,
+    /// CTAs that share a row.
+    pub split: u32,
+    /// Threads of a CTA of a kernel that spreads rows, else 0.
+    pub threads: u32,
+    /// Microseconds that a launch took.
+    pub us: f64,
+}
+
+impl Entry {
+    /// The entry of a plan that was measured.
+    pub fn new(plan: &Plan, tokens: u32, row_bytes: usize, us: f64) -> Entry {
+        let Plan { kernel, split, threads, .. } = *plan;
+        Entry { tokens, row_bytes, kernel: kernel.name.into(), split, threads, us }
+    }
+
+    /// The plan for another number of tokens with rows of the same size; none if the kernel no longer exists.
+    fn plan(&self, shape: &Shape, sms: u32) -> Option<Plan> {
+        let kernel = KERNELS.iter().find(|k| k.name == self.kernel)?;
+        let (tokens, row_bytes) = (shape.tokens, shape.row_bytes);
+        let plan = match kernel.exchange {
+            Exchange::Spread(_) => {
+                Plan::spread(kernel, tokens, row_bytes, sms, (self.split, Some(self.threads)))
+            }
+            Exchange::Barriers | Exchange::Packets => Plan::with(kernel, tokens, row_bytes, sms, self.split),
+        };
+        Some(Plan { switch: kernel.packets() && shape.multicast, ..plan })
+    }
+}
+
+/// The measurements of one setting.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Table {
+    /// The setting that was measured.
+    pub setting: Setting,
+    /// When it was measured.
+    pub date: String,
+    /// The command that measured it.
+    pub command: Vec<String>,
+    /// A hash of the kernels' texts. When these have changed, nothing of the table holds.
+    pub kernels: String,
+    /// The fastest plans.
+    pub entries: Vec<Entry>,
+}
+
+impl Table {
+    /// A table that holds for the kernels as they are.
+    pub fn new(setting: Setting, date: String, entries: Vec<Entry>) -> Table {
+        Table { setting, date, command: std::env::args().collect(), kernels: kernel_hash(), entries }
+    }
+
+    /// The plan of the number of tokens that is nearest as a factor; none where nothing like it was measured.
+    pub fn plan(&self, shape: &Shape, sms: u32) -> Option<Plan> {
+        let far = |e: &Entry| (f64::from(e.tokens.max(1)) / f64::from(shape.tokens.max(1))).ln().abs();
+        let alike = self.entries.iter().filter(|e| e.row_bytes == shape.row_bytes && far(e) <= FAR.ln());
+        alike.min_by(|a, b| far(a).total_cmp(&far(b)))?.plan(shape, sms)
+    }
+
+    /// The table for people: a line for each entry.
+    pub fn text(&self) -> String {
+        let mut out = format!("# {}; {}\n", self.setting, self.date);
+        if self.kernels != kernel_hash() {
+            out += "# not used: the kernels have changed since; measure again\n";
+        }
+        for Entry { tokens, row_bytes, kernel, split, threads, us } in &self.entries {
+            let shape = if *threads > 0 { format!("{split}x{threads}") } else { String::new() };
+            out += &format!("{tokens:>9}{row_bytes:>10}{kernel:>16} {shape:<8}{us:>9.2}\n");
+        }
+        out
+    }
+}
+
+/// Tables of any number of settings, as the file has them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Tables {
+    form: u32,
+    /// One for each setting.
+    pub tables: Vec<Table>,
+}
+
+/// The file with the tables; none if `WEFT_FUSED_TUNING` is `off`, or if no folder is known.
+pub fn path() -> Option<PathBuf> {
+    FILE.path()
+}
+
+/// A hash of the kernels' texts, and of what they use.
+pub fn kernel_hash() -> String {
+    PARTS.map(tuned::hash).concat()
+}
+
+impl Tables {
+    /// The tables of a file; none of one that does not exist, unless `WEFT_FUSED_TUNING` names it.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
+    pub fn read(file: &Path) -> Result<Tables, Error> {
+        let Some(text) = FILE.read(file)? else { return Ok(Tables { form: FORM, tables: Vec::new() }) };
+        FILE.parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display())))
+    }
+
+    /// Takes a table in. Its entries replace those of the same tokens and rows, and the whole table of its setting where
+    /// the kernels were others.
+    pub fn add(&mut self, table: Table) {
+        let same = |t: &Table| t.setting == table.setting && t.kernels == table.kernels;
+        let measured =
+            |e: &Entry| table.entries.iter().any(|n| (n.tokens, n.row_bytes) == (e.tokens, e.row_bytes));
+        let kept = self.tables.iter().filter(|t| same(t)).flat_map(|t| &t.entries);
+        let kept: Vec<_> = kept.filter(|e| !measured(e)).cloned().collect();
+        self.tables.retain(|t| t.setting != table.setting);
+        let mut entries = [kept, table.entries].concat();
+        entries.sort_by_key(|e| (e.row_bytes, e.tokens));
+        self.tables.push(Table { entries, ..table });
+    }
+
+    /// Writes the tables to a file at once, so that a reader sees either the old file or the new one.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written (R0111).
+    pub fn write(&self, file: &Path) -> Result<(), Error> {
+        FILE.write(file, &serde_json::to_string_pretty(self).unwrap_or_default())
+    }
+
+    /// The table that holds for a setting.
+    fn find(&self, setting: &Setting) -> Option<&Table> {
+        self.tables.iter().find(|t| t.setting == *setting && t.kernels == kernel_hash())
+    }
+}
+
+/// Chooses plans for a team.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    table: Option<Table>,
+    links: Links,
+    sms: u32,
+}
+
+impl Selector {
+    /// By the table that is stored for this setting, or by the model with these links. A file that cannot be read is said
+    /// on standard error, and the model chooses.
+    ///
+    /// # Errors
+    /// Fails if the CUDA driver refuses a query (R0103).
+    pub fn new(device: &Device, n_pes: u32, multicast: bool, links: Links) -> Result<Selector, Error> {
+        let setting = Setting::of(device, n_pes, multicast)?;
+        let tables = path().map(|file| Tables::read(&file)).transpose().unwrap_or_else(|e| {
+            eprintln!("warning: fused kernels go without tuning: {e}");
+            None
+        });
+        let table = tables.and_then(|t| t.find(&setting).cloned());
+        Ok(Selector { table, links, sms: device.sm_count()? })
+    }
+
+    /// Its table as bytes, for the other PEs, which must choose alike.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.table).unwrap_or_default()
+    }
+
+    /// As it is with another PE's table, or with the model where the bytes are none.
+    pub fn with_bytes(self, bytes: &[u8]) -> Selector {
+        Selector { table: serde_json::from_slice(bytes).unwrap_or_default(), ..self }
+    }
+
+    /// The plan of a shape.
+    pub fn plan(&self, shape: &Shape) -> Plan {
+        let found = self.table.as_ref().and_then(|t| t.plan(shape, self.sms));
+        found.unwrap_or_else(|| Plan::choose(shape, self.sms, &self.links))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(gpu: &str) -> Setting {
+        Setting { gpu: gpu.into(), driver: "580".into(), n_pes: 2, multicast: false }
+    }
+
+    fn entry(tokens: u32, us: f64) -> Entry {
+        let plan = Plan::spread(&KERNELS[0], tokens, 16 << 10, 132, (4, Some(256)));
+        Entry::new(&plan, tokens, 16 << 10, us)
+    }
+
+    fn shape(tokens: u32, row_bytes: usize) -> Shape {
+        Shape { tokens, row_bytes, n_pes: 2, multicast: false }
+    }
+
+    #[test]
+    fn the_nearest_number_of_tokens_decides() {
+        let two = Entry { split: 2, threads: 512, ..entry(16, 4.0) };
+        let table = Table::new(setting("a"), String::new(), vec![entry(1, 3.0), two]);
+        let plan = |tokens, bytes| table.plan(&shape(tokens, bytes), 132).map(|p| (p.split, p.ctas));
+        assert_eq!(plan(1, 16 << 10), Some((4, 4)));
+        assert_eq!(plan(3, 16 << 10), Some((4, 12)));
+        assert_eq!(plan(8, 16 << 10), Some((2, 16)));
+        assert_eq!(plan(256, 16 << 10), None, "too far");
+        assert_eq!(plan(1, 8 << 10), None, "rows of another size");
+        let unknown = Entry { kernel: "gone".into(), ..entry(1, 1.0) };
+        let table = Table { entries: vec![unknown], ..table };
+        assert!(table.plan(&shape(1, 16 << 10), 132).is_none());
+    }
+
+    #[test]
+    fn newer_entries_replace_older_ones() {
+        let mut all = Tables { form: FORM, tables: Vec::new() };
+        all.add(Table::new(setting("a"), "old".into(), vec![entry(1, 3.0), entry(8, 4.0)]));
+        all.add(Table::new(setting("b"), "old".into(), vec![entry(1, 9.0)]));
+        all.add(Table::new(setting("a"), "new".into(), vec![entry(8, 3.5)]));
+        let a = all.find(&setting("a")).unwrap();
+        assert_eq!(a.entries.iter().map(|e| e.us).collect::<Vec<_>>(), [3.0, 3.5]);
+        assert_eq!(a.date, "new");
+        assert_eq!(all.tables.len(), 2);
+        // Of other kernels, nothing is kept.
+        all.tables.iter_mut().for_each(|t| t.kernels = "other".into());
+        assert!(all.find(&setting("a")).is_none());
+        all.add(Table::new(setting("a"), "last".into(), vec![entry(1, 2.0)]));
+        assert_eq!(all.find(&setting("a")).map(|t| t.entries.len()), Some(1));
+    }
+
+    #[test]
+    fn a_file_reads_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("fused.json");
+        let mut all = Tables { form: FORM, tables: Vec::new() };
+        all.add(Table::new(setting("a"), "today".into(), vec![entry(1, 3.0)]));
+        all.write(&file).unwrap();
+        assert_eq!(Tables::read(&file).unwrap(), all);
+        std::fs::write(&file, "{\"form\": 9}").unwrap();
+        assert!(Tables::read(&file).is_err());
+    }
+}

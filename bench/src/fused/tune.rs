@@ -15,7 +15,8 @@ pub fn candidates(row_bytes: usize) -> Vec<Contender> {
         }
         for split in [1, 2, 4, 8] {
             let whole = Plan::spread(kernel, 1, row_bytes, 1, (split, None)).threads;
-            let mut threads: Vec<u32> = [1, 2, 4].map(|each| (whole / each).next_multiple_of(32)).into();
+            let mut threads: Vec<u32> =
+                [1, 2, 3, 4].map(|each| whole.div_ceil(each).next_multiple_of(32)).into();
             threads.dedup();
             all.extend(threads.into_iter().map(|n| Contender::Spread(kernel, split, n, true)));
         }

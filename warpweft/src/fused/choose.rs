@@ -24,16 +24,33 @@ impl Shape {
     }
 }
 
-/// A flight for each row of a cluster's, of packets that are twice their data: all of it to every PE.
+/// A flight for each row of a cluster's: all of it to every PE.
 pub(super) fn one_flight(s: &Shape, plan: &Plan) -> Cost {
-    let (all, _) = s.bytes();
-    let bytes = 2.0 * all * f64::from(s.n_pes.saturating_sub(1));
-    Cost { packets: rounds(s, plan), packed: bytes, ..Cost::default() }
+    let copies = if plan.switch { 1 } else { s.n_pes.saturating_sub(1) };
+    let bytes = sent(s, plan) * f64::from(copies);
+    let by = if plan.switch {
+        Cost { switch: bytes, ..Cost::default() }
+    } else {
+        Cost { packed: bytes, ..Cost::default() }
+    };
+    Cost { packets: rounds(s, plan), ..by }
 }
 
 /// Two flights, with a part of it to every PE and a part of the sums to all.
 pub(super) fn two_flights(s: &Shape, plan: &Plan) -> Cost {
-    low_latency(s, plan)
+    let pes = f64::from(s.n_pes.max(1));
+    let part = sent(s, plan) * (pes - 1.0) / pes;
+    let by = if plan.switch {
+        Cost { switch: sent(s, plan) / pes, packed: part, ..Cost::default() }
+    } else {
+        Cost { packed: 2.0 * part, ..Cost::default() }
+    };
+    Cost { packets: 2.0 * rounds(s, plan), ..by }
+}
+
+/// Bytes of the packets of all rows, to one PE.
+fn sent(s: &Shape, plan: &Plan) -> f64 {
+    f64::from(s.tokens) * plan.row_packets(s.row_bytes) as f64 * 16.0
 }
 
 /// Rows that the same CTAs take one after the other.
@@ -98,14 +115,28 @@ mod tests {
         [1, 8, 16, 128, 512, 8192].map(of).to_vec()
     }
 
-    /// Packets for decode; then, of two PEs, who send each other as much either way, one shot; of eight two.
+    /// Packets for decode: one flight for one token or two PEs, and two flights where eight PEs would send everything to
+    /// everyone. Many tokens go by barriers: of two PEs, who send each other as much either way, in one shot or two, and
+    /// of eight in two.
     #[test]
     fn few_tokens_go_by_packets_and_many_in_two_shots() {
-        let [packets, one, two] = ["low_latency", "one_shot", "two_shot"];
-        assert_eq!(chosen(8, false), [packets, packets, packets, two, two, two]);
-        assert_eq!(chosen(2, false)[..3], [packets, packets, packets]);
-        assert!(chosen(2, false)[3..].iter().all(|k| [one, two].contains(k)));
-        assert_eq!(chosen(8, true)[0], packets);
+        let [flight, flights, one, two] = ["one_flight", "two_flights", "one_shot", "two_shot"];
+        assert_eq!(chosen(8, false), [flight, flights, flights, two, two, two]);
+        assert_eq!(chosen(2, false)[..4], [flight; 4]);
+        assert!(chosen(2, false)[4..].iter().all(|k| [one, two].contains(k)));
+        assert_eq!(chosen(8, true)[0], flight);
         assert_eq!(chosen(8, true)[5], two);
+    }
+
+    /// Three vectors for each thread go by two thirds of the bytes.
+    #[test]
+    fn dense_packets_are_counted() {
+        let shape = Shape { tokens: 64, row_bytes: 16 << 10, n_pes: 2, multicast: false };
+        let packed = |threads| {
+            let plan = Plan::spread(&KERNELS[0], 64, 16 << 10, 132, (1, Some(threads)));
+            one_flight(&shape, &plan).packed / 64.0
+        };
+        assert_eq!((packed(1024), packed(512)), (32768.0, 32768.0));
+        assert_eq!(packed(352), 352.0 * 4.0 * 16.0);
     }
 }

@@ -101,6 +101,9 @@ pub const MOST_SHARED: usize = 16 << 10;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
 pub const MOST_SPREAD: usize = 128 << 10;
 
+/// Bytes of hidden states from which packets are dense.
+const DENSE: usize = 768 << 10;
+
 /// The threads of a warp, and those that share a row at most: a lane reads what one warp of the cluster has.
 const WARP: usize = 32;
 const MOST_THREADS: usize = 1024;
@@ -134,7 +137,10 @@ impl Plan {
                 // A warp of each CTA at least, and a CTA for each multiprocessor as far as they go.
                 let warps = row_bytes.div_ceil(16 * WARP).max(1) as u32;
                 let split = power_of_two((sms / tokens).clamp(1, most).min(warps));
-                Plan::spread(kernel, tokens, row_bytes, sms, (split, None))
+                // Bytes count for many tokens, and three vectors for each thread go by fewer.
+                let dense = tokens as usize * row_bytes >= DENSE && row_bytes >= 16 << 10;
+                let third = row_bytes.div_ceil(48 * split as usize) as u32;
+                Plan::spread(kernel, tokens, row_bytes, sms, (split, dense.then_some(third)))
             }
         }
     }
@@ -156,6 +162,14 @@ impl Plan {
         let rows = (sms.max(1) * (MOST_THREADS as u32 / threads) / split).clamp(1, SPREAD_ROWS);
         let ctas = tokens.max(1).min(rows) * split;
         Plan { kernel, split, threads, ctas, switch: false, loops: tokens > rows, early: true }
+    }
+
+    /// Packets of 16 bytes that a row is sent in, by a kernel that spreads rows: two for each vector of 16 bytes, or four
+    /// for each three where a thread has so many.
+    fn row_packets(&self, row_bytes: usize) -> usize {
+        let threads = self.threads.max(1) as usize * self.split as usize;
+        let vectors = row_bytes.div_ceil(16).div_ceil(threads);
+        threads * if vectors.is_multiple_of(3) { vectors / 3 * 4 } else { 2 * vectors }
     }
 
     /// What the kernel and its workspace are compiled for: plans of one variant share both.
@@ -217,11 +231,10 @@ impl Workspace {
                 Workspace { packets, epoch: ctas }
             }
             Exchange::Spread(flights) => {
-                let threads = plan.threads as usize;
-                let vectors = row_bytes.div_ceil(16).div_ceil(threads * split);
                 let senders = pes + flights as usize - 1;
-                // Two words of each packet, two packets of each vector, two buffers.
-                Workspace { packets: vec![8 * threads * vectors * senders * ctas], epoch: 32 * ctas }
+                // Two words of each packet, and two buffers.
+                let words = 4 * plan.row_packets(row_bytes) * senders * (ctas / split);
+                Workspace { packets: vec![words], epoch: 32 * ctas }
             }
         }
     }

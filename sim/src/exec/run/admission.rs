@@ -5,7 +5,7 @@ use super::*;
 impl Run {
     /// Whether the grids in front of a grid have ended.
     pub(in crate::exec) fn may_start(&self, g: usize) -> bool {
-        self.grids[g].after.iter().all(|a| self.grids[*a].has_ended()) && self.is_let(g)
+        self.grids[g].after.iter().all(|a| self.have_ended(*a)) && self.is_let(g)
     }
 
     pub(super) fn may_admit(&self, g: usize) -> bool {

@@ -14,6 +14,11 @@ impl Run {
         self.grids[g].early.is_none_or(|e| self.grids[e].lets == self.grids[e].total)
     }
 
+    /// Whether a grid has ended, and those in front of it that let it begin before their own end.
+    pub(super) fn have_ended(&self, g: usize) -> bool {
+        chain(&self.grids, g).all(|g| self.grids[g].has_ended())
+    }
+
     /// A CTA lets the grids behind its own begin.
     pub(in crate::exec) fn let_dependents(&mut self, c: CtaSlot) {
         let cta = &mut self.ctas[c];
@@ -30,7 +35,7 @@ impl Run {
             Some(early) => chain(&self.grids, early).collect(),
             None => Vec::new(),
         };
-        let ended = before.iter().all(|g| self.grids[*g].has_ended());
+        let ended = self.grids[grid].early.is_none_or(|early| self.have_ended(early));
         let changes = self.memory.changes + 1;
         let warp = &mut self.warps[w];
         if !ended {

@@ -51,7 +51,7 @@ fn checked(world: &World, request: &Request, rows: usize) -> Checked {
 fn forms(world: &World, forms: &[Form]) -> Checked {
     for (i, form) in forms.iter().enumerate() {
         let shapes = [[8192, 100], [5120, 64], [2048, 8200]][i];
-        for hidden in shapes.map(|h| if form.group > 0 { h.next_multiple_of(form.group) } else { h }) {
+        for hidden in shapes.map(|h: u32| if form.group > 0 { h.next_multiple_of(form.group) } else { h }) {
             let mut request = Request { form: *form, ..request(&[1, 3, 65], hidden) };
             request.contenders.retain(|c| c.computes(form));
             checked(world, &request, 3 * request.contenders.len())?;

@@ -58,6 +58,7 @@ struct Harness<'a> {
     nccl: Option<Communicator>,
     barrier: Barrier,
     selector: Selector,
+    links: Links,
     sms: u32,
 }
 
@@ -124,7 +125,19 @@ impl<'a> Harness<'a> {
         let selector = Selector::new(world.device(), world.n_pes(), multicast, links)?;
         let tables = world.all_gather_host(&selector.to_bytes())?;
         let selector = selector.with_bytes(tables.first().map_or(&[], |t| t));
-        Ok(Harness { world, team, request, lowering, start, collectives, nccl, barrier, selector, sms })
+        Ok(Harness {
+            world,
+            team,
+            request,
+            lowering,
+            start,
+            collectives,
+            nccl,
+            barrier,
+            selector,
+            links,
+            sms,
+        })
     }
 
     /// Without rows.
@@ -208,6 +221,12 @@ impl<'a> Harness<'a> {
             },
             ctas: plan.map(|plan| (plan.ctas, plan.split)),
             time_us,
+            model_us: plan.map(|plan| {
+                let multicast = self.lowering == Lowering::Multimem;
+                let (n_pes, row_bytes) = (self.world.n_pes(), self.request.hidden as usize * size_of::<T>());
+                let shape = Shape { tokens: t.tokens, row_bytes, n_pes, multicast };
+                plan.predict(&shape, &self.links)
+            }),
             of_nccl: None,
             of_separate: None,
             wrong: self.request.check.then_some(elements),

@@ -17,6 +17,9 @@ pub struct Row {
     pub ctas: Option<(u32, u32)>,
     /// Time of a call among others, one behind the other.
     pub time_us: Spread,
+    /// The time that the model states for a fused kernel.
+    #[serde(default)]
+    pub model_us: Option<f64>,
     /// That by NCCL's (the better of those measured) followed by our kernel.
     pub of_nccl: Option<f64>,
     /// That by our allreduce's followed by our kernel.
@@ -92,7 +95,7 @@ impl Report {
             "medians of {} blocks of {} calls, {how}, on their slowest PEs\n",
             self.repeats, self.iters
         );
-        text + "#  tokens      size                  kernel      CTAs     time      min      max  of nccl  of separate   #wrong\n"
+        text + "#  tokens      size                  kernel      CTAs     time      min      max    model  of nccl  of separate   #wrong\n"
     }
 
     /// Rows of the table.
@@ -103,10 +106,11 @@ impl Report {
                 1 => ctas.to_string(),
                 _ => format!("{ctas} ({split})"),
             });
+            let model = ratio(r.model_us);
             let wrong = r.wrong.map_or("N/A".into(), |n| n.to_string());
             let Row { tokens, size, name, time_us: t, .. } = r;
             format!(
-                "{tokens:>9}{size:>10}{name:>24}{ctas:>10}{:>9.2}{:>9.2}{:>9.2}{:>9}{:>13}{wrong:>9}\n",
+                "{tokens:>9}{size:>10}{name:>24}{ctas:>10}{:>9.2}{:>9.2}{:>9.2}{model:>9}{:>9}{:>13}{wrong:>9}\n",
                 t.median,
                 t.min,
                 t.max,
@@ -138,6 +142,7 @@ mod tests {
             name: name.into(),
             ctas: (name == "low_latency").then_some((8, 8)),
             time_us: Spread { min: us, median: us, max: us },
+            model_us: (name == "low_latency").then_some(5.5),
             of_nccl: None,
             of_separate: None,
             wrong: None,
@@ -153,7 +158,7 @@ mod tests {
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(
             words,
-            ["1", "16384", "low_latency", "8", "(8)", "6.00", "6.00", "6.00", "0.50", "-", "N/A"]
+            ["1", "16384", "low_latency", "8", "(8)", "6.00", "6.00", "6.00", "5.50", "0.50", "-", "N/A"]
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Which kernel is likely the fastest: by what each waits for and moves, and what the links take.
 
-use super::{KERNELS, Plan};
+use super::{KERNELS, MOST_SPREAD, Plan};
 use crate::collective::{Cost, Links};
 
 /// What costs depend on.
@@ -91,15 +91,22 @@ pub(super) fn two_shot(s: &Shape, _: &Plan) -> Cost {
 }
 
 impl Plan {
-    /// The kernel that takes the least on such links, on a GPU with so many multiprocessors. What all have in common,
-    /// such as normalising, is left out.
+    /// Microseconds that a launch is likely to take.
+    pub fn predict(&self, shape: &Shape, links: &Links) -> f64 {
+        let cost = (self.kernel.cost)(shape, self);
+        links.predict(&cost, self.ctas).total() + self.kernel.norm_us
+    }
+
+    /// The kernel that takes the least on such links, on a GPU with so many multiprocessors.
     pub fn choose(shape: &Shape, sms: u32, links: &Links) -> Plan {
         let plan = |kernel: &'static super::Fused| {
             let plan = Plan::of(kernel, shape.tokens, shape.row_bytes, sms);
             let plan = Plan { switch: kernel.packets() && shape.multicast, ..plan };
-            (links.predict(&(kernel.cost)(shape, &plan), plan.ctas).total(), plan)
+            (plan.predict(shape, links), plan)
         };
-        KERNELS.iter().map(plan).fold(plan(&KERNELS[0]), |a, b| if b.0 < a.0 { b } else { a }).1
+        let fits = |kernel: &&'static super::Fused| !kernel.spreads() || shape.row_bytes <= MOST_SPREAD;
+        let plans = KERNELS.iter().filter(fits).map(plan);
+        plans.fold(plan(&KERNELS[KERNELS.len() - 1]), |a, b| if b.0 < a.0 { b } else { a }).1
     }
 }
 

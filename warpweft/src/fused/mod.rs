@@ -35,15 +35,18 @@ pub struct Fused {
     pub exchange: Exchange,
     /// What a launch waits for and moves.
     pub cost: fn(&Shape, &Plan) -> Cost,
+    /// Microseconds that a launch takes beside that and an empty kernel: the norm, and what the exchange adds to it. They
+    /// are measured times of one token (docs/performance.md) less what the model says of the rest.
+    pub norm_us: f64,
 }
 
 /// The fused kernels, in the order in which they are measured.
 pub const KERNELS: &[Fused] = &[
-    Fused { name: "one_flight", exchange: Exchange::Spread(1), cost: choose::one_flight },
-    Fused { name: "two_flights", exchange: Exchange::Spread(2), cost: choose::two_flights },
-    Fused { name: "low_latency", exchange: Exchange::Packets, cost: choose::low_latency },
-    Fused { name: "one_shot", exchange: Exchange::Barriers, cost: choose::one_shot },
-    Fused { name: "two_shot", exchange: Exchange::Barriers, cost: choose::two_shot },
+    Fused { name: "one_flight", exchange: Exchange::Spread(1), cost: choose::one_flight, norm_us: 0.8 },
+    Fused { name: "two_flights", exchange: Exchange::Spread(2), cost: choose::two_flights, norm_us: 0.8 },
+    Fused { name: "low_latency", exchange: Exchange::Packets, cost: choose::low_latency, norm_us: 1.7 },
+    Fused { name: "one_shot", exchange: Exchange::Barriers, cost: choose::one_shot, norm_us: 0.4 },
+    Fused { name: "two_shot", exchange: Exchange::Barriers, cost: choose::two_shot, norm_us: 1.4 },
 ];
 
 impl Fused {

@@ -120,7 +120,8 @@ impl AddRmsNorm {
     /// # Safety
     /// `stream` is a stream of the rank's device, or null for its default stream. The operands are of this object's type
     /// and the sizes that they name, the device reaches them until the stream is past the call, and none overlap but
-    /// `input` and `out`.
+    /// `input` and `out`. The kernel in front of the call on the stream does not write `weight`, which is read while that
+    /// kernel may still run.
     pub unsafe fn run(
         &self,
         stream: RawStream,

@@ -137,13 +137,13 @@ impl Plan {
                 Plan { kernel, split, threads: 0, ctas, switch: false, loops, early: false }
             }
             Exchange::Spread(_) => {
-                // A warp of each CTA at least, and a CTA for each multiprocessor as far as they go.
-                let warps = row_bytes.div_ceil(16 * WARP).max(1) as u32;
-                let split = power_of_two((sms / tokens).clamp(1, most).min(warps));
-                // Bytes count for many tokens, and three vectors for each thread go by fewer.
-                let dense = tokens as usize * row_bytes >= DENSE && row_bytes >= 16 << 10;
-                let third = row_bytes.div_ceil(48 * split as usize) as u32;
-                Plan::spread(kernel, tokens, row_bytes, sms, (split, dense.then_some(third)))
+                let vectors = row_bytes.div_ceil(16);
+                // Two vectors for each thread and 128 threads for each CTA were the fastest. Bytes count for many tokens,
+                // and three vectors for each thread go by fewer; more CTAs would have more threads without vectors.
+                let dense = tokens as usize * row_bytes >= DENSE && vectors >= 512;
+                let threads = vectors.div_ceil(if dense { 3 } else { 2 }).clamp(WARP, MOST_THREADS) as u32;
+                let split = if dense { 1 } else { power_of_two((threads / 128).clamp(1, most)) };
+                Plan::spread(kernel, tokens, row_bytes, sms, (split, Some(threads.div_ceil(split))))
             }
         }
     }

@@ -57,9 +57,11 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
         let kernel = compiled(form, split, threads);
         let all = &kernel.insts;
         let name = format!("{split} CTAs of {threads} threads, {}", form.out);
-        for never in ["STL", "LDL", "CALL", "BAR"] {
+        for never in ["STL", "LDL", "BAR"] {
             assert_eq!(kernel.count(never), 0, "{name}: {never}");
         }
+        // Divisions by scales have a slow way for denormal numbers.
+        assert!(form.out == Scalar::E4M3 || kernel.count("CALL") == 0, "{name}: a call");
         let strong = |i: &Inst| i.opcode.contains("STRONG.SYS");
         let (sends, polls): (Vec<_>, Vec<_>) = (
             places(all, "STG").into_iter().filter(|at| strong(&all[*at])).collect(),

@@ -217,7 +217,7 @@ impl<'a> Harness<'a> {
             size: u64::from(t.tokens) * u64::from(self.request.hidden) * size_of::<T>() as u64,
             name: match (contender, &plan) {
                 (Contender::Auto, Some(plan)) => format!("auto: {}", plan.kernel.name),
-                _ => contender.name().into(),
+                _ => contender.name(),
             },
             ctas: plan.map(|plan| (plan.ctas, plan.split)),
             time_us,

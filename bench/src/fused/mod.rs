@@ -193,7 +193,7 @@ impl Request {
             format!("hidden states of {dtype}: expected bf16 or f16")
         } else if out != dtype && out != Scalar::E4M3 {
             format!("{out} from hidden states of {dtype}: expected {dtype} or e4m3")
-        } else if self.form.group > 0 && self.hidden % self.form.group != 0 {
+        } else if self.form.group > 0 && !self.hidden.is_multiple_of(self.form.group) {
             format!("rows of {} elements: expected a multiple of {}", self.hidden, self.form.group)
         } else if let Some(other) = self.contenders.iter().find(|c| !c.computes(&self.form)) {
             format!("{} has neither LayerNorm nor scales of groups", other.name())

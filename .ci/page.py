@@ -147,6 +147,12 @@ def linking(page, checks, narrow):
             .some(l => { const at = l.getBoundingClientRect(); return at.top >= box.top && at.bottom <= box.bottom; }); }"""
         )
         checks.that(visible, f"a click on line {key} does not show its lines in {pane}")
+    # With keys: the next line with code is kept instead.
+    source.locator(".lines").press("ArrowDown")
+    now = source.locator(".l.on").evaluate_all("all => all.map(l => l.dataset.k)")
+    checks.that(now == [own[own.index(key) + 1]], f"the key down goes from {key} to {now}")
+    source.locator(".lines").press("Escape")
+    checks.that(marked("source") == 0, "Escape does not let go")
     # From the other side: an instruction marks its line.
     point(panes.locator(f'.pane[data-pane=sass] .l[data-k="{key}"]').first)
     checks.that(source.locator(".l.on").count() == 1, "an instruction does not mark its source line")

@@ -15,8 +15,9 @@ use weft_report::{Options, Progress, page};
 /// the widths of accesses, registers and shared memory, layouts, the traffic between PEs, a timeline
 /// of a simulated run, and the findings of checks. The page is one file that needs no network.
 ///
-/// Sizes that are neither given with -D or --arg nor have a default are chosen to fit the kernel, as
-/// `weft check` chooses them. Without ptxas and nvdisasm, the page says how to install them.
+/// The code is compiled with the values of -D and the defaults of the text. The simulated runs take
+/// the sizes that `weft check` chooses, unless -D or --arg gives them. Without ptxas and nvdisasm,
+/// the page says how to install them.
 #[derive(Args)]
 pub struct Report {
     #[command(flatten)]

@@ -5,6 +5,7 @@ use crate::study::Study;
 use crate::{Options, access, code, findings, layouts, resources, timeline, traffic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use weft::compile::KernelFile;
+use weft::remarks::warning;
 use weft_ir::diag::Span;
 use weft_ir::text::readable;
 
@@ -43,7 +44,7 @@ impl Shown<'_> {
     }
 }
 
-/// A section: the name in its id, its title, what the title's side says, and what writes it.
+/// A section: the name in its id, its title, and what writes it.
 type Section = (&'static str, &'static str, fn(&Shown<'_>) -> Markup);
 
 const SECTIONS: [Section; 7] = [
@@ -124,6 +125,8 @@ fn summary(kernel: &Shown<'_>, options: &Options) -> Markup {
     let block = study.kernel().map_or(0, |k| k.threads());
     let defines = compiled.defines.first().into_iter().flatten();
     let defines: Vec<_> = defines.map(|(name, v)| format!("{name}={}", weft::run::show(*v))).collect();
+    let remarks = study.listing.iter().flat_map(|listing| &listing.remarks);
+    let remarks: Vec<_> = remarks.map(|remark| warning(remark, compiled.sources())).collect();
     let found = study.check.as_ref().map(|report| report.findings.len());
     html! {
         div.tiles {
@@ -143,8 +146,11 @@ fn summary(kernel: &Shown<'_>, options: &Options) -> Markup {
                 Err(_) => (tile("Checks", html! { "not run" }, &format!("{} PEs", options.pes))),
             }
         }
-        @for warning in &compiled.warnings {
-            p.note { (kernel.at(warning.span)) " " b { "warning[" (warning.code) "]" } " " (warning.message) }
+        @for warning in compiled.warnings.iter().chain(&remarks) {
+            p.note {
+                (kernel.at(warning.span)) " " b { "warning[" (warning.code) "]" } " " (warning.message)
+                @if let Some(help) = &warning.help { " " span.quiet { "Help: " (help) } }
+            }
         }
     }
 }

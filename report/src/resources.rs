@@ -33,7 +33,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     html! {
         h3 { "Registers of a CTA" }
         @if registers.is_empty() {
-            p.lead { "The kernel has no roles, and without ptxas nobody knows how many registers a thread takes." }
+            p.lead { "Without ptxas, the number of registers that a thread takes is not known." }
         } @else {
             (bar(&registers, u64::from(REGISTERS), "registers", &|n| n.to_string()))
             @if let Some(fit) = fit(study) { p.lead { (fit) } }
@@ -113,23 +113,31 @@ fn registers(study: &Study) -> Vec<Part> {
     parts
 }
 
+/// Threads and CTAs of a streaming multiprocessor where they are fewer than elsewhere: by the number of the target (CUDA C++
+/// Programming Guide, Technical Specifications per Compute Capability).
+const SMALL: [(&[u16], u32, u32); 3] = [(&[86, 87], 1536, 16), (&[89], 1536, 24), (&[120, 121], 1536, 24)];
+const USUAL: (u32, u32) = (2048, 32);
+
 /// How many CTAs have room on a streaming multiprocessor at once.
 fn fit(study: &Study) -> Option<String> {
-    // The unit in which a warp gets registers, and the threads of an SM (CUDA C++ Programming Guide, Compute Capabilities).
+    // The unit in which a warp gets registers, and the shared memory that the system takes of each CTA.
     const UNIT: u32 = 256;
-    const THREADS: u32 = 2048;
-    let threads = study.kernel()?.threads();
+    const RESERVED: u64 = 1024;
+    let target = study.compiled.target;
+    let small = SMALL.iter().find(|(numbers, ..)| numbers.contains(&target.number()));
+    let (threads, ctas) = small.map_or(USUAL, |(_, threads, ctas)| (*threads, *ctas));
+    let own = study.kernel()?.threads().max(1);
     let of_warp = (usage(study)?.registers * 32).next_multiple_of(UNIT);
-    let by_registers = REGISTERS / (of_warp * threads.div_ceil(32)).max(1);
-    let by_memory = match shared(study) {
-        0 => u32::MAX,
-        used => (u64::from(study.compiled.target.shared_limit()) / used) as u32,
-    };
-    let limits =
-        [(by_registers, "registers"), (by_memory, "shared memory"), (THREADS / threads.max(1), "threads")];
-    let (least, what) = limits.into_iter().min_by_key(|(n, _)| *n)?;
+    let memory = (u64::from(target.shared_limit()) + RESERVED) / (shared(study) + RESERVED);
+    let limits = [
+        (REGISTERS / (of_warp * own.div_ceil(32)).max(1), "its registers allow"),
+        (memory as u32, "its shared memory allows"),
+        (threads / own, "its threads allow"),
+        (ctas, "the hardware allows"),
+    ];
+    let (least, who) = limits.into_iter().min_by_key(|(n, _)| *n)?;
     let s = if least == 1 { "" } else { "s" };
-    Some(format!("An SM has room for {least} CTA{s} at once. The {what} of an SM limit their number."))
+    Some(format!("An SM has room for {least} CTA{s} at once: {who} no more."))
 }
 
 /// The tensors and barriers in shared memory.

@@ -68,10 +68,10 @@
       if (event.key === "Escape") return release();
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       const pane = event.target.closest(".lines");
-      if (!step || !pane || !kept) return;
+      const own = step && pane ? [...pane.querySelectorAll(".l[data-k]")] : [];
+      if (!own.length) return;
       event.preventDefault();
-      const own = [...pane.querySelectorAll(".l[data-k]")];
-      let at = own.findIndex((line) => line.dataset.k === kept.key && (!kept.ptx || line.dataset.p === kept.ptx));
+      let at = own.findIndex((line) => kept && line.dataset.k === kept.key && (!kept.ptx || line.dataset.p === kept.ptx));
       at = Math.min(Math.max(at + step, 0), own.length - 1);
       own[at].scrollIntoView({ block: "nearest" });
       keep(own[at].dataset.k, own[at].dataset.p, pane);

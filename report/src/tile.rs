@@ -53,7 +53,7 @@ impl Grid {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Accessed {
     pub span: Span,
-    /// The operation: `store`.
+    /// The name of the operation, such as `store`.
     pub op: String,
     /// The tensor whose memory is accessed.
     pub tensor: String,

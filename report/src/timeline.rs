@@ -88,14 +88,11 @@ fn rows(run: &Run) -> (BTreeMap<RowKey, Row>, usize) {
     for span in &trace.spans {
         add(rows.entry(row_of(run, span)).or_default(), span, trace.end);
     }
-    let of_pe = (ROWS / run.replay.pes.max(1)).max(1);
+    // Whole CTAs, at least one of each PE.
+    let of_pe = ROWS / (run.replay.pes * (run.roles.len() + 1)).max(1);
     let all = rows.len();
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    rows.retain(|(pe, ..), _| {
-        let count = counts.entry(*pe).or_default();
-        *count += 1;
-        *count <= of_pe
-    });
+    let ctas: BTreeSet<_> = rows.keys().map(|(pe, cta, _)| (*pe, *cta)).collect();
+    rows.retain(|(pe, cta, _), _| ctas.range((*pe, [0; 3])..(*pe, *cta)).count() < of_pe.max(1));
     let left_out = all - rows.len();
     (rows, left_out)
 }

@@ -26,7 +26,8 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     let most = most.max().unwrap_or(0);
     html! {
         (setting(run))
-        @if most == 0 { p.lead { "No byte went from one PE to another." } }
+        @if most == 0 && run.examined.error.is_some() {}
+        @else if most == 0 { p.lead { "No byte went from one PE to another." } }
         @else {
             p.lead { "Bytes of the last launch, from the PE of the row to the PE of the column: loads, stores, atomics and "
                 "NVSHMEM's functions" @if in_switch { ", and what multimem instructions sent through the switch" } "." }

@@ -202,6 +202,8 @@ pub struct Listing {
     pub sass: String,
     /// Registers and spilled bytes of each kernel.
     pub usage: Vec<Usage>,
+    /// Why the code is slow, if ptxas knows.
+    pub remarks: Vec<Remark>,
 }
 
 /// What a kernel takes of each thread's resources, as ptxas says.
@@ -226,7 +228,7 @@ pub fn list(ptx: &str, target: Target, external: bool) -> Result<Listing, ToolEr
     let options: &[&str] = if external { &["-v", "--compile-only"] } else { &["-v"] };
     let said = folder.assemble(ptx, target, options)?;
     let sass = folder.run(Tool::Nvdisasm, &["-c", "-gp", "kernel.cubin"])?;
-    Ok(Listing { sass, usage: usage(&said) })
+    Ok(Listing { sass, usage: usage(&said), remarks: remarks(&said, ptx) })
 }
 
 /// The resources of each kernel in what `ptxas -v` says.

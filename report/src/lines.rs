@@ -87,14 +87,9 @@ fn ptx(text: &str, sources: &SourceMap) -> Vec<Line> {
                 at = files.get(file).zip(row).map(|(file, line)| Key { file: *file, line });
                 continue;
             }
-            [".file", ..] => continue,
-            [first, ..] if first == "}" || first.starts_with("$L__tmp") || first.starts_with("$L__func") => {
-                if first == "}" {
-                    at = None;
-                } else {
-                    continue;
-                }
-            }
+            [".file", ..] | ["//", "begin" | "end", "inline", "asm"] => continue,
+            ["}"] if line == "}" => at = None,
+            [label] if label.starts_with("$L__tmp") || label.starts_with("$L__func") => continue,
             _ => {}
         }
         let code = line.starts_with('\t') && line.ends_with(';');

@@ -14,6 +14,7 @@ mod lsp;
 mod moe;
 mod new;
 mod progress;
+mod report;
 mod run;
 mod setup;
 mod shell;
@@ -74,6 +75,9 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Show the instructions of each access of a kernel, or the meaning of an error code.
     Explain(explain::Explain),
+    /// Write a page that shows a kernel at every level: text, IR, PTX, SASS, layouts, traffic, timeline
+    /// and findings.
+    Report(report::Report),
     /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
     Fmt(fmt::Fmt),
     /// Serve an editor as the language server of kernel files.
@@ -203,6 +207,7 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         Command::Sim(s) => Ok(s.run()),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
+        Command::Report(r) => r.run(),
         Command::Fmt(f) => f.run(),
         Command::Lsp(l) => l.run(),
         Command::Completions(c) => c.run(),

@@ -151,6 +151,11 @@ fn the_page_of_checks_is_true() {
     assert!(run("docs/checking.md") >= 6);
 }
 
+#[test]
+fn the_page_of_reports_is_true() {
+    assert!(run("docs/report.md") >= 3);
+}
+
 /// A text without comments and empty lines.
 fn code(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim_end());

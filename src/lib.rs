@@ -17,6 +17,7 @@ mod run;
 mod setup;
 mod shell;
 mod sim;
+mod trace;
 mod tune;
 
 use anyhow::{Context, Result, anyhow};
@@ -27,12 +28,12 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::gemm::Form;
 use weft::lang::render::Color;
 use weft::library::Files;
-use weft::run::{Arg, RunError, Stage};
+use weft::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::{Define, Defines, PtxVersion, Target};
+use weft_run::{Arg, RunError, Stage};
 use weft_runtime::owned::{self, Trust};
 use weft_runtime::{find, visible};
 
@@ -539,7 +540,7 @@ fn write_ptx(path: &Path, ptx: &str) -> Result<()> {
 fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
     let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut out = std::io::BufWriter::new(file);
-    weft::trace::write_chrome(trace, &mut out)?;
+    trace::write_chrome(trace, &mut out)?;
     out.flush().with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use weft::Compiled;
 use weft::gpu::target_of;
 use weft::ir::Scalar;
-use weft::run::reference::Checked;
-use weft::run::{
+use weft::runtime::job::{Place, Started, start};
+use weft::runtime::{Config, Error, World, cuda, error, find, visible};
+use weft_run::reference::Checked;
+use weft_run::{
     KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
     run_sequence_on_gpus,
 };
-use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, Error, World, cuda, error, find, visible};
 
 #[derive(Args)]
 pub struct Run {

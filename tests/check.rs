@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 use weft::ir::Scalar;
-use weft::run::array::{Array, Number, write_number};
 use weft::{Define, KernelFile, Lowering, Transport};
 use weft_check::{CheckOptions, Report, check_file};
+use weft_run::array::{Array, Number, write_number};
 
 /// PE p takes PE p + 1's flag for the sign that its data is there; how the flag is set and read is left open.
 fn message(store: &str, load: &str) -> String {

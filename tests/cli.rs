@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use weft::ir::Scalar;
-use weft::run::array::Array;
+use weft_run::array::Array;
 
 const TWO_SHOT: &str = "examples/allreduce_two_shot.weft";
 
@@ -39,7 +39,7 @@ impl Place {
     fn write_npy(&self, name: &str, dtype: Scalar, shape: &[u64]) {
         let mut data = Vec::new();
         for i in 0..shape.iter().product::<u64>() {
-            weft::run::array::write_number(dtype, weft::run::array::Number::Int(i.into()), &mut data);
+            weft_run::array::write_number(dtype, weft_run::array::Number::Int(i.into()), &mut data);
         }
         Array { dtype, shape: shape.to_vec(), data }.write(&self.path(name)).unwrap();
     }

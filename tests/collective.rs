@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use weft::collective::{ALGORITHMS, Algorithm, Collective, Place, Plan, Request, simulation};
-use weft::run::run_file;
+use weft::collective::{ALGORITHMS, Algorithm, Collective, Place, Plan, Request};
 use weft::runtime::{DType, Reduce};
+use weft_run::{run_file, simulation};
 
 const TYPES: [DType; 10] = [
     DType::BF16,

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use weft::CompileError;
 use weft::codes;
-use weft::compile::CompileError;
 use weft::ir::codes::Example;
 use weft::ir::level::Tensor;
 use weft::ir::text::parse_module;

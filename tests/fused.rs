@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use weft::ir::Scalar;
 use weft::layout::Layout;
-use weft::run::array::{Array, Number, write_number};
-use weft::run::{RunOptions, run_file};
 use weft::runtime::launch::{self, Checked, Elements, Given};
 use weft::runtime::{DType, IntoLayout};
 use weft::{Define, KernelFile, Lowering, Options};
 use weft_bench::fused::{self, Form, Fused, KERNELS, Outputs, Plan, TEXT, Workspace};
 use weft_check::{CheckOptions, check_file};
+use weft_run::array::{Array, Number, write_number};
+use weft_run::{RunOptions, run_file};
 
 const EPS: f64 = 1e-5;
 const SCALE: f64 = 0.021;
@@ -51,7 +51,7 @@ fn datum(dtype: Scalar, what: u64, pe: u64, i: usize) -> f64 {
 fn round(dtype: Scalar, x: f64) -> f64 {
     let mut bytes = Vec::new();
     write_number(dtype, Number::Float(x), &mut bytes);
-    weft::run::array::read_number(dtype, &bytes).as_f64()
+    weft_run::array::read_number(dtype, &bytes).as_f64()
 }
 
 impl Case {
@@ -304,7 +304,7 @@ fn arguments_fit() {
             options.kernel = Some(plan.map_or("add_rms_norm", |plan| plan.kernel.name).into());
             let defines = plan.map_or(form.defines(hidden).to_vec(), |plan| plan.defines(form, hidden, 8));
             options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
-            let info = weft::meta::describe(&file.compile(&options).unwrap()).unwrap();
+            let info = file.compile(&options).unwrap().describe().unwrap();
             let mut given = common.to_vec();
             let size = plan.map(|plan| Workspace::of(&plan, 2 * hidden, 8));
             let own = size.map(|s| [layout(&[s.parts]), layout(&[s.sums]), layout(&[s.epoch])]);

@@ -53,7 +53,7 @@ fn example(name: &str, lowering: Lowering) -> Compiled {
 }
 
 fn describe(c: &Compiled) -> ModuleInfo {
-    weft::meta::describe(c).unwrap()
+    c.describe().unwrap()
 }
 
 fn layout(text: &str) -> Layout {

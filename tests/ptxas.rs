@@ -8,9 +8,9 @@
 use std::io::Write;
 use std::process::{Command, Output};
 use weft::codes::explain;
-use weft::remarks::warning;
 use weft::runtime::jitlink::{Input, JitLink};
 use weft::runtime::launch::remarks::remarks;
+use weft::tools::warning;
 use weft::tools::{Tool, assemble};
 use weft::{Compiled, KernelFile, Options};
 use weft_abi::RemarkKind;

@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use weft::collective::{Algorithm, Collective, Place, Plan, Request, simulation};
+use weft::collective::{Algorithm, Collective, Place, Plan, Request};
 use weft::runtime::DType;
 use weft::tools::{Tool, assemble_ptx, disassemble};
 use weft::{Define, KernelFile, Lowering, Options};
+use weft_run::simulation;
 
 const TYPES: [&str; 3] = ["f32", "bf16", "f16"];
 

@@ -40,8 +40,8 @@ pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
 pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
 pub use weft::collective::{Collective, Counts, Links, Place, Prediction};
 
+use weft::Lowering;
 use weft::collective::Tuning;
-use weft::compile::Lowering;
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World, nccl};
 

@@ -13,9 +13,9 @@ use super::times::{Blocks, Timed, times};
 use super::torch::Torch;
 use super::{Bench, BenchError};
 use std::time::Instant;
+use weft::Transport;
 use weft::collective::{Call as Asked, Collectives, Config, Plan, Request};
 use weft::collective::{Collective, Counts, Place};
-use weft::compile::Transport;
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::nccl::Communicator;
 use weft_runtime::{

@@ -63,8 +63,8 @@ impl Traffic {
 mod tests {
     use super::*;
     use crate::Loading;
+    use weft::Lowering;
     use weft::collective::{ALGORITHMS, Collective, Place};
-    use weft::compile::Lowering;
     use weft_runtime::DType;
 
     fn bytes(cost: &Cost) -> f64 {

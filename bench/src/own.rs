@@ -3,8 +3,8 @@
 use super::Place;
 use super::measure::Result;
 use weft::collective::{Collective, Counts};
-use weft::compile::{KernelFile, Options};
 use weft::gpu::{GpuError, Grid, Kernel, target};
+use weft::{KernelFile, Options};
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::{Barrier, Element, Stream, SymmetricTensor, Team, World};

@@ -10,7 +10,7 @@
 use super::BenchError;
 use super::kernels::{self, BARRIER, START_LINE};
 use super::measure::{Call, Result};
-use weft::compile::Transport;
+use weft::Transport;
 use weft::gpu::{Grid, Kernel};
 use weft_runtime::cuda::{self, Event};
 use weft_runtime::{Barrier, DeviceTensor, Graph, Stream, Team, World};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::SystemTime;
+use weft::Lowering;
 use weft::collective::{Algorithm, Request};
-use weft::compile::Lowering;
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 

@@ -5,10 +5,10 @@ use super::{BenchError, Collective, Links, Report, Row};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::str::FromStr;
-use weft::collective::{Algorithm, Place, Plan, Request, simulation};
-use weft::compile::Lowering;
-use weft::run::{Ran, run_file};
+use weft::Lowering;
+use weft::collective::{Algorithm, Place, Plan, Request};
 use weft_isa::Target;
+use weft_run::{Ran, run_file, simulation};
 use weft_runtime::{DType, Reduce};
 use weft_sim::{Port, Stats};
 

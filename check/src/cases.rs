@@ -5,13 +5,13 @@ use super::{CheckOptions, Progress, Variant};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weft::compile::{KernelFile, Lowering, Options};
-use weft::run::examine::Subject;
-use weft::run::reference::Checked;
-use weft::run::{Arg, RunError, RunOptions, Stage};
+use weft::{KernelFile, Lowering, Options};
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Head, HeadParam};
 use weft_lang::source::SourceMap;
+use weft_run::examine::Subject;
+use weft_run::reference::Checked;
+use weft_run::{Arg, RunError, RunOptions, Stage};
 use weft_sim::{Place, Trace, TraceConfig};
 
 /// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are

@@ -5,11 +5,11 @@ use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::fmt;
 use weft::codes::WRONG_RESULT;
-use weft::compile::{Lowering, Transport};
-use weft::run::reference::Checked;
-use weft::run::{Arg, TensorInfo};
+use weft::{Lowering, Transport};
 use weft_ir::diag::{Severity, Span};
 use weft_lang::elaborate::Defines;
+use weft_run::reference::Checked;
+use weft_run::{Arg, TensorInfo};
 use weft_sim::{AccessKind, Agent, Finding as SimFinding, MemorySpace, Place, SimError};
 
 /// Something that a thread did.

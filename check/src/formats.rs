@@ -3,8 +3,8 @@
 use super::{Access, Finding, Replay, Report};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use weft::CompileError;
 use weft::codes::page;
-use weft::compile::CompileError;
 use weft_ir::diag::{Severity, Span};
 use weft_lang::source::SourceMap;
 
@@ -230,7 +230,7 @@ impl Report {
 }
 
 fn replay(r: &Replay) -> Value {
-    let defines = r.defines.iter().map(|(name, v)| (name.clone(), Value::from(weft::run::show(*v))));
+    let defines = r.defines.iter().map(|(name, v)| (name.clone(), Value::from(weft_run::show(*v))));
     let args = r.args.iter().map(|(name, v)| (name.clone(), Value::from(v.to_string())));
     json!({
         "kernel": r.kernel,

@@ -37,11 +37,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use weft::compile::{KernelFile, Options};
-use weft::ptx::{PtxFile, PtxLaunch, PtxOutcome};
-use weft::run::{Arg, RunError, Stage, Tolerance};
+use weft::{KernelFile, Options};
 use weft_isa::Target;
 use weft_lang::source::SourceMap;
+use weft_run::ptx::{PtxFile, PtxLaunch, PtxOutcome};
+use weft_run::{Arg, RunError, Stage, Tolerance};
 use weft_sim::Trace;
 
 /// The options of a check: the cases to run, and the number of schedules.
@@ -65,7 +65,7 @@ pub struct CheckOptions {
     pub sizes: Vec<i64>,
     /// Values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// `(tensor, file)`: data instead of what the seed makes, as [`RunOptions::inputs`](weft::run::RunOptions::inputs).
+    /// `(tensor, file)`: data instead of what the seed makes, as [`RunOptions::inputs`](weft_run::RunOptions::inputs).
     /// Extents that follow from it are not varied.
     pub inputs: Vec<(String, PathBuf)>,
     /// `(tensor, file)`: what a tensor is to hold after the last launch.

@@ -2,10 +2,10 @@
 
 use super::CheckOptions;
 use super::finding::{self, Finding, Replay};
-use weft::compile::{Lowering, Transport};
-use weft::ptx::{PtxFile, PtxLaunch, PtxOutcome, Setup};
-use weft::run::RunError;
+use weft::{Lowering, Transport};
 use weft_lang::elaborate::Defines;
+use weft_run::RunError;
+use weft_run::ptx::{PtxFile, PtxLaunch, PtxOutcome, Setup};
 use weft_sim::{Trace, TraceConfig};
 
 /// A launch on so many PEs, for any seed.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use weft::lang::render::Color;
-use weft::run::Arg;
 use weft_check::{CheckOptions, Report, check_file};
+use weft_run::Arg;
 
 /// What a check is told beside what is compiled.
 #[derive(FromPyObject)]

@@ -155,7 +155,7 @@ impl Compiled {
     /// What a launch needs to know, as JSON.
     #[getter]
     fn meta(&self) -> PyResult<String> {
-        let info = weft::meta::describe(&self.compiled).map_err(|d| Fault::new("", d.message, ""))?;
+        let info = self.compiled.describe().map_err(|d| Fault::new("", d.message, ""))?;
         Ok(serde_json::to_string(&info).map_err(|e| Fault::new("", e.to_string(), ""))?)
     }
 
@@ -163,7 +163,7 @@ impl Compiled {
     #[getter]
     fn defines(&self) -> Vec<Vec<(String, String)>> {
         let shown =
-            |d: &Defines| d.iter().map(|(n, v)| (n.clone(), weft::run::Arg::from(*v).to_string())).collect();
+            |d: &Defines| d.iter().map(|(n, v)| (n.clone(), weft_run::Arg::from(*v).to_string())).collect();
         self.compiled.defines.iter().map(shown).collect()
     }
 

@@ -53,7 +53,7 @@ fn load(
     options.lowering = Lowering::Unicast;
     options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
     let compiled = weft::KernelFile::parse(name, text)?.compile(&options)?;
-    let info = weft::meta::describe(&compiled).map_err(|e| e.to_string())?;
+    let info = compiled.describe().map_err(|e| e.to_string())?;
     let module = Module::load_in(world, compiled.ptx.as_bytes(), info)?;
     let first = module.info().kernels[0].name.clone();
     Ok(module.kernel(&first)?)
@@ -186,7 +186,7 @@ fn graph(world: &World) -> Checked {
 fn refused(world: &World) -> Checked {
     let options = Options::new(world.device().arch()?.parse()?);
     let compiled = weft::compile(SCALE, &[("N", Define::Int(8))], options.target)?;
-    let info = weft::meta::describe(&compiled).map_err(|e| e.to_string())?;
+    let info = compiled.describe().map_err(|e| e.to_string())?;
     let newer = compiled.ptx.replacen(&format!(".version {}", compiled.ptx_version), ".version 99.9", 1);
     let e = Module::load_in(world, newer.as_bytes(), info.clone()).err().ok_or("PTX 99.9 was loaded")?;
     same!(e.code, error::PTX, "PTX 99.9");

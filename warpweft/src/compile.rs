@@ -2,6 +2,7 @@
 
 use crate::library::Files;
 use crate::nvshmem::Caller;
+use crate::roles::{TensorRole, assign};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -231,7 +232,7 @@ impl KernelFile {
     ///
     /// # Errors
     /// Fails if there is no such kernel, or if its head is wrong.
-    pub(crate) fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
+    pub fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
         let made = self.program.without_code(name, &options.defines);
         made.map_err(|found| CompileError::new(found, self.sources.clone()))
     }
@@ -442,9 +443,7 @@ impl Compiled {
     fn roles(&self) -> String {
         let mut out = String::new();
         for (i, kernel) in self.high.kernels.iter().enumerate() {
-            let reference = self.references.get(i).and_then(Option::as_ref);
-            let roles = crate::roles::assign(kernel, reference);
-            for (p, role) in kernel.head.params.iter().zip(roles) {
+            for (p, role) in kernel.head.params.iter().zip(self.tensor_roles(i)) {
                 if let Some(role) = role {
                     out.push_str(&format!("{}: parameter {}: {role}\n", self.place(p.span), p.name));
                 }
@@ -453,8 +452,15 @@ impl Compiled {
         out
     }
 
-    /// What is wrong with the text, as it shows after all.
-    pub(crate) fn error(&self, found: Diagnostic) -> CompileError {
+    /// The roles of the parameters of a kernel, by index: `None` for a parameter that is no tensor. The result is
+    /// empty if there is no such kernel.
+    pub fn tensor_roles(&self, kernel: usize) -> Vec<Option<TensorRole>> {
+        let reference = self.references.get(kernel).and_then(Option::as_ref);
+        self.high.kernels.get(kernel).map(|k| assign(k, reference)).unwrap_or_default()
+    }
+
+    /// An error about the text that `found` describes, for what shows only after compilation.
+    pub fn error(&self, found: Diagnostic) -> CompileError {
         CompileError::new(vec![found], self.sources.clone())
     }
 

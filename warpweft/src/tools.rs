@@ -17,6 +17,8 @@ use weft_isa::Target;
 use weft_runtime::find::{Found, Machine, Missing, SearchPlace, Wanted};
 use weft_runtime::launch::remarks::{remarks, strict};
 
+pub use crate::remarks::warning;
+
 /// A program or library of the CUDA toolkit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tool {

@@ -10,7 +10,7 @@ pub use weft::fused::{Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, TEXT, Work
 
 use super::BenchError;
 use super::contender::pick;
-use weft::compile::Lowering;
+use weft::Lowering;
 use weft::fused::{MOST_SHARED, MOST_SPLIT};
 use weft_ir::Scalar;
 use weft_runtime::World;

@@ -4,13 +4,13 @@
 use super::super::BenchError;
 use super::super::data::in_each;
 use weft::collective::Flat;
-use weft::compile::{KernelFile, Options};
 use weft::gemm::{Major, Problem, Shape};
 use weft::gpu::{GpuError, Grid, Kernel, target};
-use weft::run::array::{Number, read_number, write_number};
+use weft::{KernelFile, Options};
 use weft_ir::Scalar;
 use weft_lang::evaluate::unit_roundoff;
 use weft_layout::Layout;
+use weft_run::array::{Number, read_number, write_number};
 use weft_runtime::cuda::AnyDeviceTensor;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::{DType, Device, DeviceTensor, IntoLayout, Stream};

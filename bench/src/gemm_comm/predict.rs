@@ -74,10 +74,10 @@ pub fn table(request: &Request, pes: u32, all: &[Predicted]) -> String {
 #[cfg(test)]
 mod tests {
     use weft::collective::Links;
-    use weft::compile::{KernelFile, Lowering, Options};
     use weft::gemm::{Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
-    use weft::run::{Ran, RunOptions, run_file};
+    use weft::{KernelFile, Lowering, Options};
     use weft_lang::elaborate::Define;
+    use weft_run::{Ran, RunOptions, run_file};
     use weft_runtime::DType;
 
     /// What the model says that a launch moves is what a launch moves on the simulator, but for flags.

@@ -515,6 +515,20 @@ pub(super) fn file(algorithm: &Algorithm) -> Result<KernelFile, GpuError> {
     Ok(KernelFile::parse(&format!("weft/{}.weft", algorithm.part), algorithm.source())?)
 }
 
+impl Plan {
+    /// The kernel file of the plan's algorithm, and the options that compile it for `request`: its kernel, its
+    /// compile-time parameters, and the lowering that `request.multicast` asks for.
+    ///
+    /// # Errors
+    /// Fails if the plan does not fit the request ([`check`](Plan::check)).
+    pub fn compilation(&self, request: &Request, target: Target) -> Result<(KernelFile, Options), GpuError> {
+        self.check(request, self.ctas).map_err(operation)?;
+        let mut options = options(self, request, self.ctas, target)?;
+        options.lowering = Lowering::Auto.decide(request.multicast).into();
+        Ok((file(self.algorithm)?, options))
+    }
+}
+
 /// The head of a kernel of the library, parsed once.
 pub(super) fn head(algorithm: &'static Algorithm, kernel: &str) -> Result<&'static Head, GpuError> {
     static HEADS: OnceLock<HashMap<(&'static str, String), Head>> = OnceLock::new();
@@ -571,7 +585,7 @@ fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operan
 }
 
 /// What an algorithm cannot do.
-pub(super) fn operation(why: String) -> GpuError {
+fn operation(why: String) -> GpuError {
     refuse(error::OPERATION, why)
 }
 

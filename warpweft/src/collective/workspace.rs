@@ -128,7 +128,7 @@ mod tests {
         options.lowering = crate::Lowering::Unicast;
         let compiled =
             file(algorithm).unwrap().compile(&options).unwrap_or_else(|e| panic!("{algorithm:?}: {e}"));
-        let info = crate::meta::describe(&compiled).unwrap();
+        let info = compiled.describe().unwrap();
         let counts = request.counts();
         let larger = counts.send.max(counts.recv) as usize;
         let given: Vec<(&str, DType, Layout)> = head(algorithm, algorithm.kernel(place).unwrap())

@@ -2,14 +2,14 @@
 
 use crate::compile::{KernelFile, Nvshmem, Options};
 use crate::nvshmem::Library;
-use crate::store::{Kept, Parts, Store};
+use crate::store::Parts;
 use std::io;
 use std::sync::OnceLock;
 use weft_isa::Target;
 use weft_runtime::find;
 use weft_runtime::launch::ModuleInfo;
 
-pub use crate::store::{Found, Key};
+pub use crate::store::{Found, Kept, Key, Store};
 
 /// The cache of compiled kernels.
 pub type Cache = Store<Entry>;

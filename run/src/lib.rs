@@ -1,27 +1,45 @@
-//! Runs a kernel over real data, on simulated PEs or on GPUs: finds parameters out, allocates, fills, launches, checks.
+//! Runs kernels over data and checks their results, on simulated PEs or on GPUs.
+//!
+//! A run finds a kernel's parameters, allocates and fills its tensors, launches it, and compares the results with what
+//! the kernel says that it computes:
+//!
+//! ```
+//! use weft::{KernelFile, Options};
+//! use weft_run::{RunOptions, run_file};
+//!
+//! let text = include_str!("../../examples/allreduce_two_shot.weft");
+//! let file = KernelFile::parse("allreduce.weft", text)?;
+//! let mut options = Options::new("sm_90a".parse()?);
+//! options.defines.insert("N".into(), 1003.into());
+//! let outcome = run_file(&file, &RunOptions::new(options, 4))?;
+//! assert!(outcome.passed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod array;
+mod collective;
 mod evaluated;
 pub mod examine;
 mod expected;
 mod gpus;
-pub(crate) mod inputs;
+mod inputs;
+mod load;
 mod matmul;
 mod npy;
 mod pe;
 mod plan;
-pub(crate) mod positions;
+mod positions;
+pub mod ptx;
 pub mod reference;
 mod sequence;
 mod simulated;
 mod tensors;
 
-use crate::compile::{CompileError, Compiled, KernelFile, Options};
-use crate::gpu::GpuError;
-use crate::nvshmem::LinkError;
 use array::ArrayError;
+pub use collective::simulation;
 pub use expected::Tolerance;
 pub use inputs::show;
+pub use load::Npy;
 use plan::Plan;
 use reference::Checked;
 pub use sequence::Stage;
@@ -34,6 +52,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use weft::gpu::GpuError;
+use weft::nvshmem::LinkError;
+use weft::{CompileError, Compiled, KernelFile, Options};
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::ModuleInfo;
@@ -203,7 +224,6 @@ impl From<GpuError> for RunError {
         match e {
             GpuError::Compile(e) => e.into(),
             GpuError::Describe(d) => RunError::Request(d.message),
-            GpuError::Array(e) => e.into(),
             GpuError::Link(e) => e.into(),
             GpuError::Runtime(e) => e.into(),
         }
@@ -323,8 +343,8 @@ pub(crate) fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
 /// # Errors
 /// Fails with a [`RunError`], which says why. Nothing is written unless all launches ended.
 pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
-    let text = crate::library::read_text(path).or_else(request)?;
-    let file = KernelFile::parse(&crate::library::name_of(path), &text)?;
+    let text = weft::library::read_text(path).or_else(request)?;
+    let file = KernelFile::parse(&weft::library::name_of(path), &text)?;
     run_file(&file, options)
 }
 

@@ -1,6 +1,6 @@
 //! Arguments of a kernel as the command line has them.
 
-use crate::run::array::{Number, read_number, write_number};
+use crate::array::{Number, read_number, write_number};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -2,9 +2,9 @@
 
 use super::array::{Array, ArrayError};
 use super::{Arg, RunError, RunOptions, request};
-use crate::compile::Options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use weft::Options;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Defines, Head, HeadParam};
 

@@ -3,8 +3,8 @@
 use super::array::{Number, write_number};
 use super::positions::Positions;
 use super::{RunError, TensorInfo};
-use crate::roles::Assigned;
 use std::sync::Arc;
+use weft::TensorRole;
 use weft_ir::{Kind, Layout, Role, Space, TensorType};
 use weft_sim::{Elements, Name};
 
@@ -25,7 +25,12 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
-    pub fn new(name: &str, t: &TensorType, layout: Layout, assigned: &Assigned) -> Result<Tensor, RunError> {
+    pub fn new(
+        name: &str,
+        t: &TensorType,
+        layout: Layout,
+        assigned: &TensorRole,
+    ) -> Result<Tensor, RunError> {
         let places = Positions::new(&layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
         let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
         let places = Arc::new(places);

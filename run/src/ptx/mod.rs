@@ -2,7 +2,7 @@
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use weft::ptx::{PtxFile, PtxLaunch};
+//! use weft_run::ptx::{PtxFile, PtxLaunch};
 //! let file = PtxFile::parse("fill.ptx", "
 //! .version 8.0 .target sm_90 .address_size 64
 //! .visible .entry fill(.param .u64 out, .param .u32 value) {
@@ -30,8 +30,7 @@ mod machine;
 pub use argument::{Argument, Fill, Tile};
 pub use machine::Setup;
 
-use crate::library;
-use crate::run::RunError;
+use crate::RunError;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,8 +142,8 @@ impl PtxFile {
     /// # Errors
     /// Fails if the file cannot be read, is not text, or is not PTX that the simulator carries out.
     pub fn read(path: &Path) -> Result<PtxFile, RunError> {
-        let text = library::read_text_of(path, MAX_BYTES, ".ptx").map_err(RunError::Request)?;
-        PtxFile::parse(&library::name_of(path), &text)
+        let text = weft::library::read_text_of(path, MAX_BYTES, ".ptx").map_err(RunError::Request)?;
+        PtxFile::parse(&weft::library::name_of(path), &text)
     }
 
     /// Reads a text of PTX.

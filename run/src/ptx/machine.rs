@@ -2,9 +2,9 @@
 
 use super::argument::{Argument, FORMS, Fill, Tile};
 use super::{PtxFile, PtxLaunch, PtxOutcome, element};
-use crate::run::array::Array;
-use crate::run::inputs::{of_pe, read};
-use crate::run::{RunError, request};
+use crate::array::Array;
+use crate::inputs::{of_pe, read};
+use crate::{RunError, request};
 use std::time::Instant;
 use weft_ir::Scalar;
 use weft_sim::codes;

@@ -9,7 +9,7 @@ use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::gemm::fused_tuning::{Tables, path};
+use weft::gemm::fused_tuning::Tables;
 use weft::gemm::{Form, Shape};
 use weft::runtime::World;
 use weft::runtime::job::{Place, Started, start};
@@ -144,7 +144,7 @@ pub struct TuneGemmComm {
 
 impl TuneGemmComm {
     pub fn run(&self, form: Form) -> Result<ExitCode> {
-        let file = self.out.clone().or_else(path).context(
+        let file = self.out.clone().or_else(Tables::path).context(
             "there is no file to store in: give --out FILE (WEFT_GEMM_COMM_TUNING is off, or neither XDG_DATA_HOME nor \
              HOME is set)",
         )?;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use weft::collective::{ALGORITHMS, Algorithm, Collective, Place, Plan, Request};
+use weft::collective::{Algorithm, Collective, Place, Plan, Request};
 use weft::runtime::{DType, Reduce};
 use weft_run::{run_file, simulation};
 
@@ -60,7 +60,7 @@ fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
 /// Requests of each algorithm of a collective, in both places.
 fn all(collective: Collective) {
     let mut algorithms = 0;
-    for (k, algorithm) in ALGORITHMS.iter().filter(|a| a.collective == collective).enumerate() {
+    for (k, algorithm) in Algorithm::ALL.iter().filter(|a| a.collective == collective).enumerate() {
         algorithms += 1;
         for place in algorithm.places() {
             for i in 0..REQUESTS {

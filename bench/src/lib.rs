@@ -41,7 +41,7 @@ pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tun
 pub use weft::collective::{Collective, Counts, Links, Place, Prediction};
 
 use weft::Lowering;
-use weft::collective::Tuning;
+use weft::collective::tuning::Tuning;
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World, nccl};
 

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::Loading;
     use weft::Lowering;
-    use weft::collective::{ALGORITHMS, Collective, Place};
+    use weft::collective::{Collective, Place};
     use weft_runtime::DType;
 
     fn bytes(cost: &Cost) -> f64 {
@@ -99,7 +99,7 @@ mod tests {
 
     fn all_agree(collective: Collective) {
         let by_memory = |a: &&Algorithm| !a.net && a.collective == collective;
-        for (i, a) in ALGORITHMS.iter().filter(by_memory).enumerate() {
+        for (i, a) in Algorithm::ALL.iter().filter(by_memory).enumerate() {
             let n_pes = [3, 4, 2][i % 3];
             if !a.switch {
                 agrees(a, n_pes, 61, Lowering::Unicast);

@@ -4,7 +4,7 @@ use super::{Access, Finding, Replay, Report};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use weft::CompileError;
-use weft::codes::page;
+use weft::codes::Page;
 use weft_ir::diag::{Severity, Span};
 use weft_lang::source::SourceMap;
 
@@ -60,7 +60,7 @@ fn whole(file: &str) -> Value {
 
 /// A document of SARIF 2.1.0 with these results, whose rules are the pages of these codes.
 fn document(codes: &BTreeSet<&str>, results: Vec<Value>, properties: Value) -> String {
-    let rules = codes.iter().map(|code| match page(code) {
+    let rules = codes.iter().map(|code| match Page::find(code) {
         Some(p) => json!({
             "id": code,
             "shortDescription": { "text": p.title },

@@ -113,7 +113,7 @@ pub fn compile(py: Python<'_>, request: Request, defines: &Bound<'_, PyDict>) ->
 /// What an error code means, as `weft explain` says it; None for no code.
 #[pyfunction]
 pub fn explain_code(code: &str) -> Option<String> {
-    let page = weft::codes::page(code)?;
+    let page = weft::codes::Page::find(code)?;
     Some(format!("{}: {}\n\n{}", page.code, page.title, page.explanation))
 }
 

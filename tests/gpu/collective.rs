@@ -3,7 +3,7 @@
 
 use crate::check::{Case, Checked, Num, datum};
 use crate::{ensure, same};
-use weft::collective::{ALGORITHMS, Algorithm, Call, Collective, Collectives, Counts, Place, Plan};
+use weft::collective::{Algorithm, Call, Collective, Collectives, Counts, Place, Plan};
 use weft::runtime::launch::AsArgument;
 use weft::runtime::{DeviceTensor, Graph, Reduce, SymmetricTensor, World};
 
@@ -311,7 +311,7 @@ fn refused(world: &World) -> Checked {
     ensure!(why.contains("symmetric heap"), "{why}");
     let broadcast = Call { root: world.n_pes(), ..Call::new(Collective::Broadcast, &x, None) };
     ensure!(collectives.run(&broadcast, stream).is_err(), "a root that is no PE");
-    let plan = Plan { ctas: 1 << 20, ..Plan::of(&ALGORITHMS[0], &request, 8) };
+    let plan = Plan { ctas: 1 << 20, ..Plan::of(&Algorithm::ALL[0], &request, 8) };
     ensure!(plan.check(&request, 8).is_err(), "too many CTAs");
     same!(collectives.request(&call, stream)?.count, 100, "count");
     Ok(())

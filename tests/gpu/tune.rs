@@ -6,8 +6,8 @@ use libtest_mimic::Failed;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use weft::collective::tuning::{Stored, Tables};
-use weft::collective::{By, Call, Collective, Collectives, Config, Limits, Place, Tuning};
+use weft::collective::tuning::{By, Stored, Tables, Tuning};
+use weft::collective::{Call, Collective, Collectives, Config, Limits, Place};
 use weft::runtime::{DType, DeviceTensor, Reduce, World};
 use weft_bench::{Tune, tune};
 

@@ -252,7 +252,7 @@ pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, Com
 ///
 /// # Errors
 /// Fails with what the verifier or the tables of the ISA find wrong.
-pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
+fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
     let sources = sources_of(&module.files);
     let error = |found| CompileError::new(found, sources.clone());
     let ir = options.keep_ir.then(|| weft_ir::text::print_module(&module));
@@ -265,7 +265,7 @@ pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Com
 /// Compiles the text form of IR, of the level that it names.
 ///
 /// # Errors
-/// Fails if the text is not IR, or where [`compile_module`] or [`compile_machine`] fails.
+/// Fails if the text is not IR, or where [`compile_module`] fails.
 pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
     Ok(match parse_any(text)? {
         AnyModule::Tensor(module) => compile_module(module, options)?,

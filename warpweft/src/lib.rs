@@ -45,7 +45,7 @@ mod tuned;
 
 pub use compile::{
     CompileError, Compiled, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile,
-    compile_ir, compile_machine, compile_module,
+    compile_ir, compile_module,
 };
 pub use roles::TensorRole;
 pub use weft_ir as ir;
@@ -53,7 +53,6 @@ pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;
 pub use weft_lang::elaborate::{Define, Defines};
 pub use weft_layout as layout;
-pub use weft_llvm::{library as llvm_library, version as llvm_version};
 pub use weft_runtime as runtime;
 pub use weft_sim as sim;
 

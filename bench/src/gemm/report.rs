@@ -3,7 +3,8 @@
 use super::Wrong;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use weft::gemm::{By, Plan, Problem};
+use weft::gemm::tuning::By;
+use weft::gemm::{Plan, Problem};
 
 /// Names of contenders.
 pub(super) const OURS: &str = "weft";

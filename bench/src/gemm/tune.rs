@@ -6,8 +6,8 @@ use super::report::Quartiles;
 use crate::BenchError;
 use crate::data::in_each;
 use std::time::SystemTime;
-use weft::gemm::tuning::{Entry, Setting, Table};
-use weft::gemm::{Gemm, Machine, Param, Plan, Problem, Selector, Tuning, ranked};
+use weft::gemm::tuning::{Entry, Selector, Setting, Table, Tuning};
+use weft::gemm::{Gemm, Machine, Param, Plan, Problem};
 use weft_runtime::Device;
 
 /// Plans that are compared once more, in turns, after each was timed by itself.
@@ -64,7 +64,7 @@ pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
     };
     let (mut first, mut rest, mut seen) = (Vec::new(), Vec::new(), Vec::new());
-    for plan in ranked(problem, machine) {
+    for plan in machine.plans(problem) {
         match seen.contains(&group(&plan)) {
             true => rest.push(plan),
             false => {

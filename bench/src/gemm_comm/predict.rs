@@ -5,7 +5,7 @@ use crate::BenchError;
 use std::fmt::Write;
 use std::str::FromStr;
 use weft::collective::Links;
-use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape, cycles, ranked};
+use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape};
 use weft_isa::Target;
 
 /// The GPU that times are predicted for: an H200's multiprocessors.
@@ -40,7 +40,7 @@ pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError
         let (problem, form) = (request.problem(shape, pes)?, request.form);
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
         let (choice, estimate) = team.choose(form, &problem)?;
-        let alone = ranked(&problem, machine).first().map(|plan| cycles(&problem, plan, SMS));
+        let alone = machine.plans(&problem).first().map(|plan| machine.cycles(&problem, plan));
         let of_product = estimate.total() / alone.map_or(f64::NAN, |cycles| cycles / FusedTeam::CLOCK);
         let sequence = team.sequence(form, &problem).ok();
         Ok(Predicted { shape, multicast, choice, estimate, sequence, of_product })

@@ -11,8 +11,8 @@ use super::report::{Report, Spread};
 use super::times::{Blocks, gather};
 use super::{Bench, BenchError, Contender};
 use weft::Lowering;
-use weft::collective::tuning::{Entry, Table};
-use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Place, Plan, Tuning};
+use weft::collective::tuning::{Entry, Table, Tuning};
+use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Place, Plan};
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 

@@ -62,6 +62,9 @@ impl PartialEq for Algorithm {
 }
 
 impl Algorithm {
+    /// Every algorithm. Those of one collective are in the order of the sizes that they are for, smallest first.
+    pub const ALL: &[Algorithm] = &super::ALGORITHMS;
+
     /// CTAs that there is staging memory for in a handle with so many.
     pub(super) fn stages(&self, threads: u32, unroll: u32, ctas: u32) -> u32 {
         if !self.staged {

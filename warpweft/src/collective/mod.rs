@@ -34,5 +34,4 @@ pub use handle::Flat;
 pub use handle::{Call, Collectives, Config};
 pub use plan::{Limits, Place, Plan, Request};
 pub use shape::{Collective, Counts};
-pub use table::ALGORITHMS;
-pub use tuning::{By, Selector, Tuning};
+use table::ALGORITHMS;

@@ -11,8 +11,8 @@ use weft_lang::elaborate::Define;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::{DType, DeviceTensor, Error, Stream, SymmetricTensor, Team, World, error};
 
-/// The most rows of A and D: with more, `Fused` moves whole tiles instead of packets.
-pub const MOST_ROWS: u64 = 256;
+/// See [`Decode::MAX_ROWS`].
+const MAX_ROWS: u64 = 256;
 
 /// The architecture that the kernels are written for.
 const TARGET: &str = "sm_90a";
@@ -90,8 +90,8 @@ impl DecodePlan {
     pub fn of(self, problem: &Problem, pes: u32, sms: u32) -> Result<DecodePlan, Error> {
         problem.check()?;
         let shape = problem.shape;
-        if shape.m > MOST_ROWS {
-            let message = format!("{} rows in {shape}, and packets are for {MOST_ROWS} at most", shape.m);
+        if shape.m > MAX_ROWS {
+            let message = format!("{} rows in {shape}, and packets are for {MAX_ROWS} at most", shape.m);
             return Err(Error::new(error::GEMM, message).help("use `Fused` with `Form::AllReduce`"));
         }
         let asked = |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
@@ -299,11 +299,14 @@ impl Launches {
     }
 }
 
-/// D (m, n), the sum over PEs of A (m, k) times B (n, k), for m up to [`MOST_ROWS`], in one launch. Launches follow each
+/// D (m, n), the sum over PEs of A (m, k) times B (n, k), for m up to [`Decode::MAX_ROWS`], in one launch. Launches follow each
 /// other on one stream; for several streams there is one of these each.
 pub struct Decode(Launches);
 
 impl Decode {
+    /// The most rows of A and D. With more rows, `Fused` moves whole tiles instead of packets.
+    pub const MAX_ROWS: u64 = MAX_ROWS;
+
     /// Compiles a product for a team, and allocates what its launches need. *Collective*: all PEs of the world call it with
     /// the same arguments.
     ///

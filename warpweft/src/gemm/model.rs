@@ -28,6 +28,16 @@ impl Machine {
     pub fn of(device: &Device) -> Result<Machine, Error> {
         Ok(Machine { target: crate::gpu::target(device)?, sms: device.sm_count()? })
     }
+
+    /// The plans that can compute the problem on this GPU, with the plan that is likely to be the fastest first.
+    pub fn plans(self, problem: &Problem) -> Vec<Plan> {
+        ranked(problem, self)
+    }
+
+    /// Predicts the number of clock cycles that the plan takes for the problem.
+    pub fn cycles(self, problem: &Problem, plan: &Plan) -> f64 {
+        cycles(problem, plan, self.sms)
+    }
 }
 
 /// Bytes that shared memory reads in a cycle.
@@ -77,7 +87,7 @@ fn fetched(problem: &Problem, plan: &Plan) -> f64 {
 }
 
 /// Predicts the cycles that a plan takes on a GPU with `sms` multiprocessors.
-pub fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
+pub(super) fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     busy(problem, plan, sms).max(START + moved(problem) / MEMORY)
 }
 
@@ -132,7 +142,7 @@ const ALIKE: f64 = 1.02;
 /// with smaller clusters come first: of seven large shapes on an H100, two CTAs have 0.998 of the speed of one. Then come
 /// those without turns, then those that get fewer bytes from the L2 cache for each product, which takes power, then those with more
 /// bytes on their way, and then smaller tiles.
-pub fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
+pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
     let Machine { target, sms } = machine;
     let memory = START + moved(problem) / MEMORY;
     let timed = |plan: Plan| {

@@ -1,6 +1,9 @@
 //! Plans, the model and tables without a GPU. No figure of a table here was measured.
 
+use super::fit::{candidates, fits, fits_some, shared_bytes};
 use super::handle::{file, options};
+use super::model::{cycles, ranked};
+use super::plan::PARAMETERS;
 use super::tuning::{Entry, Setting, Table, Tables};
 use super::*;
 use weft_isa::Target;

@@ -85,14 +85,8 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
-/// The file with the tables, which `WEFT_GEMM_TUNING` names. By default, it is `gemm.json` in warpweft's
-/// folder of the user's data. It is none if the variable is `off`, or if no folder is known.
-pub fn path() -> Option<PathBuf> {
-    FILE.path()
-}
-
 /// A hash of the kernel's text, and of what it uses.
-pub fn kernel_hash() -> String {
+fn kernel_hash() -> String {
     tuned::hash(PART)
 }
 
@@ -152,6 +146,12 @@ pub(super) fn distance(a: Shape, b: Shape) -> f64 {
 }
 
 impl Tables {
+    /// The file with the tables, which `WEFT_GEMM_TUNING` names. By default, it is `gemm.json` in warpweft's
+    /// folder of the user's data. It is none if the variable is `off`, or if no folder is known.
+    pub fn path() -> Option<PathBuf> {
+        FILE.path()
+    }
+
     /// Creates a file without tables.
     pub fn new() -> Tables {
         Tables { form: FORM, tables: Vec::new() }
@@ -309,7 +309,7 @@ impl fmt::Display for Selector {
 
 /// The table that is stored for a setting, with the place it comes from; or why there is none.
 fn stored(setting: &Setting) -> Result<(Table, String), String> {
-    let file = path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder")?;
+    let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder")?;
     let tables = Tables::read(&file).map_err(|e| {
         eprintln!("warning: GEMM goes without tuning: {e}");
         e.message

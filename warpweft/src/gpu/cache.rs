@@ -46,7 +46,7 @@ impl Key {
         } = options;
         let mut parts = Parts::default();
         parts.add(&[env!("CARGO_PKG_VERSION"), env!("WEFT_COMPILER")]);
-        parts.add(&[&format!("{:?}", crate::llvm_version().ok())]);
+        parts.add(&[&format!("{:?}", weft_llvm::version().ok())]);
         parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {kernel:?}")]);
         parts.add(&[&library(nvshmem, *target)]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {watch} {asserts}")]);

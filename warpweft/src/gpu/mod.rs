@@ -17,6 +17,5 @@
 pub mod cache;
 mod kernel;
 
-pub use cache::Cache;
 pub use kernel::{GpuError, Kernel, On, target, target_of};
-pub use weft_runtime::launch::{Arguments, AsArgument, Grid, LaunchOptions};
+pub use weft_runtime::launch::{Grid, LaunchOptions};

@@ -181,7 +181,7 @@ impl Library {
         parts.add(&[
             env!("CARGO_PKG_VERSION"),
             env!("WEFT_COMPILER"),
-            &format!("{:?}", crate::llvm_version().ok()),
+            &format!("{:?}", weft_llvm::version().ok()),
         ]);
         parts.add(&[&self.hash, caller.target.name(), &format!("{:?}", caller.registers())]);
         parts.add(&functions);

@@ -30,13 +30,13 @@ pub enum Stored {
     None(String),
 }
 
-/// The file with the tables, which `WEFT_TUNING` names. By default, it is `tuning.json` in warpweft's folder
-/// of the user's data. It is none if `WEFT_TUNING` is `off`, or if no folder is known.
-pub fn path() -> Option<PathBuf> {
-    FILE.path()
-}
-
 impl Tables {
+    /// The file with the tables, which `WEFT_TUNING` names. By default, it is `tuning.json` in warpweft's folder
+    /// of the user's data. It is none if `WEFT_TUNING` is `off`, or if no folder is known.
+    pub fn path() -> Option<PathBuf> {
+        FILE.path()
+    }
+
     /// Creates a file without tables.
     pub fn new() -> Tables {
         Tables { form: FORM, tables: Vec::new() }

@@ -3,7 +3,7 @@
 mod file;
 mod selector;
 
-pub use file::{Stored, Tables, path};
+pub use file::{Stored, Tables};
 pub use selector::{By, Selector, Tuning};
 
 use super::{Algorithm, Collective, Limits, Links, Place, Plan, Request};

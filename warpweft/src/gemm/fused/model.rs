@@ -16,7 +16,8 @@
 use super::plan::{Choice, FusedPlan, Part};
 use super::{Form, part_of};
 use crate::collective::{self, Collective, Links};
-use crate::gemm::{Machine, Param, Plan, Problem, Shape, cycles, ranked};
+use crate::gemm::model::{cycles, ranked};
+use crate::gemm::{Machine, Param, Plan, Problem, Shape};
 use weft_runtime::{Error, error};
 
 /// The part of a link's bandwidth that pushes may take before loads of the same multiprocessors stall.

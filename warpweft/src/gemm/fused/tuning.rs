@@ -111,12 +111,6 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
-/// Where tables are stored: the file that `WEFT_GEMM_COMM_TUNING` names, or `gemm_comm.json` in warpweft's folder of the
-/// user's data. There is none where the variable is `off`, or where no folder is known.
-pub fn path() -> Option<PathBuf> {
-    FILE.path()
-}
-
 impl Default for Tables {
     fn default() -> Tables {
         Tables { form: FORM, tables: Vec::new() }
@@ -124,6 +118,12 @@ impl Default for Tables {
 }
 
 impl Tables {
+    /// Where tables are stored: the file that `WEFT_GEMM_COMM_TUNING` names, or `gemm_comm.json` in warpweft's folder of the
+    /// user's data. There is none where the variable is `off`, or where no folder is known.
+    pub fn path() -> Option<PathBuf> {
+        FILE.path()
+    }
+
     /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_COMM_TUNING` names it.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Tables {
 
 /// What is stored for a case in a setting. A file that cannot be read is said on standard error.
 pub(super) fn stored(setting: &Setting, case: &Case) -> Option<Choice> {
-    let tables = Tables::read(&path()?);
+    let tables = Tables::read(&Tables::path()?);
     let tables = tables.inspect_err(|e| eprintln!("warning: products go without tuning: {e}")).ok()?;
     tables.find(setting)?.choice(case)
 }

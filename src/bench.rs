@@ -128,7 +128,7 @@ pub struct BenchCommand {
 /// One PE of a job that measures, and whether its results are right.
 pub(super) fn measured(place: &Place, measure: impl FnOnce(&World) -> Result<bool>) -> Result<ExitCode> {
     // Comparing collectives among PEs before they are made would be in NVSHMEM's times.
-    let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+    let world = World::join(place, &Config::default().checks(Some(false)))?;
     let mut passed = true;
     let status = world.run(|world| -> Result<(), String> {
         passed = measure(world).map_err(|e| super::message(&e))?;

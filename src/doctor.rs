@@ -423,7 +423,7 @@ fn plain(e: &Error) -> String {
 fn plain_nvshmem(e: &NvshmemError) -> String {
     match e {
         NvshmemError::Runtime(e) => plain(e),
-        NvshmemError::Bitcode(_) => e.to_string(),
+        _ => e.to_string(),
     }
 }
 

@@ -419,6 +419,7 @@ impl CompileArgs {
             return weft::compile_ir(&text, options).map_err(|e| match e {
                 IrError::Text(e) => anyhow::Error::new(e).context(path.display().to_string()),
                 IrError::Compile(e) => e.into(),
+                other => other.into(),
             });
         }
         Ok(self.file.parse(self.root.as_deref())?.compile(options)?)

@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use syn::{Ident, Item, ItemMod, UseTree, Visibility};
+use syn::{Attribute, Ident, Item, ItemMod, UseTree, Visibility};
 
 const MAX_ITEMS: usize = 150;
 
@@ -110,6 +110,54 @@ impl Module {
     }
 }
 
+/// Crates whose structs of options and enums of errors can grow without a new major version.
+const GROWING: &[&str] = &[
+    "warpweft",
+    "run",
+    "check",
+    "bench",
+    "comm",
+    "runtime",
+    "sim",
+    "codegen/layout",
+    "codegen/ir",
+    "codegen/isa",
+];
+
+/// Structs of options and enums of errors in `file` to which a field or a variant cannot be added: other crates can
+/// construct them field by field, or match them without a wildcard.
+fn closed(file: &syn::File) -> Vec<String> {
+    let growing = |attributes: &[Attribute]| {
+        attributes.iter().any(|a| a.path().is_ident("non_exhaustive") || a.path().is_ident("repr"))
+    };
+    let named = |name: &Ident, ends: &[&str]| ends.iter().any(|end| name.to_string().ends_with(end));
+    let closed = |item: &Item| match item {
+        Item::Struct(item) => {
+            let open = item.fields.iter().all(|field| is_public(&field.vis)) && !item.fields.is_empty();
+            let options = is_public(&item.vis) && named(&item.ident, &["Options", "Config", "Error"]);
+            (options && open && !growing(&item.attrs)).then(|| item.ident.to_string())
+        }
+        Item::Enum(item) => {
+            let error = is_public(&item.vis) && named(&item.ident, &["Error"]);
+            (error && !growing(&item.attrs)).then(|| item.ident.to_string())
+        }
+        _ => None,
+    };
+    file.items.iter().filter_map(closed).collect()
+}
+
+/// The Rust files below a folder.
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
 fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
@@ -153,4 +201,36 @@ fn items_are_counted_by_their_paths() {
     let expected =
         ["r::open", "r::open::Seen", "r::open::deeper", "r::open::deeper::C", "r::Hidden", "r::A", "r::C"];
     assert_eq!(module.public(), [&expected[..], &["r::function"]].concat());
+}
+
+#[test]
+fn options_and_errors_can_grow() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    GROWING.iter().for_each(|folder| rust_files(&root.join(folder).join("src"), &mut files));
+    assert!(files.len() > 100, "only {} files found", files.len());
+    let wrong = files.iter().flat_map(|path| {
+        let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
+        let shown = path.strip_prefix(root).unwrap().display().to_string();
+        closed(&file).into_iter().map(move |name| format!("{shown}: {name}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(
+        wrong.is_empty(),
+        "mark these with `#[non_exhaustive]`, and give options setters with `weft_sim::setters!`:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn what_cannot_grow_is_found() {
+    let source = "
+        pub struct RunOptions { pub seed: u64 }
+        #[non_exhaustive] pub struct Config { pub seed: u64 }
+        pub struct KeptConfig { seed: u64 }
+        struct OwnOptions { pub seed: u64 }
+        pub enum ReadError { Missing }
+        #[non_exhaustive] pub enum WriteError { Full }
+    ";
+    assert_eq!(closed(&syn::parse_file(source).unwrap()), ["RunOptions", "ReadError"]);
 }

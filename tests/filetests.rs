@@ -160,6 +160,7 @@ impl FileTest {
             return compile_ir(&ir.join("\n"), options).map_err(|e| match e {
                 IrError::Text(e) => Rejected::from(e.to_string()),
                 IrError::Compile(e) => e.into(),
+                other => Rejected::from(other.to_string()),
             });
         }
         Ok(KernelFile::parse(&self.name, &self.text)?.compile(options)?)

@@ -128,7 +128,7 @@ fn ours(name: &str, from: From, dtype: &str, unroll: usize) -> Kernel {
             (file, run.compile)
         }
     };
-    let compiled = file.compile(&Options { lowering: Lowering::Multimem, ..options }).unwrap();
+    let compiled = file.compile(&options.lowering(Lowering::Multimem)).unwrap();
     let listing = disassemble(&assemble_ptx(&compiled.ptx, target).unwrap()).unwrap();
     kernels(&listing).into_values().next().unwrap()
 }

@@ -220,11 +220,8 @@ impl Elementwise {
         for s in &self.outputs {
             args.push(machine.alloc(0, "out", n as u64 * u64::from(s.bytes()), 16).unwrap());
         }
-        let launch = Launch {
-            block: [self.threads(), 1, 1],
-            args: args.iter().map(|a| Arg::U64(*a)).collect(),
-            ..Launch::default()
-        };
+        let values = args.iter().map(|a| Arg::U64(*a)).collect();
+        let launch = Launch::default().block([self.threads(), 1, 1]).args(values);
         machine.launch(&module, &self.name, &[launch]).unwrap_or_else(|e| panic!("{e}\n{ptx}"));
         let read = |(s, at): (&Scalar, &u64)| {
             let width = s.bytes() as usize;

@@ -12,7 +12,7 @@ use weft::{Define, KernelFile, Lowering, Options};
 
 /// What stops kernels that wait for ever: a number of steps, since a wait that reads the clock is no deadlock.
 fn stopped(body: impl Fn(&World) -> Result<(), Box<dyn Error>> + Sync) -> String {
-    let config = SimConfig { step_limit: 4_000_000, ..SimConfig::new(2) };
+    let config = SimConfig::new(2).step_limit(4_000_000);
     let job = World::simulated_with(&config).unwrap();
     let ran = job.run(|world| {
         body(world).map_err(|e| match e.downcast::<weft::runtime::Error>() {

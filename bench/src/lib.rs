@@ -89,6 +89,7 @@ pub struct Bench {
 
 /// Why nothing is measured.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BenchError {
     /// The request cannot be met.
     #[error("{0}")]

@@ -127,8 +127,8 @@ impl<'a, T: Number> Harness<'a, T> {
         let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
-                let config =
-                    Config { ctas: Some(most_ctas), lowering: lowering.into(), tuning: bench.tuning.clone() };
+                let config = Config::default().ctas(Some(most_ctas)).lowering(lowering.into());
+                let config = config.tuning(bench.tuning.clone());
                 Some(Collectives::with(world, world.team(), config)?)
             }
             false => None,

@@ -67,7 +67,7 @@ impl Case {
     /// Runs the case and returns its timeline.
     pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
         let trace = Some(TraceConfig::default());
-        Ok(self.subject.run(&RunOptions { trace, ..self.with(seed) })?.trace)
+        Ok(self.subject.run(&self.with(seed).trace(trace))?.trace)
     }
 
     fn with(&self, seed: u64) -> RunOptions {
@@ -75,7 +75,7 @@ impl Case {
         // the PEs leaves their meeting to the host, unless it is said not to.
         let apart = self.options.back_to_back || self.subject.meets();
         let back_to_back = self.options.launches > 1 && seed % 2 == 1 && apart;
-        RunOptions { seed, back_to_back, ..self.options.clone() }
+        self.options.clone().seed(seed).back_to_back(back_to_back)
     }
 
     /// The option of a tolerance that was given.
@@ -350,7 +350,7 @@ impl<'a> Planner<'a> {
                 Err(e) => return Err(e),
                 Ok(subject) if cases.iter().any(|c| c.subject.same_code(&subject)) => {}
                 Ok(subject) => cases.extend(self.nodes(&subject, n_pes).into_iter().map(|node| {
-                    let (subject, options) = (subject.clone(), RunOptions { node, ..options.clone() });
+                    let (subject, options) = (subject.clone(), options.clone().node(node));
                     Case { subject, options, names: self.names.clone(), sources: self.sources.clone() }
                 })),
             }

@@ -46,6 +46,7 @@ use weft_sim::Trace;
 
 /// The options of a check: the cases to run, and the number of schedules.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CheckOptions {
     /// The options of the compiler. `Lowering::Auto` checks both lowerings, if the kernel's text leaves that
     /// open. The defines are kept; other extents are varied.
@@ -93,6 +94,30 @@ pub struct CheckOptions {
     /// Whether to keep the timeline of the first finding's run, or of the first run if nothing was found.
     pub trace: bool,
 }
+
+weft_sim::setters!(
+    CheckOptions {
+        compile: Options,
+        pes: Vec<usize>,
+        nodes: Vec<u32>,
+        seed: u64,
+        seeds: u64,
+        sizes: Vec<i64>,
+        args: BTreeMap<String, Arg>,
+        inputs: Vec<(String, PathBuf)>,
+        expected: Vec<(String, PathBuf)>,
+        root: Option<PathBuf>,
+        tolerance: Option<Tolerance>,
+        grid: Option<[u32; 3]>,
+        launches: u32,
+        overlap: bool,
+        step_limit: Option<u64>,
+        time_limit: Option<Duration>,
+        stop: Option<Arc<AtomicBool>>,
+        fail_fast: bool,
+        trace: bool,
+    }
+);
 
 impl CheckOptions {
     /// Two PEs and eight, twenty schedules, sizes as the kernel admits them, two launches.

@@ -77,7 +77,7 @@ pub fn check(
 ) -> PyResult<(String, String, Vec<String>)> {
     let compile = request.options(defines)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut options = CheckOptions { compile: compile.clone(), ..CheckOptions::new(compile.target) };
+    let mut options = CheckOptions::new(compile.target).compile(compile.clone());
     options.stop = Some(stop.clone());
     what.apply(&mut options)?;
     let work = || -> Result<Report, Fault> { Ok(check_file(&request.parse()?, &options)?) };

@@ -102,7 +102,7 @@ pub struct Compiled {
 /// Compiles a kernel file.
 #[pyfunction]
 pub fn compile(py: Python<'_>, request: Request, defines: &Bound<'_, PyDict>) -> PyResult<Compiled> {
-    let options = Options { keep_ir: true, ..request.options(defines)? };
+    let options = request.options(defines)?.keep_ir(true);
     py.detach(|| {
         let file = request.parse()?;
         let compiled = file.compile(&options).map_err(Fault::from)?;

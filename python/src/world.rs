@@ -90,7 +90,7 @@ impl World {
         }
         // The death of a PE is an exception, not this process's end.
         options.grace = None;
-        let config = Config { device, memory, job: Some(options), share_gpu, ..Config::default() };
+        let config = Config::default().device(device).memory(memory).job(Some(options)).share_gpu(share_gpu);
         py.detach(|| {
             let place = match place {
                 Some((rank, size, id)) => {

@@ -109,6 +109,7 @@ impl fmt::Display for Arg {
 
 /// The options of a run: what to run, and where.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RunOptions {
     /// The options of the compiler. Its `defines` take precedence over what is found from data.
     pub compile: Options,
@@ -156,6 +157,29 @@ pub struct RunOptions {
     pub trace: Option<weft_sim::TraceConfig>,
 }
 
+weft_sim::setters!(
+    RunOptions {
+        compile: Options,
+        n_pes: usize,
+        grid: Option<[u32; 3]>,
+        seed: u64,
+        launches: u32,
+        back_to_back: bool,
+        dtype: Option<Scalar>,
+        inputs: Vec<(String, PathBuf)>,
+        outputs: Vec<(String, PathBuf)>,
+        expected: Vec<(String, PathBuf)>,
+        tolerance: Option<Tolerance>,
+        args: BTreeMap<String, Arg>,
+        step_limit: Option<u64>,
+        time_limit: Option<Duration>,
+        node: Option<u32>,
+        stop: Option<Arc<AtomicBool>>,
+        check: Option<weft_sim::Check>,
+        trace: Option<weft_sim::TraceConfig>,
+    }
+);
+
 impl RunOptions {
     /// One launch on `n_pes` PEs with made data.
     pub fn new(compile: Options, n_pes: usize) -> RunOptions {
@@ -189,6 +213,7 @@ impl RunOptions {
 
 /// The reasons why a run gives no outcome.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The text does not compile.
     #[error(transparent)]
@@ -226,6 +251,7 @@ impl From<GpuError> for RunError {
             GpuError::Describe(d) => RunError::Request(d.message),
             GpuError::Link(e) => e.into(),
             GpuError::Runtime(e) => e.into(),
+            other => RunError::Request(other.to_string()),
         }
     }
 }

@@ -138,7 +138,7 @@ fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<()
         if on == On::Auto {
             eprintln!("no GPU is seen: {n_pes} simulated PEs");
         }
-        World::simulated_with(&SimConfig { seed, ..SimConfig::new(n_pes) })
+        World::simulated_with(&SimConfig::new(n_pes).seed(seed))
     });
     let job = match job {
         Ok(job) => job,

@@ -21,6 +21,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// The options of a world. The default suits most programs.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Config {
     /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given, or the only one.
     pub device: Option<u32>,
@@ -40,6 +41,17 @@ pub struct Config {
     /// two cores). `WEFT_CHECK=0` says no if this does not.
     pub checks: Option<bool>,
 }
+
+weft_sim::setters!(
+    Config {
+        device: Option<u32>,
+        library: Option<PathBuf>,
+        memory: Option<Memory>,
+        job: Option<Options>,
+        share_gpu: bool,
+        checks: Option<bool>,
+    }
+);
 
 impl Config {
     fn connect(&self, place: &Place) -> Result<Arc<Control>> {
@@ -143,7 +155,7 @@ impl World {
     /// Fails where [`init`](World::init) fails.
     pub fn local() -> Result<World> {
         let place = Place::detect()?.unwrap_or_else(Place::alone);
-        World::join(&place, &Config { memory: Some(Memory::Local), ..Config::default() })
+        World::join(&place, &Config::default().memory(Some(Memory::Local)))
     }
 
     /// Joins the job in which this process has the given place. *Collective.*

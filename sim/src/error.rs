@@ -10,6 +10,7 @@ use std::fmt;
 /// `P004` a modifier no form of the instruction has, `P005` operands, `P006` names, `P007` legal PTX that
 /// this simulator does not carry out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub struct PtxError {
     /// The stable code, `P001` and following.
     pub code: codes::Code,
@@ -115,6 +116,7 @@ impl fmt::Display for Place {
 /// `S016` an assertion that does not hold.
 /// What is wrong and stops nobody is a [`Finding`](crate::Finding), with codes from `S030` on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub struct SimError {
     /// The stable code, `S001` and following.
     pub code: codes::Code,
@@ -142,7 +144,8 @@ impl SimError {
         }
     }
 
-    pub(crate) fn request(message: impl Into<String>, help: impl Into<String>) -> Self {
+    /// An error about a request of the host that the machine refuses ([`codes::BAD_REQUEST`]).
+    pub fn request(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(codes::BAD_REQUEST, message, help)
     }
 }

@@ -161,8 +161,7 @@ pub fn run<'a>(
             }
         });
     }
-    let stats =
-        machine.launch(&module, kernel, &[Launch { grid, block, args: values, ..Launch::default() }])?;
+    let stats = machine.launch(&module, kernel, &[Launch::default().grid(grid).block(block).args(values)])?;
     for (slice, bytes, address) in &mut slices {
         machine.read(0, *address, bytes)?;
         slice.update(bytes);

@@ -42,7 +42,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
 
 /// One PE of a job. PE 0 reports.
 fn on_pe(what: &Verify, place: &Place, file: &std::path::Path) -> Result<ExitCode> {
-    let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+    let world = World::join(place, &Config::default().checks(Some(false)))?;
     let mut found = ExitCode::SUCCESS;
     let reports = world.my_pe() == 0;
     let print = |text: &str| match reports {

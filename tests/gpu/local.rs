@@ -27,7 +27,7 @@ const ADD: &str =
 /// This process in one more world, of the same job.
 fn another(world: &World) -> Result<World, weft::runtime::Error> {
     let place = Place::detect()?.unwrap_or_else(Place::alone);
-    let config = Config { memory: Some(Memory::Local), ..Config::default() };
+    let config = Config::default().memory(Some(Memory::Local));
     // All have left the meeting of the first world.
     world.barrier()?;
     World::join(&place, &config)

@@ -44,7 +44,7 @@ fn followed(world: &World) -> Checked {
     // All PEs have the same.
     let text = serde_json::to_vec(&read)?;
     ensure!(world.all_gather_host(&text)?.iter().all(|t| *t == text), "tables differ");
-    let config = Config { tuning: Tuning::Table(Arc::new(*read)), ..Config::default() };
+    let config = Config::default().tuning(Tuning::Table(Arc::new(*read)));
     let collectives = Collectives::with(world, world.team(), config)?;
     let stream = world.stream();
     for bytes in SIZES {
@@ -92,7 +92,7 @@ fn agree(world: &World) -> Checked {
     let mut table = weft::collective::tuning::Table { setting, ..Default::default() };
     table.entries = vec![entry(mine)?];
     table.stamp();
-    let config = Config { tuning: Tuning::Table(Arc::new(table)), ..Config::default() };
+    let config = Config::default().tuning(Tuning::Table(Arc::new(table)));
     let collectives = Collectives::with(world, world.team(), config)?;
     let (x, out) = (world.tensor::<f32>(16_384)?, world.tensor::<f32>(16_384)?);
     x.copy_from(&vec![1.0; 16_384], world.stream())?;

@@ -37,6 +37,7 @@ pub enum Nvshmem {
 
 /// The target and the options of a compilation.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// The target, as PTX's `.target` names it.
     pub target: Target,
@@ -70,6 +71,26 @@ pub struct Options {
     /// Whether to keep LLVM's IR.
     pub keep_llvm: bool,
 }
+
+weft_sim::setters!(
+    Options {
+        target: Target,
+        ptx_version: Option<PtxVersion>,
+        lowering: Lowering,
+        transport: Transport,
+        nvshmem: Nvshmem,
+        kernel: Option<String>,
+        defines: Defines,
+        opt: OptLevel,
+        lines: bool,
+        debug_waits: Option<u64>,
+        watch: bool,
+        asserts: bool,
+        keep_ir: bool,
+        keep_after: Option<String>,
+        keep_llvm: bool,
+    }
+);
 
 impl Options {
     /// Optimised, with line information, nothing kept.
@@ -275,6 +296,7 @@ pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
 
 /// Why IR as text does not compile.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IrError {
     /// The text is not IR.
     #[error(transparent)]

@@ -104,6 +104,7 @@ fn not_found(wanted: &Wanted, wheel: &'static str, missing: Missing) -> ToolErro
 
 /// Why a tool gave no result.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ToolError {
     /// The tool is in none of the places searched.
     #[error("{tool} not found\n  searched: {}\n  help: `weft setup` fetches it; or `pip install {wheel}`, or install the CUDA toolkit, or set {var} to its path", searched.join("\n            "))]

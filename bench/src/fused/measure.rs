@@ -99,11 +99,9 @@ impl<'a> Harness<'a> {
         let lowering = request.lowering.decide(barrier.buffer().multicast_address(&team).is_some());
         let has = |of: fn(&Contender) -> bool| request.contenders.iter().any(of);
         let collectives = match has(|c| matches!(c, Contender::Separate)) {
-            true => Some(Collectives::with(
-                world,
-                world.team(),
-                Config { lowering: lowering.into(), ..Config::default() },
-            )?),
+            true => {
+                Some(Collectives::with(world, world.team(), Config::default().lowering(lowering.into()))?)
+            }
             false => None,
         };
         let nccl = match has(|c| matches!(c, Contender::Nccl | Contender::NcclSymm)) {

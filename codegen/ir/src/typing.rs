@@ -16,6 +16,7 @@ pub const MAX_LANES: u32 = 1024;
 
 /// A type error: the code of its family, what is wrong, what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct TypeError {
     /// The stable code of the error.
     pub code: Code,

@@ -51,6 +51,7 @@ pub struct PtxFile {
 
 /// A launch on every PE.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PtxLaunch {
     /// The kernel; may be left out where the file has only one.
     pub entry: Option<String>,
@@ -79,6 +80,24 @@ pub struct PtxLaunch {
     /// Time after which a launch is given up.
     pub time_limit: Option<Duration>,
 }
+
+weft_sim::setters!(
+    PtxLaunch {
+        entry: Option<String>,
+        grid: [u32; 3],
+        block: Option<[u32; 3]>,
+        cluster: [u32; 3],
+        dynamic_shared: u32,
+        args: Vec<Argument>,
+        pes: usize,
+        seed: u64,
+        launches: u32,
+        check: Option<Check>,
+        trace: Option<TraceConfig>,
+        step_limit: Option<u64>,
+        time_limit: Option<Duration>,
+    }
+);
 
 impl PtxLaunch {
     /// One CTA on one PE, without arguments.

@@ -24,6 +24,7 @@ use crate::visible;
 
 /// The bounds on the time to wait for other PEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// For the PEs to find each other, and for the last member of an exchange after the first. PE 0's counts.
     pub timeout: Duration,
@@ -31,6 +32,13 @@ pub struct Options {
     /// [`ENDED_WITH_PEER`], since it may be stuck in a kernel that waits for that PE. None: it never is.
     pub grace: Option<Duration>,
 }
+
+weft_sim::setters!(
+    Options {
+        timeout: Duration,
+        grace: Option<Duration>,
+    }
+);
 
 impl Default for Options {
     /// 60 s, and 3 s.
@@ -49,7 +57,7 @@ impl Options {
         let seconds =
             text.parse().ok().filter(|&s: &f64| s > 0.0).and_then(|s| Duration::try_from_secs_f64(s).ok());
         match seconds {
-            Some(timeout) => Ok(Options { timeout, ..Options::default() }),
+            Some(timeout) => Ok(Options::default().timeout(timeout)),
             None => {
                 let message = format!("WEFT_TIMEOUT is {text:?}; expected a number of seconds above 0");
                 Err(Error::new(LAUNCHER, message))

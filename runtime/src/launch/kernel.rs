@@ -57,6 +57,7 @@ impl Grid {
 
 /// What a launch may have besides its grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct LaunchOptions {
     /// Whether all CTAs must be on the device at once. Unless said, those of kernels with a barrier must, since CTAs
     /// that wait keep those that they wait for from starting.
@@ -66,6 +67,14 @@ pub struct LaunchOptions {
     /// Dynamic shared memory of a CTA, in bytes.
     pub shared_bytes: u32,
 }
+
+weft_sim::setters!(
+    LaunchOptions {
+        cooperative: Option<bool>,
+        cluster: Option<[u32; 3]>,
+        shared_bytes: u32,
+    }
+);
 
 /// An entry point of a loaded module. Cheap to clone.
 #[derive(Clone)]

@@ -32,6 +32,7 @@ use std::fmt;
 
 /// The options of the checks that watch running kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Check {
     /// Data races, in global and shared memory.
     pub races: bool,
@@ -40,6 +41,8 @@ pub struct Check {
     /// Most different findings that are kept; others are counted.
     pub limit: usize,
 }
+
+crate::setters!(Check { races: bool, uninitialised: bool, limit: usize });
 
 impl Default for Check {
     fn default() -> Self {

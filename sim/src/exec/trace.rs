@@ -12,10 +12,13 @@ use std::sync::Arc;
 
 /// The options of a timeline: what it keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TraceConfig {
     /// Most events of each kind; what comes later is counted.
     pub limit: usize,
 }
+
+crate::setters!(TraceConfig { limit: usize });
 
 impl Default for TraceConfig {
     fn default() -> Self {

@@ -19,6 +19,7 @@ use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
 /// The size of a handle's workspaces, and the way in which it chooses plans.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
     pub ctas: Option<u32>,
@@ -27,6 +28,14 @@ pub struct Config {
     /// The source of plans.
     pub tuning: Tuning,
 }
+
+weft_sim::setters!(
+    Config {
+        ctas: Option<u32>,
+        lowering: Lowering,
+        tuning: Tuning,
+    }
+);
 
 impl Default for Config {
     fn default() -> Config {

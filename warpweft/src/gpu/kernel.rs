@@ -18,6 +18,7 @@ use weft_runtime::{World, error, machine};
 
 /// Why there is no kernel, or no launch.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GpuError {
     /// The text does not compile.
     #[error(transparent)]
@@ -166,7 +167,7 @@ impl Kernel {
         if let Some(kernel) = slot.get() {
             return Ok(kernel);
         }
-        let options = Options { lowering: lowering.into(), ..self.options.clone() };
+        let options = self.options.clone().lowering(lowering.into());
         let kernel = load(&self.on, &self.file, &options)?;
         Ok(slot.get_or_init(|| kernel))
     }
@@ -378,7 +379,7 @@ fn join(
         Some(Err(e)) if !e.is_absence() => Err(e.into()),
         _ => {
             let nvshmem = Nvshmem::At(library.found.path.clone());
-            let whole = Entry::compile(file, &Options { nvshmem, ..options.clone() })?;
+            let whole = Entry::compile(file, &options.clone().nvshmem(nvshmem))?;
             let (image, remarks) = to_image(device, &String::from_utf8_lossy(&whole.image), &whole.info)?;
             Ok(Entry { image, info: ModuleInfo { remarks, ..whole.info } })
         }

@@ -30,6 +30,7 @@ pub struct Library {
 
 /// Why there is no code with NVSHMEM's functions in it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LinkError {
     /// No library, or none to be used.
     #[error(transparent)]

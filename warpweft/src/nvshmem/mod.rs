@@ -13,6 +13,7 @@ use weft_runtime::nvshmem::Version;
 
 /// Why NVSHMEM cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NvshmemError {
     /// NVSHMEM is not found, its version is not supported, or its two halves differ in version.
     #[error("{0}")]

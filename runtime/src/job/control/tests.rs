@@ -352,7 +352,7 @@ fn the_end_leaves_nothing() {
 
 #[test]
 fn a_pe_that_is_alone_may_fail_and_go_on() {
-    let options = Options { grace: Some(Duration::from_millis(50)), ..FAST };
+    let options = FAST.grace(Some(Duration::from_millis(50)));
     let control = Control::connect_with(&places(1)[0], options).unwrap();
     control.fail("no NVSHMEM");
     // Were it watched, this process would end now.

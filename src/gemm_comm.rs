@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use weft::gemm::fused_tuning::Tables;
 use weft::gemm::{Form, Shape};
 use weft::runtime::World;
-use weft::runtime::job::{Place, Started, start};
+use weft::runtime::job::{ProcessRank, Started, start};
 use weft_bench::gemm_comm::{Contender, Found, Report, Request, SHAPES, predict, run, table, tune};
 
 #[derive(Args)]
@@ -102,7 +102,7 @@ impl GemmComm {
     }
 
     /// One PE of a job. PE 0 reports.
-    fn measure(&self, request: &Request, place: &Place) -> Result<ExitCode> {
+    fn measure(&self, request: &Request, place: &ProcessRank) -> Result<ExitCode> {
         super::bench::measured(place, |world| Ok(self.report(request, world)?.first_wrong().is_none()))
     }
 

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use weft::collective::Collective;
 use weft::collective::tuning::{Table, Tables};
 use weft::runtime::World;
-use weft::runtime::job::{Place, Started, start};
+use weft::runtime::job::{ProcessRank, Started, start};
 use weft_bench::{Cell, Timed, Tune, parse_sizes, tune};
 
 /// What stands below the options.
@@ -63,7 +63,7 @@ impl TuneCommand {
         }
         let what = self.what()?;
         what.examine(self.pes.unwrap_or(2))?;
-        if Place::detect()?.is_none_or(|place| place.rank == 0) {
+        if ProcessRank::detect()?.is_none_or(|place| place.rank == 0) {
             // What is there already stays, so it must be readable.
             read(&file)?;
             if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {

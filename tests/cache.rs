@@ -20,11 +20,11 @@ kernel k<N: int>(x: global<f32, (N):(1)>) block(64) {
 ";
 
 /// A folder with a kernel file and one that it uses.
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        let place = Place(TempDir::new().unwrap());
+impl Scratch {
+    fn new() -> Scratch {
+        let place = Scratch(TempDir::new().unwrap());
         fs::write(place.0.path().join("part.weft"), PART).unwrap();
         fs::write(place.0.path().join("whole.weft"), WHOLE).unwrap();
         place
@@ -58,7 +58,7 @@ fn never() -> Result<Entry, String> {
 
 #[test]
 fn whatever_the_code_depends_on_changes_the_key() {
-    let place = Place::new();
+    let place = Scratch::new();
     let file = place.file();
     let change: [&dyn Fn(&mut Options); 12] = [
         &|_| {},
@@ -103,7 +103,7 @@ fn whatever_the_code_depends_on_changes_the_key() {
 
 #[test]
 fn a_kernel_is_compiled_once() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
     let cache = place.cache();
@@ -121,7 +121,7 @@ fn a_kernel_is_compiled_once() {
 
 #[test]
 fn what_is_damaged_is_made_anew() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
     let entry = Entry::compile(&file, &options).unwrap();
@@ -155,7 +155,7 @@ fn what_is_damaged_is_made_anew() {
 
 #[test]
 fn a_folder_that_cannot_be_written_does_no_harm() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
     // A file stands where the folder is to be.
@@ -166,7 +166,7 @@ fn a_folder_that_cannot_be_written_does_no_harm() {
 
 #[test]
 fn the_oldest_go_when_the_folder_is_full() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let mut entry = Entry::compile(&file, &options).unwrap();
     entry.image = vec![7; 10_000];

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use weft::collective::{Algorithm, Collective, Place, Plan, Request};
+use weft::collective::{Algorithm, Collective, Placement, Plan, Request};
 use weft::runtime::{DType, Reduce};
 use weft_run::{run_file, simulation};
 
@@ -28,7 +28,7 @@ const PES: [u32; 6] = [2, 3, 8, 1, 5, 4];
 const REQUESTS: usize = 3;
 
 /// The `i`th request: its parameters go through their lists side by side.
-fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
+fn one(algorithm: &'static Algorithm, place: Placement, i: usize) {
     let pick = |from: usize, by: usize| (i * by + from) % 97;
     let mut request = Request::new(
         algorithm.collective,

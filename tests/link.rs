@@ -183,11 +183,11 @@ fn kernels_are_joined_with_objects() {
 }
 
 /// `weft compile` on the kernel, in a folder of its own.
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        let place = Place(TempDir::new().unwrap());
+impl Scratch {
+    fn new() -> Scratch {
+        let place = Scratch(TempDir::new().unwrap());
         fs::write(place.0.path().join("k.ir"), KERNEL).unwrap();
         place
     }
@@ -207,7 +207,7 @@ impl Place {
 
 #[test]
 fn the_command_links_what_is_called() {
-    let place = Place::new();
+    let place = Scratch::new();
     let bitcode = bitcode();
     let bitcode = bitcode.to_str().unwrap();
     let out = place.run(&["--nvshmem", bitcode], &[]);
@@ -238,7 +238,7 @@ fn without_the_linker_as_a_library_its_command_links() {
     if !assembles() || Tool::Nvlink.find().is_err() {
         return;
     }
-    let place = Place::new();
+    let place = Scratch::new();
     let bitcode = bitcode();
     let arguments = ["--nvshmem", bitcode.to_str().unwrap(), "--emit", "cubin"];
     let out = place.run(&arguments, &[("WEFT_NVJITLINK", "nowhere")]);
@@ -254,7 +254,7 @@ fn processes_make_one_object_at_once() {
     if !assembles() {
         return;
     }
-    let place = Place::new();
+    let place = Scratch::new();
     let bitcode = bitcode();
     let arguments = ["--nvshmem", bitcode.to_str().unwrap(), "--emit", "cubin"];
     let started: Vec<_> = (0..6).map(|_| place.compile(&arguments, &[]).spawn().unwrap()).collect();

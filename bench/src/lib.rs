@@ -38,7 +38,7 @@ pub use sizes::parse_sizes;
 pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
 pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
 pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
-pub use weft::collective::{Collective, Counts, Links, Place, Prediction};
+pub use weft::collective::{Collective, Counts, Links, Placement, Prediction};
 
 use weft::Lowering;
 use weft::collective::tuning::Tuning;

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::Loading;
     use weft::Lowering;
-    use weft::collective::{Collective, Place};
+    use weft::collective::{Collective, Placement};
     use weft_runtime::DType;
 
     fn bytes(cost: &Cost) -> f64 {
@@ -74,7 +74,7 @@ mod tests {
     /// What a row says of its algorithm is what the algorithm does: bytes of peers and of the switch through the busiest
     /// port, but for flags, and barriers.
     fn agrees(algorithm: &'static Algorithm, n_pes: u32, kib: u64, lowering: Lowering) {
-        let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
+        let place = algorithm.places().next().unwrap_or(Placement::OutOfPlace);
         let counts = algorithm.collective.counts(kib << 10, 4, n_pes).unwrap();
         let multicast = lowering == Lowering::Multimem;
         let request = Request {

@@ -1,6 +1,6 @@
 //! A kernel of a file, beside those of the library.
 
-use super::Place;
+use super::Placement;
 use super::measure::Result;
 use weft::collective::{Collective, Counts};
 use weft::gpu::{GpuError, Grid, Kernel, target};
@@ -53,10 +53,10 @@ impl Own {
     }
 
     /// Where it has its results.
-    pub fn places(&self) -> &'static [Place] {
+    pub fn places(&self) -> &'static [Placement] {
         match self.parameters.iter().any(|(name, _)| name == "out") {
-            true => &[Place::OutOfPlace],
-            false => &[Place::InPlace],
+            true => &[Placement::OutOfPlace],
+            false => &[Placement::InPlace],
         }
     }
 }
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn the_examples_can_be_measured() {
         let own = |text| Own::new("k.weft", text).unwrap().places();
-        assert_eq!(own(include_str!("../../examples/allreduce_one_shot.weft")), [Place::OutOfPlace]);
-        assert_eq!(own(include_str!("../../examples/allreduce_two_shot.weft")), [Place::InPlace]);
-        assert_eq!(own(include_str!("../../examples/all_gather.weft")), [Place::OutOfPlace]);
+        assert_eq!(own(include_str!("../../examples/allreduce_one_shot.weft")), [Placement::OutOfPlace]);
+        assert_eq!(own(include_str!("../../examples/allreduce_two_shot.weft")), [Placement::InPlace]);
+        assert_eq!(own(include_str!("../../examples/all_gather.weft")), [Placement::OutOfPlace]);
     }
 
     #[test]

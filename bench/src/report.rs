@@ -1,7 +1,7 @@
 //! What was measured, as data: what JSON has.
 
 use super::Bench;
-use super::Place;
+use super::Placement;
 use super::measure::Result;
 use super::operation::Operation;
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ pub struct Row {
     /// The name of the algorithm, or of the peer.
     pub algorithm: String,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// CTAs of a kernel of ours.
     pub ctas: Option<u32>,
     /// How a kernel of ours was carried out: the algorithm, which `auto` chooses, its CTAs, threads and steps at once; the

@@ -2,7 +2,7 @@
 //! take there what the model says.
 
 use super::traffic::{MOST, Traffic};
-use super::{Bench, BenchError, Calibration, Collective, Contender, Links, OPS, Place, Row, Wrong, run};
+use super::{Bench, BenchError, Calibration, Collective, Contender, Links, OPS, Placement, Row, Wrong, run};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -33,7 +33,7 @@ pub struct Pair {
     /// The name of the algorithm.
     pub algorithm: String,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
@@ -203,7 +203,7 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
         let key = (
             collective.name(),
             pair.algorithm.clone(),
-            place == Place::InPlace,
+            place == Placement::InPlace,
             lowering == Lowering::Multimem,
         );
         let traffic = counted.entry(key).or_insert_with(|| {
@@ -353,7 +353,7 @@ mod tests {
             dtype: DType::F32,
             redop: Some("sum".into()),
             algorithm: algorithm.into(),
-            place: Place::OutOfPlace,
+            place: Placement::OutOfPlace,
             ctas: Some(4),
             plan: None,
             iters: 1,

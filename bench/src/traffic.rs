@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::str::FromStr;
 use weft::Lowering;
-use weft::collective::{Algorithm, Place, Plan, Request};
+use weft::collective::{Algorithm, Placement, Plan, Request};
 use weft_isa::Target;
 use weft_run::{Ran, run_file, simulation};
 use weft_runtime::{DType, Reduce};
@@ -27,7 +27,7 @@ pub struct Traffic {
     /// `multimem` or `unicast`; `any` where both are the same.
     pub lowering: String,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
@@ -232,7 +232,7 @@ pub fn count_all(
                     all.extend(known);
                     continue;
                 }
-                let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
+                let place = algorithm.places().next().unwrap_or(Placement::OutOfPlace);
                 let request =
                     Request { op, place, ..Request::new(collective, dtype, simulated.count, n_pes) };
                 match Traffic::count(algorithm, &request, lowering) {

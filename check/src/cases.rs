@@ -12,7 +12,7 @@ use weft_lang::source::SourceMap;
 use weft_run::examine::Subject;
 use weft_run::reference::Checked;
 use weft_run::{Arg, RunError, RunOptions, Stage};
-use weft_sim::{Place, Trace, TraceConfig};
+use weft_sim::{CodeLocation, Trace, TraceConfig};
 
 /// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are
 /// ours to choose.
@@ -47,7 +47,7 @@ impl Case {
         let options = self.with(seed);
         let examined = self.subject.run(&options)?;
         let replay = Replay { seed, ..self.replay() };
-        let locate = |place: &Place| self.subject.span(place, &self.sources);
+        let locate = |place: &CodeLocation| self.subject.span(place, &self.sources);
         let mut found = finding::of(examined.findings, examined.error, &locate, &replay);
         let mut launches = vec![0; self.names.files.len()];
         for (number, checked) in &examined.checks {

@@ -71,6 +71,6 @@ pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
 
 /// What a run met.
 pub(super) fn findings(file: &PtxFile, outcome: PtxOutcome, replay: &Replay) -> Vec<Finding> {
-    let locate = |place: &weft_sim::Place| file.span(place);
+    let locate = |place: &weft_sim::CodeLocation| file.span(place);
     finding::of(outcome.findings, outcome.ended.err(), &locate, replay)
 }

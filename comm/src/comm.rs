@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weft::collective::{Call, Collective, Collectives, Config as CollectiveConfig};
 use weft::runtime::cuda::{BorrowedTensor, Device, Stream};
-use weft::runtime::job::{self, Place};
+use weft::runtime::job::{self, ProcessRank};
 use weft::runtime::launch::{Argument, AsArgument};
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{Config, IntoLayout, Memory, SymmetricBuffer, World};
@@ -149,7 +149,7 @@ impl Comm {
     /// Fails without the GPU (R0102), if a rank does not come in time (R0202), or without memory for
     /// workspaces (R0302).
     pub fn new(rank: u32, size: u32, id: &Id, options: &Options) -> Result<Comm, Error> {
-        let place = Place { local_rank: Some(rank), ..Place::of_id(rank, size, &id.0) };
+        let place = ProcessRank { local_rank: Some(rank), ..ProcessRank::of_id(rank, size, &id.0) };
         // An engine outlives its communicators: if a rank dies, calls fail and the process goes on.
         let job = job::Options::default().timeout(options.timeout).grace(None);
         let config = Config::default()

@@ -10,7 +10,7 @@ use weft::Compiled;
 use weft_ir::diag::Span;
 use weft_ir::{Kernel, Operation, Team};
 use weft_lang::source::{LineColumn, SourceMap};
-use weft_sim::{Finding, Place, SimError, Trace, codes};
+use weft_sim::{CodeLocation, Finding, SimError, Trace, codes};
 
 /// Compiled kernels with their decoded PTX.
 pub struct Subject {
@@ -87,7 +87,7 @@ impl Subject {
     }
 
     /// Where a thread was in a kernel's text: all of the expression that its instruction is of. `sources` has all texts.
-    pub fn span(&self, place: &Place, sources: &SourceMap) -> Span {
+    pub fn span(&self, place: &CodeLocation, sources: &SourceMap) -> Span {
         let spans = self.compiled().filter_map(|compiled| {
             let (exact, span) = span(compiled, place)?;
             Some((exact, Span { file: sources.find(compiled.sources().name(span.file)?)?, ..span }))
@@ -148,7 +148,7 @@ impl Subject {
 
 /// Where a thread was in the text of a compiled kernel, and whether an instruction of the kernel stands there; `None` in a
 /// text that it does not run.
-fn span(compiled: &Compiled, place: &Place) -> Option<(bool, Span)> {
+fn span(compiled: &Compiled, place: &CodeLocation) -> Option<(bool, Span)> {
     let sources = compiled.sources();
     let (at, line) = place.source.iter().find_map(|s| {
         let file = sources.find(&s.file)?;

@@ -2,7 +2,7 @@
 
 use crate::cuda;
 use crate::error::{Error, LAUNCHER, NO_GPU, Result};
-use crate::job::{Place, Started, start};
+use crate::job::{ProcessRank, Started, start};
 use crate::simulated::SimConfig;
 use crate::world::{Config, World, gpus_are_shared};
 use std::fmt::{self, Display};
@@ -61,7 +61,9 @@ impl On {
     /// Fails if the variables that a launcher has set do not fit together (R0201).
     pub fn resolve(self) -> Result<On> {
         Ok(match self {
-            On::Auto if Place::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => On::Gpu,
+            On::Auto if ProcessRank::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => {
+                On::Gpu
+            }
             On::Auto => On::Sim,
             chosen => chosen,
         })

@@ -4,7 +4,7 @@ use crate::cuda::{Device, Stream, device_count};
 use crate::direct::Direct;
 use crate::error::{self, Error, Result};
 use crate::find;
-use crate::job::{Control, Options, Place};
+use crate::job::{Control, Options, ProcessRank};
 use crate::nvshmem::Version;
 use crate::nvshmem::{self, Host, Library, sys};
 use crate::peers::Peers;
@@ -54,7 +54,7 @@ weft_sim::setters!(
 );
 
 impl Config {
-    fn connect(&self, place: &Place) -> Result<Arc<Control>> {
+    fn connect(&self, place: &ProcessRank) -> Result<Arc<Control>> {
         match self.job {
             Some(options) => Control::connect_with(place, options),
             None => Control::connect(place),
@@ -138,13 +138,13 @@ struct Hello {
 }
 
 impl World {
-    /// Joins the job that the environment describes ([`Place::detect`]). Without a job, the world has one PE.
+    /// Joins the job that the environment describes ([`ProcessRank::detect`]). Without a job, the world has one PE.
     /// *Collective.*
     ///
     /// # Errors
     /// Fails if a library or a GPU is missing (R01xx), or if a PE did not come (R02xx).
     pub fn init() -> Result<World> {
-        let place = Place::detect()?.unwrap_or_else(Place::alone);
+        let place = ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone);
         World::join(&place, &Config::default())
     }
 
@@ -154,7 +154,7 @@ impl World {
     /// # Errors
     /// Fails where [`init`](World::init) fails.
     pub fn local() -> Result<World> {
-        let place = Place::detect()?.unwrap_or_else(Place::alone);
+        let place = ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone);
         World::join(&place, &Config::default().memory(Some(Memory::Local)))
     }
 
@@ -162,7 +162,7 @@ impl World {
     ///
     /// # Errors
     /// Fails where [`init`](World::init) fails.
-    pub fn join(place: &Place, config: &Config) -> Result<World> {
+    pub fn join(place: &ProcessRank, config: &Config) -> Result<World> {
         let memory = config.memory.map_or_else(Memory::from_env, Ok)?;
         if memory == Memory::Local {
             let control = config.connect(place)?;
@@ -183,7 +183,7 @@ impl World {
         joined
     }
 
-    fn start(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
+    fn start(place: &ProcessRank, config: &Config, control: Arc<Control>) -> Result<World> {
         let everyone: Vec<u32> = (0..place.size).collect();
         let path = match &config.library {
             Some(path) => path.clone(),
@@ -209,7 +209,7 @@ impl World {
         World::of(Library::Host(library), device, Peers::Job(control), checks)
     }
 
-    fn start_local(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
+    fn start_local(place: &ProcessRank, config: &Config, control: Arc<Control>) -> Result<World> {
         let everyone: Vec<u32> = (0..place.size).collect();
         let (device, host) = device(place, config, &control, &everyone)?;
         let hello =
@@ -463,7 +463,12 @@ impl Hello {
 }
 
 /// The device of this PE, which its thread has from now on, and the host's name. Collective.
-fn device(place: &Place, config: &Config, control: &Control, everyone: &[u32]) -> Result<(Device, String)> {
+fn device(
+    place: &ProcessRank,
+    config: &Config,
+    control: &Control,
+    everyone: &[u32],
+) -> Result<(Device, String)> {
     let host = host_name();
     let hosts = control.exchange(everyone, "init: hosts", host.as_bytes())?;
     // As many PEs of lower rank as there are on this host.

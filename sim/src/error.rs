@@ -62,7 +62,7 @@ impl fmt::Display for SourceLine {
 
 /// The place in the program at which a [`SimError`] arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CodeLocation {
     /// The processing element (PE) that ran the instruction.
     pub pe: usize,
     /// CTA in the grid (`%ctaid`).
@@ -81,7 +81,7 @@ pub struct Place {
     pub source: Vec<SourceLine>,
 }
 
-impl Place {
+impl CodeLocation {
     /// `, thread (5, 0, 0)`; of threads that have a name, `, thread 5 of role load`, counted from their first.
     pub(crate) fn thread_words(&self) -> String {
         match (self.thread, &self.role) {
@@ -93,9 +93,9 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CodeLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { pe, cta, kernel, ptx_line, ptx_text, source, .. } = self;
+        let CodeLocation { pe, cta, kernel, ptx_line, ptx_text, source, .. } = self;
         write!(f, "PE {pe}, CTA ({}, {}, {}){} of `{kernel}`", cta[0], cta[1], cta[2], self.thread_words())?;
         for (i, s) in source.iter().enumerate() {
             write!(f, "{} {s}", if i == 0 { "\n  --> " } else { "\n      inlined at" })?;
@@ -125,7 +125,7 @@ pub struct SimError {
     /// A text that says what was expected or what to do. It may be empty.
     pub help: String,
     /// Where; `None` for requests from the host.
-    pub at: Option<Box<Place>>,
+    pub at: Option<Box<CodeLocation>>,
     /// Further lines, for example who waits for what in a deadlock.
     pub notes: Vec<String>,
     /// The text that kernels printed until then.

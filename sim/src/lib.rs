@@ -117,7 +117,7 @@ mod types;
 mod visible;
 
 pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace};
-pub use error::{Place, PtxError, SimError, SourceLine};
+pub use error::{CodeLocation, PtxError, SimError, SourceLine};
 pub use exec::asynchronous::tensor::{Swizzle, TensorMap, TensorType};
 pub use exec::code::{Kernel, Param};
 pub use exec::trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use weft::collective::tuning::{By, Stored, Tables, Tuning};
-use weft::collective::{Call, Collective, Collectives, Config, Limits, Place};
+use weft::collective::{Call, Collective, Collectives, Config, Limits, Placement};
 use weft::runtime::{DType, DeviceTensor, Reduce, World};
 use weft_bench::{Tune, tune};
 
@@ -57,7 +57,7 @@ fn followed(world: &World) -> Checked {
         let (plan, by) = collectives.selector().plan(&request, collectives.most_ctas())?;
         same!(by, By::Table, "what chose");
         let fits = |e: &&weft::collective::tuning::Entry| {
-            (e.collective, e.place, e.symmetric) == (Collective::AllReduce, Place::OutOfPlace, true)
+            (e.collective, e.place, e.symmetric) == (Collective::AllReduce, Placement::OutOfPlace, true)
                 && e.sizes.iter().any(|(b, _)| *b == request.bytes())
         };
         let entry = table.entries.iter().find(fits).ok_or("no entry of a size that was measured")?;

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_ir::diag::Span;
 use weft_lang::source::{LineColumn, SourceMap};
-use weft_sim::{Check, Finding, Kernel, Location, Module, Place, SimError, Stats, Trace, TraceConfig};
+use weft_sim::{Check, CodeLocation, Finding, Kernel, Location, Module, SimError, Stats, Trace, TraceConfig};
 
 /// Largest PTX file that is read. NVSHMEM's functions linked in take a few MiB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -213,7 +213,7 @@ impl PtxFile {
     }
 
     /// The line that a thread was at.
-    pub fn span(&self, place: &Place) -> Span {
+    pub fn span(&self, place: &CodeLocation) -> Span {
         let text = self.sources.text(0).unwrap_or_default();
         let line = text.lines().nth((place.ptx_line as usize).saturating_sub(1)).unwrap_or_default();
         let column = line.chars().take_while(|c| c.is_whitespace()).count() as u32 + 1;

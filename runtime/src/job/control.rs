@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::doing;
-use super::env::{self, Place};
+use super::env::{self, ProcessRank};
 use super::hub::Hub;
 use super::secret::{Key, Side, once};
 use super::socket::{self, Link, Reader};
@@ -116,7 +116,7 @@ impl Control {
     ///
     /// # Errors
     /// Fails if `WEFT_TIMEOUT` is not a time (R0201), or where [`connect_with`](Control::connect_with) fails.
-    pub fn connect(place: &Place) -> Result<Arc<Control>> {
+    pub fn connect(place: &ProcessRank) -> Result<Arc<Control>> {
         Control::connect_with(place, Options::from_env()?)
     }
 
@@ -125,7 +125,7 @@ impl Control {
     /// # Errors
     /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201), if PEs or the address
     /// cannot be reached in time (R0202), or if a PE died meanwhile (R0203).
-    pub fn connect_with(place: &Place, options: Options) -> Result<Arc<Control>> {
+    pub fn connect_with(place: &ProcessRank, options: Options) -> Result<Arc<Control>> {
         let deadline = Instant::now() + options.timeout;
         let failed = |what: &str, e: io::Error| {
             let message = format!("PE {}: {what} {}: {e}", place.rank, place.hub);
@@ -386,7 +386,7 @@ enum Greeting {
 /// Enters the job through this connection, or through later ones where it is closed unanswered: PE 0 closes some
 /// connections when many come at once.
 fn enter(
-    place: &Place,
+    place: &ProcessRank,
     socket: Socket,
     timeout: Duration,
     deadline: Instant,
@@ -417,7 +417,7 @@ fn closed(e: &io::Error) -> bool {
 
 /// Shows that this PE belongs to the job, and believes PE 0 only if it shows the same.
 fn greet(
-    place: &Place,
+    place: &ProcessRank,
     link: &Link,
     deadline: Instant,
 ) -> std::result::Result<io::BufReader<Reader>, Greeting> {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::Place;
+use super::ProcessRank;
 use crate::error::{Error, LAUNCHER, Result};
 use crate::owned::{self, Trust};
 
@@ -129,7 +129,7 @@ pub(super) enum Side {
 pub(super) struct Key(Bytes);
 
 impl Key {
-    pub fn of(place: &Place) -> Key {
+    pub fn of(place: &ProcessRank) -> Key {
         let mut hash = blake3::Hasher::new_derive_key("warpweft 2026-11 key of a job");
         if let Admission::Secret(Secret(secret)) = &place.admission {
             hash.update(secret);

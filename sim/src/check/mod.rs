@@ -27,7 +27,7 @@ pub(crate) use patterns::Releases;
 pub(crate) use sync::Stream;
 
 use crate::codes;
-use crate::error::Place;
+use crate::error::CodeLocation;
 use std::fmt;
 
 /// The options of the checks that watch running kernels.
@@ -89,7 +89,7 @@ impl AccessKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// The thread and the instruction that made the access.
-    pub place: Place,
+    pub place: CodeLocation,
     /// The kind of the access.
     pub kind: AccessKind,
     /// Whether the thread does it, or something it began.

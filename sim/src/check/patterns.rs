@@ -9,7 +9,7 @@
 //!   chain must include both threads; a narrow scope in one place does not matter for the others.
 
 use super::clock::Topology;
-use super::sync::{Place, Snapshot, Threads, WarpState};
+use super::sync::{CodeLocation, Snapshot, Threads, WarpState};
 use crate::memory::UnderWay;
 use crate::model::WarpId;
 use crate::order::{Order, Scope};
@@ -108,7 +108,7 @@ impl Miss {
 /// Read, but not acquired yet.
 pub(super) struct Pending {
     left: Released,
-    place: Place,
+    place: CodeLocation,
     read_pc: u32,
 }
 
@@ -282,7 +282,7 @@ impl SyncVar {
 #[derive(Clone, Copy)]
 pub(super) struct StrongRead<'a> {
     pub lane: usize,
-    pub place: Place,
+    pub place: CodeLocation,
     /// Which of the four bytes.
     pub bytes: u8,
     pub scope: Scope,

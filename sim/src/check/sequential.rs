@@ -6,7 +6,7 @@
 //! value of some location than a write that comes before G, or that a read before G has observed: if G preceded F, the
 //! write would precede the access in causality order, and the access could not be older.
 
-use super::sync::{Place, Snapshot, Threads};
+use super::sync::{CodeLocation, Snapshot, Threads};
 use crate::model::WarpId;
 use crate::order::Scope;
 use rustc_hash::FxHashMap;
@@ -43,14 +43,14 @@ impl Version {
 pub(super) struct Sequential {
     /// Whether the launch has such fences.
     pub on: bool,
-    behind: FxHashMap<Place, Vec<Behind>>,
+    behind: FxHashMap<CodeLocation, Vec<Behind>>,
 }
 
 impl Sequential {
     /// A thread accesses a place behind these fences.
     pub(super) fn access<'a>(
         &mut self,
-        place: Place,
+        place: CodeLocation,
         version: &Version,
         fences: impl Iterator<Item = (Scope, &'a Snapshot)>,
     ) {
@@ -74,7 +74,7 @@ impl Sequential {
         &self,
         threads: &Threads,
         (scope, warp): (Scope, WarpId),
-        mut known: impl FnMut(Place) -> SmallVec<[u64; 2]>,
+        mut known: impl FnMut(CodeLocation) -> SmallVec<[u64; 2]>,
     ) -> Vec<Snapshot> {
         let mut all = Vec::new();
         for (place, list) in &self.behind {

@@ -4,7 +4,7 @@ use super::algorithm::{Algorithm, reduction};
 use super::table::{INBOX, LL_CTAS, LL_SLOTS};
 use super::tuning::{Selector, Setting, Tuning};
 use super::workspace::Workspaces;
-use super::{Collective, Place, Plan, Request};
+use super::{Collective, Placement, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
 use std::collections::HashMap;
@@ -384,9 +384,9 @@ impl Collectives {
         let parts = collective.parts(n_pes);
         // The larger side has all parts.
         let (place, larger) = match (&out, collective) {
-            (Some(out), Collective::AllGather) => (Place::OutOfPlace, out.elements),
-            (Some(_), _) => (Place::OutOfPlace, x.elements),
-            (None, _) => (Place::InPlace, x.elements),
+            (Some(out), Collective::AllGather) => (Placement::OutOfPlace, out.elements),
+            (Some(_), _) => (Placement::OutOfPlace, x.elements),
+            (None, _) => (Placement::InPlace, x.elements),
         };
         let mut request = Request {
             collective,

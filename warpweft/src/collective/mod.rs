@@ -32,6 +32,6 @@ pub use algorithm::Algorithm;
 pub use cost::{Cost, Links, Prediction};
 pub use handle::Flat;
 pub use handle::{Call, Collectives, Config};
-pub use plan::{Limits, Place, Plan, Request};
+pub use plan::{Limits, Placement, Plan, Request};
 pub use shape::{Collective, Counts};
 use table::ALGORITHMS;

@@ -103,7 +103,7 @@ impl Workspaces {
 #[cfg(test)]
 mod tests {
     use super::super::handle::{file, head, options};
-    use super::super::{ALGORITHMS, Place};
+    use super::super::{ALGORITHMS, Placement};
     use super::*;
     use weft_layout::Layout;
     use weft_runtime::launch::{Checked, Elements, Given, Number};
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    fn fits(algorithm: &'static super::super::Algorithm, place: Place, n_pes: u32, dtype: DType) {
+    fn fits(algorithm: &'static super::super::Algorithm, place: Placement, n_pes: u32, dtype: DType) {
         const CTAS: u32 = 264;
         let mut request = Request::new(algorithm.collective, dtype, 4096, n_pes);
         (request.place, request.multicast) = (place, algorithm.switch);
@@ -138,8 +138,8 @@ mod tests {
             .filter(|p| !matches!(&*p.name, "n" | "team" | "sync"))
             .map(|p| {
                 let (dtype, n) = match (&*p.name, place) {
-                    ("x", Place::OutOfPlace) => (dtype, counts.send as usize),
-                    ("x", Place::InPlace) => (dtype, larger),
+                    ("x", Placement::OutOfPlace) => (dtype, counts.send as usize),
+                    ("x", Placement::InPlace) => (dtype, larger),
                     ("out", _) => (dtype, counts.recv as usize),
                     (name, _) => {
                         extent(name, &plan, &request, CTAS).unwrap_or_else(|| panic!("{algorithm:?}: {name}"))

@@ -6,7 +6,7 @@
 
 use super::MemoryPass;
 use super::matrix::{Source, fragment, nowhere, operand, source_of};
-use super::place::{Place, Route};
+use super::place::{Route, TensorAddress};
 use crate::edit::{Action, Editor, Emit};
 use crate::report::{self, Cover, Instr};
 use crate::teams::linear;
@@ -104,7 +104,7 @@ impl<'a> Matrices<'a> {
 struct Dealt<'a> {
     /// Whether it is a store.
     stores: bool,
-    tile: &'a Place,
+    tile: &'a TensorAddress,
     over: [u32; 2],
 }
 
@@ -116,7 +116,7 @@ impl MemoryPass<'_> {
         e: &mut Editor,
         v: Value,
         op: &Access,
-        at: &Place,
+        at: &TensorAddress,
     ) -> Built<Result<Action, Option<String>>> {
         let Some((tile, over)) = at.dealt.as_deref() else { return Ok(Err(None)) };
         let value = match op {

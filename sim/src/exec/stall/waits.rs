@@ -38,14 +38,14 @@ type Waiting = BTreeMap<(usize, [u32; 3], Option<Named>), Vec<(u32, Option<u32>)
 
 /// Those who wait at one place.
 #[derive(Default)]
-struct Place {
+struct WaitSite {
     texts: BTreeMap<String, (Waiting, Option<Spot>)>,
 }
 
 /// What all groups wait for, by places of the program: a line for each different piece of memory, one for all who wait at a
 /// barrier there.
 pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
-    let mut places: BTreeMap<(Kind, u32), Place> = BTreeMap::new();
+    let mut places: BTreeMap<(Kind, u32), WaitSite> = BTreeMap::new();
     let mut sorted = order.to_vec();
     sorted.sort_unstable_by_key(|&w| run.warps[w].index);
     for w in sorted {
@@ -74,7 +74,7 @@ pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
     out
 }
 
-fn lines(run: &Run, kind: Kind, place: &Place) -> Vec<String> {
+fn lines(run: &Run, kind: Kind, place: &WaitSite) -> Vec<String> {
     let most = if kind == Kind::Memory { OF_PLACE } else { 1 };
     let named = |(text, (who, _)): (&String, &(Waiting, Option<Spot>))| format!("{}: {text}", named(who));
     let mut out: Vec<String> = place.texts.iter().take(most).map(named).collect();

@@ -6,7 +6,7 @@ mod selector;
 pub use file::{Stored, Tables};
 pub use selector::{By, Selector, Tuning};
 
-use super::{Algorithm, Collective, Limits, Links, Place, Plan, Request};
+use super::{Algorithm, Collective, Limits, Links, Placement, Plan, Request};
 use crate::tuned::{driver, hash, here};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ pub struct Entry {
     /// The collective that the plan is for.
     pub collective: Collective,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// Whether operands are in the symmetric heap; if not, in any memory.
     pub symmetric: bool,
     /// The type of the elements.

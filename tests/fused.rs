@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use weft::ir::Scalar;
 use weft::layout::Layout;
-use weft::runtime::launch::{self, Checked, Elements, Given};
+use weft::runtime::launch::{self, ArgumentValue, Checked, Elements};
 use weft::runtime::{DType, IntoLayout};
 use weft::{Define, KernelFile, Lowering, Options};
 use weft_bench::fused::{self, Form, Fused, KERNELS, Outputs, Plan, TEXT, Workspace};
@@ -270,8 +270,8 @@ fn kernels_agree() {
     }
 }
 
-fn tensor(dtype: Scalar, layout: &Layout) -> Given<'_> {
-    Given::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
+fn tensor(dtype: Scalar, layout: &Layout) -> ArgumentValue<'_> {
+    ArgumentValue::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
 }
 
 /// What launchers pass fits the kernels' heads: rows in C order, workspaces as lines, one element for what is not asked
@@ -285,10 +285,10 @@ fn arguments_fit() {
         let rows = layout(&[tokens, hidden]);
         let (weight, one) = (layout(&[hidden]), layout(&[1, 1]));
         let scale = layout(&[if form.per_token { tokens } else { 1 }]);
-        let eps = Given::Scalar { dtype: DType::F32, value: launch::Number::Float(EPS) };
+        let eps = ArgumentValue::Scalar { dtype: DType::F32, value: launch::Number::Float(EPS) };
         let norm = if form.both { &rows } else { &one };
         let common = [
-            Given::Scalar { dtype: DType::I64, value: launch::Number::Int(tokens as i128) },
+            ArgumentValue::Scalar { dtype: DType::I64, value: launch::Number::Int(tokens as i128) },
             tensor(form.dtype, &rows),
             tensor(form.dtype, &rows),
             tensor(form.dtype, &weight),
@@ -297,7 +297,7 @@ fn arguments_fit() {
             tensor(Scalar::F32, &scale),
             tensor(form.dtype, norm),
         ];
-        let team = Given::Team { my_pe: 1, n_pes: 8, handle: 0 };
+        let team = ArgumentValue::Team { my_pe: 1, n_pes: 8, handle: 0 };
         for plan in KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 132))).chain([None]) {
             let mut options = Options::new("sm_90a".parse().unwrap());
             options.lowering = Lowering::Unicast;
@@ -313,7 +313,7 @@ fn arguments_fit() {
                     given.extend([tensor(Scalar::U64, parts), tensor(Scalar::U64, sums)]);
                     given.extend([tensor(Scalar::U32, epoch), team]);
                 }
-                (Some(_), _) => given.extend([Given::Barrier { address: 0x2000, ctas: 132 }, team]),
+                (Some(_), _) => given.extend([ArgumentValue::Barrier { address: 0x2000, ctas: 132 }, team]),
                 (None, _) => {}
             }
             Checked::new(&info.kernels[0], None, &given)

@@ -14,7 +14,7 @@ use super::torch::Torch;
 use super::{Bench, BenchError};
 use std::time::Instant;
 use weft::Transport;
-use weft::collective::{Call as Asked, Collectives, Config, Plan, Request};
+use weft::collective::{Call as CollectiveCall, Collectives, Config, Plan, Request};
 use weft::collective::{Collective, Counts, Placement};
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::nccl::Communicator;
@@ -572,6 +572,6 @@ fn asked<'x, T: Number>(
     op: Reduce,
     x: &'x SymmetricTensor<T>,
     out: Option<&'x SymmetricTensor<T>>,
-) -> Asked<'x> {
-    Asked { op, ..Asked::new(collective, x, out.map(|out| out as &dyn AsArgument)) }
+) -> CollectiveCall<'x> {
+    CollectiveCall { op, ..CollectiveCall::new(collective, x, out.map(|out| out as &dyn AsArgument)) }
 }

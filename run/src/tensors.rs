@@ -5,7 +5,7 @@ use super::positions::Positions;
 use super::{RunError, TensorInfo};
 use std::sync::Arc;
 use weft::TensorRole;
-use weft_ir::{Kind, Layout, Role, Space, TensorType};
+use weft_ir::{Layout, NumberKind, Role, Space, TensorType};
 use weft_sim::{Elements, Name};
 
 /// A tensor: its extents, and where each element lies.
@@ -102,7 +102,7 @@ fn seeded(info: &TensorInfo, seed: u64, pe: usize) -> Vec<u8> {
         let x = if info.dtype.is_float() {
             Number::Float((bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
         } else {
-            let least = if info.dtype.kind() == Kind::Signed { 100 } else { 0 };
+            let least = if info.dtype.kind() == NumberKind::Signed { 100 } else { 0 };
             Number::Int(i128::from(bits % 200) - least)
         };
         write_number(info.dtype, x, &mut out);

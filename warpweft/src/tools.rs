@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 use weft_abi::Remark;
 use weft_isa::Target;
-use weft_runtime::find::{Found, Machine, Missing, SearchPlace, Wanted};
+use weft_runtime::find::{Found, LibrarySearch, Machine, Missing, SearchPlace};
 use weft_runtime::launch::remarks::{remarks, strict};
 
 pub use crate::remarks::warning;
@@ -44,7 +44,7 @@ const PLACES: &[SearchPlace] = &[
 ];
 
 /// What to look for, and the PyPI package that has it.
-const TOOLS: [(Wanted, &str); 4] = [
+const TOOLS: [(LibrarySearch, &str); 4] = [
     (wanted("ptxas", &["WEFT_PTXAS"], &["bin"]), "nvidia-cuda-nvcc"),
     (wanted("nvdisasm", &["WEFT_NVDISASM"], &["bin"]), "nvidia-cuda-nvdisasm"),
     (wanted("nvlink", &["WEFT_NVLINK"], &["bin"]), "nvidia-cuda-nvcc"),
@@ -55,8 +55,8 @@ const fn wanted(
     name: &'static str,
     vars: &'static [&'static str],
     folders: &'static [&'static str],
-) -> Wanted {
-    Wanted { name, vars, folders, places: PLACES }
+) -> LibrarySearch {
+    LibrarySearch { name, vars, folders, places: PLACES }
 }
 
 impl Tool {
@@ -91,7 +91,7 @@ impl Tool {
     }
 }
 
-fn not_found(wanted: &Wanted, wheel: &'static str, missing: Missing) -> ToolError {
+fn not_found(wanted: &LibrarySearch, wheel: &'static str, missing: Missing) -> ToolError {
     let tool = wanted.name;
     match missing {
         Missing::Named(var, path) => ToolError::Variable { tool, var, path },

@@ -1,6 +1,6 @@
 //! An entry point, and its launches.
 
-use super::argument::{Argument, Arguments, Elements, Given, Origin};
+use super::argument::{Argument, ArgumentValue, Arguments, Elements, Origin};
 use super::check::{Checked, Unfilled};
 use super::driver::{Function, NotLaunched, Shape};
 use super::map::MapRequest;
@@ -221,7 +221,7 @@ impl Kernel {
             return Err(self.elsewhere("the stream", stream.ordinal()));
         }
         self.device().bind()?;
-        let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
+        let given: Vec<ArgumentValue<'_>> = arguments.iter().map(Argument::given).collect();
         let world = self.world(arguments);
         let n_pes = world.as_ref().ok().map(Team::n_pes);
         let mut checked = Checked::new(&entry.info, n_pes, &given)?;
@@ -535,7 +535,7 @@ impl Prepared {
             _ => None,
         });
         let same = elements(&other.given).is_some_and(|n| self.elements.get(position) == Some(&Some(n)));
-        let (Some((offset, dtype, align)), Given::Tensor { address, dtype: given, .. }, true) =
+        let (Some((offset, dtype, align)), ArgumentValue::Tensor { address, dtype: given, .. }, true) =
             (wanted, other.given, same)
         else {
             let message =
@@ -570,9 +570,9 @@ impl Prepared {
 }
 
 /// Elements of a tensor of one mode that is not symmetric.
-fn elements(given: &Given<'_>) -> Option<usize> {
+fn elements(given: &ArgumentValue<'_>) -> Option<usize> {
     match given {
-        Given::Tensor { extent: Elements::Flat(n), symmetric: false, .. } => Some(*n),
+        ArgumentValue::Tensor { extent: Elements::Flat(n), symmetric: false, .. } => Some(*n),
         _ => None,
     }
 }

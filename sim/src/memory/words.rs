@@ -1,6 +1,6 @@
 //! Addresses in words, and what is wrong with them.
 
-use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT, Spot};
+use super::{AccessError, Memory, REGION_MASK, REGION_SHIFT, RegionKind, Spot};
 use crate::codes;
 
 impl Memory {
@@ -42,12 +42,12 @@ impl Memory {
             return format!("{addr:#x}");
         };
         let (allocator, whose) = match region.kind {
-            Kind::Private => {
+            RegionKind::Private => {
                 (&self.private[region.viewer], format!("private memory of PE {}", region.viewer))
             }
-            Kind::Heap { of } if of == pe => (&self.heap, format!("symmetric heap of PE {of}")),
-            Kind::Heap { of } => (&self.heap, format!("symmetric heap of peer PE {of}")),
-            Kind::Multicast { team } => {
+            RegionKind::Heap { of } if of == pe => (&self.heap, format!("symmetric heap of PE {of}")),
+            RegionKind::Heap { of } => (&self.heap, format!("symmetric heap of peer PE {of}")),
+            RegionKind::Multicast { team } => {
                 (&self.heap, format!("multicast range of team {:?}", self.teams[team].members))
             }
         };

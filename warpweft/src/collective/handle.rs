@@ -14,7 +14,7 @@ use weft_ir::Scalar;
 use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
 use weft_runtime::cuda::Stream;
-use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid, Prepared};
+use weft_runtime::launch::{Argument, ArgumentValue, AsArgument, Elements, Grid, Prepared};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
 /// The size of a handle's workspaces, and the way in which it chooses plans.
@@ -106,8 +106,10 @@ impl Ready {
         let others = (0..2).filter_map(|side| {
             let (place, given) = (self.places[side]?, sides[side]?);
             let given = given.argument(stream);
-            let moves =
-                matches!(given.given(), Given::Tensor { symmetric: false, extent: Elements::Flat(_), .. });
+            let moves = matches!(
+                given.given(),
+                ArgumentValue::Tensor { symmetric: false, extent: Elements::Flat(_), .. }
+            );
             moves.then_some((place, given))
         });
         Ok(self.launch.launch(stream, &others.collect::<Vec<_>>())?)
@@ -581,7 +583,7 @@ impl AsArgument for Flat<'_> {
 
 fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operand, GpuError> {
     match Flat(given).argument(stream).given() {
-        Given::Tensor { address, dtype, extent, symmetric } => {
+        ArgumentValue::Tensor { address, dtype, extent, symmetric } => {
             let elements = match extent {
                 Elements::Layout(l) => l.size().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
                 Elements::Flat(n) => n as u64,

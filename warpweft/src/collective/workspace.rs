@@ -106,7 +106,7 @@ mod tests {
     use super::super::{ALGORITHMS, Placement};
     use super::*;
     use weft_layout::Layout;
-    use weft_runtime::launch::{Checked, Elements, Given, Number};
+    use weft_runtime::launch::{ArgumentValue, Checked, Elements, Number};
 
     /// What a launch gives is what the kernels take: names, types, sizes.
     #[test]
@@ -149,16 +149,16 @@ mod tests {
             })
             .collect();
         let params = &head(algorithm, algorithm.kernel(place).unwrap()).unwrap().params;
-        let given: Vec<Given<'_>> = params
+        let given: Vec<ArgumentValue<'_>> = params
             .iter()
             .map(|p| match &*p.name {
-                "n" => Given::Scalar { dtype: DType::I64, value: Number::Int(request.count.into()) },
-                "team" => Given::Team { my_pe: 0, n_pes, handle: 0 },
-                "sync" => Given::Barrier { address: 4096, ctas: CTAS },
+                "n" => ArgumentValue::Scalar { dtype: DType::I64, value: Number::Int(request.count.into()) },
+                "team" => ArgumentValue::Team { my_pe: 0, n_pes, handle: 0 },
+                "sync" => ArgumentValue::Barrier { address: 4096, ctas: CTAS },
                 name => {
                     let (_, dtype, layout) = given.iter().find(|(n, ..)| *n == name).unwrap();
                     let extent = Elements::Layout(layout);
-                    Given::Tensor { address: 4096, dtype: *dtype, extent, symmetric: true }
+                    ArgumentValue::Tensor { address: 4096, dtype: *dtype, extent, symmetric: true }
                 }
             })
             .collect();

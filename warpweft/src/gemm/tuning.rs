@@ -3,7 +3,7 @@
 use super::fit::fits;
 use super::model::ranked;
 use super::{Machine, Plan, Problem, Shape};
-use crate::tuned::{self, Kind};
+use crate::tuned::{self, TuningFile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use weft_runtime::{Device, Error};
 const FORM: u32 = 1;
 
 /// The file: `WEFT_GEMM_TUNING` names another, or is `off`.
-const FILE: Kind =
-    Kind { variable: "WEFT_GEMM_TUNING", name: "gemm.json", command: "weft tune gemm", form: FORM };
+const FILE: TuningFile =
+    TuningFile { variable: "WEFT_GEMM_TUNING", name: "gemm.json", command: "weft tune gemm", form: FORM };
 
 /// The part of the library that has the kernel.
 pub(super) const PART: &str = "gemm_kernel";

@@ -3,7 +3,7 @@
 use super::{Choice, Form};
 use crate::gemm::Problem;
 use crate::gemm::tuning::{FAR, Setting, distance};
-use crate::tuned::{self, Kind};
+use crate::tuned::{self, TuningFile};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use weft_runtime::Error;
@@ -12,7 +12,7 @@ use weft_runtime::Error;
 const FORM: u32 = 1;
 
 /// The file: `WEFT_GEMM_COMM_TUNING` names another, or is `off`.
-const FILE: Kind = Kind {
+const FILE: TuningFile = TuningFile {
     variable: "WEFT_GEMM_COMM_TUNING",
     name: "gemm_comm.json",
     command: "weft tune gemm-reducescatter",

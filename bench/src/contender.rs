@@ -92,7 +92,7 @@ impl Contender {
         PEERS.iter().any(|peer| peer.name() == name)
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(self) -> &'static str {
         match self {
             Contender::Ours(a) => a.name,

@@ -100,7 +100,7 @@ pub struct Copy<T> {
 }
 
 impl<T: Element> Copy<T> {
-    /// Of as many elements as the operands have, by so many CTAs.
+    /// Compiles the kernel for the elements of the operands and for `ctas` CTAs.
     pub fn new(
         world: &World,
         text: &str,

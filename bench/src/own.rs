@@ -47,7 +47,7 @@ impl Own {
         }
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -72,7 +72,7 @@ pub(super) struct Compiled<'a, T> {
 }
 
 impl<'a, T: Element> Compiled<'a, T> {
-    /// With so many CTAs, or, if not given, as many as have 16 bytes for each thread, as far as the barrier goes.
+    /// Compiles the kernel for `ctas` CTAs. By default, each thread has 16 bytes, and the barrier limits the CTAs.
     pub fn new(
         (world, team, sync): (&World, &'a Team, &'a Barrier),
         (own, lowering, ctas): (&'a Own, Lowering, Option<u32>),

@@ -106,7 +106,7 @@ impl<'a> StartLine<'a> {
 
 /// Calls that are timed as one.
 pub enum Block<'a> {
-    /// With the points between which it is timed. They are there as long as the graph.
+    /// A graph with the events between which it is timed. They live as long as the graph.
     Graph { graph: Graph, start: Event, end: Event },
     /// One after the other.
     Calls(Call<'a>),

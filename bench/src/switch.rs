@@ -43,7 +43,7 @@ pub struct Pair {
     pub size: u64,
     /// The measurement with multimem instructions.
     pub native: Option<Side>,
-    /// By every PE's own address.
+    /// The measurement with every PE's own address.
     pub unicast: Option<Side>,
 }
 
@@ -265,7 +265,7 @@ impl Verification {
     /// The report as JSON.
     ///
     /// # Errors
-    /// No error is known: every field is a name or a number.
+    /// Fails if a field cannot be written as JSON, which no field is known to do.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -271,7 +271,7 @@ const COLUMNS: [(&str, usize); 17] = [
     ("ratio", 5),
 ];
 
-/// As a table, with the times that a model predicts, and, of a report, those that were measured.
+/// Prints a table with the times that the model predicts and, if there is a report, those that were measured.
 pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> String {
     let mut out = String::new();
     let mut line = |cells: [String; 17]| {

@@ -81,7 +81,7 @@ pub struct CheckOptions {
     /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
     /// a kernel that has barriers over the PEs follow each other on every PE as on a stream.
     pub launches: u32,
-    /// So do those of a kernel without such barriers: it keeps its launches apart by other means, such as flags.
+    /// Whether launches also follow each other for kernels without barriers, which keep launches apart by other means, such as flags.
     pub overlap: bool,
     /// Warp instructions after which a launch is given up.
     pub step_limit: Option<u64>,

@@ -42,7 +42,7 @@ pub struct Workspace {
 /// Serves an editor until it says goodbye.
 ///
 /// # Errors
-/// The connection is lost, or the editor does not keep to the protocol.
+/// Fails if the connection is lost, or if the editor does not keep to the protocol.
 pub fn serve(connection: &Connection, workspace: Workspace) -> Result<(), Box<dyn Error + Send + Sync>> {
     let capabilities = ServerCapabilities {
         text_document_sync: Some(TextDocumentSyncCapability::Kind(TextDocumentSyncKind::FULL)),

@@ -26,7 +26,7 @@ pub struct Examined {
     pub tensors: Vec<TensorInfo>,
     /// The check of each launch that ended, with the number of its kernel in the sequence.
     pub checks: Vec<(usize, Checked)>,
-    /// By file, the comparison with its numbers after the last launch.
+    /// The comparison with the numbers of each file after the last launch.
     pub expected: Vec<(String, Checked)>,
     /// Why a launch did not end.
     pub error: Option<SimError>,

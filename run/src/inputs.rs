@@ -14,7 +14,7 @@ pub(super) struct Found {
     pub defines: Defines,
     /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// By tensor: each PE's array.
+    /// The array of each PE, by tensor.
     pub arrays: BTreeMap<String, Vec<Array>>,
 }
 

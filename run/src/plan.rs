@@ -29,9 +29,9 @@ pub(super) enum ArgumentSource {
 /// A run of compiled kernels on a number of PEs. Nothing is allocated yet.
 pub(super) struct Plan {
     pub n_pes: usize,
-    /// By number in the sequence.
+    /// The kernels in the order of the sequence.
     pub kernels: Vec<KernelPlan>,
-    /// Those of all kernels; each name stands once.
+    /// The tensors of all kernels, each name once.
     pub tensors: Vec<Tensor>,
 }
 

@@ -65,7 +65,7 @@ impl Tensor {
         }
     }
 
-    /// So many elements of 0.
+    /// The bytes of the elements if all are 0.
     pub fn zeros(&self) -> Vec<u8> {
         vec![0; self.places.len() * self.size()]
     }

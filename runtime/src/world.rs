@@ -362,7 +362,7 @@ impl Inner {
         Ok(entered)
     }
 
-    /// That rank of the world.
+    /// Checks that the world has a PE of this rank, and returns the rank.
     pub fn member(&self, pe: u32) -> Result<u32> {
         match pe < self.control.size() {
             true => Ok(pe),

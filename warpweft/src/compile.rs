@@ -425,7 +425,7 @@ impl Compiled {
         launches.flat_map(|l| &l.params).any(reach)
     }
 
-    /// It, for a library that has those functions; none where it calls none.
+    /// The code as a caller of NVSHMEM's functions, or `None` if it calls none.
     pub fn caller(&self) -> Option<Caller<'_>> {
         let functions = Some(self.external()).filter(|functions| !functions.is_empty())?;
         let threads = self.low.kernels.iter().map(weft_ir::machine::Kernel::threads).max().unwrap_or(0);

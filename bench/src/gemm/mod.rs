@@ -28,7 +28,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &str {
         match self {
             Contender::Ours(_) => report::OURS,

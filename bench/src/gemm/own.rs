@@ -73,7 +73,7 @@ impl Own {
         Ok(Own { name: name.into(), file, kernel, parameters, generics, defines })
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &str {
         &self.name
     }

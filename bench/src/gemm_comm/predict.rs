@@ -31,7 +31,7 @@ pub struct Predicted {
 /// Predicts each shape for so many H200s, without and with the switch.
 ///
 /// # Errors
-/// As [`Request::examine`] and [`Request::problem`]; a problem that nothing computes.
+/// Fails where [`Request::examine`] or [`Request::problem`] fails, or if nothing computes the problem.
 pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError> {
     request.examine()?;
     let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;

@@ -320,7 +320,7 @@ impl<L: TensorLevel> Builder<L> {
         self.emit_as(View::Part { base, offset }, ty.into())
     }
 
-    /// As [`view`](Self::view): what a thread has of a tile that `over` warpgroups share out as an accumulator.
+    /// Appends a [`view`](Self::view): what a thread has of a tile that `over` warpgroups share out as an accumulator.
     pub fn dealt(
         &mut self,
         base: Value,

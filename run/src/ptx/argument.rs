@@ -42,7 +42,7 @@ pub enum Argument {
         output: Option<PathBuf>,
         /// On the symmetric heap.
         symmetric: bool,
-        /// Not the address is the argument, but a tensor map of the memory for copies of such boxes.
+        /// The argument is a tensor map of the memory, for copies of such boxes, instead of its address.
         tile: Option<Tile>,
     },
     /// A number, as its bytes.

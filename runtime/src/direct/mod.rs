@@ -382,7 +382,7 @@ impl Direct {
         self.ops.wait(signal, compare, value, stream)
     }
 
-    /// Nothing is left to do: copies are complete in their stream's order.
+    /// Does nothing, because copies complete in the order of their stream.
     pub fn quiet(&self, _: &Stream) -> Result<()> {
         Ok(())
     }

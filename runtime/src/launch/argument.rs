@@ -53,7 +53,7 @@ pub enum ArgumentValue<'a> {
 /// Where a tensor's elements lie.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Elements<'a> {
-    /// By shape and strides.
+    /// The elements lie as shape and strides say.
     Layout(&'a Layout),
     /// One after the other, with whatever shape the kernel gives them.
     Flat(usize),
@@ -111,7 +111,7 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// As the checks see it.
+    /// The value that the checks of a launch compare.
     pub fn given(&self) -> ArgumentValue<'a> {
         self.given
     }
@@ -175,7 +175,7 @@ pub fn multicast(arguments: &[Argument<'_>]) -> Option<bool> {
 ///
 /// A tensor may be read and written by the kernel whichever way it is passed; the kernel's text says which it does.
 pub trait AsArgument {
-    /// It, for a launch on `stream`.
+    /// The value as an argument of a launch on `stream`.
     fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a>;
 }
 

@@ -32,7 +32,7 @@ pub struct Checked<'k> {
 pub struct Unfilled {
     /// Byte of the parameter block.
     pub offset: usize,
-    /// Which parameter it is.
+    /// The parameter that is filled in.
     pub what: Hidden,
     /// The argument whose address it is, by position; none for a number.
     pub base: Option<usize>,

@@ -26,24 +26,24 @@ pub enum Grid {
     Auto,
     /// The kernel's own number.
     Kernel,
-    /// As many as a device holds at once, and as the kernel's barriers have counters for.
+    /// The grid has as many CTAs as a device holds at once and as the kernel's barriers have counters for.
     Fill(Device),
-    /// So many (x, y, z).
+    /// The grid has this many CTAs (x, y, z).
     Of([u32; 3]),
 }
 
 impl Grid {
-    /// So many in x.
+    /// A grid of `x` CTAs in one dimension.
     pub fn of(x: u32) -> Grid {
         Grid::Of([x, 1, 1])
     }
 
-    /// So many in each dimension.
+    /// A grid of CTAs in three dimensions.
     pub fn xyz(x: u32, y: u32, z: u32) -> Grid {
         Grid::Of([x, y, z])
     }
 
-    /// As many CTAs as the device holds at once, and as the kernel's barriers have counters for: for kernels that
+    /// A grid of as many CTAs as the device holds at once, and as the kernel's barriers have counters for: for kernels that
     /// leave the number to the caller. All PEs get the same number if they have the same GPU.
     pub fn fill(device: &Device) -> Grid {
         Grid::Fill(device.clone())

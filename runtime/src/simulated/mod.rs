@@ -133,7 +133,7 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// So many PEs, like H200s of one node.
+    /// Configures `n_pes` PEs that are like H200s of one node.
     pub fn new(n_pes: u32) -> SimConfig {
         SimConfig::default().n_pes(n_pes)
     }
@@ -175,7 +175,7 @@ impl SimConfig {
 pub struct SimJob(Arc<Job>);
 
 impl World {
-    /// So many simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
+    /// Makes a job of `n_pes` simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
     ///
     /// # Errors
     /// Fails for no PE or too many, or a `WEFT_TIMEOUT` that is not a time (R0201).

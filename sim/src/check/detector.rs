@@ -100,7 +100,7 @@ pub(crate) struct Ticket {
     /// Number of its stream.
     stream: WarpId,
     pub(super) agent: Agent,
-    /// Of what order its reductions are.
+    /// The memory order of its reductions.
     pub reduces: Order,
 }
 

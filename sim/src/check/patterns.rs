@@ -22,7 +22,7 @@ pub(crate) struct Released {
     /// Scope of the operation that begins the pattern.
     pub scope: Scope,
     pub from: Snapshot,
-    /// Which of the four bytes it was left at.
+    /// The bytes, of four, at which it was left.
     pub bytes: u8,
     /// Several were joined: that the thread is known does not mean that all is.
     pub merged: bool,
@@ -182,11 +182,11 @@ impl WarpState {
 pub(super) struct StrongWrite<'a> {
     pub by: Carrier,
     pub lane: usize,
-    /// Which of the four bytes.
+    /// The bytes, of four, that are meant.
     pub bytes: u8,
     pub update: bool,
     pub time: u64,
-    /// When the stores were made that are under way and that the lane does not see.
+    /// The times of stores that are under way and that the lane does not see.
     pub unseen: &'a [u64],
 }
 
@@ -283,7 +283,7 @@ impl SyncVar {
 pub(super) struct StrongRead<'a> {
     pub lane: usize,
     pub place: CodeLocation,
-    /// Which of the four bytes.
+    /// The bytes, of four, that are meant.
     pub bytes: u8,
     pub scope: Scope,
     pub acquire: bool,

@@ -25,9 +25,9 @@ struct Behind {
 /// The value that an access of a place sees or makes.
 #[derive(Clone)]
 pub(super) struct Version {
-    /// When it was written.
+    /// The time at which it was written.
     pub time: u64,
-    /// When those stores were made that were under way then, which it comes before.
+    /// The times of the stores that were under way then. It comes before them.
     pub under_way: SmallVec<[u64; 1]>,
 }
 

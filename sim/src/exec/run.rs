@@ -164,7 +164,7 @@ pub(crate) struct Run {
     pub rng: Rng,
     pub(super) schedule: Schedule,
     pub step_limit: u64,
-    /// When the launch is given up, and how long that is after its begin.
+    /// The time at which the launch is given up, and the time from its begin to then.
     pub time_limit: Option<(Instant, Duration)>,
     /// Set by whoever wants no more of it.
     pub stop: Option<Arc<AtomicBool>>,

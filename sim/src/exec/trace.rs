@@ -70,9 +70,9 @@ pub struct TraceTransfer {
     pub to: usize,
     /// The number of bytes moved.
     pub bytes: usize,
-    /// When it was issued.
+    /// The time at which it was issued.
     pub start: u64,
-    /// When it landed, or the launch ended.
+    /// The time at which it landed, or at which the launch ended.
     pub end: u64,
 }
 

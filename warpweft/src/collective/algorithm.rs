@@ -79,7 +79,7 @@ impl Algorithm {
         ALGORITHMS.iter().filter(move |a| a.collective == collective)
     }
 
-    /// That of a collective with that name.
+    /// Finds the algorithm of a collective by its name.
     ///
     /// # Errors
     /// Fails for an unknown name. The message lists the known names.

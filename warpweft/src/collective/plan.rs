@@ -126,7 +126,7 @@ impl Plan {
         Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
     }
 
-    /// With no more CTAs, threads and unrolling than that, in a handle with so many CTAs: one step of 16 bytes, or of a
+    /// Makes a plan within `most`, in a handle with `most_ctas` CTAs: one step of 16 bytes, or of a
     /// packet, for each thread, on many small CTAs rather than few large ones, all with as many rounds.
     pub fn within(algorithm: &'static Algorithm, request: &Request, most: Limits, most_ctas: u32) -> Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);

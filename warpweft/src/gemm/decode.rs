@@ -64,7 +64,7 @@ impl DecodePlan {
     /// The plan that text says, as `bn=32,split=4`.
     ///
     /// # Errors
-    /// A name or a value that there is not.
+    /// Fails if there is no such name or value.
     pub fn parse(text: &str) -> Result<DecodePlan, String> {
         let mut plan = DecodePlan::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -86,7 +86,7 @@ impl DecodePlan {
     /// those whose CTAs read the fewest bytes one after the other, on a GPU of `sms` multiprocessors.
     ///
     /// # Errors
-    /// `R0505` for a problem that has too many rows, and where no plan with these values fits.
+    /// Fails if the problem has too many rows, or if no plan with these values fits (R0505).
     pub fn of(self, problem: &Problem, pes: u32, sms: u32) -> Result<DecodePlan, Error> {
         problem.check()?;
         let shape = problem.shape;
@@ -311,7 +311,7 @@ impl Decode {
     /// the same arguments.
     ///
     /// # Errors
-    /// `R0505` for a problem or a plan that the kernel does not have, and where PEs of the team ask for different ones;
+    /// Fails for a problem or a plan that the kernel does not have (R0505), and where PEs of the team ask for different ones;
     /// `R0302` where there is no memory; as [`Kernel::compile`].
     pub fn new(world: &World, team: Team, problem: Problem, plan: DecodePlan) -> Result<Decode, GpuError> {
         let part = vec![("PART".to_owned(), Define::from(part_of(problem.out)))];
@@ -326,7 +326,7 @@ impl Decode {
     /// Puts the product on a stream. All matrices have contiguous rows.
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
     pub fn launch(
         &self,
         stream: &Stream,
@@ -371,7 +371,7 @@ pub struct DecodeNorm {
 }
 
 impl DecodeNorm {
-    /// As [`Decode::new`]. Results are normalised rows; those of 8 bits are divided by a scale. The residual and the
+    /// Compiles a product like [`Decode::new`]. Results are normalised rows; those of 8 bits are divided by a scale. The residual and the
     /// weights have the results' type, and bf16 where results are of 8 bits.
     ///
     /// # Errors
@@ -402,7 +402,7 @@ impl DecodeNorm {
     /// Puts the product on a stream. All matrices have contiguous rows.
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
     pub fn launch(&self, stream: &Stream, x: &Normed<'_>) -> Result<(), GpuError> {
         let own = [x.a, x.b, x.residual, x.weight, &x.eps, x.scale, x.added, x.d];
         self.launches.launch(stream, &own, &[&Flat(&self.squares)])

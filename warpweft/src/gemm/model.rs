@@ -21,7 +21,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// That of a device.
+    /// The description of a device.
     ///
     /// # Errors
     /// Fails for a GPU older than all known targets (R0501), or if the CUDA driver refuses a call (R0103).

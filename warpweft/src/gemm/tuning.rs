@@ -67,7 +67,7 @@ pub struct Table {
     pub setting: Setting,
     /// The version of warpweft.
     pub warpweft: String,
-    /// When it was measured.
+    /// The time at which it was measured.
     pub date: String,
     /// The command that measured it.
     pub command: Vec<String>,

@@ -47,7 +47,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Nothing is there that could link: neither nvJitLink nor ptxas and nvlink.
+    /// Whether no linker is there: neither nvJitLink nor ptxas and nvlink.
     pub fn is_absence(&self) -> bool {
         match self {
             LinkError::Tool(e) => matches!(e, ToolError::NotFound { .. }),
@@ -102,7 +102,7 @@ impl Kept for Identity {
 pub type Objects = Store<Object>;
 
 impl Objects {
-    /// Those of this process and user: `warpweft/objects` in the user's cache folder, unless `WEFT_CACHE` says
+    /// The objects of this process and user: `warpweft/objects` in the user's cache folder, unless `WEFT_CACHE` says
     /// otherwise.
     pub fn user() -> &'static Objects {
         static OBJECTS: OnceLock<Objects> = OnceLock::new();

@@ -167,7 +167,7 @@ pub(super) struct Reductions {
 }
 
 impl Reductions {
-    /// Those of an op, or the table's reason why there is none.
+    /// The reductions of an op, or the reason why the table has none.
     pub fn new(target: Target, op: &Access, elem: Scalar, span: Span) -> Built<Reductions> {
         let (Access::Red { op, sem, scope, .. } | Access::McRed { op, sem, scope, .. }) = op else {
             return Err(super::place::no_address(span, &Type::Unit));

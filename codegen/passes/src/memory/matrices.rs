@@ -39,12 +39,12 @@ pub(super) struct Matrices<'a> {
 }
 
 impl<'a> Matrices<'a> {
-    /// Of 64 rows a warp's 16 as two by two matrices, down the rows first.
+    /// Divides a warp's 16 of 64 rows into two by two matrices, down the rows first.
     pub fn of_rows(e: &mut Editor, source: &'a Source, span: Span) -> Built<Matrices<'a>> {
         Matrices::new(e, source, [8, 16, 32, 64].map(Some), span)
     }
 
-    /// Of 16 rows two by two matrices, along K first. All warps have the same ones.
+    /// Divides 16 rows into two by two matrices, along K first. All warps have the same ones.
     pub fn of_columns(e: &mut Editor, source: &'a Source, span: Span) -> Built<Matrices<'a>> {
         Matrices::new(e, source, [Some(16), Some(8), None, None], span)
     }

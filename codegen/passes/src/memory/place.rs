@@ -70,17 +70,17 @@ impl TensorAddress {
         TensorAddress { offset, align, ty, dealt: None, ..self.clone() }
     }
 
-    /// It by another way.
+    /// The same address by another route.
     pub fn by(&self, route: Route, ty: Arc<TensorType>) -> TensorAddress {
         TensorAddress { route, ty, dealt: None, ..self.clone() }
     }
 
-    /// It on the PE of that rank in a team.
+    /// The same address on the PE of this rank in a team.
     pub fn on(self, pe: (TeamRef, Value)) -> TensorAddress {
         TensorAddress { pe: Some(pe), ..self }
     }
 
-    /// It in the CTA of that rank.
+    /// The same address in the CTA of this rank.
     pub fn in_cta(self, cta: Value) -> TensorAddress {
         TensorAddress { cta: Some(cta), ..self }
     }

@@ -24,7 +24,7 @@ pub(super) struct Loop {
     pub body: Block,
     /// The variable in layouts and offsets.
     pub symbol: Int,
-    /// From one round to the next.
+    /// The distance from one round to the next.
     pub stride: Int,
     /// How many rounds there are, if that is known.
     pub trip: Option<i64>,
@@ -50,7 +50,7 @@ pub(super) struct Plan {
     /// Why there are fewer than asked for.
     pub fewer: Option<String>,
     pub kinds: FxHashMap<Value, ValueKind>,
-    /// From one round's first element to the next round's, of each place accessed.
+    /// The distance from one round's first element to the next round's, for each place that is accessed.
     pub strides: FxHashMap<Value, Int>,
     /// What positions are below.
     pub tests: Vec<Test>,

@@ -112,7 +112,7 @@ pub struct Table {
     pub warpweft: String,
     /// The version of NVSHMEM.
     pub nvshmem: String,
-    /// When it was measured.
+    /// The time at which it was measured.
     pub date: String,
     /// The words of the command that measured it.
     pub command: Vec<String>,

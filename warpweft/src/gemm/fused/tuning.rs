@@ -127,7 +127,7 @@ impl Tables {
     /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_COMM_TUNING` names it.
     ///
     /// # Errors
-    /// `R0111` where the file cannot be read, is damaged, or is of another form.
+    /// Fails if the file cannot be read, is damaged, or has another form (R0111).
     pub fn read(file: &Path) -> Result<Tables, Error> {
         let Some(text) = FILE.read(file)? else { return Ok(Tables::default()) };
         FILE.parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display())))

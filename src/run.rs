@@ -194,7 +194,8 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
         )),
         n if n > count => {
             let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
-            Err(Error::new(error::NO_GPU, message).help("one PE a GPU; `weft run --on sim` takes any number"))
+            Err(Error::new(error::NO_GPU, message)
+                .help("start one PE for each GPU, or use `weft run --on sim`, which takes any number"))
         }
         n => Ok(n),
     }

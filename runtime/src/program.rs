@@ -41,7 +41,10 @@ impl FromStr for On {
             "auto" => Ok(On::Auto),
             "gpu" => Ok(On::Gpu),
             "sim" => Ok(On::Sim),
-            other => Err(Error::new(LAUNCHER, format!("{ON} is {other:?}")).help("sim, gpu or auto")),
+            other => {
+                Err(Error::new(LAUNCHER, format!("{ON} is {other:?}"))
+                    .help("set it to `sim`, `gpu` or `auto`"))
+            }
         }
     }
 }
@@ -159,7 +162,8 @@ fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<()
 
 fn number<T: FromStr>(variable: &str, unset: T) -> Result<T> {
     let Ok(text) = std::env::var(variable) else { return Ok(unset) };
-    text.parse().map_err(|_| Error::new(LAUNCHER, format!("{variable} is {text:?}")).help("a whole number"))
+    text.parse()
+        .map_err(|_| Error::new(LAUNCHER, format!("{variable} is {text:?}")).help("set it to a whole number"))
 }
 
 impl World {
@@ -189,13 +193,15 @@ fn pes() -> Result<u32> {
     let asked = match std::env::var(PES) {
         Err(_) => count,
         Ok(text) => text.parse().map_err(|_| {
-            Error::new(LAUNCHER, format!("{PES} is {text:?}")).help("a number of PEs, at most one a GPU")
+            Error::new(LAUNCHER, format!("{PES} is {text:?}"))
+                .help("set it to a number of PEs, at most one for each GPU")
         })?,
     };
     match asked {
         0 => Err(Error::new(NO_GPU, "no GPU is seen").help("`weft doctor` says what this machine has")),
         n if n > count && !gpus_are_shared() => {
-            Err(Error::new(NO_GPU, format!("{n} PEs, and {count} GPUs")).help("one PE a GPU"))
+            Err(Error::new(NO_GPU, format!("there are {n} PEs and {count} GPUs"))
+                .help("start at most one PE for each GPU"))
         }
         n => Ok(n),
     }

@@ -79,7 +79,7 @@ impl Memory {
             "" | "nvshmem" => Ok(Memory::Nvshmem),
             "local" => Ok(Memory::Local),
             other => Err(Error::new(error::LAUNCHER, format!("WEFT_MEMORY is `{other}`"))
-                .help("it is `nvshmem` or `local`")),
+                .help("set it to `nvshmem` or `local`")),
         }
     }
 }
@@ -508,7 +508,7 @@ fn agree(all: &[Vec<u8>], own_gpus: bool) -> Result<()> {
                 error::NO_GPU,
                 format!("PEs {other} and {pe} have the same GPU, {}, on {}", field(pe, 2), field(pe, 1)),
             )
-            .help("start one PE a GPU; the launcher's local rank chooses it"));
+            .help("start one PE for each GPU: the local rank from the launcher chooses the GPU"));
         }
     }
     Ok(())

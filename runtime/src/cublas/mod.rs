@@ -85,7 +85,7 @@ pub fn has(dtype: DType) -> Result<()> {
 fn types(dtype: DType) -> Result<(i32, i32)> {
     sys::data_type(dtype).ok_or_else(|| {
         Error::new(OPERATION, format!("products of {dtype} are not measured with cuBLASLt"))
-            .help("f32, f16, bf16, e4m3 and e5m2 are")
+            .help("use f32, f16, bf16, e4m3 or e5m2")
     })
 }
 

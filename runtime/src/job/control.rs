@@ -160,7 +160,9 @@ impl Control {
         let (link, reader) = enter(place, socket, options.timeout, deadline).map_err(|e| match e {
             Greeting::Refused(why) => {
                 Error::new(BOOTSTRAP, format!("PE {}: PE 0 at {} refused it: {why}", place.rank, place.hub))
-                    .help("every PE must be started by one launcher, from one build of the program, with one WEFT_SECRET")
+                    .help(
+                        "start all PEs by one launcher, from one build of the program, with one WEFT_SECRET",
+                    )
             }
             Greeting::Failed(e) => failed("no answer from PE 0 at", e),
         })?;
@@ -234,7 +236,7 @@ impl Control {
         if !sound || members.binary_search(&self.rank).is_err() {
             let message = format!("PE {} of {} called `{what}` among {}", self.rank, self.size, pes(members));
             return Err(Error::new(NOT_IN_TEAM, message)
-                .help("members are ascending PEs of the job, this one among them"));
+                .help("list the PEs of the team in ascending order, this PE among them"));
         }
         let mut state = lock(&self.shared.state);
         self.shared.check(&state)?;
@@ -276,11 +278,11 @@ impl Control {
                     self.rank,
                     payloads.len()
                 );
-                Err(Error::new(COLLECTIVE, message).help("the PEs must run one build of the program"))
+                Err(Error::new(COLLECTIVE, message).help("run one build of the program on all PEs"))
             }
             Some(Ok(payloads)) => Ok(Arc::unwrap_or_clone(payloads)),
             Some(Err(message)) => Err(Error::new(COLLECTIVE, message)
-                .help("every PE of the team makes the same collective calls in the same order")),
+                .help("make the same collective calls in the same order on every PE of the team")),
             None => {
                 self.shared.check(&state)?;
                 let message = format!(
@@ -288,7 +290,8 @@ impl Control {
                     self.rank,
                     patience.as_secs_f32()
                 );
-                Err(Error::new(COLLECTIVE, message).help("is PE 0 stopped, or its host gone?"))
+                Err(Error::new(COLLECTIVE, message)
+                    .help("check whether the process of PE 0 is stopped, and whether its host is reachable"))
             }
         }
     }

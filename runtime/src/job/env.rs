@@ -295,8 +295,9 @@ impl Hub {
 fn given_hub(v: &Vars<'_>) -> Result<Option<Hub>> {
     let Some(text) = v.get("WEFT_ADDR") else { return Ok(None) };
     let bad = || {
-        Error::new(LAUNCHER, format!("WEFT_ADDR is {text:?}; expected host:port"))
-            .help("for example WEFT_ADDR=node1:29600, PE 0's host and a free port, or @name on one host")
+        Error::new(LAUNCHER, format!("WEFT_ADDR is {text:?}; expected host:port")).help(
+            "set WEFT_ADDR to the host of PE 0 and a free port, such as node1:29600, or to @name on one host",
+        )
     };
     if let Some(name) = text.strip_prefix('@') {
         // sockaddr_un holds 108 bytes, the first of them 0.

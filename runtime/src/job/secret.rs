@@ -101,7 +101,7 @@ fn from_text(name: &str, text: &[u8]) -> Result<Admission> {
             LAUNCHER,
             format!("{name} has {} characters; expected at least {LEAST}", text.len()),
         )
-        .help("for example the output of `openssl rand -hex 32`, the same for all PEs"));
+        .help("set it to a random text that is the same for all PEs, such as the output of `openssl rand -hex 32`"));
     }
     Ok(Admission::Secret(Secret::new(text)))
 }

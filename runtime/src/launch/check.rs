@@ -97,7 +97,7 @@ impl<'k> Checked<'k> {
             let takes_all: Vec<_> =
                 kernel.arguments().map(|(_, p)| format!("{}: {}", p.name, p.kind)).collect();
             let message = format!("`{name}` takes {}, and {given} were given", count(takes));
-            return Err(Error::new(ARGUMENT, message).help(format!("it takes ({})", takes_all.join(", "))));
+            return Err(Error::new(ARGUMENT, message).help(format!("pass ({})", takes_all.join(", "))));
         }
         let bytes = kernel.param_bytes();
         if bytes > MAX_PARAM_BYTES {
@@ -105,7 +105,7 @@ impl<'k> Checked<'k> {
                 ARGUMENT,
                 format!("`{name}` is said to take {bytes} bytes of parameters"),
             )
-            .help(format!("a kernel has at most {MAX_PARAM_BYTES}: its description is damaged")));
+            .help(format!("compile the kernel anew: a kernel has at most {MAX_PARAM_BYTES} bytes, so its description is damaged")));
         }
         let mut values = vec![None; kernel.params.len() + 1];
         values[kernel.params.len()] = n_pes.map(i64::from);
@@ -264,7 +264,8 @@ impl<'k> Checked<'k> {
     /// A description that no compiler of ours writes.
     fn malformed(&self, p: &ParamInfo) -> Error {
         let message = format!("the description of `{}` is wrong: `{}: {}`", self.kernel.name, p.name, p.kind);
-        Error::new(ARGUMENT, message).help("compile the kernel anew: its description is not its compiler's")
+        Error::new(ARGUMENT, message)
+            .help("compile the kernel anew: its description comes from another compiler")
     }
 
     /// The grid that the kernel asks for itself, if it does.
@@ -298,9 +299,8 @@ impl<'k> Checked<'k> {
         let name = &self.kernel.name;
         if !self.kernel.planes && self.kernel.grid.is_none() && grid[1..] != [1, 1] {
             let message = format!("`{name}` numbers its CTAs in one dimension, and the grid is {grid:?}");
-            return Err(
-                Error::new(LAUNCH, message).help("declare `grid(x, y)` in it, or launch a grid of x alone")
-            );
+            return Err(Error::new(LAUNCH, message)
+                .help("declare `grid(x, y)` in the kernel, or launch a grid of one dimension"));
         }
         let ctas = grid.iter().fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
         match self.barriers.iter().find(|(_, has)| u64::from(*has) < ctas) {
@@ -310,7 +310,7 @@ impl<'k> Checked<'k> {
                     "`{name}`: barrier `{barrier}` has counters for {has} CTAs, and {ctas} are launched"
                 );
                 Err(Error::new(ARGUMENT, message)
-                    .help("make the barrier for as many CTAs as any of its launches has"))
+                    .help("make the barrier for as many CTAs as the largest of its launches has"))
             }
         }
     }

@@ -122,7 +122,7 @@ impl Kernel {
                 info.name,
                 info.threads()
             );
-            return Err(Error::new(LAUNCH, message).help("write it for a smaller block"));
+            return Err(Error::new(LAUNCH, message).help("write the kernel for a smaller block"));
         }
         let passed = info.params.iter().filter(|p| p.size > 0);
         let described: Vec<_> = passed.map(|p| (p.offset as usize, p.size as usize)).collect();
@@ -603,7 +603,7 @@ fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -
     let name = &info.name;
     if grid.contains(&0) || grid.iter().zip(MOST).any(|(g, most)| *g > most) {
         let message = format!("`{name}` cannot be launched with a grid of {grid:?} CTAs");
-        return Err(Error::new(LAUNCH, message).help(format!("at least 1, and at most {MOST:?}")));
+        return Err(Error::new(LAUNCH, message).help(format!("give at least 1 and at most {MOST:?} CTAs")));
     }
     let Some(cluster) = cluster else { return Ok(()) };
     if info.cluster.is_some_and(|own| own != cluster) {
@@ -613,7 +613,7 @@ fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -
     }
     if !(1..=MOST_IN_CLUSTER).contains(&ctas(cluster)) {
         let message = format!("`{name}` cannot be launched in clusters of {cluster:?} CTAs");
-        return Err(Error::new(LAUNCH, message).help("1 to 8 of them"));
+        return Err(Error::new(LAUNCH, message).help("give 1 to 8 CTAs"));
     }
     if grid.iter().zip(cluster).any(|(g, c)| g % c != 0) {
         let message = format!("`{name}`: a grid of {grid:?} is not made of clusters of {cluster:?} CTAs");

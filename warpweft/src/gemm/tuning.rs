@@ -296,7 +296,7 @@ impl Selector {
         let model = || ranked(problem, self.machine).first().map(|plan| (*plan, By::Model));
         found.or_else(model).ok_or_else(|| {
             Error::new(weft_runtime::error::GEMM, format!("no plan fits {problem}"))
-                .help("this is a fault of warpweft's tables: please report it")
+                .help("report this, please: it is a fault of the tables of warpweft")
         })
     }
 }

@@ -48,15 +48,15 @@ enum State {
 struct Finding {
     part: String,
     state: State,
-    /// What was found.
+    /// The text that says what was found.
     found: String,
-    /// Where.
+    /// The path at which it was found.
     path: Option<PathBuf>,
-    /// What that means to the user.
+    /// What the finding means to the user.
     means: String,
-    /// What to do; empty where nothing need be done.
+    /// What the user can do. It is empty if nothing needs to be done.
     todo: String,
-    /// More lines: a table, or places searched.
+    /// More lines, such as a table or the places that were searched.
     details: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl Finding {
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
-    /// Nothing is broken.
+    /// Whether nothing is broken.
     works: bool,
     findings: Vec<Finding>,
     driver: Option<Driver>,

@@ -37,7 +37,7 @@ const WRONG: Page = Page {
 
 impl Page {
     /// Lists every page: the codes of the compiler (E), of GPUs and their libraries (R), of the PTX reader (P), of the
-    /// simulator (S) and of `weft check` (C). The codes of each group ascend.
+    /// simulator (S), of layout algebra (L) and of `weft check` (C). The codes of each group ascend.
     pub fn all() -> impl Iterator<Item = Page> {
         let compiler = of_compiler().map(|i| Page {
             code: i.code.to_string(),
@@ -57,8 +57,14 @@ impl Page {
             explanation: i.explanation,
             example: Example::Text(i.example),
         });
+        let layouts = weft_layout::codes::CODES.iter().map(|i| Page {
+            code: i.code.to_owned(),
+            title: i.title,
+            explanation: i.explanation,
+            example: Example::Text(i.example),
+        });
         let check = Page { code: WRONG_RESULT.to_owned(), ..WRONG };
-        compiler.chain(simulator).chain([check])
+        compiler.chain(simulator).chain(layouts).chain([check])
     }
 
     /// Finds the page of a code as a person writes it: `E0212`, `r203`.

@@ -31,6 +31,7 @@
 mod accumulator;
 mod algebra;
 mod boxes;
+pub mod codes;
 mod composed;
 mod coord;
 pub mod draw;

@@ -9,12 +9,12 @@ use clap::{Args, ValueEnum};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::compile::CompileError;
+use weft::CompileError;
 use weft::lang::render::Color;
-use weft::ptx::PtxFile;
-use weft::run::RunError;
 use weft_check::{CheckOptions, Progress, Report, check_file_with, check_ptx, check_sequence};
 use weft_check::{uncompiled_json, uncompiled_sarif};
+use weft_run::RunError;
+use weft_run::ptx::PtxFile;
 
 /// The exit status is 0 if nothing is found, 1 if something is found, and 2 if the kernel cannot be
 /// run.

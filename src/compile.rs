@@ -6,10 +6,10 @@ use clap::Args;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::compile::{Compiled, Nvshmem};
 use weft::nvshmem::{Library, Objects};
 use weft::runtime::find::{Found, nvshmem_device_if_any};
 use weft::tools;
+use weft::{Compiled, Nvshmem};
 
 #[derive(Args)]
 pub struct Compile {
@@ -34,7 +34,7 @@ const EMIT: [(&str, Emit); 6] = [
     ("ptx", |c, _| text(Some(&c.ptx))),
     ("cubin", cubin),
     ("sass", |c, from| Ok(tools::disassemble(&cubin(c, from)?)?.into_bytes())),
-    ("meta", |c, _| Ok(serde_json::to_vec_pretty(&weft::meta::describe(c)?)?)),
+    ("meta", |c, _| Ok(serde_json::to_vec_pretty(&c.describe()?)?)),
 ];
 
 /// Assembled; what NVSHMEM has comes from its object, which is kept. What the assembler remarks is shown.
@@ -50,7 +50,7 @@ fn cubin(c: &Compiled, from: &Nvshmem) -> Result<Vec<u8>> {
             Library::at(found)?.join(&caller, Objects::user())?
         }
     };
-    let warnings: Vec<_> = made.remarks.iter().map(|r| weft::remarks::warning(r, c.sources())).collect();
+    let warnings: Vec<_> = made.remarks.iter().map(|r| weft::tools::warning(r, c.sources())).collect();
     super::show(&warnings, c)?;
     Ok(made.accepted()?)
 }

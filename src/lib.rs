@@ -19,6 +19,7 @@ mod run;
 mod setup;
 mod shell;
 mod sim;
+mod trace;
 mod tune;
 mod verbosity;
 
@@ -31,12 +32,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use verbosity::Verbosity;
-use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::gemm::Form;
 use weft::lang::render::Color;
 use weft::library::Files;
-use weft::run::{Arg, RunError, Stage};
+use weft::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::{Define, Defines, PtxVersion, Target};
+use weft_run::{Arg, RunError, Stage};
 use weft_runtime::owned::{self, Trust};
 use weft_runtime::{find, visible};
 
@@ -438,6 +439,7 @@ impl CompileArgs {
             return weft::compile_ir(&text, options).map_err(|e| match e {
                 IrError::Text(e) => anyhow::Error::new(e).context(path.display().to_string()),
                 IrError::Compile(e) => e.into(),
+                other => other.into(),
             });
         }
         Ok(self.file.parse(self.root.as_deref())?.compile(options)?)
@@ -559,7 +561,7 @@ fn write_ptx(path: &Path, ptx: &str) -> Result<()> {
 fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
     let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut out = std::io::BufWriter::new(file);
-    weft::trace::write_chrome(trace, &mut out).with_context(|| format!("cannot write {}", path.display()))?;
+    trace::write_chrome(trace, &mut out).with_context(|| format!("cannot write {}", path.display()))?;
     out.flush().with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -27,7 +27,7 @@ impl Bar {
         Bar { bar, start: Instant::now() }
     }
 
-    /// So many are done, with a remark.
+    /// Shows that `done` of `total` steps are done, with a remark.
     pub fn at(&self, done: u64, total: u64, remark: String) {
         if self.bar.is_hidden() {
             if quiet() || self.start.elapsed() < PATIENCE {

@@ -11,13 +11,13 @@ use std::process::ExitCode;
 use weft::Compiled;
 use weft::gpu::target_of;
 use weft::ir::Scalar;
-use weft::run::reference::Checked;
-use weft::run::{
+use weft::runtime::job::{ProcessRank, Started, start};
+use weft::runtime::{Config, Error, World, cuda, error, find, visible};
+use weft_run::reference::Checked;
+use weft_run::{
     KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
     run_sequence_on_gpus,
 };
-use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, Error, World, cuda, error, find, visible};
 
 #[derive(Args)]
 pub struct Run {
@@ -83,7 +83,7 @@ impl Run {
         let pes = match self.on {
             On::Sim => Err("asked for".to_owned()),
             On::Gpu => gpus(self.pes).map(Ok)?,
-            On::Auto => match (gpus(self.pes), Place::detect()?) {
+            On::Auto => match (gpus(self.pes), ProcessRank::detect()?) {
                 // Many processes that each simulate all PEs are not what a launcher was started for.
                 (Err(e), Some(place)) if place.size > 1 => {
                     let own = "a launcher started this process, so it does not simulate all PEs by itself: --on sim does";
@@ -101,7 +101,7 @@ impl Run {
         if self.compile.arch.is_none() {
             options.compile.target = target_of(cuda::compute_capability(0)?)?;
         }
-        if Place::detect()?.is_none() {
+        if ProcessRank::detect()?.is_none() {
             // Said once, and not by every PE.
             compile_sequence(&kernels, &options)?.iter().try_for_each(super::warn)?;
         }
@@ -141,7 +141,7 @@ impl Run {
     }
 
     /// One PE of a job on GPUs. PE 0 reports.
-    fn on_gpus(&self, kernels: &[Stage<'_>], options: &RunOptions, place: &Place) -> Result<ExitCode> {
+    fn on_gpus(&self, kernels: &[Stage<'_>], options: &RunOptions, place: &ProcessRank) -> Result<ExitCode> {
         let world = World::join(place, &Config::default())?;
         let mut verdict = Verdict::Unchecked;
         let status = world.run(|world| -> Result<(), String> {
@@ -181,7 +181,7 @@ impl Run {
 
 /// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
 pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
-    let place = Place::detect()?;
+    let place = ProcessRank::detect()?;
     let count = cuda::device_count()?;
     find::nvshmem_host()?;
     if let Some(place) = place {
@@ -199,7 +199,8 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
         )),
         n if n > count => {
             let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
-            Err(Error::new(error::NO_GPU, message).help("one PE a GPU; `weft run --on sim` takes any number"))
+            Err(Error::new(error::NO_GPU, message)
+                .help("start one PE for each GPU, or use `weft run --on sim`, which takes any number"))
         }
         n => Ok(n),
     }

@@ -8,9 +8,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
 use weft::sim::{Check, Stats, TraceConfig, visible};
 use weft_check::report_ptx;
+use weft_run::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
 
 /// The exit status is 0 if the kernel ran and nothing was found, 1 if something was found or the
 /// kernel failed, and 2 if it cannot be run.

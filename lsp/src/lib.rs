@@ -42,7 +42,7 @@ pub struct Workspace {
 /// Serves an editor until it says goodbye or closes the connection.
 ///
 /// # Errors
-/// The editor does not keep to the protocol.
+/// Fails if the editor does not keep to the protocol.
 pub fn serve(connection: &Connection, workspace: Workspace) -> Result<(), Box<dyn Error + Send + Sync>> {
     match serve_until_end(connection, workspace) {
         Err(e) if has_gone(&*e) => Ok(()),

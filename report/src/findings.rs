@@ -3,7 +3,7 @@
 use crate::lines::Key;
 use crate::page::{Shown, missing};
 use maud::{Markup, html};
-use weft::codes;
+use weft::codes::Page;
 use weft_check::{Access, Finding, Report};
 
 pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
@@ -38,7 +38,7 @@ fn found(kernel: &Shown<'_>, report: &Report, finding: &Finding) -> Markup {
             @if !finding.help.is_empty() { p { b { "Help: " } (finding.help) } }
             p.quiet { "Met in " (finding.count) " of " (report.runs) @if report.runs == 1 { " run" } @else { " runs" } ". To have it again:" }
             pre { (report.command(finding)) }
-            @if let Some(page) = codes::page(&finding.code) {
+            @if let Some(page) = Page::find(&finding.code) {
                 details { summary { (finding.code) ": " (page.title) } p { (page.explanation) } }
             }
         }

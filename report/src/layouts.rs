@@ -5,7 +5,6 @@ use crate::page::Shown;
 use crate::tile::{Accessed, Grid, Known, accessed, accumulators, banks, held, in_shared};
 use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeSet;
-use weft::roles::assign;
 use weft_ir::diag::Span;
 use weft_ir::{Kernel, TypeRef, ValueType};
 use weft_lang::elaborate::Define;
@@ -88,8 +87,7 @@ fn picture(title: &str, grid: &Grid, caption: Markup) -> Markup {
 
 /// The parameters and the tensors in shared memory.
 fn tensors(kernel: &Shown<'_>, own: &Kernel) -> Markup {
-    let reference = kernel.study.compiled.references.first().and_then(Option::as_ref);
-    let roles = assign(own, reference);
+    let roles = kernel.study.compiled.tensor_roles(0);
     html! {
         div.scroll { table {
             thead { tr { th { "Tensor" } th { "Type" } th { "Used as" } } }

@@ -33,9 +33,9 @@ mod timeline;
 mod traffic;
 
 use std::time::Duration;
-use weft::compile::KernelFile;
-use weft::run::RunError;
+use weft::KernelFile;
 use weft_check::CheckOptions;
+use weft_run::RunError;
 
 /// What a page shows, and how long it may take.
 #[derive(Clone, Debug)]

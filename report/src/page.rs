@@ -4,8 +4,8 @@ use crate::lines::{Key, Levels};
 use crate::study::Study;
 use crate::{Options, access, code, findings, layouts, resources, timeline, traffic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use weft::compile::KernelFile;
-use weft::remarks::warning;
+use weft::KernelFile;
+use weft::tools::warning;
 use weft_ir::diag::Span;
 use weft_ir::text::readable;
 
@@ -124,7 +124,7 @@ fn summary(kernel: &Shown<'_>, options: &Options) -> Markup {
     let usage = resources::usage(study);
     let block = study.kernel().map_or(0, |k| k.threads());
     let defines = compiled.defines.first().into_iter().flatten();
-    let defines: Vec<_> = defines.map(|(name, v)| format!("{name}={}", weft::run::show(*v))).collect();
+    let defines: Vec<_> = defines.map(|(name, v)| format!("{name}={}", weft_run::show(*v))).collect();
     let remarks = study.listing.iter().flat_map(|listing| &listing.remarks);
     let remarks: Vec<_> = remarks.map(|remark| warning(remark, compiled.sources())).collect();
     let found = study.check.as_ref().map(|report| report.findings.len());

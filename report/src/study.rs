@@ -2,15 +2,14 @@
 
 use crate::{Options, Progress};
 use std::time::Instant;
-use weft::compile::{Compiled, KernelFile};
-use weft::meta::describe;
-use weft::run::examine::{Examined, Subject};
-use weft::run::{RunError, RunOptions, Stage, compile_sequence};
+use weft::{Compiled, KernelFile};
 use weft::tools::{self, Listing};
 use weft_abi::RoleInfo;
 use weft_check::{CheckOptions, Replay, Report, check_file};
 use weft_ir::Kernel;
 use weft_lang::elaborate::Head;
+use weft_run::examine::{Examined, Subject};
+use weft_run::{RunError, RunOptions, Stage, compile_sequence};
 use weft_sim::TraceConfig;
 
 /// Steps that gather what is known of a kernel.
@@ -112,7 +111,8 @@ fn of(
 
 /// The checks of a kernel, with as many seeds as there is time for.
 fn checked(file: &KernelFile, name: &str, options: &Options) -> Result<Report, RunError> {
-    let mut asked = CheckOptions { pes: vec![options.pes], seeds: 1, ..options.check.clone() };
+    let mut asked = options.check.clone();
+    (asked.pes, asked.seeds) = (vec![options.pes], 1);
     asked.compile.kernel = Some(name.to_owned());
     let start = Instant::now();
     let first = check_file(file, &asked)?;
@@ -161,10 +161,10 @@ fn ran(file: &KernelFile, name: &str, options: &Options, case: &Replay) -> Resul
     run.args.clone_from(&case.args);
     (run.node, run.grid, run.seed) = (case.node, case.grid, seed);
     (run.inputs, run.step_limit, run.time_limit) = (inputs, step_limit, time_limit);
-    run.trace = Some(TraceConfig { limit: EVENTS });
+    run.trace = Some(TraceConfig::default().limit(EVENTS));
     let subject = Subject::new(&[Stage { file, kernel: Some(name) }], &run)?;
     let examined = subject.run(&run)?;
-    let roles = subject.stages().filter_map(|stage| describe(&stage.compiled).ok());
+    let roles = subject.stages().filter_map(|stage| stage.compiled.describe().ok());
     let roles = roles.flat_map(|info| info.kernels).flat_map(|kernel| kernel.roles).collect();
     Ok(Run { replay: Replay { launches: 1, ..case.clone() }, examined, roles })
 }

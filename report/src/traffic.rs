@@ -93,7 +93,7 @@ fn operations(run: &Run) -> Markup {
 /// The sizes of the run that traffic and timeline are from.
 pub(crate) fn setting(run: &Run) -> Markup {
     let replay = &run.replay;
-    let defines = replay.defines.iter().map(|(name, v)| format!("{name}={}", weft::run::show(*v)));
+    let defines = replay.defines.iter().map(|(name, v)| format!("{name}={}", weft_run::show(*v)));
     let parameters: Vec<_> =
         defines.chain(replay.args.iter().map(|(name, v)| format!("{name}={v}"))).collect();
     html! {

@@ -14,8 +14,10 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 use weft_abi::Remark;
 use weft_isa::Target;
-use weft_runtime::find::{Found, Machine, Missing, SearchPlace, Wanted};
+use weft_runtime::find::{Found, LibrarySearch, Machine, Missing, SearchPlace};
 use weft_runtime::launch::remarks::{remarks, strict};
+
+pub use crate::remarks::warning;
 
 /// A program or library of the CUDA toolkit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +44,7 @@ const PLACES: &[SearchPlace] = &[
 ];
 
 /// What to look for, and the PyPI package that has it.
-const TOOLS: [(Wanted, &str); 4] = [
+const TOOLS: [(LibrarySearch, &str); 4] = [
     (wanted("ptxas", &["WEFT_PTXAS"], &["bin"]), "nvidia-cuda-nvcc"),
     (wanted("nvdisasm", &["WEFT_NVDISASM"], &["bin"]), "nvidia-cuda-nvdisasm"),
     (wanted("nvlink", &["WEFT_NVLINK"], &["bin"]), "nvidia-cuda-nvcc"),
@@ -53,8 +55,8 @@ const fn wanted(
     name: &'static str,
     vars: &'static [&'static str],
     folders: &'static [&'static str],
-) -> Wanted {
-    Wanted { name, vars, folders, places: PLACES }
+) -> LibrarySearch {
+    LibrarySearch { name, vars, folders, places: PLACES }
 }
 
 impl Tool {
@@ -89,7 +91,7 @@ impl Tool {
     }
 }
 
-fn not_found(wanted: &Wanted, wheel: &'static str, missing: Missing) -> ToolError {
+fn not_found(wanted: &LibrarySearch, wheel: &'static str, missing: Missing) -> ToolError {
     let tool = wanted.name;
     match missing {
         Missing::Named(var, path) => ToolError::Variable { tool, var, path },
@@ -102,6 +104,7 @@ fn not_found(wanted: &Wanted, wheel: &'static str, missing: Missing) -> ToolErro
 
 /// Why a tool gave no result.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ToolError {
     /// The tool is in none of the places searched.
     #[error("{tool} not found\n  searched: {}\n  help: `weft setup` fetches it; or `pip install {wheel}`, or install the CUDA toolkit, or set {var} to its path", searched.join("\n            "))]

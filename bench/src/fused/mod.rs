@@ -10,7 +10,7 @@ pub use weft::fused::{Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, TEXT, Work
 
 use super::BenchError;
 use super::contender::pick;
-use weft::compile::Lowering;
+use weft::Lowering;
 use weft::fused::{MOST_SHARED, MOST_SPLIT};
 use weft_ir::Scalar;
 use weft_runtime::World;
@@ -26,7 +26,7 @@ pub enum Contender {
     Separate,
     /// NCCL's allreduce, and our kernel for the rest.
     Nccl,
-    /// As that, over registered windows.
+    /// NCCL's allreduce over registered windows.
     NcclSymm,
 }
 
@@ -39,7 +39,7 @@ impl Contender {
         pick(names, &PEERS, "peer", "")
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(self) -> &'static str {
         match self {
             Contender::Fused(kernel) => kernel.name,

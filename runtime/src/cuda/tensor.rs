@@ -1,7 +1,7 @@
 //! A tensor in one device's own memory.
 #![allow(unsafe_code, reason = "FFI")]
 
-use super::device::Kind;
+use super::device::DeviceKind;
 use super::{Device, Stream, copy, no_room};
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements};
@@ -46,8 +46,8 @@ impl Drop for Memory {
         }
         match self.device.kind() {
             // SAFETY: allocated by `new`, freed once.
-            Kind::Gpu(context) => context.record_err(unsafe { result::free_sync(self.address) }),
-            Kind::Simulated(pe) => pe.free(self.address),
+            DeviceKind::Gpu(context) => context.record_err(unsafe { result::free_sync(self.address) }),
+            DeviceKind::Simulated(pe) => pe.free(self.address),
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Allocation {
     pub offset: u64,
     pub bytes: u64,
     pub read_only: bool,
-    /// Of private memory that is registered: where it lies on the symmetric heap.
+    /// The address on the symmetric heap of private memory that is registered.
     pub alias: Option<u64>,
 }
 

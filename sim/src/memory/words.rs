@@ -1,7 +1,7 @@
 //! Addresses in words, and what is wrong with them.
 
 use super::allocator::Allocator;
-use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT, Region, Spot};
+use super::{AccessError, Memory, REGION_MASK, REGION_SHIFT, Region, RegionKind, Spot};
 use crate::codes;
 
 impl Memory {
@@ -39,8 +39,8 @@ impl Memory {
 
     fn allocator(&self, region: &Region) -> &Allocator {
         match region.kind {
-            Kind::Private => &self.private[region.viewer],
-            Kind::Heap { .. } | Kind::Multicast { .. } => &self.heap,
+            RegionKind::Private => &self.private[region.viewer],
+            RegionKind::Heap { .. } | RegionKind::Multicast { .. } => &self.heap,
         }
     }
 
@@ -57,10 +57,12 @@ impl Memory {
     pub(crate) fn describe(&self, pe: usize, addr: u64) -> String {
         let Some(region) = self.region_at(addr) else { return format!("{addr:#x}") };
         let whose = match region.kind {
-            Kind::Private => format!("private memory of PE {}", region.viewer),
-            Kind::Heap { of } if of == pe => format!("symmetric heap of PE {of}"),
-            Kind::Heap { of } => format!("symmetric heap of peer PE {of}"),
-            Kind::Multicast { team } => format!("multicast range of team {:?}", self.teams[team].members),
+            RegionKind::Private => format!("private memory of PE {}", region.viewer),
+            RegionKind::Heap { of } if of == pe => format!("symmetric heap of PE {of}"),
+            RegionKind::Heap { of } => format!("symmetric heap of peer PE {of}"),
+            RegionKind::Multicast { team } => {
+                format!("multicast range of team {:?}", self.teams[team].members)
+            }
         };
         let offset = addr & REGION_MASK;
         // An address in the red zone is told from the allocation it is nearest to.

@@ -53,7 +53,7 @@ fn stored(plan: &Plan) -> (u32, u32, u32) {
 
 /// Bytes of shared memory of a CTA: the stages of A and B, the buffers of D, what a cluster adds up, and the pipeline's
 /// barriers.
-pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
+pub(super) fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
     let of = |param| u64::from(plan.get(param));
     let (bm, bn, bk, stages, split) =
         (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Stages), of(Param::Split));
@@ -73,7 +73,7 @@ pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
 ///
 /// # Errors
 /// Fails with the limit that is exceeded (R0505).
-pub fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Error> {
+pub(super) fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Error> {
     let refused = shape(problem, plan).err().or_else(|| room(problem, plan, target).err());
     refused.map_or(Ok(()), |(what, help)| {
         Err(Error::new(error::GEMM, format!("the plan {plan} {what}")).help(help))
@@ -84,7 +84,7 @@ pub fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Error>
 ///
 /// # Errors
 /// Fails with the limit that is exceeded (R0505).
-pub fn fits_some(problem: &Problem, plan: &Plan) -> Result<(), Error> {
+pub(super) fn fits_some(problem: &Problem, plan: &Plan) -> Result<(), Error> {
     let targets = Target::all().filter(|target| has_warpgroups(*target));
     targets.map(|target| fits(problem, plan, target)).reduce(Result::or).unwrap_or(Ok(()))
 }
@@ -168,8 +168,24 @@ pub(super) fn has_warpgroups(target: Target) -> bool {
 
 /// Every plan that a problem can be computed with on a target. Tiles of the transpose are among them where one has all rows of A: of
 /// larger products they are stored in smaller pieces.
-pub fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
+pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
     let few = |plan: &Plan| u64::from(plan.get(Param::Bn)) >= problem.shape.m;
     Plan::all()
         .filter(move |plan| (plan.get(Param::Swap) == 0 || few(plan)) && fits(problem, plan, target).is_ok())
+}
+
+impl Plan {
+    /// Checks that there is a target on which the plan fits the problem. Targets whose warpgroups multiply have room
+    /// for most plans.
+    ///
+    /// # Errors
+    /// Fails with the limit that is exceeded (R0505).
+    pub fn check(&self, problem: &Problem) -> Result<(), Error> {
+        fits_some(problem, self)
+    }
+
+    /// Lists every plan with which the problem can be computed on a target.
+    pub fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
+        candidates(problem, target)
+    }
 }

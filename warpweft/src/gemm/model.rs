@@ -21,12 +21,22 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// That of a device.
+    /// The description of a device.
     ///
     /// # Errors
     /// Fails for a GPU older than all known targets (R0501), or if the CUDA driver refuses a call (R0103).
     pub fn of(device: &Device) -> Result<Machine, Error> {
         Ok(Machine { target: crate::gpu::target(device)?, sms: device.sm_count()? })
+    }
+
+    /// The plans that can compute the problem on this GPU, with the plan that is likely to be the fastest first.
+    pub fn plans(self, problem: &Problem) -> Vec<Plan> {
+        ranked(problem, self)
+    }
+
+    /// Predicts the number of clock cycles that the plan takes for the problem.
+    pub fn cycles(self, problem: &Problem, plan: &Plan) -> f64 {
+        cycles(problem, plan, self.sms)
     }
 }
 
@@ -84,7 +94,7 @@ fn fetched(problem: &Problem, plan: &Plan) -> f64 {
 }
 
 /// Predicts the cycles that a plan takes on a GPU with `sms` multiprocessors.
-pub fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
+pub(super) fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     busy(problem, plan, sms).max(from_memory(problem, plan, sms))
 }
 
@@ -164,7 +174,7 @@ const ALIKE: f64 = 1.02;
 /// those with turns if there are tiles to take turns with, then those that get fewer bytes from the L2 cache for each
 /// product, which takes power, then those with more bytes on their way, then smaller tiles, and then those of the
 /// transpose of D.
-pub fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
+pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
     let Machine { target, sms } = machine;
     let timed = |plan: Plan| {
         let (busy, memory) = (busy(problem, &plan, sms), from_memory(problem, &plan, sms));

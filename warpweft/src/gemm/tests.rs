@@ -1,6 +1,9 @@
 //! Plans, the model and tables without a GPU. No figure of a table here was measured.
 
+use super::fit::{candidates, fits, fits_some, shared_bytes};
 use super::handle::{file, options};
+use super::model::{cycles, ranked};
+use super::plan::PARAMETERS;
 use super::tuning::{Entry, Setting, Table, Tables};
 use super::*;
 use weft_isa::Target;
@@ -163,7 +166,7 @@ fn shared_memory_is_as_the_kernel_has_it() {
     for (problem, text, name) in cases {
         let (plan, target) = (plan(text), target(name));
         let (bytes, most) = (shared_bytes(&problem, &plan), u64::from(target.shared_limit()));
-        match crate::gpu::compile(&file().unwrap(), &options(&problem, &plan, target)) {
+        match crate::gpu::cache::Entry::compile(&file().unwrap(), &options(&problem, &plan, target)) {
             Ok(entry) => assert_eq!(u64::from(entry.info.kernels[0].shared), bytes, "{problem}: {plan}"),
             Err(e) => assert!(bytes > most && e.to_string().contains("E0604"), "{problem}: {plan}: {e}"),
         }

@@ -11,6 +11,7 @@ use weft_ir::Scalar;
 /// Why a file is no array, or not the one that is wanted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}: {message}")]
+#[non_exhaustive]
 pub struct ArrayError {
     /// The name of the file.
     pub file: String,

@@ -4,8 +4,8 @@ use super::array::{Number, read_number, write_number};
 use super::sequence::{Prepared, Sequence};
 use super::tensors::Tensor;
 use super::{Arg, RunError, RunOptions, TensorInfo, request};
-use crate::roles::{self, Assigned};
 use std::collections::BTreeMap;
+use weft::TensorRole;
 use weft_ir::abi::describe;
 use weft_ir::{Int, Kernel, Layout, Operation, Param, Role, Scalar, Team, Type, Value, Var, View, level};
 use weft_lang::elaborate::Define;
@@ -29,9 +29,9 @@ pub(super) enum ArgumentSource {
 /// A run of compiled kernels on a number of PEs. Nothing is allocated yet.
 pub(super) struct Plan {
     pub n_pes: usize,
-    /// By number in the sequence.
+    /// The kernels in the order of the sequence.
     pub kernels: Vec<KernelPlan>,
-    /// Those of all kernels; each name stands once.
+    /// The tensors of all kernels, each name once.
     pub tensors: Vec<Tensor>,
 }
 
@@ -90,7 +90,7 @@ impl Plan {
         let info = describe(low).map_err(|e| RunError::Request(e.to_string()))?;
         let scalars = scalars(high, args, options.launches)?;
         let launch = Launch { high, scalars, n_pes: options.n_pes };
-        let roles = roles::assign(high, stage.reference());
+        let roles = compiled.tensor_roles(0);
         let mut params = Vec::new();
         for (i, p) in high.head.params.iter().enumerate() {
             let place = match &p.ty {
@@ -189,7 +189,7 @@ fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &s
         };
         let number = variable.strip_prefix(&**name).filter(|_| !name.is_empty())?;
         number.parse::<u32>().ok()?;
-        let unwritten = Assigned { role: Role::Workspace, guessed: None, is_result: false };
+        let unwritten = TensorRole { role: Role::Workspace, guessed: None, is_result: false };
         Tensor::new(name, t, t.layout.clone(), &unwritten).ok()
     })
 }

@@ -1,27 +1,45 @@
-//! Runs a kernel over real data, on simulated PEs or on GPUs: finds parameters out, allocates, fills, launches, checks.
+//! Runs kernels over data and checks their results, on simulated PEs or on GPUs.
+//!
+//! A run finds a kernel's parameters, allocates and fills its tensors, launches it, and compares the results with what
+//! the kernel says that it computes:
+//!
+//! ```
+//! use weft::{KernelFile, Options};
+//! use weft_run::{RunOptions, run_file};
+//!
+//! let text = include_str!("../../examples/allreduce_two_shot.weft");
+//! let file = KernelFile::parse("allreduce.weft", text)?;
+//! let mut options = Options::new("sm_90a".parse()?);
+//! options.defines.insert("N".into(), 1003.into());
+//! let outcome = run_file(&file, &RunOptions::new(options, 4))?;
+//! assert!(outcome.passed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod array;
+mod collective;
 mod evaluated;
 pub mod examine;
 mod expected;
 mod gpus;
-pub(crate) mod inputs;
+mod inputs;
+mod load;
 mod matmul;
 mod npy;
 mod pe;
 mod plan;
-pub(crate) mod positions;
+mod positions;
+pub mod ptx;
 pub mod reference;
 mod sequence;
 mod simulated;
 mod tensors;
 
-use crate::compile::{CompileError, Compiled, KernelFile, Options};
-use crate::gpu::GpuError;
-use crate::nvshmem::LinkError;
 use array::ArrayError;
+pub use collective::simulation;
 pub use expected::Tolerance;
 pub use inputs::show;
+pub use load::Npy;
 use plan::Plan;
 use reference::Checked;
 pub use sequence::Stage;
@@ -34,6 +52,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use weft::gpu::GpuError;
+use weft::nvshmem::LinkError;
+use weft::{CompileError, Compiled, KernelFile, Options};
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::ModuleInfo;
@@ -88,6 +109,7 @@ impl fmt::Display for Arg {
 
 /// The options of a run: what to run, and where.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RunOptions {
     /// The options of the compiler. Its `defines` take precedence over what is found from data.
     pub compile: Options,
@@ -135,6 +157,29 @@ pub struct RunOptions {
     pub trace: Option<weft_sim::TraceConfig>,
 }
 
+weft_sim::setters!(
+    RunOptions {
+        compile: Options,
+        n_pes: usize,
+        grid: Option<[u32; 3]>,
+        seed: u64,
+        launches: u32,
+        back_to_back: bool,
+        dtype: Option<Scalar>,
+        inputs: Vec<(String, PathBuf)>,
+        outputs: Vec<(String, PathBuf)>,
+        expected: Vec<(String, PathBuf)>,
+        tolerance: Option<Tolerance>,
+        args: BTreeMap<String, Arg>,
+        step_limit: Option<u64>,
+        time_limit: Option<Duration>,
+        node: Option<u32>,
+        stop: Option<Arc<AtomicBool>>,
+        check: Option<weft_sim::Check>,
+        trace: Option<weft_sim::TraceConfig>,
+    }
+);
+
 impl RunOptions {
     /// One launch on `n_pes` PEs with made data.
     pub fn new(compile: Options, n_pes: usize) -> RunOptions {
@@ -168,6 +213,7 @@ impl RunOptions {
 
 /// The reasons why a run gives no outcome.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The text does not compile.
     #[error(transparent)]
@@ -203,9 +249,9 @@ impl From<GpuError> for RunError {
         match e {
             GpuError::Compile(e) => e.into(),
             GpuError::Describe(d) => RunError::Request(d.message),
-            GpuError::Array(e) => e.into(),
             GpuError::Link(e) => e.into(),
             GpuError::Runtime(e) => e.into(),
+            other => RunError::Request(other.to_string()),
         }
     }
 }
@@ -323,8 +369,8 @@ pub(crate) fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
 /// # Errors
 /// Fails with a [`RunError`], which says why. Nothing is written unless all launches ended.
 pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
-    let text = crate::library::read_text(path).or_else(request)?;
-    let file = KernelFile::parse(&crate::library::name_of(path), &text)?;
+    let text = weft::library::read_text(path).or_else(request)?;
+    let file = KernelFile::parse(&weft::library::name_of(path), &text)?;
     run_file(&file, options)
 }
 

@@ -40,7 +40,7 @@ impl Mode {
 }
 
 impl Positions {
-    /// Of a layout that is known.
+    /// Computes the positions of a layout whose numbers are known.
     ///
     /// # Errors
     /// Says what is wrong with the layout, as the end of a sentence.

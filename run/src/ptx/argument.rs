@@ -1,6 +1,6 @@
 //! Arguments of a kernel as the command line has them.
 
-use crate::run::array::{Number, read_number, write_number};
+use crate::array::{Number, read_number, write_number};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -42,7 +42,7 @@ pub enum Argument {
         output: Option<PathBuf>,
         /// On the symmetric heap.
         symmetric: bool,
-        /// Not the address is the argument, but a tensor map of the memory for copies of such boxes.
+        /// The argument is a tensor map of the memory, for copies of such boxes, instead of its address.
         tile: Option<Tile>,
     },
     /// A number, as its bytes.

@@ -3,7 +3,7 @@
 use super::array::{self, read_number, write_number};
 use super::reference::{Checked, Values};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Kind, Scalar};
+use weft_ir::{NumberKind, Scalar};
 use weft_lang::elaborate::Define;
 use weft_lang::evaluate::{Argument, Number, PeContext, ReferenceFn, Tensors, unit_roundoff};
 
@@ -49,9 +49,9 @@ impl Tensors for Host<'_> {
         let dtype = before.dtype;
         assigned.resize(before.len(), None);
         assigned[at] = Some(match (dtype.kind(), value) {
-            (Kind::Float, n) => Number::Real(n.real()),
-            (Kind::Bool, n @ Number::Bool(_)) => n,
-            (Kind::Signed | Kind::Unsigned, Number::Int(n)) => {
+            (NumberKind::Float, n) => Number::Real(n.real()),
+            (NumberKind::Bool, n @ Number::Bool(_)) => n,
+            (NumberKind::Signed | NumberKind::Unsigned, Number::Int(n)) => {
                 number(dtype, held(dtype, array::Number::Int(n)))
             }
             (_, n) => return Err(format!("{n} for an element of {dtype}: convert it with `.to<{dtype}>()`")),

@@ -2,9 +2,9 @@
 
 use super::argument::{Argument, FORMS, Fill, Tile};
 use super::{PtxFile, PtxLaunch, PtxOutcome, element};
-use crate::run::array::Array;
-use crate::run::inputs::{of_pe, read};
-use crate::run::{RunError, request};
+use crate::array::Array;
+use crate::inputs::{of_pe, read};
+use crate::{RunError, request};
 use std::time::Instant;
 use weft_ir::Scalar;
 use weft_sim::codes;
@@ -190,7 +190,7 @@ impl<'a> Setup<'a> {
     /// Runs it. What keeps it from being launched is an error, what stops it is in the outcome.
     pub fn run(&self, seed: u64) -> Result<PtxOutcome, RunError> {
         let PtxLaunch { pes, grid, cluster, dynamic_shared, launches, .. } = self.launch;
-        let mut config = Config { n_pes: pes, seed, check: self.launch.check.clone(), ..Config::default() };
+        let mut config = Config::default().n_pes(pes).seed(seed).check(self.launch.check.clone());
         config.trace.clone_from(&self.launch.trace);
         config.explore = config.check.is_some();
         config.step_limit = self.launch.step_limit.unwrap_or(config.step_limit);
@@ -201,15 +201,15 @@ impl<'a> Setup<'a> {
         let mut grids = Vec::new();
         for pe in 0..pes {
             let args = self.arguments(&mut machine, &placed, pe)?;
-            grids.push(Launch {
-                pe,
-                grid,
-                block: self.block,
-                cluster,
-                dynamic_shared,
-                args,
-                ..Launch::default()
-            });
+            grids.push(
+                Launch::default()
+                    .pe(pe)
+                    .grid(grid)
+                    .block(self.block)
+                    .cluster(cluster)
+                    .dynamic_shared(dynamic_shared)
+                    .args(args),
+            );
         }
         let mut printed = String::new();
         let mut ended = Ok(weft_sim::Stats::default());
@@ -304,14 +304,8 @@ fn zero(machine: &mut Machine, pe: usize, at: u64, bytes: u64) -> Result<(), Sim
 }
 
 fn none_symmetric(n: usize) -> SimError {
-    SimError {
-        code: codes::BAD_REQUEST,
-        message: format!("argument {n} is not symmetric memory"),
-        help: "give it as sym:npy:x.npy or sym:zeros:f32[1000]".into(),
-        at: None,
-        notes: Vec::new(),
-        printed: String::new(),
-    }
+    let help = "give it as sym:npy:x.npy or sym:zeros:f32[1000]";
+    SimError::request(format!("argument {n} is not symmetric memory"), help)
 }
 
 /// Whether the arguments are as many as the parameters, and each of its parameter's size.

@@ -2,10 +2,10 @@
 
 use super::array::{Array, ArrayError};
 use super::{Arg, RunError, RunOptions, request};
-use crate::compile::Options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weft::Options;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Defines, Head, HeadParam};
 
@@ -15,7 +15,7 @@ pub(super) struct Found {
     pub defines: Defines,
     /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// By tensor: each PE's array.
+    /// The array of each PE, by tensor.
     pub arrays: BTreeMap<String, Vec<Array>>,
 }
 

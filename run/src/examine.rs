@@ -5,12 +5,12 @@ use super::reference::{Checked, Values};
 use super::sequence::{Checks, Prepared, Sequence, Stage};
 use super::simulated::Simulated;
 use super::{RunError, RunOptions, TensorInfo};
-use crate::compile::Compiled;
 use std::sync::Mutex;
+use weft::Compiled;
 use weft_ir::diag::Span;
 use weft_ir::{Kernel, Operation, Team};
 use weft_lang::source::{LineColumn, SourceMap};
-use weft_sim::{Finding, Place, SimError, Stats, Trace, codes};
+use weft_sim::{CodeLocation, Finding, SimError, Stats, Trace, codes};
 
 /// Compiled kernels with their decoded PTX.
 pub struct Subject {
@@ -26,7 +26,7 @@ pub struct Examined {
     pub tensors: Vec<TensorInfo>,
     /// The check of each launch that ended, with the number of its kernel in the sequence.
     pub checks: Vec<(usize, Checked)>,
-    /// By file, the comparison with its numbers after the last launch.
+    /// The comparison with the numbers of each file after the last launch.
     pub expected: Vec<(String, Checked)>,
     /// Why a launch did not end.
     pub error: Option<SimError>,
@@ -89,7 +89,7 @@ impl Subject {
     }
 
     /// Where a thread was in a kernel's text: all of the expression that its instruction is of. `sources` has all texts.
-    pub fn span(&self, place: &Place, sources: &SourceMap) -> Span {
+    pub fn span(&self, place: &CodeLocation, sources: &SourceMap) -> Span {
         let spans = self.compiled().filter_map(|compiled| {
             let (exact, span) = span(compiled, place)?;
             Some((exact, Span { file: sources.find(compiled.sources().name(span.file)?)?, ..span }))
@@ -152,7 +152,7 @@ impl Subject {
 
 /// Where a thread was in the text of a compiled kernel, and whether an instruction of the kernel stands there; `None` in a
 /// text that it does not run.
-fn span(compiled: &Compiled, place: &Place) -> Option<(bool, Span)> {
+fn span(compiled: &Compiled, place: &CodeLocation) -> Option<(bool, Span)> {
     let sources = compiled.sources();
     let (at, line) = place.source.iter().find_map(|s| {
         let file = sources.find(&s.file)?;

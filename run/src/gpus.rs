@@ -4,9 +4,9 @@ use super::pe::Pe;
 use super::plan::Plan;
 use super::sequence::{Checks, Prepared, Sequence, Stage};
 use super::{Outcome, Ran, RunError, RunOptions, entry};
-use crate::compile::{KernelFile, Lowering};
-use crate::gpu::cache::Entry;
 use std::sync::Mutex;
+use weft::gpu::cache::Entry;
+use weft::{KernelFile, Lowering};
 use weft_runtime::World;
 use weft_runtime::launch::{Kernel, Module};
 
@@ -30,7 +30,7 @@ pub(super) fn run(stages: &[Stage<'_>], options: &RunOptions, world: &World) -> 
     let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
     for (kernel, prepared) in kernels.iter().zip(&mut sequence.stages) {
         let sources = prepared.compiled.sources();
-        let said: Vec<_> = kernel.module().remarks().map(|r| crate::remarks::warning(r, sources)).collect();
+        let said: Vec<_> = kernel.module().remarks().map(|r| weft::tools::warning(r, sources)).collect();
         prepared.compiled.warnings.extend(said);
     }
     let mut pe = Pe::new(world, &plan, kernels)?;
@@ -47,9 +47,9 @@ pub(super) fn run(stages: &[Stage<'_>], options: &RunOptions, world: &World) -> 
 
 /// The compiled kernel, with NVSHMEM's functions where it calls them.
 fn kernel(file: &KernelFile, prepared: &Prepared, world: &World) -> Result<Kernel, RunError> {
-    let info = crate::meta::describe(&prepared.compiled).map_err(|e| RunError::Request(e.to_string()))?;
+    let info = prepared.compiled.describe().map_err(|e| RunError::Request(e.to_string()))?;
     let ptx = Entry { info, image: prepared.compiled.ptx.clone().into_bytes() };
-    let loaded = crate::gpu::complete(world.device(), ptx, file, &prepared.options)?;
+    let loaded = ptx.complete(world.device(), file, &prepared.options)?;
     let name = entry(&loaded.info).to_owned();
     Ok(Module::load_in(world, &loaded.image, loaded.info)?.kernel(&name)?)
 }

@@ -1,8 +1,8 @@
 //! Tensors on GPUs from and to NumPy's files.
 
-use super::GpuError;
-use crate::run::array::Array;
-use crate::run::positions::Positions;
+use crate::RunError;
+use crate::array::Array;
+use crate::positions::Positions;
 use std::path::Path;
 use weft_ir::Layout;
 use weft_runtime::cuda::Stream;
@@ -17,14 +17,14 @@ pub trait Npy {
     /// # Errors
     /// Fails if the file is not an array, if it has another shape or element type (R0307), if the CUDA driver
     /// refuses a call (R0103), or after the world has ended (R0305).
-    fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError>;
+    fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), RunError>;
 
     /// Writes this PE's tensor to a file, once `stream` gets there.
     ///
     /// # Errors
     /// Fails if the file cannot be written, if the CUDA driver refuses a call (R0103), or after the world has
     /// ended (R0305).
-    fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError>;
+    fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), RunError>;
 }
 
 /// Memory with a layout, as bytes.
@@ -38,7 +38,7 @@ fn positions(layout: &Layout) -> Result<Positions, Error> {
     Positions::new(layout).map_err(|why| Error::new(error::SHAPE, format!("the tensor {why}")))
 }
 
-fn load(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+fn load(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), RunError> {
     let array = Array::read(path)?;
     let have = array.clone();
     let places = positions(tensor.layout())?;
@@ -55,7 +55,7 @@ fn load(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Resu
     Ok(tensor.write(&memory, stream)?)
 }
 
-fn save(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+fn save(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), RunError> {
     let places = positions(tensor.layout())?;
     let data = places.gather(dtype.bytes() as usize, &tensor.read(stream)?);
     Ok(Array { dtype, shape: places.shape(), data }.write(path)?)
@@ -64,11 +64,11 @@ fn save(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Resu
 macro_rules! npy {
     ($($tensor:ident),*) => {$(
         impl<T: Element> Npy for $tensor<T> {
-            fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+            fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), RunError> {
                 load(self, T::DTYPE, path, stream)
             }
 
-            fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+            fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), RunError> {
                 save(self, T::DTYPE, path, stream)
             }
         }

@@ -6,10 +6,10 @@ use super::pe::Pe;
 use super::plan::{self, Plan};
 use super::reference::{Checked, Values, check};
 use super::{KernelRun, Outcome, Ran, RunError, RunOptions, request};
-use crate::compile::{Compiled, KernelFile, Options};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use weft::{Compiled, KernelFile, Options};
 use weft_ir::{Access, Arith, Hidden, Operation, Scalar, ValueType};
 use weft_lang::elaborate::{Define, Head, Reference};
 

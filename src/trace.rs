@@ -6,13 +6,13 @@
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use weft_sim::{Activity, Trace, TraceSpan, TraceTransfer};
+use weft::sim::{Activity, Trace, TraceSpan, TraceTransfer};
 
 /// Writes a timeline as Chrome's trace events (JSON object format).
 ///
 /// # Errors
 /// Fails if the writer fails.
-pub fn write_chrome(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_chrome(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let mut events = Events { out, first: true };
     events.out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
     let threads = threads(trace);

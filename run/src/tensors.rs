@@ -3,9 +3,9 @@
 use super::array::{Number, write_number};
 use super::positions::Positions;
 use super::{RunError, TensorInfo};
-use crate::roles::Assigned;
 use std::sync::Arc;
-use weft_ir::{Kind, Layout, Role, Space, TensorType};
+use weft::TensorRole;
+use weft_ir::{Layout, NumberKind, Role, Space, TensorType};
 use weft_sim::{Elements, Name};
 
 /// A tensor: its extents, and where each element lies.
@@ -25,7 +25,12 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
-    pub fn new(name: &str, t: &TensorType, layout: Layout, assigned: &Assigned) -> Result<Tensor, RunError> {
+    pub fn new(
+        name: &str,
+        t: &TensorType,
+        layout: Layout,
+        assigned: &TensorRole,
+    ) -> Result<Tensor, RunError> {
         let places = Positions::new(&layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
         let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
         let places = Arc::new(places);
@@ -60,7 +65,7 @@ impl Tensor {
         }
     }
 
-    /// So many elements of 0.
+    /// The bytes of the elements if all are 0.
     pub fn zeros(&self) -> Vec<u8> {
         vec![0; self.places.len() * self.size()]
     }
@@ -97,7 +102,7 @@ fn seeded(info: &TensorInfo, seed: u64, pe: usize) -> Vec<u8> {
         let x = if info.dtype.is_float() {
             Number::Float((bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
         } else {
-            let least = if info.dtype.kind() == Kind::Signed { 100 } else { 0 };
+            let least = if info.dtype.kind() == NumberKind::Signed { 100 } else { 0 };
             Number::Int(i128::from(bits % 200) - least)
         };
         write_number(info.dtype, x, &mut out);

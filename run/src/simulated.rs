@@ -4,7 +4,6 @@ use super::pe::Pe;
 use super::plan::Plan;
 use super::sequence::{Checks, Prepared, Sequence};
 use super::{RunError, RunOptions, entry, request};
-use crate::meta::describe;
 use std::sync::Mutex;
 use std::time::Duration;
 use weft_runtime::launch::{Module, ModuleInfo};
@@ -39,7 +38,7 @@ impl Simulated {
         let modules = Modules::default();
         let read = |stage: &Prepared| {
             modules.read(&stage.compiled.ptx)?;
-            describe(&stage.compiled).map_err(|e| RunError::Request(e.to_string()))
+            stage.compiled.describe().map_err(|e| RunError::Request(e.to_string()))
         };
         Ok(Simulated { infos: sequence.stages.iter().map(read).collect::<Result<_, _>>()?, modules })
     }

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use weft::ptx::{PtxFile, PtxLaunch};
+//! use weft_run::ptx::{PtxFile, PtxLaunch};
 //! let file = PtxFile::parse("fill.ptx", "
 //! .version 8.0 .target sm_90 .address_size 64
 //! .visible .entry fill(.param .u64 out, .param .u32 value) {
@@ -30,14 +30,13 @@ mod machine;
 pub use argument::{Argument, Fill, Tile};
 pub use machine::Setup;
 
-use crate::library;
-use crate::run::RunError;
+use crate::RunError;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_ir::diag::Span;
 use weft_lang::source::{LineColumn, SourceMap};
-use weft_sim::{Check, Finding, Kernel, Location, Module, Place, SimError, Stats, Trace, TraceConfig};
+use weft_sim::{Check, CodeLocation, Finding, Kernel, Location, Module, SimError, Stats, Trace, TraceConfig};
 
 /// Largest PTX file that is read. NVSHMEM's functions linked in take a few MiB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -52,6 +51,7 @@ pub struct PtxFile {
 
 /// A launch on every PE.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PtxLaunch {
     /// The kernel; may be left out where the file has only one.
     pub entry: Option<String>,
@@ -80,6 +80,24 @@ pub struct PtxLaunch {
     /// Time after which a launch is given up.
     pub time_limit: Option<Duration>,
 }
+
+weft_sim::setters!(
+    PtxLaunch {
+        entry: Option<String>,
+        grid: [u32; 3],
+        block: Option<[u32; 3]>,
+        cluster: [u32; 3],
+        dynamic_shared: u32,
+        args: Vec<Argument>,
+        pes: usize,
+        seed: u64,
+        launches: u32,
+        check: Option<Check>,
+        trace: Option<TraceConfig>,
+        step_limit: Option<u64>,
+        time_limit: Option<Duration>,
+    }
+);
 
 impl PtxLaunch {
     /// One CTA on one PE, without arguments.
@@ -143,8 +161,8 @@ impl PtxFile {
     /// # Errors
     /// Fails if the file cannot be read, is not text, or is not PTX that the simulator carries out.
     pub fn read(path: &Path) -> Result<PtxFile, RunError> {
-        let text = library::read_text_of(path, MAX_BYTES, ".ptx").map_err(RunError::Request)?;
-        PtxFile::parse(&library::name_of(path), &text)
+        let text = weft::library::read_text_of(path, MAX_BYTES, ".ptx").map_err(RunError::Request)?;
+        PtxFile::parse(&weft::library::name_of(path), &text)
     }
 
     /// Reads a text of PTX.
@@ -195,7 +213,7 @@ impl PtxFile {
     }
 
     /// The line that a thread was at.
-    pub fn span(&self, place: &Place) -> Span {
+    pub fn span(&self, place: &CodeLocation) -> Span {
         let text = self.sources.text(0).unwrap_or_default();
         let line = text.lines().nth((place.ptx_line as usize).saturating_sub(1)).unwrap_or_default();
         let column = line.chars().take_while(|c| c.is_whitespace()).count() as u32 + 1;

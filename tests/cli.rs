@@ -567,7 +567,7 @@ fn a_language_server_answers() {
 /// A page says what is missing where there are no tools, and is written only if the kernel compiles.
 #[test]
 fn a_page_about_a_kernel() {
-    let place = Place::new();
+    let place = Scratch::new();
     let report = |arguments: &[&str]| {
         let mut command = place.command(&[&["report"], arguments].concat());
         let out = command.env("WEFT_PTXAS", "nowhere/ptxas").output().unwrap();

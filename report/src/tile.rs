@@ -286,7 +286,7 @@ pub(crate) fn in_shared(kernel: &Kernel) -> Vec<(String, &TensorType, Span)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft::compile::{KernelFile, Options};
+    use weft::{KernelFile, Options};
 
     fn tiles(text: &str) -> Vec<Accessed> {
         let options = Options::new("sm_90a".parse().unwrap());

@@ -46,7 +46,7 @@ fn gemm(c: &mut Criterion) {
     let cubin = || linker.link("sm_90a", None, &[Input::Ptx("gemm.ptx", &compiled().ptx)]).unwrap();
     c.bench_function("gemm: text to cubin, warm", |b| b.iter(cubin));
     let folder = TempDir::new().unwrap();
-    let entry = Entry { info: weft::meta::describe(&compiled()).unwrap(), image: cubin() };
+    let entry = Entry { info: compiled().describe().unwrap(), image: cubin() };
     Cache::at(folder.path()).put(&Key::of(&parsed(), &options), entry);
     c.bench_function("gemm: text to cubin of the kernel cache", |b| {
         b.iter(|| Cache::at(folder.path()).get(&Key::of(&parsed(), &options)).unwrap());

@@ -11,12 +11,12 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use weft::compile::{Nvshmem, Transport};
 use weft::gpu::cache::{Cache, Key};
 use weft::nvshmem::{Library, Objects};
 use weft::runtime::find;
 use weft::runtime::jitlink::{Input, JitLink};
 use weft::{Compiled, KernelFile, Options};
+use weft::{Nvshmem, Transport};
 
 /// A block's put, the signal behind it, the wait for another's.
 const PUT: &str = "
@@ -137,7 +137,7 @@ fn cached(c: &mut Criterion) {
     let options = Options::new("sm_90a".parse().unwrap());
     let file = KernelFile::parse("kernel.weft", PUT).unwrap();
     let compiled = compile(PUT, Transport::Nvshmem, Nvshmem::External);
-    let info = weft::meta::describe(&compiled).unwrap();
+    let info = compiled.describe().unwrap();
     // As large as NVSHMEM 3.8.0's.
     let image = vec![1; 360_000];
     Cache::at(folder.path()).put(&Key::of(&file, &options), weft::gpu::cache::Entry { info, image });

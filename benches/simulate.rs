@@ -4,8 +4,8 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::Duration;
-use weft::run::{Outcome, Ran, RunOptions, run_file};
 use weft::{KernelFile, Lowering, Options};
+use weft_run::{Outcome, Ran, RunOptions, run_file};
 
 const TEXT: &str = include_str!("../examples/allreduce_two_shot.weft");
 

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use weft::runtime::job::Place;
+use weft::runtime::job::ProcessRank;
 use weft::runtime::mpi;
 use weft::runtime::{Config, Reduce, World};
 
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let started =
-        Place::from_mpi(&universe.world()).and_then(|place| World::join(&place, &Config::default()));
+        ProcessRank::from_mpi(&universe.world()).and_then(|place| World::join(&place, &Config::default()));
     match started {
         Ok(world) => world.run(allreduce),
         Err(e) => {

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::collective::Algorithm;
-use weft::runtime::job::{Place, Started, start};
+use weft::runtime::job::{ProcessRank, Started, start};
 use weft::runtime::{Config, DType, Reduce, World, visible_line};
 use weft_bench::{
     Bench, Calibration, Contender, Links, MOST, OPS, Operation, Own, Report, count_all, parse_sizes, run,
@@ -126,9 +126,12 @@ pub struct BenchCommand {
 }
 
 /// One PE of a job that measures, and whether its results are right.
-pub(super) fn measured(place: &Place, measure: impl FnOnce(&World) -> Result<bool>) -> Result<ExitCode> {
+pub(super) fn measured(
+    place: &ProcessRank,
+    measure: impl FnOnce(&World) -> Result<bool>,
+) -> Result<ExitCode> {
     // Comparing collectives among PEs before they are made would be in NVSHMEM's times.
-    let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+    let world = World::join(place, &Config::default().checks(Some(false)))?;
     let mut passed = true;
     let status = world.run(|world| -> Result<(), String> {
         passed = measure(world).map_err(|e| super::message(&e))?;
@@ -248,7 +251,7 @@ impl BenchCommand {
     }
 
     /// One PE of a job. PE 0 reports.
-    fn measure(&self, bench: &Bench, place: &Place) -> Result<ExitCode> {
+    fn measure(&self, bench: &Bench, place: &ProcessRank) -> Result<ExitCode> {
         measured(place, |world| Ok(self.report(bench, world)?.first_wrong().is_none()))
     }
 

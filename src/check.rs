@@ -3,18 +3,18 @@
 use super::progress::Bar;
 use super::run::{Expected, grid};
 use super::sim::PtxArgs;
-use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
+use super::{CompileArgs, KernelPath, Limits, args, numbered, stages, verbosity};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::compile::CompileError;
+use weft::CompileError;
 use weft::lang::render::Color;
-use weft::ptx::PtxFile;
-use weft::run::RunError;
 use weft_check::{CheckOptions, Progress, Report, check_file_with, check_ptx, check_sequence};
 use weft_check::{uncompiled_json, uncompiled_sarif};
+use weft_run::RunError;
+use weft_run::ptx::PtxFile;
 
 /// The exit status is 0 if nothing is found, 1 if something is found, and 2 if the kernel cannot be
 /// run.
@@ -173,7 +173,10 @@ impl Check {
         if let Some(path) = &self.ptx_file {
             write_variants(path, &report)?;
         }
-        super::write_out(self.output.as_deref(), text.as_bytes())?;
+        let nothing = self.format == Format::Text && self.output.is_none() && report.is_clean();
+        if !(verbosity::quiet() && nothing) {
+            super::write_out(self.output.as_deref(), text.as_bytes())?;
+        }
         Ok(report)
     }
 

@@ -6,10 +6,10 @@ use clap::Args;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::compile::{Compiled, Nvshmem};
 use weft::nvshmem::{Library, Objects};
 use weft::runtime::find::{Found, nvshmem_device_if_any};
 use weft::tools;
+use weft::{Compiled, Nvshmem};
 
 #[derive(Args)]
 pub struct Compile {
@@ -34,7 +34,7 @@ const EMIT: [(&str, Emit); 6] = [
     ("ptx", |c, _| text(Some(&c.ptx))),
     ("cubin", cubin),
     ("sass", |c, from| Ok(tools::disassemble(&cubin(c, from)?)?.into_bytes())),
-    ("meta", |c, _| Ok(serde_json::to_vec_pretty(&weft::meta::describe(c)?)?)),
+    ("meta", |c, _| Ok(serde_json::to_vec_pretty(&c.describe()?)?)),
 ];
 
 /// Assembled; what NVSHMEM has comes from its object, which is kept. What the assembler remarks is shown.
@@ -50,7 +50,7 @@ fn cubin(c: &Compiled, from: &Nvshmem) -> Result<Vec<u8>> {
             Library::at(found)?.join(&caller, Objects::user())?
         }
     };
-    let warnings: Vec<_> = made.remarks.iter().map(|r| weft::remarks::warning(r, c.sources())).collect();
+    let warnings: Vec<_> = made.remarks.iter().map(|r| weft::tools::warning(r, c.sources())).collect();
     super::show(&warnings, c)?;
     Ok(made.accepted()?)
 }
@@ -96,7 +96,7 @@ impl Compile {
             data.push(b'\n');
         }
         write_out(self.output.as_deref(), &data)?;
-        if self.time_passes {
+        if self.time_passes && !super::verbosity::verbose() {
             times(&compiled)?;
         }
         Ok(ExitCode::SUCCESS)
@@ -105,6 +105,9 @@ impl Compile {
 
 /// Says that functions stay external because no device bitcode was found.
 fn left_external(c: &Compiled) -> Result<()> {
+    if super::verbosity::quiet() {
+        return Ok(());
+    }
     Ok(writeln!(
         std::io::stderr(),
         "note: NVSHMEM's device bitcode was not found, so what the kernel calls stays external: {}\n  \
@@ -115,7 +118,7 @@ fn left_external(c: &Compiled) -> Result<()> {
 }
 
 /// A table of the stages and their times.
-fn times(c: &Compiled) -> Result<()> {
+pub(super) fn times(c: &Compiled) -> Result<()> {
     let mut err = std::io::stderr().lock();
     let total: std::time::Duration = c.timings.iter().map(|(_, t)| *t).sum();
     for (name, t) in c.timings.iter().map(|(n, t)| (n.as_str(), *t)).chain([("total", total)]) {

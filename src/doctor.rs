@@ -7,15 +7,18 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use weft::collective::tuning::{self, Tables};
-use weft::nvshmem::{self, Half, NvshmemError};
+use weft::collective::tuning::Tables;
+use weft::nvshmem::{Library, NvshmemError};
 use weft::tools::{Tool, ToolError};
+use weft_runtime::find::Found;
 use weft_runtime::jitlink::JitLink;
 use weft_runtime::machine::{self, Driver, Gpu, Link};
-use weft_runtime::nvshmem::version;
+use weft_runtime::nvshmem::version::{self, Version};
 use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Error, error, find};
 use weft_runtime::{cublas, nccl};
+
+use super::progress::Spinner;
 
 /// Examine this machine and say what each part is good for. The exit status is 1 if something is
 /// broken. Parts that are only missing are noted.
@@ -24,9 +27,6 @@ pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// List every location that was searched.
-    #[arg(long, short)]
-    verbose: bool,
 }
 
 /// The part whose table is always shown.
@@ -47,15 +47,15 @@ enum State {
 struct Finding {
     part: String,
     state: State,
-    /// What was found.
+    /// The text that says what was found.
     found: String,
-    /// Where.
+    /// The path at which it was found.
     path: Option<PathBuf>,
-    /// What that means to the user.
+    /// What the finding means to the user.
     means: String,
-    /// What to do; empty where nothing need be done.
+    /// What the user can do. It is empty if nothing needs to be done.
     todo: String,
-    /// More lines: a table, or places searched.
+    /// More lines, such as a table or the places that were searched.
     details: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl Finding {
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
-    /// Nothing is broken.
+    /// Whether nothing is broken.
     works: bool,
     findings: Vec<Finding>,
     driver: Option<Driver>,
@@ -110,10 +110,12 @@ struct Report {
 
 impl Doctor {
     pub fn run(&self) -> Result<ExitCode> {
+        let examining = Spinner::new("examining this machine");
         let report = examine();
+        drop(examining);
         let text = match self.json {
             true => serde_json::to_string_pretty(&report)? + "\n",
-            false => report.text(self.verbose, std::io::stdout().is_terminal()),
+            false => report.text(super::verbosity::verbose(), std::io::stdout().is_terminal()),
         };
         write_out(None, text.as_bytes())?;
         Ok(if report.works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -144,7 +146,7 @@ fn compiler() -> Finding {
         let mine = partition(x, threads());
         for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * 2; }
     }";
-    let (major, minor, patch) = match weft::llvm_version() {
+    let (major, minor, patch) = match weft_llvm::version() {
         Ok(version) => version,
         Err(e) => {
             let finding = Finding::failed(State::Broken, "LLVM", &e.message, "kernels do not compile");
@@ -343,14 +345,27 @@ fn multicast(gpus: &[Gpu]) -> Finding {
     }
 }
 
+/// A half of NVSHMEM that was found: the host library, or the device bitcode.
+struct Half {
+    found: Found,
+    version: Version,
+}
+
+/// Finds the host library of NVSHMEM and reads its version.
+fn host() -> Result<Half, NvshmemError> {
+    let found = find::nvshmem_host()?;
+    let version = version::host_version(&found.path)?;
+    Ok(Half { found, version })
+}
+
 /// NVSHMEM's two halves and whether they fit.
 fn libraries(sm: u32) -> Vec<Finding> {
     const HOST: &str = "NVSHMEM host";
     const DEVICE: &str = "NVSHMEM device";
     const MISMATCH: &str = "kernels that call NVSHMEM would read structures of another version";
     const NONE: &str = "PEs cannot share memory on GPUs; the simulator needs none of it";
-    let host = nvshmem::host();
-    let device = nvshmem::device(sm);
+    let host = host();
+    let device = Library::find(sm).map(|library| Half { found: library.found, version: library.version });
     let first = match &host {
         Ok(half) => match version::check_supported(half.version, &half.found.path) {
             Ok(()) => is_there(State::Ok, HOST, half, "PEs share symmetric memory on GPUs"),
@@ -359,12 +374,16 @@ fn libraries(sm: u32) -> Vec<Finding> {
         Err(e) => Finding::failed(state_of(e), HOST, &plain_nvshmem(e), NONE),
     };
     let second = match (&host, &device) {
-        (Ok(host), Ok(half)) => match nvshmem::check(host, half) {
-            Ok(()) => is_there(State::Ok, DEVICE, half, "of the host library's version: they go together"),
-            // Said already.
-            Err(_) if first.state == State::Broken => return vec![first],
-            Err(e) => Finding::failed(State::Broken, DEVICE, &plain_nvshmem(&e), MISMATCH),
-        },
+        (Ok(host), Ok(half)) => {
+            match version::check((host.version, &host.found.path), (half.version, &half.found.path)) {
+                Ok(()) => {
+                    is_there(State::Ok, DEVICE, half, "of the host library's version: they go together")
+                }
+                // Said already.
+                Err(_) if first.state == State::Broken => return vec![first],
+                Err(e) => Finding::failed(State::Broken, DEVICE, &plain(&e), MISMATCH),
+            }
+        }
         (Err(_), Ok(half)) => is_there(State::Note, DEVICE, half, "of no use without the host library"),
         // Said already.
         (Err(NvshmemError::Runtime(a)), Err(NvshmemError::Runtime(b))) if a.code == b.code => {
@@ -405,7 +424,7 @@ fn plain(e: &Error) -> String {
 fn plain_nvshmem(e: &NvshmemError) -> String {
     match e {
         NvshmemError::Runtime(e) => plain(e),
-        NvshmemError::Bitcode(_) => e.to_string(),
+        _ => e.to_string(),
     }
 }
 
@@ -472,7 +491,7 @@ fn cache() -> Finding {
 fn tuning(driver: Option<&Driver>) -> Finding {
     const PART: &str = "tuning";
     const MODEL: &str = "collectives choose their algorithms by a model of the links";
-    let Some(file) = tuning::path() else {
+    let Some(file) = Tables::path() else {
         return note(PART, "WEFT_TUNING is off, or HOME is not set", MODEL);
     };
     let tables = match Tables::read(&file) {

@@ -4,7 +4,7 @@ use super::{CompileArgs, write_out};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::process::ExitCode;
-use weft::codes;
+use weft::codes::Page;
 use weft::ir::codes::Example;
 
 /// For a kernel file, show what each tensor is used for, as declared or guessed, and every access
@@ -19,7 +19,7 @@ pub struct Explain {
 impl Explain {
     pub fn run(&self) -> Result<ExitCode> {
         let name = self.compile.file.path.to_string_lossy();
-        if codes::is_code(&name) && !self.compile.file.path.exists() {
+        if Page::is_code(&name) && !self.compile.file.path.exists() {
             return explain_code(&name);
         }
         let compiled = self.compile.compile(&self.compile.options()?)?;
@@ -29,7 +29,7 @@ impl Explain {
 }
 
 fn explain_code(name: &str) -> Result<ExitCode> {
-    let Some(page) = codes::page(name) else { bail!("there is no error code {}", name.to_ascii_uppercase()) };
+    let Some(page) = Page::find(name) else { bail!("there is no error code {}", name.to_ascii_uppercase()) };
     let mut out = format!("{}: {}\n\n{}\n", page.code, page.title, page.explanation);
     let (Example::Text(example) | Example::Words(example)) = page.example;
     if !example.is_empty() {

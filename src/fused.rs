@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use weft::fused::tuning::{Tables, path};
 use weft::ir::Scalar;
 use weft::runtime::World;
-use weft::runtime::job::{Place, Started, start};
+use weft::runtime::job::{ProcessRank, Started, start};
 use weft_bench::fused::{Contender, Form, OUTPUTS, Report, Request, run, tune};
 
 #[derive(Args)]
@@ -183,7 +183,7 @@ impl Fused {
     }
 
     /// One PE of a job. PE 0 reports.
-    fn measure(&self, request: &Request, place: &Place) -> Result<ExitCode> {
+    fn measure(&self, request: &Request, place: &ProcessRank) -> Result<ExitCode> {
         super::bench::measured(place, |world| Ok(self.report(request, world)?.first_wrong().is_none()))
     }
 

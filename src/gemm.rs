@@ -8,7 +8,7 @@ use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::gemm::tuning::{Entry, Table, Tables, path};
+use weft::gemm::tuning::{Entry, Table, Tables};
 use weft::gemm::{Major, Problem, Shape};
 use weft::runtime::{DType, Device};
 use weft_bench::gemm::{Contender, Found, Own, Report, Request, SHAPES, TAILS, Tune, problems, run, tune};
@@ -180,7 +180,7 @@ pub struct TuneGemm {
 
 impl TuneGemm {
     pub fn run(&self) -> Result<ExitCode> {
-        let file = self.out.clone().or_else(path).context(
+        let file = self.out.clone().or_else(Tables::path).context(
             "there is no file to store in: give --out FILE (WEFT_GEMM_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
         )?;
         // What is there already stays, so it must be readable.

@@ -9,10 +9,10 @@ use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::gemm::fused_tuning::{Tables, path};
+use weft::gemm::fused_tuning::Tables;
 use weft::gemm::{Form, Shape};
 use weft::runtime::World;
-use weft::runtime::job::{Place, Started, start};
+use weft::runtime::job::{ProcessRank, Started, start};
 use weft_bench::gemm_comm::{Contender, Found, Report, Request, SHAPES, predict, run, table, tune};
 
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub struct GemmComm {
     /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where a plot of times by that of the product alone goes, as SVG.
+    /// The file for an SVG plot of times, relative to that of the product alone.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -102,7 +102,7 @@ impl GemmComm {
     }
 
     /// One PE of a job. PE 0 reports.
-    fn measure(&self, request: &Request, place: &Place) -> Result<ExitCode> {
+    fn measure(&self, request: &Request, place: &ProcessRank) -> Result<ExitCode> {
         super::bench::measured(place, |world| Ok(self.report(request, world)?.first_wrong().is_none()))
     }
 
@@ -121,30 +121,33 @@ impl GemmComm {
 
 #[derive(Args)]
 pub struct TuneGemmComm {
-    /// PEs: all GPUs of this host if not given. What is found holds for so many.
+    /// The number of PEs. The default is all GPUs of this host. A table applies to this number of
+    /// PEs.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// Shapes as the product would be on one PE, with commas between: rows of A, rows of B, and columns of both. K is
-    /// shared out to the PEs, and for allgather-gemm N.
+    /// A list of shapes of the product as it would be on one PE: rows of A, rows of B, and columns
+    /// of both. K is shared out to the PEs, and for allgather-gemm N.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
-    /// Element type of all matrices: bf16 or f16.
+    /// The element type of all matrices: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// Ways that are tried for each shape, those that the model proposes first.
+    /// The number of plans to try for each shape, beginning with those that the model expects to be
+    /// the fastest.
     #[arg(long, default_value = "16", value_name = "WAYS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     budget: u16,
-    /// The file to store in, or to show; WEFT_GEMM_COMM_TUNING, or gemm_comm.json in your data folder, if not given.
+    /// The file to store in, or to show. The default is WEFT_GEMM_COMM_TUNING, or gemm_comm.json in
+    /// your data folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print what is stored, and measure nothing.
+    /// Print the stored results, and measure nothing.
     #[arg(long)]
     show: bool,
 }
 
 impl TuneGemmComm {
     pub fn run(&self, form: Form) -> Result<ExitCode> {
-        let file = self.out.clone().or_else(path).context(
+        let file = self.out.clone().or_else(Tables::path).context(
             "there is no file to store in: give --out FILE (WEFT_GEMM_COMM_TUNING is off, or neither XDG_DATA_HOME nor \
              HOME is set)",
         )?;

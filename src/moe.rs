@@ -15,39 +15,40 @@ use weft_bench::moe::{Contender, Report, Request, run};
 
 #[derive(Args)]
 pub struct BenchMoe {
-    /// PEs: all GPUs of this host if not given.
+    /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// Experts of all PEs together, with commas between several numbers.
+    /// A list of numbers of experts, over all PEs together.
     #[arg(long, value_delimiter = ',', default_value = "8,64", value_parser = clap::value_parser!(u32).range(1..=65536))]
     experts: Vec<u32>,
-    /// Experts of a token, with commas between several numbers.
+    /// A list of numbers of experts for each token.
     #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=1024))]
     top_k: Vec<u32>,
-    /// Tokens of a PE.
+    /// The number of tokens of a PE.
     #[arg(long, default_value = "4096")]
     tokens: u64,
-    /// Columns of a token.
+    /// The number of elements of a token.
     #[arg(long, default_value = "4096")]
     hidden: u64,
-    /// Columns of a result; as many as a token has if not given.
+    /// The number of elements of a result. The default is that of a token.
     #[arg(long)]
     columns: Option<u64>,
-    /// Element type of tokens, matrices and results: bf16 or f16.
+    /// The element type of tokens, matrices and results: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// Parameters of our kernel, as bn=256,stages=3,piece=12. Give the option again for each further plan.
+    /// The parameters of our kernel, such as bn=256,stages=3,piece=12. Give the option again for
+    /// each further plan.
     #[arg(long, value_name = "NAME=N,...", default_value = "")]
     plan: Vec<String>,
-    /// What is measured in the same run: nccl+cublas, or none.
+    /// The peer to measure in the same run: nccl+cublas, or none.
     #[arg(long, value_name = "PEER,...", default_value = "nccl+cublas")]
     against: String,
     #[command(flatten)]
     timing: Timing,
-    /// Compare samples of our results with float64, and fail where they differ.
+    /// Compare samples of our results with float64, and fail if they differ.
     #[arg(long)]
     check: bool,
-    /// Where all that was measured goes, as JSON.
+    /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

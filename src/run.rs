@@ -1,21 +1,23 @@
 //! `weft run`
 
+use super::progress::Spinner;
+use super::verbosity::quiet;
 use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indexmap::IndexSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Compiled;
 use weft::gpu::target_of;
 use weft::ir::Scalar;
-use weft::run::reference::Checked;
-use weft::run::{
+use weft::runtime::job::{ProcessRank, Started, start};
+use weft::runtime::{Config, Error, World, cuda, error, find, visible};
+use weft_run::reference::Checked;
+use weft_run::{
     KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
     run_sequence_on_gpus,
 };
-use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, Error, World, cuda, error, find, visible};
 
 #[derive(Args)]
 pub struct Run {
@@ -81,7 +83,7 @@ impl Run {
         let pes = match self.on {
             On::Sim => Err("asked for".to_owned()),
             On::Gpu => gpus(self.pes).map(Ok)?,
-            On::Auto => match (gpus(self.pes), Place::detect()?) {
+            On::Auto => match (gpus(self.pes), ProcessRank::detect()?) {
                 // Many processes that each simulate all PEs are not what a launcher was started for.
                 (Err(e), Some(place)) if place.size > 1 => {
                     let own = "a launcher started this process, so it does not simulate all PEs by itself: --on sim does";
@@ -99,7 +101,7 @@ impl Run {
         if self.compile.arch.is_none() {
             options.compile.target = target_of(cuda::compute_capability(0)?)?;
         }
-        if Place::detect()?.is_none() {
+        if ProcessRank::detect()?.is_none() {
             // Said once, and not by every PE.
             compile_sequence(&kernels, &options)?.iter().try_for_each(super::warn)?;
         }
@@ -111,7 +113,10 @@ impl Run {
 
     fn simulated(&self, kernels: &[Stage<'_>], why: &str) -> Result<ExitCode> {
         let options = self.options(self.pes.unwrap_or(8))?;
-        let outcome = match run_sequence(kernels, &options) {
+        let simulating = Spinner::new(&format!("simulating {} PEs", options.n_pes));
+        let ran = run_sequence(kernels, &options);
+        drop(simulating);
+        let outcome = match ran {
             Ok(outcome) => outcome,
             Err(e) => {
                 if let Ok(compiled) = compile_sequence(kernels, &options) {
@@ -136,7 +141,7 @@ impl Run {
     }
 
     /// One PE of a job on GPUs. PE 0 reports.
-    fn on_gpus(&self, kernels: &[Stage<'_>], options: &RunOptions, place: &Place) -> Result<ExitCode> {
+    fn on_gpus(&self, kernels: &[Stage<'_>], options: &RunOptions, place: &ProcessRank) -> Result<ExitCode> {
         let world = World::join(place, &Config::default())?;
         let mut verdict = Verdict::Unchecked;
         let status = world.run(|world| -> Result<(), String> {
@@ -176,7 +181,7 @@ impl Run {
 
 /// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
 pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
-    let place = Place::detect()?;
+    let place = ProcessRank::detect()?;
     let count = cuda::device_count()?;
     find::nvshmem_host()?;
     if let Some(place) = place {
@@ -194,7 +199,8 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
         )),
         n if n > count => {
             let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
-            Err(Error::new(error::NO_GPU, message).help("one PE a GPU; `weft run --on sim` takes any number"))
+            Err(Error::new(error::NO_GPU, message)
+                .help("start one PE for each GPU, or use `weft run --on sim`, which takes any number"))
         }
         n => Ok(n),
     }
@@ -243,12 +249,29 @@ fn tolerance(text: &str) -> Result<Tolerance, String> {
 
 /// `TENSOR=FILE`, or `FILE` for the first tensor.
 fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
-    let split = |p: &String| match p.split_once('=') {
-        Some(("", _)) | Some((_, "")) => bail!("`{p}`: expected TENSOR=FILE"),
-        Some((name, file)) => Ok((name.to_owned(), file.into())),
-        None => Ok((String::new(), p.into())),
+    let split = |p: &String| {
+        let (name, file) = match p.split_once('=') {
+            Some(("", _)) | Some((_, "")) => bail!("`{p}`: expected TENSOR=FILE"),
+            Some(pair) => pair,
+            None => ("", &**p),
+        };
+        match placeholder(file).filter(|_| !Path::new(file).exists()) {
+            Some(other) => {
+                bail!("`{p}`: `{other}` stands for nothing; `{{pe}}` stands for the number of the PE")
+            }
+            None => Ok((name.to_owned(), file.into())),
+        }
     };
     pairs.iter().map(split).collect()
+}
+
+/// A word in braces other than `{pe}`.
+fn placeholder(file: &str) -> Option<&str> {
+    let words = file.match_indices('{').filter_map(|(at, _)| {
+        let end = file[at..].find('}')?;
+        Some(&file[at..=at + end])
+    });
+    words.into_iter().find(|word| *word != "{pe}")
 }
 
 /// `X[,Y[,Z]]` of an option.
@@ -274,11 +297,14 @@ fn compiled(outcome: &Outcome) -> Vec<&Compiled> {
 /// A line of a report.
 type Line<'a> = &'a mut dyn FnMut(&str, String);
 
-/// The report that a run ends with.
+/// The report that a run ends with. If it is not wanted and nothing is wrong, it is what the kernels print.
 fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     let mut out = visible(&o.printed).into_owned();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
+    }
+    if quiet() && o.verdict() != Verdict::Wrong {
+        return out;
     }
     let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
     for kernel in &o.kernels {

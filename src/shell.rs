@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// For bash: `weft completions bash > ~/.local/share/bash-completion/completions/weft`.
 #[derive(Args)]
 pub struct Completions {
-    /// The shell that is to complete commands and options.
+    /// The shell for which completions are written.
     shell: Shell,
 }
 
@@ -26,7 +26,7 @@ impl Completions {
 /// `man weft-run` then shows the page of `weft run`, where the folder is `man1` of a folder in MANPATH.
 #[derive(Args)]
 pub struct Man {
-    /// The folder for the pages; the page of `weft` itself goes to standard output if none is given.
+    /// The folder for the pages. By default, the page of `weft` itself goes to standard output.
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

@@ -9,9 +9,9 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::collective::Collective;
-use weft::collective::tuning::{Table, Tables, path};
+use weft::collective::tuning::{Table, Tables};
 use weft::runtime::World;
-use weft::runtime::job::{Place, Started, start};
+use weft::runtime::job::{ProcessRank, Started, start};
 use weft_bench::{Cell, Timed, Tune, parse_sizes, tune};
 
 /// What stands below the options.
@@ -55,7 +55,7 @@ pub struct TuneCommand {
 
 impl TuneCommand {
     pub fn run(&self) -> Result<ExitCode> {
-        let file = self.out.clone().or_else(path).context(
+        let file = self.out.clone().or_else(Tables::path).context(
             "there is no file to store in: give --out FILE (WEFT_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
         )?;
         if self.show {
@@ -63,7 +63,7 @@ impl TuneCommand {
         }
         let what = self.what()?;
         what.examine(self.pes.unwrap_or(2))?;
-        if Place::detect()?.is_none_or(|place| place.rank == 0) {
+        if ProcessRank::detect()?.is_none_or(|place| place.rank == 0) {
             // What is there already stays, so it must be readable.
             read(&file)?;
             if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {

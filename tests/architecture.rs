@@ -37,11 +37,19 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     // It runs compilers and contains none.
     ("xtask", &[]),
     ("warpweft", &[BASE]),
-    ("warpweft-check", &[BASE, &["warpweft"]]),
-    ("warpweft-bench", &[BASE, &["warpweft"]]),
-    ("warpweft-cli", &[BASE, &["warpweft", "warpweft-check", "warpweft-bench", "weft-lsp"]]),
+    ("warpweft-run", &[BASE, &["warpweft"]]),
+    ("warpweft-check", &[BASE, &["warpweft", "warpweft-run"]]),
+    ("warpweft-report", &[BASE, &["warpweft", "warpweft-run", "warpweft-check"]]),
+    ("warpweft-bench", &[BASE, &["warpweft", "warpweft-run"]]),
+    (
+        "warpweft-cli",
+        &[
+            BASE,
+            &["warpweft", "warpweft-run", "warpweft-check", "warpweft-report", "warpweft-bench", "weft-lsp"],
+        ],
+    ),
     ("warpweft-comm", &[&["warpweft"]]),
-    ("warpweft-python", &[&["warpweft", "warpweft-check", "warpweft-cli", "warpweft-comm"]]),
+    ("warpweft-python", &[&["warpweft", "warpweft-run", "warpweft-check", "warpweft-cli", "warpweft-comm"]]),
 ];
 
 /// What is kept to one room, so that it can be replaced there.

@@ -8,21 +8,21 @@ mod bless;
 use std::path::{Path, PathBuf};
 use weft::runtime::DType;
 use weft_bench::{
-    Bandwidth, Calibration, Collective, Loading, NvLink, Operation, Place, Report, Row, Spread, Wrong,
+    Bandwidth, Calibration, Collective, Loading, NvLink, Operation, Placement, Report, Row, Spread, Wrong,
 };
 
 /// A contender: its name, whether it is ours, where its results are, a call's least time in us, and the busbw that it
 /// comes to.
-const CONTENDERS: [(&str, bool, &[Place], f64, f64); 5] = [
-    ("ll", true, &[Place::OutOfPlace, Place::InPlace], 3.5, 60.0),
-    ("two_shot", true, &[Place::InPlace], 7.0, 330.0),
-    ("nccl", false, &[Place::OutOfPlace, Place::InPlace], 16.0, 350.0),
-    ("nccl-symm", false, &[Place::OutOfPlace, Place::InPlace], 5.5, 265.0),
-    ("nvshmem", false, &[Place::OutOfPlace], 12.0, 210.0),
+const CONTENDERS: [(&str, bool, &[Placement], f64, f64); 5] = [
+    ("ll", true, &[Placement::OutOfPlace, Placement::InPlace], 3.5, 60.0),
+    ("two_shot", true, &[Placement::InPlace], 7.0, 330.0),
+    ("nccl", false, &[Placement::OutOfPlace, Placement::InPlace], 16.0, 350.0),
+    ("nccl-symm", false, &[Placement::OutOfPlace, Placement::InPlace], 5.5, 265.0),
+    ("nvshmem", false, &[Placement::OutOfPlace], 12.0, 210.0),
 ];
 
-fn row(name: &str, ours: bool, place: Place, size: u64, us: f64) -> Row {
-    let in_place = if place == Place::InPlace { 1.03 } else { 1.0 };
+fn row(name: &str, ours: bool, place: Placement, size: u64, us: f64) -> Row {
+    let in_place = if place == Placement::InPlace { 1.03 } else { 1.0 };
     let us = us * in_place;
     let algbw = size as f64 / us / 1e3;
     Row {
@@ -264,7 +264,7 @@ fn plots_have_no_line_twice() {
     let mut report = report();
     let dashes = |report: &Report| report.plot().unwrap().matches("polyline").count();
     let few = dashes(&report);
-    for row in report.rows.iter_mut().filter(|r| r.algorithm == "nccl" && r.place == Place::InPlace) {
+    for row in report.rows.iter_mut().filter(|r| r.algorithm == "nccl" && r.place == Placement::InPlace) {
         row.time_us.median *= 1.5;
     }
     assert!(dashes(&report) > few, "{few}");

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weft::ir::diag::Severity;
-use weft::run::{Arg, RunError, Stage};
 use weft::{Define, KernelFile, Lowering, Transport};
 use weft_check::{CheckOptions, check_file, check_sequence};
+use weft_run::{Arg, RunError, Stage};
 
 /// Most seconds that one test may take.
 const LIMIT: u64 = 120;

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use weft::gpu::cache::{Cache, Entry, Found, Key};
-use weft::gpu::compile;
 use weft::{Define, KernelFile, Lowering, OptLevel, Options};
 
 const PART: &str = "fn twice(v) { return v * 2; }\n";
@@ -21,11 +20,11 @@ kernel k<N: int>(x: global<f32, (N):(1)>) block(64) {
 ";
 
 /// A folder with a kernel file and one that it uses.
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        let place = Place(TempDir::new().unwrap());
+impl Scratch {
+    fn new() -> Scratch {
+        let place = Scratch(TempDir::new().unwrap());
         fs::write(place.0.path().join("part.weft"), PART).unwrap();
         fs::write(place.0.path().join("whole.weft"), WHOLE).unwrap();
         place
@@ -59,7 +58,7 @@ fn never() -> Result<Entry, String> {
 
 #[test]
 fn whatever_the_code_depends_on_changes_the_key() {
-    let place = Place::new();
+    let place = Scratch::new();
     let file = place.file();
     let change: [&dyn Fn(&mut Options); 12] = [
         &|_| {},
@@ -104,11 +103,11 @@ fn whatever_the_code_depends_on_changes_the_key() {
 
 #[test]
 fn a_kernel_is_compiled_once() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
     let cache = place.cache();
-    let (made, found) = cache.get_or_make(&key, || compile(&file, &options)).unwrap();
+    let (made, found) = cache.get_or_make(&key, || Entry::compile(&file, &options)).unwrap();
     assert_eq!(found, Found::Made);
     assert!(made.image.starts_with(b"//") || made.image.windows(8).any(|w| w == b".version"));
     assert_eq!(made.info.kernels[0].name, "k");
@@ -122,10 +121,10 @@ fn a_kernel_is_compiled_once() {
 
 #[test]
 fn what_is_damaged_is_made_anew() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
-    let entry = compile(&file, &options).unwrap();
+    let entry = Entry::compile(&file, &options).unwrap();
     let cache = place.cache();
     cache.put(&key, entry.clone());
     let path = place.entries().remove(0);
@@ -156,20 +155,20 @@ fn what_is_damaged_is_made_anew() {
 
 #[test]
 fn a_folder_that_cannot_be_written_does_no_harm() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
     // A file stands where the folder is to be.
     let cache = Cache::at(place.0.path().join("part.weft").join("kernels"));
-    let (made, _) = cache.get_or_make(&key, || compile(&file, &options)).unwrap();
+    let (made, _) = cache.get_or_make(&key, || Entry::compile(&file, &options)).unwrap();
     assert_eq!(cache.get_or_make(&key, never).unwrap(), (made, Found::Memory));
 }
 
 #[test]
 fn the_oldest_go_when_the_folder_is_full() {
-    let place = Place::new();
+    let place = Scratch::new();
     let (file, options) = (place.file(), options());
-    let mut entry = compile(&file, &options).unwrap();
+    let mut entry = Entry::compile(&file, &options).unwrap();
     entry.image = vec![7; 10_000];
     let keys: Vec<Key> = (0..6).map(|i| Key::of(&file, &options).with(&[&i.to_string()])).collect();
     let cache = || place.cache().most_bytes(45_000);

@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 use weft::ir::Scalar;
-use weft::run::array::{Array, Number, write_number};
 use weft::{Define, KernelFile, Lowering, Transport};
 use weft_check::{CheckOptions, Report, check_file};
+use weft_run::array::{Array, Number, write_number};
 
 /// PE p takes PE p + 1's flag for the sign that its data is there; how the flag is set and read is left open.
 fn message(store: &str, load: &str) -> String {
@@ -193,11 +193,11 @@ fn a_lowering_that_is_asked_for_is_the_only_one() {
 }
 
 /// A folder of its own, where the command runs.
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(TempDir::new().unwrap())
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch(TempDir::new().unwrap())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -227,7 +227,7 @@ impl Place {
 
 #[test]
 fn the_status_says_clean_findings_or_failure() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("right.weft", &message("release, sys", "acquire, sys"));
     place.write("wrong.weft", &message("relaxed, sys", "acquire, sys"));
     place.write("none.weft", "kernel");
@@ -262,7 +262,7 @@ fn out_command(report: &str) -> String {
 /// A text that does not compile is a document too, and a file's name is a URI in it.
 #[test]
 fn json_and_sarif_say_why_a_text_does_not_compile() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("a b%1.weft", "kernel k(x: symm<f32, (64):(1)>) block(64) {\n    x[there] = 1.0;\n}\n");
     let run = |format: &str| {
         let (status, out, err) = place.weft(&["check", "a b%1.weft", "--format", format]);
@@ -285,7 +285,7 @@ fn json_and_sarif_say_why_a_text_does_not_compile() {
 
 #[test]
 fn json_and_sarif_have_what_the_text_has() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("wrong.weft", &message("relaxed, sys", "acquire, sys"));
     let run = |format: &str| {
         let (status, out, err) = place.weft(&[
@@ -379,7 +379,7 @@ fn values(path: PathBuf) -> (Vec<u64>, Vec<f64>) {
 
 #[test]
 fn sim_runs_ptx_over_files() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("scale.ptx", SCALE);
     place.write_npy("x.npy", &[10, 10]);
     let launch = ["sim", "scale.ptx", "--grid", "4", "--block", "32", "--check"];
@@ -427,7 +427,7 @@ fn sim_runs_ptx_over_files() {
 
 #[test]
 fn sim_runs_many_pes_over_symmetric_memory() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("scale.ptx", SCALE);
     place.write_npy("x.npy", &[3, 50]);
     // Each PE writes what it has into the next one's y.
@@ -466,7 +466,7 @@ fn sim_runs_many_pes_over_symmetric_memory() {
 
 #[test]
 fn check_takes_ptx_too() {
-    let place = Place::new();
+    let place = Scratch::new();
     let all_at_one = SCALE.replace("%rd5, %rd2, %rd3", "%rd5, %rd2, 0").replace("[%rd5], %f3", "[%rd5], %r5");
     place.write("scale.ptx", &all_at_one.replace("st.global.f32", "st.global.u32"));
     let launch = ["--grid", "2", "--block", "64", "--pes", "1,2", "--seeds", "3"];
@@ -479,7 +479,7 @@ fn check_takes_ptx_too() {
 
 #[test]
 fn codes_of_the_simulator_are_explained() {
-    let place = Place::new();
+    let place = Scratch::new();
     for (code, part) in
         [("S031", "release"), ("p003", "instruction"), ("C001", "computes"), ("S008", "bra wait")]
     {

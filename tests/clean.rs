@@ -23,9 +23,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::lang::render::Color;
-use weft::run::{Arg, Stage};
 use weft::{Define, KernelFile, Lowering, Transport};
 use weft_check::{CheckOptions, check_file, check_sequence};
+use weft_run::{Arg, Stage};
 
 /// Seeds of a file, where the environment does not say.
 const SEEDS: u64 = 6;

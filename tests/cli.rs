@@ -9,16 +9,16 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use weft::ir::Scalar;
-use weft::run::array::Array;
+use weft_run::array::Array;
 
 const TWO_SHOT: &str = "examples/allreduce_two_shot.weft";
 
 /// A folder of its own, with the examples.
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        let place = Place(TempDir::new().unwrap());
+impl Scratch {
+    fn new() -> Scratch {
+        let place = Scratch(TempDir::new().unwrap());
         fs::create_dir(place.path("examples")).unwrap();
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap() {
             let from = entry.unwrap().path();
@@ -39,7 +39,7 @@ impl Place {
     fn write_npy(&self, name: &str, dtype: Scalar, shape: &[u64]) {
         let mut data = Vec::new();
         for i in 0..shape.iter().product::<u64>() {
-            weft::run::array::write_number(dtype, weft::run::array::Number::Int(i.into()), &mut data);
+            weft_run::array::write_number(dtype, weft_run::array::Number::Int(i.into()), &mut data);
         }
         Array { dtype, shape: shape.to_vec(), data }.write(&self.path(name)).unwrap();
     }
@@ -92,7 +92,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn arrays_that_are_none() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write_npy("good.npy", Scalar::F32, &[2, 100]);
     let good = fs::read(place.path("good.npy")).unwrap();
     place.write("truncated.npy", &good[..good.len() - 5]);
@@ -129,7 +129,7 @@ fn arrays_that_are_none() {
 
 #[test]
 fn arrays_that_do_not_fit() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write_npy("x.npy", Scalar::F32, &[2, 100]);
     place.write_npy("doubles.npy", Scalar::F64, &[2, 100]);
     place.write_npy("half.npy", Scalar::F16, &[2, 100]);
@@ -158,7 +158,7 @@ fn arrays_that_do_not_fit() {
 
 #[test]
 fn requests_that_do_not_fit() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("given.weft", "kernel k<N: int>(x: global<f32, (N):(1)>) block(32) { }");
     place.write("two.weft", "kernel a() block(1) {} kernel b() block(1) {}");
     place.rejects(&["compile", "given.weft"], &["E0101", "-D N="]);
@@ -188,7 +188,7 @@ fn requests_that_do_not_fit() {
 
 #[test]
 fn benches_that_cannot_be() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("given.weft", "kernel k(n: i32) block(1) {}");
     let bench = |more: &[&str], why: &[&str]| place.rejects(&[&["bench"], more].concat(), why);
     bench(&[], &["OPERATION"]);
@@ -226,7 +226,7 @@ fn benches_that_cannot_be() {
 
 #[test]
 fn products_that_cannot_be_measured() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("damaged.json", "{ \"form\": 1, \"tables\": [");
     for command in ["bench", "tune"] {
         let gemm = |more: &[&str], why: &[&str]| place.rejects(&[&[command, "gemm"], more].concat(), why);
@@ -268,7 +268,7 @@ fn products_that_cannot_be_measured() {
 /// On the simulator a bench counts; what it says of two-shot is what a two-shot moves.
 #[test]
 fn a_bench_on_the_simulator() {
-    let place = Place::new();
+    let place = Scratch::new();
     let more =
         ["--pes", "4", "--dtype", "bf16", "--sizes", "8K,1M", "--algo", "two_shot", "--json", "t.json"];
     let out = place.command(&[&["bench", "allreduce", "--on", "sim"], &more[..]].concat()).output().unwrap();
@@ -294,7 +294,7 @@ fn a_bench_on_the_simulator() {
 /// NCCL that is not there is missed before GPUs are looked at; what to do is said, and no file is left.
 #[test]
 fn a_bench_against_an_nccl_that_is_missing() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("libnccl.so.2", "no library");
     let before = place.everything();
     let named = |path: &str, why: &[&str]| {
@@ -313,7 +313,7 @@ fn a_bench_against_an_nccl_that_is_missing() {
 /// A Python without PyTorch is said before GPUs are looked at, and what PyTorch does not have.
 #[test]
 fn a_bench_against_a_pytorch_that_is_missing() {
-    let place = Place::new();
+    let place = Scratch::new();
     let before = place.everything();
     let said = |python: &str, more: &[&str]| {
         let arguments = [&["bench", "allreduce", "--sizes", "1K", "--json", "new.json"], more].concat();
@@ -336,7 +336,7 @@ fn a_bench_against_a_pytorch_that_is_missing() {
 /// Without a GPU there is nothing to measure; what is there instead is said, and no file is left.
 #[test]
 fn a_bench_without_gpus() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("old.csv", "kept");
     let before = place.everything();
     let all = ["bench", "allreduce", "--op", "max", "--against", "nvshmem"];
@@ -354,7 +354,7 @@ fn a_bench_without_gpus() {
 
 #[test]
 fn texts_that_are_none() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("latin1.weft", b"// caf\xe9\nkernel k() block(1) {}");
     place.write("nested.weft", format!("const N = {}1{};", "(".repeat(100_000), ")".repeat(100_000)));
     place.write("blocks.weft", format!("kernel k() block(1) {}", "{".repeat(200_000)));
@@ -371,7 +371,7 @@ fn texts_that_are_none() {
 /// A hundred megabytes are refused by their size, without being read.
 #[test]
 fn a_hundred_megabytes_of_garbage() {
-    let place = Place::new();
+    let place = Scratch::new();
     fs::File::create(place.path("garbage.weft")).unwrap().set_len(100 << 20).unwrap();
     let start = std::time::Instant::now();
     let out = place.weft(&["compile", "garbage.weft"]);
@@ -386,7 +386,7 @@ fn a_hundred_megabytes_of_garbage() {
 /// One array for all PEs, and one file a PE, in and out; what comes out is the sum.
 #[test]
 fn data_in_and_out() {
-    let place = Place::new();
+    let place = Scratch::new();
     for (dtype, word) in [(Scalar::F32, "f32"), (Scalar::F16, "f16"), (Scalar::BF16, "bf16")] {
         place.write_npy("x.npy", dtype, &[3, 7]);
         let run = ["run", TWO_SHOT, "--pes", "3", "--dtype", word];
@@ -408,7 +408,7 @@ fn data_in_and_out() {
 
 #[test]
 fn layouts_line_by_line() {
-    let place = Place::new();
+    let place = Scratch::new();
     let mut child = place
         .command(&["layout", "-"])
         .stdin(Stdio::piped())
@@ -428,7 +428,7 @@ fn layouts_line_by_line() {
 /// A reader that goes away (`weft ... | head`) is no error worth a message.
 #[test]
 fn a_closed_pipe_is_quiet() {
-    let place = Place::new();
+    let place = Scratch::new();
     let mut child =
         place.command(&["compile", TWO_SHOT]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -438,7 +438,7 @@ fn a_closed_pipe_is_quiet() {
 
 #[test]
 fn stages_and_their_times() {
-    let place = Place::new();
+    let place = Scratch::new();
     let out = place.weft(&["compile", TWO_SHOT, "--time-passes", "-o", "k.ptx"]);
     assert!(out.status.success());
     let times = text(&out.stderr);
@@ -452,7 +452,7 @@ fn stages_and_their_times() {
 /// `weft tune` says what is wrong before it measures anything, here where there is no GPU too.
 #[test]
 fn tuning_that_cannot_be() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("damaged.json", "{ \"form\": 1, \"tables\": [{]}");
     place.rejects(&["tune", "allsum"], &["`allsum` is no collective", "allreduce", "alltoall"]);
     place.rejects(&["tune", "--dtype", "f31"], &["--dtype f31", "bf16"]);
@@ -484,7 +484,7 @@ fn tuning_that_cannot_be() {
 /// Asserts stand in the IR of both levels, which is compiled with them or not at all.
 #[test]
 fn asserts_are_left_out_of_texts_and_not_of_ir() {
-    let place = Place::new();
+    let place = Scratch::new();
     place.write("k.weft", "kernel k(n: i32) block(32) { assert(n < 7, \"below \\\"7\\\"\"); }");
     for stage in ["ir", "after:dce"] {
         let ir = place.answer(&["compile", "k.weft", "--emit", stage]);
@@ -501,7 +501,7 @@ fn asserts_are_left_out_of_texts_and_not_of_ir() {
 /// A file that is not formatted is named by `--check` and written by `weft fmt`; one with a syntax error stays.
 #[test]
 fn kernel_files_are_formatted() {
-    let place = Place::new();
+    let place = Scratch::new();
     fs::create_dir(place.path("kernels")).unwrap();
     place.write("kernels/k.weft", "kernel k( n:i32 )block(32){let x=n+1; // one more\n }");
     place.write("kernels/bad.weft", "kernel k(");
@@ -521,7 +521,7 @@ fn kernel_files_are_formatted() {
 /// Scripts for shells, manual pages, and texts formatted on the way from standard input to standard output.
 #[test]
 fn shells_pages_and_texts() {
-    let place = Place::new();
+    let place = Scratch::new();
     let script = place.command(&["completions", "bash"]).output().unwrap();
     assert!(script.status.success() && String::from_utf8(script.stdout).unwrap().starts_with("_weft()"));
 
@@ -546,7 +546,7 @@ fn shells_pages_and_texts() {
 /// A session with the language server: it says what it can do, and ends when it is told to.
 #[test]
 fn a_language_server_answers() {
-    let place = Place::new();
+    let place = Scratch::new();
     let mut command = place.command(&["lsp"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -562,4 +562,30 @@ fn a_language_server_answers() {
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success());
     assert!(String::from_utf8(out.stdout).unwrap().contains("hoverProvider"));
+}
+
+/// A page says what is missing where there are no tools, and is written only if the kernel compiles.
+#[test]
+fn a_page_about_a_kernel() {
+    let place = Scratch::new();
+    let report = |arguments: &[&str]| {
+        let mut command = place.command(&[&["report"], arguments].concat());
+        let out = command.env("WEFT_PTXAS", "nowhere/ptxas").output().unwrap();
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        text(&out.stdout)
+    };
+    let options = ["examples/11_put_signal.weft", "--pes", "2", "--seeds", "1"];
+    let said = report(&[&options[..], &["-o", "page.html"]].concat());
+    assert!(said.starts_with("wrote page.html: 1 kernel, "), "{said}");
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("WEFT_PTXAS is set to nowhere/ptxas"));
+    assert_eq!(report(&options), page);
+
+    place.rejects(
+        &["report", "examples/allreduce_two_shot.weft", "-D", "T=e4m3", "-o", "no.html"],
+        &["E0406"],
+    );
+    place.rejects(&["report", "nowhere.weft"], &["nowhere.weft"]);
+    place.write("k.ptx", ".version 8.0");
+    place.rejects(&["report", "k.ptx"], &["weft sim"]);
 }

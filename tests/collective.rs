@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use weft::collective::{ALGORITHMS, Algorithm, Collective, Place, Plan, Request, simulation};
-use weft::run::run_file;
+use weft::collective::{Algorithm, Collective, Placement, Plan, Request};
 use weft::runtime::{DType, Reduce};
+use weft_run::{run_file, simulation};
 
 const TYPES: [DType; 10] = [
     DType::BF16,
@@ -28,7 +28,7 @@ const PES: [u32; 6] = [2, 3, 8, 1, 5, 4];
 const REQUESTS: usize = 3;
 
 /// The `i`th request: its parameters go through their lists side by side.
-fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
+fn one(algorithm: &'static Algorithm, place: Placement, i: usize) {
     let pick = |from: usize, by: usize| (i * by + from) % 97;
     let mut request = Request::new(
         algorithm.collective,
@@ -60,7 +60,7 @@ fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
 /// Requests of each algorithm of a collective, in both places.
 fn all(collective: Collective) {
     let mut algorithms = 0;
-    for (k, algorithm) in ALGORITHMS.iter().filter(|a| a.collective == collective).enumerate() {
+    for (k, algorithm) in Algorithm::ALL.iter().filter(|a| a.collective == collective).enumerate() {
         algorithms += 1;
         for place in algorithm.places() {
             for i in 0..REQUESTS {

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use std::fmt::Write;
 use std::path::PathBuf;
+use weft::codes::Page;
+use weft::ir::codes::Example;
 use weft::lang::elaborate::Loader;
 use weft::{KernelFile, Options};
 
@@ -99,9 +102,42 @@ fn the_function_tables_are_current() {
     generated("language.md", "<!-- functions: generated -->", "<!-- end of functions -->", &made);
 }
 
+/// The text in lines of at most 100 columns.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        let fits = column + 1 + width <= 100;
+        out.push_str(match (column, fits) {
+            (0, _) => "",
+            (_, true) => " ",
+            (_, false) => "\n",
+        });
+        column = if column > 0 && fits { column + 1 + width } else { width };
+        out.push_str(word);
+    }
+    out
+}
+
+/// The list of all codes for docs/errors.md.
+fn codes_as_markdown() -> String {
+    let mut out = String::new();
+    for Page { code, title, explanation, example } in Page::all() {
+        // Writing to a string does not fail.
+        let _ = write!(out, "### {code}: {title}\n\n{}\n\n", wrapped(explanation));
+        let _ = match example {
+            Example::Text("") | Example::Words("") => Ok(()),
+            Example::Text(text) => write!(out, "```text\n{}\n```\n\n", text.trim_end()),
+            Example::Words(words) => write!(out, "{}\n\n", wrapped(&format!("An example is {words}."))),
+        };
+    }
+    out
+}
+
 #[test]
 fn the_error_pages_are_current() {
-    generated("errors.md", "<!-- codes: generated -->", "<!-- end of codes -->", &weft::codes::markdown());
+    generated("errors.md", "<!-- codes: generated -->", "<!-- end of codes -->", &codes_as_markdown());
 }
 
 #[test]
@@ -110,7 +146,7 @@ fn the_table_of_gemm_parameters_is_current() {
         let values: Vec<_> = p.values.iter().map(u32::to_string).collect();
         format!("| `{}` | {} | {} |\n", p.name.to_ascii_lowercase(), values.join(", "), p.about)
     };
-    let rows: String = weft::gemm::PARAMETERS.iter().map(row).collect();
+    let rows: String = weft::gemm::Plan::PARAMETERS.iter().map(row).collect();
     let made = format!("| parameter | values | |\n|---|---|---|\n{rows}");
     generated("gemm.md", "<!-- parameters: generated -->", "<!-- end of parameters -->", &made);
 }

@@ -27,11 +27,11 @@ kernel mix<T: float = f32, N: int>(x: symm<T, (3, N):(N, 1)>, out: global<T, (3,
 }
 ";
 
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new(text: &str) -> Place {
-        let place = Place(TempDir::new().unwrap());
+impl Scratch {
+    fn new(text: &str) -> Scratch {
+        let place = Scratch(TempDir::new().unwrap());
         place.write(text);
         place
     }
@@ -58,7 +58,7 @@ impl Place {
 
 #[test]
 fn a_reference_function_finds_right_and_wrong() {
-    let place = Place::new(TEXT);
+    let place = Scratch::new(TEXT);
     for dtype in ["f32", "f16", "bf16", "f64"] {
         let run = format!("run k.weft --on sim --pes 3 --launches 2 -D N=40 -D T={dtype} --arg bias=0.5");
         place.says(
@@ -81,7 +81,7 @@ fn a_reference_function_finds_right_and_wrong() {
 
 #[test]
 fn what_a_reference_function_cannot_do_has_a_place() {
-    let place = Place::new(TEXT);
+    let place = Scratch::new(TEXT);
     let body = |line: &str| {
         TEXT.replace("    for r in 0..size<0>(x) {", &format!("    {line}\n    for r in 0..size<0>(x) {{"))
     };
@@ -104,7 +104,7 @@ fn what_a_reference_function_cannot_do_has_a_place() {
 
 #[test]
 fn files_say_what_results_are() {
-    let place = Place::new(TEXT);
+    let place = Scratch::new(TEXT);
     let run = "run k.weft --on sim --pes 2 -D N=40 --arg bias=0.5 --seed 7";
     place.says(&format!("{run} --output x=x.npy --output out=out_{{pe}}.npy"), 0, &[]);
     place.says(&format!("{run} --output out=all.npy"), 0, &[]);

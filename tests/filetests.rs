@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use directives::{Expectations, Setting};
 use libtest_mimic::{Arguments, Failed, Trial};
-use weft::compile::{CompileError, Compiled, IrError, compile_ir};
 use weft::ir::diag::Severity;
 use weft::lang::render::{Color, render};
-use weft::run::{self, RunOptions, run_file};
+use weft::{CompileError, Compiled, IrError, compile_ir};
 use weft::{Define, KernelFile, Lowering, Options, Transport};
+use weft_run::{self as run, RunOptions, run_file};
 
 /// Most that one test may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -160,6 +160,7 @@ impl FileTest {
             return compile_ir(&ir.join("\n"), options).map_err(|e| match e {
                 IrError::Text(e) => Rejected::from(e.to_string()),
                 IrError::Compile(e) => e.into(),
+                other => Rejected::from(other.to_string()),
             });
         }
         Ok(KernelFile::parse(&self.name, &self.text)?.compile(options)?)

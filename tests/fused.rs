@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use weft::ir::Scalar;
 use weft::layout::Layout;
-use weft::run::array::{Array, Number, write_number};
-use weft::run::{RunOptions, run_file};
-use weft::runtime::launch::{self, Checked, Elements, Given};
+use weft::runtime::launch::{self, ArgumentValue, Checked, Elements};
 use weft::runtime::{DType, IntoLayout};
 use weft::{Define, KernelFile, Lowering, Options};
 use weft_bench::fused::{self, Form, Fused, KERNELS, Outputs, Plan, TEXT, Workspace};
 use weft_check::{CheckOptions, check_file};
+use weft_run::array::{Array, Number, write_number};
+use weft_run::{RunOptions, run_file};
 
 const EPS: f64 = 1e-5;
 const SCALE: f64 = 0.021;
@@ -63,7 +63,7 @@ fn datum(dtype: Scalar, what: u64, pe: u64, i: usize) -> f64 {
 fn round(dtype: Scalar, x: f64) -> f64 {
     let mut bytes = Vec::new();
     write_number(dtype, Number::Float(x), &mut bytes);
-    weft::run::array::read_number(dtype, &bytes).as_f64()
+    weft_run::array::read_number(dtype, &bytes).as_f64()
 }
 
 impl Case {
@@ -316,8 +316,8 @@ fn kernels_agree() {
     }
 }
 
-fn tensor(dtype: Scalar, layout: &Layout) -> Given<'_> {
-    Given::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
+fn tensor(dtype: Scalar, layout: &Layout) -> ArgumentValue<'_> {
+    ArgumentValue::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
 }
 
 /// What launchers pass fits the kernels' heads: rows in C order, workspaces as lines, one element for what is not asked
@@ -330,10 +330,10 @@ fn arguments_fit() {
         let rows = layout(&[tokens, hidden]);
         let (weight, one) = (layout(&[hidden]), layout(&[1, 1]));
         let scale = layout(&[if form.per_token { tokens } else { 1 }]);
-        let eps = Given::Scalar { dtype: DType::F32, value: launch::Number::Float(EPS) };
+        let eps = ArgumentValue::Scalar { dtype: DType::F32, value: launch::Number::Float(EPS) };
         let norm = if form.both { &rows } else { &one };
         let common = [
-            Given::Scalar { dtype: DType::I64, value: launch::Number::Int(tokens as i128) },
+            ArgumentValue::Scalar { dtype: DType::I64, value: launch::Number::Int(tokens as i128) },
             tensor(form.dtype, &rows),
             tensor(form.dtype, &rows),
             tensor(form.dtype, &weight),
@@ -342,7 +342,7 @@ fn arguments_fit() {
             tensor(Scalar::F32, &scale),
             tensor(form.dtype, norm),
         ];
-        let team = Given::Team { my_pe: 1, n_pes: 8, handle: 0 };
+        let team = ArgumentValue::Team { my_pe: 1, n_pes: 8, handle: 0 };
         for plan in KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 132))).chain([None]) {
             let (name, file) = code(plan.as_ref());
             let mut options = Options::new("sm_90a".parse().unwrap());
@@ -350,7 +350,7 @@ fn arguments_fit() {
             options.kernel = Some(name.into());
             let defines = plan.map_or(form.defines(hidden).to_vec(), |plan| plan.defines(form, hidden, 8));
             options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
-            let info = weft::meta::describe(&file.compile(&options).unwrap()).unwrap();
+            let info = file.compile(&options).unwrap().describe().unwrap();
             let mut given = common.to_vec();
             if plan.is_some_and(|plan| plan.kernel.spreads()) {
                 given.insert(4, tensor(form.dtype, &one));
@@ -362,7 +362,7 @@ fn arguments_fit() {
             given.extend(packets.iter().map(|p| tensor(Scalar::U64, p)));
             match plan {
                 Some(plan) if plan.kernel.packets() => given.extend([tensor(Scalar::U32, &epoch), team]),
-                Some(_) => given.extend([Given::Barrier { address: 0x2000, ctas: 132 }, team]),
+                Some(_) => given.extend([ArgumentValue::Barrier { address: 0x2000, ctas: 132 }, team]),
                 None => {}
             }
             Checked::new(&info.kernels[0], None, &given)

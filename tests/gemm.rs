@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use weft::KernelFile;
-use weft::gemm::{By, Gemm, Machine, Major, Param, Plan, Problem, Shape, Tuning, candidates};
-use weft::gpu::{AsArgument, GpuError};
+use weft::gemm::tuning::{By, Tuning};
+use weft::gemm::{Gemm, Machine, Major, Param, Plan, Problem, Shape};
+use weft::gpu::GpuError;
+use weft::runtime::launch::AsArgument;
 use weft::runtime::{DType, DeviceTensor, World, error};
 use weft_bench::BenchError;
 use weft_bench::gemm::{Contender, Own, Request, Tune, run, tried, tune};
@@ -119,9 +121,10 @@ fn plans_of_all_tiles_are_tried() {
     let tile = |plan: &Plan| -> Vec<u32> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
     };
-    let all: std::collections::BTreeSet<_> = candidates(&large, machine.target).map(|p| tile(&p)).collect();
+    let all: std::collections::BTreeSet<_> =
+        Plan::candidates(&large, machine.target).map(|p| tile(&p)).collect();
     let first: std::collections::BTreeSet<_> =
         tried(&large, machine, all.len() as u32).iter().map(tile).collect();
     assert_eq!(first, all);
-    assert_eq!(tried(&large, machine, 10_000).len(), candidates(&large, machine.target).count());
+    assert_eq!(tried(&large, machine, 10_000).len(), Plan::candidates(&large, machine.target).count());
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use half::bf16;
-use weft::gemm::{Decode, DecodeNorm, DecodePlan, Form, MOST_ROWS, Normed, Problem, Shape};
+use weft::gemm::{Decode, DecodeNorm, DecodePlan, Form, Normed, Problem, Shape};
 use weft::runtime::{DType, DeviceTensor, World};
 use weft_bench::BenchError;
 use weft_bench::gemm_comm::{Contender, Request, run};
@@ -127,7 +127,7 @@ fn what_does_not_fit_is_refused() {
         let problem = Problem::new(Shape::new(m, n, 4096), DType::BF16);
         DecodePlan::parse(plan).unwrap().of(&problem, 2, 132).unwrap_err().to_string()
     };
-    assert!(refused(MOST_ROWS + 1, 8192, "").contains("257 rows"));
+    assert!(refused(Decode::MAX_ROWS + 1, 8192, "").contains("257 rows"));
     assert!(refused(16, 8192, "bn=16,split=4").contains("cannot be split"));
     assert!(refused(16, 8192, "split=3").contains("cannot be split"));
     assert!(refused(256, 8192, "bn=256,stages=8").contains("shared memory"));

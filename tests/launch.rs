@@ -9,7 +9,8 @@ use std::path::Path;
 use weft::runtime::DType;
 use weft::runtime::error::{ARGUMENT, LAUNCH};
 use weft::runtime::launch::{
-    Checked, Elements, Given, Hidden, KernelInfo, Lowering as Lowered, ModuleInfo, Number, ParamKind, Space,
+    ArgumentValue, Checked, Elements, Hidden, KernelInfo, Lowering as Lowered, ModuleInfo, Number, ParamKind,
+    Space,
 };
 use weft::{Compiled, Define, KernelFile, Lowering, Options};
 use weft_ir::abi::signature;
@@ -53,22 +54,22 @@ fn example(name: &str, lowering: Lowering) -> Compiled {
 }
 
 fn describe(c: &Compiled) -> ModuleInfo {
-    weft::meta::describe(c).unwrap()
+    c.describe().unwrap()
 }
 
 fn layout(text: &str) -> Layout {
     parse_layout(text, &mut |_| None).unwrap()
 }
 
-fn tensor(dtype: DType, layout: &Layout) -> Given<'_> {
-    Given::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
+fn tensor(dtype: DType, layout: &Layout) -> ArgumentValue<'_> {
+    ArgumentValue::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
 }
 
-const TEAM: Given<'static> = Given::Team { my_pe: 3, n_pes: 8, handle: 0 };
-const SYNC: Given<'static> = Given::Barrier { address: 0x2000, ctas: 16 };
+const TEAM: ArgumentValue<'static> = ArgumentValue::Team { my_pe: 3, n_pes: 8, handle: 0 };
+const SYNC: ArgumentValue<'static> = ArgumentValue::Barrier { address: 0x2000, ctas: 16 };
 
 /// Arguments that fit: of a tensor's own layout, where that is known.
-fn fitting<'a>(k: &KernelInfo, layouts: &'a [Layout]) -> Vec<Given<'a>> {
+fn fitting<'a>(k: &KernelInfo, layouts: &'a [Layout]) -> Vec<ArgumentValue<'a>> {
     let mut layouts = layouts.iter();
     k.arguments()
         .map(|(_, p)| match &p.kind {
@@ -163,9 +164,13 @@ fn arguments_of_a_compiled_kernel_are_refused_with_reasons() {
     let info = describe(&example("allreduce_two_shot", Lowering::Unicast));
     let k = &info.kernels[0];
     let (good, short, spread) = (layout("1000:1"), layout("999:1"), layout("1000:2"));
-    let global =
-        Given::Tensor { address: 0x1000, dtype: DType::F16, extent: Elements::Flat(1000), symmetric: false };
-    let odd = Given::Tensor {
+    let global = ArgumentValue::Tensor {
+        address: 0x1000,
+        dtype: DType::F16,
+        extent: Elements::Flat(1000),
+        symmetric: false,
+    };
+    let odd = ArgumentValue::Tensor {
         address: 0x1001,
         dtype: DType::F16,
         extent: Elements::Layout(&good),
@@ -202,7 +207,7 @@ fn extents_and_grids_follow_from_what_is_passed() {
     let k = &info.kernels[0];
     assert!(matches!(&k.params[2].kind, ParamKind::Tensor { space: Space::Global, align: 16, .. }));
     let rows = layout("(24,16):(16,1)");
-    let number = |value| Given::Scalar { dtype: DType::I32, value };
+    let number = |value| ArgumentValue::Scalar { dtype: DType::I32, value };
     let given = |n| [number(Number::Int(n)), number(Number::Float(2.0)), tensor(DType::F32, &rows)];
     assert_eq!(Checked::new(k, None, &given(24)).unwrap().own_grid(), Ok(Some([3, 1, 1])));
     let e = Checked::new(k, None, &given(32)).unwrap_err();

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
-use weft::compile::Nvshmem;
-use weft::compile::compile_ir;
+use weft::Nvshmem;
+use weft::compile_ir;
+use weft::gpu::cache::Found;
 use weft::nvshmem::{Library, LinkError, NvshmemError, Object, Objects};
 use weft::runtime::find;
 use weft::runtime::jitlink::JitLink;
-use weft::store::Found;
 use weft::tools::{self, Tool};
 use weft::{Compiled, Options};
 
@@ -75,13 +75,13 @@ fn ptx_has_the_functions_or_declares_them() {
     assert!(linked.external().is_empty() && linked.caller().is_none());
     assert!(linked.ptx.contains(".func  (.param .b32 func_retval0) nvshmemx_large_block"), "{}", linked.ptx);
     assert!(!linked.ptx.contains(".extern .func  (.param .b32 func_retval0) nvshmem"), "{}", linked.ptx);
-    let info = weft::meta::describe(&linked).unwrap();
+    let info = linked.describe().unwrap();
     assert_eq!((info.nvshmem.unwrap().to_string(), info.external.len()), ("3.4.5".into(), 0));
 
     let external = compiled(Nvshmem::External);
     assert_eq!(external.external(), ["nvshmem_small", "nvshmemx_large_block"]);
     assert!(!external.ptx.contains("nvshmemi_device_state_d"), "{}", external.ptx);
-    let info = weft::meta::describe(&external).unwrap();
+    let info = external.describe().unwrap();
     assert_eq!((info.nvshmem, info.external.len()), (None, 2));
     // As it is stored.
     let text = serde_json::to_string(&info).unwrap();
@@ -155,7 +155,7 @@ fn objects_in_all_are_bounded() {
     assert!((1..=3).contains(&files), "{files}");
 }
 
-fn store_key() -> weft::store::Key {
+fn store_key() -> weft::gpu::cache::Key {
     let text = "kernel k() block(32) { }";
     let file = weft::KernelFile::parse("k.weft", text).unwrap();
     weft::gpu::cache::Key::of(&file, &Options::new("sm_90a".parse().unwrap()))
@@ -183,11 +183,11 @@ fn kernels_are_joined_with_objects() {
 }
 
 /// `weft compile` on the kernel, in a folder of its own.
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        let place = Place(TempDir::new().unwrap());
+impl Scratch {
+    fn new() -> Scratch {
+        let place = Scratch(TempDir::new().unwrap());
         fs::write(place.0.path().join("k.ir"), KERNEL).unwrap();
         place
     }
@@ -207,7 +207,7 @@ impl Place {
 
 #[test]
 fn the_command_links_what_is_called() {
-    let place = Place::new();
+    let place = Scratch::new();
     let bitcode = bitcode();
     let bitcode = bitcode.to_str().unwrap();
     let out = place.run(&["--nvshmem", bitcode], &[]);
@@ -238,7 +238,7 @@ fn without_the_linker_as_a_library_its_command_links() {
     if !assembles() || Tool::Nvlink.find().is_err() {
         return;
     }
-    let place = Place::new();
+    let place = Scratch::new();
     let bitcode = bitcode();
     let arguments = ["--nvshmem", bitcode.to_str().unwrap(), "--emit", "cubin"];
     let out = place.run(&arguments, &[("WEFT_NVJITLINK", "nowhere")]);
@@ -254,7 +254,7 @@ fn processes_make_one_object_at_once() {
     if !assembles() {
         return;
     }
-    let place = Place::new();
+    let place = Scratch::new();
     let bitcode = bitcode();
     let arguments = ["--nvshmem", bitcode.to_str().unwrap(), "--emit", "cubin"];
     let started: Vec<_> = (0..6).map(|_| place.compile(&arguments, &[]).spawn().unwrap()).collect();

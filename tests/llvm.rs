@@ -9,8 +9,8 @@ const KERNEL: &str = "kernel zero(x: global<f32, (1024):(1)>) block(128) { x[_] 
 
 /// The library that this test's own process has opened, unless it is built in.
 fn library() -> Option<std::path::PathBuf> {
-    weft::llvm_version().unwrap();
-    weft::llvm_library().map(Path::to_owned)
+    weft_llvm::version().unwrap();
+    weft_llvm::library().map(Path::to_owned)
 }
 
 fn weft(home: &Path, arguments: &[&str], variables: &[(&str, &Path)]) -> Output {

@@ -17,24 +17,24 @@ use weft::tools;
 use weft::{KernelFile, Options, Target, Transport};
 
 /// Bitcode for a target.
-struct Given {
+struct Bitcode {
     library: Library,
     target: Target,
 }
 
-impl Given {
+impl Bitcode {
     fn version(&self) -> (u32, u32) {
         (self.library.version.major, self.library.version.minor)
     }
 }
 
 /// The libraries that are given: for sm_90a, and for sm_100a where they have bitcode of its own.
-fn given() -> Vec<Given> {
+fn given() -> Vec<Bitcode> {
     let Some(list) = std::env::var_os("WEFT_NVSHMEM_LIBRARIES") else {
         println!("skipped: WEFT_NVSHMEM_LIBRARIES is not set (.ci/run nvshmem sets it)");
         return Vec::new();
     };
-    let mut out: Vec<Given> = Vec::new();
+    let mut out: Vec<Bitcode> = Vec::new();
     for place in std::env::split_paths(&list) {
         for target in ["sm_90a", "sm_100a"] {
             let target: Target = target.parse().unwrap();
@@ -42,7 +42,7 @@ fn given() -> Vec<Given> {
             let path = path.unwrap_or_else(|| panic!("{} has no device bitcode", place.display()));
             if out.iter().all(|given| given.library.found.path != path) {
                 let library = Library::at(find::Found { path, by: "a test".into() }).unwrap();
-                out.push(Given { library, target });
+                out.push(Bitcode { library, target });
             }
         }
     }

@@ -7,10 +7,10 @@
 
 use std::io::Write;
 use std::process::{Command, Output};
-use weft::codes::explain;
-use weft::remarks::warning;
+use weft::codes::Page;
 use weft::runtime::jitlink::{Input, JitLink};
 use weft::runtime::launch::remarks::remarks;
+use weft::tools::warning;
 use weft::tools::{Tool, assemble};
 use weft::{Compiled, KernelFile, Options};
 use weft_abi::RemarkKind;
@@ -95,7 +95,7 @@ fn serial_products_and_spills_are_warnings_at_their_lines() {
     assert_eq!(shown[1].0, "E0621");
     assert!(shown[1].1.starts_with("big.weft:"), "{shown:?}");
     for w in &warnings {
-        assert!(explain(w.code).is_some() && !w.message.contains("ptxas"), "{w}");
+        assert!(Page::find(&w.code.to_string()).is_some() && !w.message.contains("ptxas"), "{w}");
     }
 }
 

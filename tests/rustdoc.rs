@@ -14,6 +14,15 @@ use syn::{Attribute, Expr, Lit, Meta, Visibility};
 /// The fewest words of a first line, and of an `# Errors` section.
 const MIN_WORDS: usize = 4;
 
+/// Words with which a first line would be a fragment: "As there.", "Of the result.", "It, with a limit."
+const FRAGMENTS: &[&str] = &[
+    "As", "By", "From", "It,", "Not", "Of", "So", "That", "There", "Those", "When", "When,", "Which", "With",
+    "Without",
+];
+
+/// Words with which an `# Errors` section says that something fails.
+const FAILS: &[&str] = &["Fails", "Says", "Does"];
+
 /// Folders whose Rust files are not part of a library or command.
 const NOT_LIBRARY: &[&str] = &["tests", "benches", "examples", "fuzz"];
 
@@ -67,12 +76,19 @@ fn fault(lines: &[String]) -> Option<String> {
     if words(first) < MIN_WORDS {
         return Some(format!("the first line has fewer than {MIN_WORDS} words: `{first}`"));
     }
+    if first.split(' ').next().is_some_and(|word| FRAGMENTS.contains(&word)) {
+        return Some(format!("the first line is no sentence and no noun with its attributes: `{first}`"));
+    }
     let heading = lines.iter().position(|line| line == "# Errors")?;
     let section: Vec<&str> =
         lines[heading + 1..].iter().map(String::as_str).take_while(|line| !line.starts_with("# ")).collect();
     let section = section.join(" ");
-    (words(&section) < MIN_WORDS)
-        .then(|| format!("`# Errors` has fewer than {MIN_WORDS} words: `{}`", section.trim()))
+    let section = section.trim();
+    if words(section) < MIN_WORDS {
+        return Some(format!("`# Errors` has fewer than {MIN_WORDS} words: `{section}`"));
+    }
+    let fails = section.split(' ').next().is_some_and(|word| FAILS.contains(&word));
+    (!fails).then(|| format!("`# Errors` does not begin with one of {FAILS:?}: `{section}`"))
 }
 
 /// Whether an attribute is `#[cfg(test)]`, `#[doc(hidden)]` or another list `name(word)`.
@@ -216,6 +232,14 @@ fn the_rules_find_what_breaks_them() {
         ///
         /// Fails if no file is there (R0103).
         pub fn explained_code() {}
+        /// Opens the library at `path`.
+        ///
+        /// # Errors
+        ///
+        /// A file that is not there.
+        pub fn fragment_of_error() {}
+        /// As the table has its name.
+        pub fn fragment() {}
         /// The kinds of a thing.
         pub enum Kind {
             /// Which.
@@ -249,7 +273,15 @@ fn the_rules_find_what_breaks_them() {
         }
     "#;
     let lines: Vec<usize> = findings(source).iter().map(|finding| finding.line).collect();
-    let expected = ["fn short", "CONSTANT", "fn bare_code", "Variant {", "field: usize,\n            },\n"];
+    let expected = [
+        "fn short",
+        "CONSTANT",
+        "fn bare_code",
+        "fn fragment_of_error",
+        "fn fragment()",
+        "Variant {",
+        "field: usize,\n            },\n",
+    ];
     let expected: Vec<usize> = expected
         .into_iter()
         .chain(["pub field", "fn new", "fn act"])

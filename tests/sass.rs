@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use weft::collective::{Algorithm, Collective, Place, Plan, Request, simulation};
+use weft::collective::{Algorithm, Collective, Placement, Plan, Request};
 use weft::runtime::DType;
 use weft::tools::{Tool, assemble_ptx, disassemble};
 use weft::{Define, KernelFile, Lowering, Options};
+use weft_run::simulation;
 
 const TYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
@@ -29,9 +30,9 @@ const UNROLLED: [usize; 2] = [4, 8];
 const KERNELS: [(&str, From, &str); 5] = [
     ("allreduce_one_shot", From::Example, "strided_one_shot"),
     ("allreduce_two_shot", From::Example, "strided_in_place"),
-    ("one_shot", From::Library(Place::OutOfPlace), "strided_one_shot"),
-    ("two_shot", From::Library(Place::OutOfPlace), "strided_two_shot"),
-    ("two_shot", From::Library(Place::InPlace), "strided_in_place"),
+    ("one_shot", From::Library(Placement::OutOfPlace), "strided_one_shot"),
+    ("two_shot", From::Library(Placement::OutOfPlace), "strided_two_shot"),
+    ("two_shot", From::Library(Placement::InPlace), "strided_in_place"),
 ];
 
 #[derive(Clone, Copy)]
@@ -39,7 +40,7 @@ enum From {
     /// A file of the examples.
     Example,
     /// An allreduce of the library.
-    Library(Place),
+    Library(Placement),
 }
 
 /// What is compared.
@@ -127,7 +128,7 @@ fn ours(name: &str, from: From, dtype: &str, unroll: usize) -> Kernel {
             (file, run.compile)
         }
     };
-    let compiled = file.compile(&Options { lowering: Lowering::Multimem, ..options }).unwrap();
+    let compiled = file.compile(&options.lowering(Lowering::Multimem)).unwrap();
     let listing = disassemble(&assemble_ptx(&compiled.ptx, target).unwrap()).unwrap();
     kernels(&listing).into_values().next().unwrap()
 }
@@ -160,7 +161,7 @@ fn no_more_instructions_than_by_hand() {
                 let (strided, tiled) =
                     (hand(form, dtype, unroll), hand(&form.replace("strided", "tiled"), dtype, unroll));
                 let kernel = match from {
-                    From::Library(Place::InPlace) => format!("{kernel}_in_place"),
+                    From::Library(Placement::InPlace) => format!("{kernel}_in_place"),
                     _ => kernel.to_owned(),
                 };
                 println!(

@@ -22,14 +22,14 @@ const CONSUME: &str = "kernel consume<N: int>(middle: symm<i32, (N):(1)>, out: g
 }
 ";
 
-struct Place(TempDir);
+struct Scratch(TempDir);
 
-impl Place {
-    fn new(produce: &str, consume: &str) -> Place {
+impl Scratch {
+    fn new(produce: &str, consume: &str) -> Scratch {
         let place = TempDir::new().unwrap();
         fs::write(place.path().join("a.weft"), produce).unwrap();
         fs::write(place.path().join("b.weft"), consume).unwrap();
-        Place(place)
+        Scratch(place)
     }
 
     fn weft(&self, arguments: &str) -> Output {
@@ -57,7 +57,7 @@ impl Place {
 
 #[test]
 fn tensors_are_shared_and_the_host_counts() {
-    let place = Place::new(PRODUCE, CONSUME);
+    let place = Scratch::new(PRODUCE, CONSUME);
     let command = "run a.weft b.weft:consume --on sim --pes 2 -D N=40 --launches 3 --arg epoch=5+10 \
         --output x=x.npy --output out=out.npy --ptx ran.ptx";
     let said = place.says(
@@ -85,7 +85,7 @@ fn tensors_are_shared_and_the_host_counts() {
 fn a_finding_names_its_file_and_is_met_again() {
     // Each PE reads what another one writes in the kernel before, and nothing makes it wait.
     let consume = CONSUME.replace("= middle[i]", "= peer(middle, (my_pe() + 1) % n_pes())[i]");
-    let place = Place::new(PRODUCE, &consume.replace("computes(copy(middle, out))", ""));
+    let place = Scratch::new(PRODUCE, &consume.replace("computes(copy(middle, out))", ""));
     let races = ["error[S030]: data race between PEs, in two launches", "--> b.weft:4:", "::: a.weft:4:"];
     let command = "check a.weft:produce b.weft --pes 2 --arg epoch=1+1 --seeds 4 --overlap";
     let said = place.says(command, 1, &races);
@@ -98,14 +98,14 @@ fn a_finding_names_its_file_and_is_met_again() {
 
 #[test]
 fn a_wrong_result_names_its_kernel() {
-    let place = Place::new(PRODUCE, &CONSUME.replace("= middle[i]", "= middle[i] + 1"));
+    let place = Scratch::new(PRODUCE, &CONSUME.replace("= middle[i]", "= middle[i] + 1"));
     let said = ["error[C001]: `out` is not what computes(...) says", "after launch 1 of `consume`"];
     place.says("check a.weft b.weft --pes 2 --arg epoch=1 --seeds 2", 1, &said);
 }
 
 #[test]
 fn what_does_not_fit_together() {
-    let place = Place::new(PRODUCE, CONSUME);
+    let place = Scratch::new(PRODUCE, CONSUME);
     let rest = "--pes 2 -D N=8 --arg epoch=1";
     let all = [
         ("run a.weft b.weft --pes 2 -D N=8", "`epoch` has no value"),
@@ -126,11 +126,11 @@ fn what_does_not_fit_together() {
     for (command, why) in all {
         place.says(&format!("{command} --on sim"), 1, &[why]);
     }
-    let place = Place::new(PRODUCE, &CONSUME.replace("middle: symm<i32, (N)", "middle: symm<i32, (N + 1)"));
+    let place = Scratch::new(PRODUCE, &CONSUME.replace("middle: symm<i32, (N)", "middle: symm<i32, (N + 1)"));
     let why = "`middle` is i32 (9):(1) in `consume` and i32 (8):(1) in a kernel before it";
     place.says(&format!("run a.weft b.weft --on sim {rest}"), 1, &[why]);
     let grown = PRODUCE.replace("x: global<i32, (N):(1)>", "n: int, x: global<i32, (n):(1)>");
-    let place = Place::new(&grown, CONSUME);
+    let place = Scratch::new(&grown, CONSUME);
     place.says(
         "run a.weft b.weft --on sim --pes 2 -D N=8 --arg epoch=1 --arg n=9+1",
         1,

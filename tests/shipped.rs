@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use std::sync::Arc;
 use tempfile::TempDir;
-use weft::run::{Ran, RunOptions, run_file};
 use weft::{KernelFile, Options};
+use weft_run::{Ran, RunOptions, run_file};
 
 /// Most seconds that one test may take.
 const LIMIT: u64 = 120;

@@ -8,7 +8,7 @@
 use half::{bf16, f16};
 use weft_ir::builder::Built;
 use weft_ir::machine::{Builder, Kernel, Module, Type};
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 use weft_ir::verify::verify;
 use weft_ir::{
     Address, Arith, BinOp, CmpOp, Dim, Scalar, ShuffleMode, Space, Sreg, Thread, UnOp, Value, ValueType,
@@ -33,7 +33,7 @@ fn decode(s: Scalar, bits: u64) -> Num {
         Scalar::F32 => Num::Float(f32::from_bits(bits as u32).into()),
         Scalar::F64 => Num::Float(f64::from_bits(bits)),
         Scalar::E4M3 | Scalar::E5M2 => Num::Float(fp8(s, bits as u8)),
-        _ if s.kind() == Kind::Signed => {
+        _ if s.kind() == NumberKind::Signed => {
             let unused = 64 - s.bits();
             Num::Int(((bits << unused) as i64 >> unused).into())
         }
@@ -67,11 +67,11 @@ fn odd(n: i128) -> f64 {
 /// The element of a type nearest to a number, as the IR's conversion has it.
 fn encode(s: Scalar, n: Num) -> u64 {
     match (s.kind(), n) {
-        (Kind::Bool, Num::Int(n)) => (n != 0).into(),
-        (Kind::Bool, Num::Float(x)) => (x != 0.0).into(),
-        (Kind::Float, Num::Int(n)) if s == Scalar::F64 => (n as f64).to_bits(),
-        (Kind::Float, Num::Int(n)) => encode(s, Num::Float(odd(n))),
-        (Kind::Float, Num::Float(x)) => match s {
+        (NumberKind::Bool, Num::Int(n)) => (n != 0).into(),
+        (NumberKind::Bool, Num::Float(x)) => (x != 0.0).into(),
+        (NumberKind::Float, Num::Int(n)) if s == Scalar::F64 => (n as f64).to_bits(),
+        (NumberKind::Float, Num::Int(n)) => encode(s, Num::Float(odd(n))),
+        (NumberKind::Float, Num::Float(x)) => match s {
             Scalar::F16 => f16::from_f64(x).to_bits().into(),
             Scalar::BF16 => bf16::from_f64(x).to_bits().into(),
             Scalar::F32 => (x as f32).to_bits().into(),
@@ -80,11 +80,11 @@ fn encode(s: Scalar, n: Num) -> u64 {
         },
         (_, Num::Int(n)) => n as u64 & mask(s),
         // Rust's `as` truncates, saturates, and makes NaN 0.
-        (Kind::Signed, Num::Float(x)) => {
+        (NumberKind::Signed, Num::Float(x)) => {
             let (low, high) = (-(1i128 << (s.bits() - 1)), (1i128 << (s.bits() - 1)) - 1);
             (x as i128).clamp(low, high) as u64 & mask(s)
         }
-        (Kind::Unsigned, Num::Float(x)) => (x as i128).clamp(0, mask(s).into()) as u64,
+        (NumberKind::Unsigned, Num::Float(x)) => (x as i128).clamp(0, mask(s).into()) as u64,
     }
 }
 
@@ -108,8 +108,8 @@ fn mask(s: Scalar) -> u64 {
 fn interesting(s: Scalar) -> Vec<u64> {
     let bits = s.bits();
     let mut all: Vec<u64> = match s.kind() {
-        Kind::Bool => vec![0, 1],
-        Kind::Float => {
+        NumberKind::Bool => vec![0, 1],
+        NumberKind::Float => {
             let plain = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, 1.0 / 3.0, 100.7, -77.25, 448.0, 464.0, 480.0]
                 .into_iter()
                 .chain([
@@ -220,11 +220,8 @@ impl Elementwise {
         for s in &self.outputs {
             args.push(machine.alloc(0, "out", n as u64 * u64::from(s.bytes()), 16).unwrap());
         }
-        let launch = Launch {
-            block: [self.threads(), 1, 1],
-            args: args.iter().map(|a| Arg::U64(*a)).collect(),
-            ..Launch::default()
-        };
+        let values = args.iter().map(|a| Arg::U64(*a)).collect();
+        let launch = Launch::default().block([self.threads(), 1, 1]).args(values);
         machine.launch(&module, &self.name, &[launch]).unwrap_or_else(|e| panic!("{e}\n{ptx}"));
         let read = |(s, at): (&Scalar, &u64)| {
             let width = s.bytes() as usize;
@@ -441,9 +438,9 @@ fn exact_unary_ops() {
     use UnOp::*;
     for s in arithmetic() {
         let ops: Vec<UnOp> = match s.kind() {
-            Kind::Bool | Kind::Unsigned => vec![Not],
-            Kind::Signed => vec![Not, Neg, Abs],
-            Kind::Float => vec![Neg, Abs, Floor, Ceil, Round, Sqrt],
+            NumberKind::Bool | NumberKind::Unsigned => vec![Not],
+            NumberKind::Signed => vec![Not, Neg, Abs],
+            NumberKind::Float => vec![Neg, Abs, Floor, Ceil, Round, Sqrt],
         };
         let a = interesting(s);
         for lanes in shapes(s) {

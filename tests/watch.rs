@@ -12,7 +12,7 @@ use weft::{Define, KernelFile, Lowering, Options};
 
 /// What stops kernels that wait for ever: a number of steps, since a wait that reads the clock is no deadlock.
 fn stopped(body: impl Fn(&World) -> Result<(), Box<dyn Error>> + Sync) -> String {
-    let config = SimConfig { step_limit: 4_000_000, ..SimConfig::new(2) };
+    let config = SimConfig::new(2).step_limit(4_000_000);
     let job = World::simulated_with(&config).unwrap();
     let ran = job.run(|world| {
         body(world).map_err(|e| match e.downcast::<weft::runtime::Error>() {
@@ -103,14 +103,14 @@ fn library(file: &str, kernel: &str, defines: &[(&str, i64)]) -> (Vec<String>, [
     let plain = file.compile(&options).unwrap();
     options.watch = true;
     let watched = file.compile(&options).unwrap();
-    let info = weft::meta::describe(&watched).unwrap();
+    let info = watched.describe().unwrap();
     let waits = info.kernels[0].waits.iter().map(ToString::to_string).collect();
     let listed = watched.explain();
     assert!(
         info.kernels[0].waits.iter().enumerate().all(|(n, w)| listed.contains(&format!("{w}: wait {n}"))),
         "{listed}"
     );
-    assert!(weft::meta::describe(&plain).unwrap().kernels[0].waits.is_empty());
+    assert!(plain.describe().unwrap().kernels[0].waits.is_empty());
     (waits, [plain.ptx, watched.ptx])
 }
 

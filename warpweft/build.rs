@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// What decides what a kernel's text becomes. (A release is known by its version: it is built without these folders.)
-const COMPILER: &[&str] = &["../abi", "../codegen", "src/compile.rs", "src/meta.rs"];
+const COMPILER: &[&str] = &["../abi", "../codegen", "src/compile.rs", "src/describe.rs"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -28,5 +28,5 @@ pub use map::{MAP_ALIGN, MAP_BYTES, MAP_DIMS, MapShape, MapSwizzle};
 pub use memory::{Scope, Space};
 pub use remark::{Remark, RemarkKind};
 pub use role::Role;
-pub use scalar::{Element, Kind, Scalar};
+pub use scalar::{Element, NumberKind, Scalar};
 pub use version::NvshmemVersion;

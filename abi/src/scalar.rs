@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The kind of number that a [`Scalar`] is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum NumberKind {
     /// A truth value (`bool`).
     Bool,
     /// A signed integer in two's complement.
@@ -29,8 +29,8 @@ macro_rules! scalars {
 
         impl Scalar {
             /// The kind of number that it is.
-            pub fn kind(self) -> Kind {
-                match self { $(Scalar::$variant => Kind::$kind),* }
+            pub fn kind(self) -> NumberKind {
+                match self { $(Scalar::$variant => NumberKind::$kind),* }
             }
 
             /// The width in memory, in bits. A `bool` has 8.
@@ -106,12 +106,12 @@ impl Scalar {
 
     /// Whether it is a floating-point type, FP8 included.
     pub fn is_float(self) -> bool {
-        self.kind() == Kind::Float
+        self.kind() == NumberKind::Float
     }
 
     /// Whether it is an integer type (not `bool`).
     pub fn is_int(self) -> bool {
-        matches!(self.kind(), Kind::Signed | Kind::Unsigned)
+        matches!(self.kind(), NumberKind::Signed | NumberKind::Unsigned)
     }
 
     /// Whether it is only loaded, stored and converted: no arithmetic is done in it.

@@ -6,9 +6,9 @@ use super::report::{Bandwidth, Calibration, Loading, Spread};
 use super::start::{Block, StartLine};
 use super::times::gather;
 use std::time::{Instant, SystemTime};
-use weft::compile::{KernelFile, Lowering, Options, Transport};
 use weft::gpu::cache::Entry;
 use weft::gpu::{GpuError, Grid, target};
+use weft::{KernelFile, Lowering, Options, Transport};
 use weft_runtime::launch::{Module, to_image};
 use weft_runtime::{Stream, SymmetricBuffer, SymmetricTensor, World};
 
@@ -94,7 +94,7 @@ fn loading(world: &World) -> Result<Loading> {
     let mut options = Options::new(target(device)?);
     options.lowering = Lowering::Unicast;
     let file = KernelFile::parse("allreduce_two_shot.weft", LOADED).map_err(GpuError::from)?;
-    let Entry { info, image } = weft::gpu::compile(&file, &options)?;
+    let Entry { info, image } = Entry::compile(&file, &options)?;
     let text = String::from_utf8_lossy(&image);
     // The driver keeps what it has compiled, by the text.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();

@@ -3,7 +3,7 @@
 use super::operation::Operation;
 use super::own::Own;
 use super::torch;
-use weft::collective::{Algorithm, Collective, Place, Request};
+use weft::collective::{Algorithm, Collective, Placement, Request};
 use weft_runtime::{DType, Reduce, nccl};
 
 /// Who does the work.
@@ -41,14 +41,14 @@ pub const PEERS: [Contender; 8] = [
     Contender::Torch(torch::CONTENDERS[3]),
 ];
 
-const BOTH: &[Place] = &[Place::OutOfPlace, Place::InPlace];
-const APART: &[Place] = &[Place::OutOfPlace];
+const BOTH: &[Placement] = &[Placement::OutOfPlace, Placement::InPlace];
+const APART: &[Placement] = &[Placement::OutOfPlace];
 
 /// Places that something has.
-fn places(has: impl Fn(Place) -> bool) -> &'static [Place] {
-    match (has(Place::OutOfPlace), has(Place::InPlace)) {
+fn places(has: impl Fn(Placement) -> bool) -> &'static [Placement] {
+    match (has(Placement::OutOfPlace), has(Placement::InPlace)) {
         (true, true) => BOTH,
-        (false, true) => &[Place::InPlace],
+        (false, true) => &[Placement::InPlace],
         _ => APART,
     }
 }
@@ -92,7 +92,7 @@ impl Contender {
         PEERS.iter().any(|peer| peer.name() == name)
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(self) -> &'static str {
         match self {
             Contender::Ours(a) => a.name,
@@ -118,7 +118,7 @@ impl Contender {
     }
 
     /// Where its results can be.
-    pub fn places(self, operation: Operation) -> &'static [Place] {
+    pub fn places(self, operation: Operation) -> &'static [Placement] {
         use Operation::Collective as Of;
         match (self, operation) {
             (Contender::Ours(a), _) => places(|place| a.kernel(place).is_some()),
@@ -179,7 +179,8 @@ impl Contender {
 /// Whether an algorithm does that anywhere; where it has its results, and whether it needs the switch, is looked at
 /// when it is called.
 fn able(a: &'static Algorithm, collective: Collective, dtype: DType, op: Reduce) -> Result<(), String> {
-    let place = if a.kernel(Place::OutOfPlace).is_some() { Place::OutOfPlace } else { Place::InPlace };
+    let place =
+        if a.kernel(Placement::OutOfPlace).is_some() { Placement::OutOfPlace } else { Placement::InPlace };
     let request = Request { op, place, multicast: true, ..Request::new(collective, dtype, 1, 1) };
     a.can(&request)
 }

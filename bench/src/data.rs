@@ -116,7 +116,7 @@ pub fn in_each<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> R + Sync) -> 
     done.into_iter().flatten().collect()
 }
 
-/// So many elements, each by its index.
+/// Makes elements on every PE, each from its index.
 pub fn made<T: Number>(n_pes: u32, elements: u64, of: impl Fn(u64) -> T + Sync) -> Vec<T> {
     in_parts(n_pes, elements, |range| range.map(&of).collect::<Vec<T>>()).concat()
 }

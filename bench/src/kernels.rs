@@ -1,8 +1,8 @@
 //! Kernels that measure one thing: remote operations, barriers, and nothing at all.
 
 use super::measure::Result;
-use weft::compile::{KernelFile, Options, Transport};
 use weft::gpu::{GpuError, Grid, Kernel, target};
+use weft::{KernelFile, Options, Transport};
 use weft_lang::elaborate::Define;
 use weft_runtime::{DType, DeviceTensor, Element, Stream, SymmetricTensor, World};
 
@@ -100,7 +100,7 @@ pub struct Copy<T> {
 }
 
 impl<T: Element> Copy<T> {
-    /// Of as many elements as the operands have, by so many CTAs.
+    /// Compiles the kernel for the elements of the operands and for `ctas` CTAs.
     pub fn new(
         world: &World,
         text: &str,
@@ -148,8 +148,8 @@ impl PingPong {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft::compile::Lowering;
-    use weft::run::{RunOptions, run_file};
+    use weft::Lowering;
+    use weft_run::{RunOptions, run_file};
 
     fn options(transport: Transport, defines: &[(&str, i64)]) -> Options {
         let mut options = Options::new("sm_90a".parse().unwrap());

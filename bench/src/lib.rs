@@ -38,10 +38,10 @@ pub use sizes::parse_sizes;
 pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
 pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
 pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
-pub use weft::collective::{Collective, Counts, Links, Place, Prediction};
+pub use weft::collective::{Collective, Counts, Links, Placement, Prediction};
 
-use weft::collective::Tuning;
-use weft::compile::Lowering;
+use weft::Lowering;
+use weft::collective::tuning::Tuning;
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World, nccl};
 
@@ -89,6 +89,7 @@ pub struct Bench {
 
 /// Why nothing is measured.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BenchError {
     /// The request cannot be met.
     #[error("{0}")]

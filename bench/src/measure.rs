@@ -13,9 +13,9 @@ use super::times::{Blocks, Timed, times};
 use super::torch::Torch;
 use super::{Bench, BenchError};
 use std::time::Instant;
-use weft::collective::{Call as Asked, Collectives, Config, Plan, Request};
-use weft::collective::{Collective, Counts, Place};
-use weft::compile::Transport;
+use weft::Transport;
+use weft::collective::{Call as CollectiveCall, Collectives, Config, Plan, Request};
+use weft::collective::{Collective, Counts, Placement};
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::nccl::Communicator;
 use weft_runtime::{
@@ -127,8 +127,8 @@ impl<'a, T: Number> Harness<'a, T> {
         let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
-                let config =
-                    Config { ctas: Some(most_ctas), lowering: lowering.into(), tuning: bench.tuning.clone() };
+                let config = Config::default().ctas(Some(most_ctas)).lowering(lowering.into());
+                let config = config.tuning(bench.tuning.clone());
                 Some(Collectives::with(world, world.team(), config)?)
             }
             false => None,
@@ -224,7 +224,7 @@ impl<'a, T: Number> Harness<'a, T> {
     fn row(
         &self,
         contender: Contender,
-        place: Place,
+        place: Placement,
         counts: &Counts,
     ) -> Result<std::result::Result<Row, String>> {
         let (bench, n_pes) = (self.bench, self.world.n_pes());
@@ -283,7 +283,7 @@ impl<'a, T: Number> Harness<'a, T> {
     fn case<'c>(
         &'c self,
         contender: Contender,
-        place: Place,
+        place: Placement,
         counts: &'c Counts,
     ) -> Result<std::result::Result<Case<'c, T>, String>> {
         let ([input, output], mut case) = self.sides(self.memory(contender)?, place, counts)?;
@@ -371,21 +371,21 @@ impl<'a, T: Number> Harness<'a, T> {
     }
 
     /// What a collective of ours is asked for, of operands in the symmetric heap.
-    pub fn request(&self, place: Place, counts: &Counts) -> Result<Request> {
+    pub fn request(&self, place: Placement, counts: &Counts) -> Result<Request> {
         let (collective, x, out, _) = self.heap(place, counts)?;
         let call = asked(collective, self.bench.op, &x, out.as_ref());
         Ok(self.collectives()?.request(&call, self.stream)?)
     }
 
     /// A case of it as a plan has it.
-    pub fn ours_by<'c>(&'c self, place: Place, counts: &'c Counts, plan: &Plan) -> Result<Case<'c, T>> {
+    pub fn ours_by<'c>(&'c self, place: Placement, counts: &'c Counts, plan: &Plan) -> Result<Case<'c, T>> {
         let (collective, x, out, mut case) = self.heap(place, counts)?;
         self.planned(&mut case, *plan, collective, (x, out))?;
         Ok(case)
     }
 
     /// A collective's operands in the symmetric heap, and a case of them that does nothing yet.
-    fn heap<'c>(&'c self, place: Place, counts: &'c Counts) -> Result<Heap<'c, T>> {
+    fn heap<'c>(&'c self, place: Placement, counts: &'c Counts) -> Result<Heap<'c, T>> {
         match (self.bench.operation, self.sides(&self.symmetric, place, counts)?) {
             (Operation::Collective(c), ([Operand::Symmetric(x), Operand::Symmetric(out)], case)) => {
                 let (x, out) = larger(place, x, out);
@@ -399,13 +399,13 @@ impl<'a, T: Number> Harness<'a, T> {
     fn sides<'c>(
         &'c self,
         memory: &Pair<T>,
-        place: Place,
+        place: Placement,
         counts: &'c Counts,
     ) -> Result<([Operand<T>; 2], Case<'c, T>)> {
         let (send, recv) = (counts.send as usize, counts.recv as usize);
         let operands = match place {
-            Place::OutOfPlace => memory.apart(send, recv)?,
-            Place::InPlace => memory.together(send, recv, self.world.my_pe() as usize)?,
+            Placement::OutOfPlace => memory.apart(send, recv)?,
+            Placement::InPlace => memory.together(send, recv, self.world.my_pe() as usize)?,
         };
         let [input, output] = operands.clone();
         let call: Call<'c> = Box::new(|_| Ok(()));
@@ -557,13 +557,13 @@ impl<T: Number> Timed for Here<'_, '_, T> {
 
 /// Operand and result as our calls have them: in place the larger side alone.
 fn larger<T: Number>(
-    place: Place,
+    place: Placement,
     x: SymmetricTensor<T>,
     out: SymmetricTensor<T>,
 ) -> (SymmetricTensor<T>, Option<SymmetricTensor<T>>) {
     match place {
-        Place::OutOfPlace => (x, Some(out)),
-        Place::InPlace => (if out.len() > x.len() { out } else { x }, None),
+        Placement::OutOfPlace => (x, Some(out)),
+        Placement::InPlace => (if out.len() > x.len() { out } else { x }, None),
     }
 }
 
@@ -572,6 +572,6 @@ fn asked<'x, T: Number>(
     op: Reduce,
     x: &'x SymmetricTensor<T>,
     out: Option<&'x SymmetricTensor<T>>,
-) -> Asked<'x> {
-    Asked { op, ..Asked::new(collective, x, out.map(|out| out as &dyn AsArgument)) }
+) -> CollectiveCall<'x> {
+    CollectiveCall { op, ..CollectiveCall::new(collective, x, out.map(|out| out as &dyn AsArgument)) }
 }

@@ -63,8 +63,8 @@ impl Traffic {
 mod tests {
     use super::*;
     use crate::Loading;
-    use weft::collective::{ALGORITHMS, Collective, Place};
-    use weft::compile::Lowering;
+    use weft::Lowering;
+    use weft::collective::{Collective, Placement};
     use weft_runtime::DType;
 
     fn bytes(cost: &Cost) -> f64 {
@@ -74,7 +74,7 @@ mod tests {
     /// What a row says of its algorithm is what the algorithm does: bytes of peers and of the switch through the busiest
     /// port, but for flags, and barriers.
     fn agrees(algorithm: &'static Algorithm, n_pes: u32, kib: u64, lowering: Lowering) {
-        let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
+        let place = algorithm.places().next().unwrap_or(Placement::OutOfPlace);
         let counts = algorithm.collective.counts(kib << 10, 4, n_pes).unwrap();
         let multicast = lowering == Lowering::Multimem;
         let request = Request {
@@ -99,7 +99,7 @@ mod tests {
 
     fn all_agree(collective: Collective) {
         let by_memory = |a: &&Algorithm| !a.net && a.collective == collective;
-        for (i, a) in ALGORITHMS.iter().filter(by_memory).enumerate() {
+        for (i, a) in Algorithm::ALL.iter().filter(by_memory).enumerate() {
             let n_pes = [3, 4, 2][i % 3];
             if !a.switch {
                 agrees(a, n_pes, 61, Lowering::Unicast);

@@ -70,7 +70,7 @@ impl<T: Element> Operand<T> {
 }
 
 impl<T: Element> Pair<T> {
-    /// So many elements in each of two symmetric buffers.
+    /// Makes a pair with `elements` elements in each of two symmetric buffers.
     pub fn symmetric(buffers: [&SymmetricBuffer; 2], elements: usize) -> Result<Pair<T>> {
         let [first, second] =
             buffers.map(|b| SymmetricTensor::view(b.clone(), 0, elements).map(Operand::Symmetric));

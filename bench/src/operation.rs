@@ -28,7 +28,7 @@ impl Operation {
         Collective::ALL.into_iter().map(Operation::Collective).chain(rest)
     }
 
-    /// As the command line names it.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Collective(c) => c.name(),

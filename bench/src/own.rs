@@ -1,10 +1,10 @@
 //! A kernel of a file, beside those of the library.
 
-use super::Place;
+use super::Placement;
 use super::measure::Result;
 use weft::collective::{Collective, Counts};
-use weft::compile::{KernelFile, Options};
 use weft::gpu::{GpuError, Grid, Kernel, target};
+use weft::{KernelFile, Options};
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::{Barrier, Element, Stream, SymmetricTensor, Team, World};
@@ -47,16 +47,16 @@ impl Own {
         }
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Where it has its results.
-    pub fn places(&self) -> &'static [Place] {
+    pub fn places(&self) -> &'static [Placement] {
         match self.parameters.iter().any(|(name, _)| name == "out") {
-            true => &[Place::OutOfPlace],
-            false => &[Place::InPlace],
+            true => &[Placement::OutOfPlace],
+            false => &[Placement::InPlace],
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) struct Compiled<'a, T> {
 }
 
 impl<'a, T: Element> Compiled<'a, T> {
-    /// With so many CTAs, or, if not given, as many as have 16 bytes for each thread, as far as the barrier goes.
+    /// Compiles the kernel for `ctas` CTAs. By default, each thread has 16 bytes, and the barrier limits the CTAs.
     pub fn new(
         (world, team, sync): (&World, &'a Team, &'a Barrier),
         (own, lowering, ctas): (&'a Own, Lowering, Option<u32>),
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn the_examples_can_be_measured() {
         let own = |text| Own::new("k.weft", text).unwrap().places();
-        assert_eq!(own(include_str!("../../examples/allreduce_one_shot.weft")), [Place::OutOfPlace]);
-        assert_eq!(own(include_str!("../../examples/allreduce_two_shot.weft")), [Place::InPlace]);
-        assert_eq!(own(include_str!("../../examples/all_gather.weft")), [Place::OutOfPlace]);
+        assert_eq!(own(include_str!("../../examples/allreduce_one_shot.weft")), [Placement::OutOfPlace]);
+        assert_eq!(own(include_str!("../../examples/allreduce_two_shot.weft")), [Placement::InPlace]);
+        assert_eq!(own(include_str!("../../examples/all_gather.weft")), [Placement::OutOfPlace]);
     }
 
     #[test]

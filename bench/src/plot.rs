@@ -3,7 +3,7 @@
 use super::BenchError;
 use super::measure::Result;
 use super::report::{Report, Row};
-use super::{Contender, Place};
+use super::{Contender, Placement};
 use plotters::coord::Shift;
 use plotters::coord::combinators::{BindKeyPoints, LogCoord};
 use plotters::coord::ranged1d::ValueFormatter;
@@ -95,7 +95,7 @@ impl Report {
         let op = row.and_then(|r| r.redop.clone()).map_or(String::new(), |op| format!(" {op}"));
         let title = format!("{} of {dtype}{op}, {} x {}", self.operation, self.n_pes, self.gpu);
         let graph = if self.graph { "CUDA graph" } else { "back to back" };
-        let in_place = self.rows.iter().any(|r| r.place == Place::InPlace);
+        let in_place = self.rows.iter().any(|r| r.place == Placement::InPlace);
         let dashed = match lines.iter().any(|l| l.dashed) {
             true => "; dashed: in place (left out within 5 % of out of place)",
             false if in_place => "; in place all are within 5 %",
@@ -187,7 +187,7 @@ impl Report {
     fn lines(&self) -> Vec<Line<'_>> {
         let mut lines: Vec<Line<'_>> = Vec::new();
         for row in self.rows.iter().filter(|r| r.size > 0) {
-            let in_place = row.place == Place::InPlace;
+            let in_place = row.place == Placement::InPlace;
             match lines.iter_mut().find(|l| (l.name, l.dashed) == (row.algorithm.as_str(), in_place)) {
                 Some(line) => line.rows.push(row),
                 None => {

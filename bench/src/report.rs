@@ -1,7 +1,7 @@
 //! What was measured, as data: what JSON has.
 
 use super::Bench;
-use super::Place;
+use super::Placement;
 use super::measure::Result;
 use super::operation::Operation;
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ use weft_runtime::{DType, World, cuda, machine};
 pub struct Spread {
     /// On the fastest PE in its fastest block.
     pub min: f64,
-    /// Of the blocks, each as long as on its slowest PE: the median.
+    /// The median over the blocks. A block takes the time of its slowest PE.
     pub median: f64,
     /// On the slowest PE in its slowest block.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of the times of each PE, a time a block; of none it is not a number.
+    /// The spread of blocks, from one time for each PE and block. It is NaN if there are none.
     pub fn over(all: &[Vec<f64>]) -> Spread {
         let blocks = all.iter().map(Vec::len).max().unwrap_or(0);
         let slowest = |block| all.iter().filter_map(|pe| pe.get(block)).copied().fold(f64::NAN, f64::max);
@@ -36,11 +36,11 @@ impl Spread {
 
 /// What a contender takes with a size.
 pub struct Times {
-    /// Of calls one behind the other.
+    /// The time of a call among calls that follow each other.
     pub warm: Spread,
-    /// Of a call by itself, nothing of whose data is in the second-level cache.
+    /// The time of a single call whose data is not in the L2 cache.
     pub cold: Spread,
-    /// Of the first call of all, on the host and the slowest PE, to the end of its work.
+    /// The time of the very first call, on the host and the slowest PE, until its work ends.
     pub first_us: f64,
     /// Calls of a block.
     pub iters: u32,
@@ -93,7 +93,7 @@ pub struct Row {
     /// The name of the algorithm, or of the peer.
     pub algorithm: String,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// CTAs of a kernel of ours.
     pub ctas: Option<u32>,
     /// How a kernel of ours was carried out: the algorithm, which `auto` chooses, its CTAs, threads and steps at once; the
@@ -112,7 +112,7 @@ pub struct Row {
     pub first_us: f64,
     /// Size by median time, in 10^9 bytes a second.
     pub algbw: f64,
-    /// That by the collective's factor ([`Collective::bus_factor`](weft::collective::Collective::bus_factor)).
+    /// The algorithm bandwidth times the factor of the collective ([`Collective::bus_factor`](weft::collective::Collective::bus_factor)).
     pub busbw: f64,
     /// Wrong elements; none without a check.
     pub wrong: Option<u64>,
@@ -143,7 +143,7 @@ pub struct Bandwidth {
 /// Milliseconds until the driver has loaded a two-shot allreduce, on PE 0.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Loading {
-    /// From PTX, which the driver compiles.
+    /// The time to load PTX, which the driver compiles.
     pub ptx_ms: f64,
     /// The time to load a cubin.
     pub cubin_ms: f64,
@@ -174,7 +174,7 @@ pub struct Calibration {
 pub struct Report {
     /// The version of warpweft.
     pub warpweft: String,
-    /// When it began: `2026-11-21T18:00:00Z`.
+    /// The time at which the benchmark began: `2026-11-21T18:00:00Z`.
     pub date: String,
     /// The command and its arguments; none where a program measured.
     pub command: Vec<String>,
@@ -217,7 +217,7 @@ pub struct Report {
     /// What is known of a contender's results: its name, and what is wrong with them.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Which contenders were left out, and why.
+    /// The contenders that were left out, with reasons.
     pub left_out: Vec<String>,
     /// A row for each size, contender and place.
     pub rows: Vec<Row>,
@@ -233,7 +233,7 @@ pub struct NvLink {
 }
 
 impl NvLink {
-    /// Of so many links of a GPU of that compute capability.
+    /// The bandwidth of `links` links of a GPU of this compute capability.
     pub fn of(links: u32, capability: (u32, u32)) -> NvLink {
         NvLink { links, gbps: machine::nvlink_gbps(links, capability) }
     }
@@ -312,7 +312,7 @@ impl Report {
     /// The report as JSON.
     ///
     /// # Errors
-    /// No error is known: every field is a name or a number.
+    /// Fails if a field cannot be written as JSON, which no field is known to do.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -10,7 +10,7 @@
 use super::BenchError;
 use super::kernels::{self, BARRIER, START_LINE};
 use super::measure::{Call, Result};
-use weft::compile::Transport;
+use weft::Transport;
 use weft::gpu::{Grid, Kernel};
 use weft_runtime::cuda::{self, Event};
 use weft_runtime::{Barrier, DeviceTensor, Graph, Stream, Team, World};
@@ -106,7 +106,7 @@ impl<'a> StartLine<'a> {
 
 /// Calls that are timed as one.
 pub enum Block<'a> {
-    /// With the points between which it is timed. They are there as long as the graph.
+    /// A graph with the events between which it is timed. They live as long as the graph.
     Graph { graph: Graph, start: Event, end: Event },
     /// One after the other.
     Calls(Call<'a>),

@@ -2,13 +2,13 @@
 //! take there what the model says.
 
 use super::traffic::{MOST, Traffic};
-use super::{Bench, BenchError, Calibration, Collective, Contender, Links, OPS, Place, Row, Wrong, run};
+use super::{Bench, BenchError, Calibration, Collective, Contender, Links, OPS, Placement, Row, Wrong, run};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::SystemTime;
+use weft::Lowering;
 use weft::collective::{Algorithm, Request};
-use weft::compile::Lowering;
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 
@@ -33,7 +33,7 @@ pub struct Pair {
     /// The name of the algorithm.
     pub algorithm: String,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
@@ -43,7 +43,7 @@ pub struct Pair {
     pub size: u64,
     /// The measurement with multimem instructions.
     pub native: Option<Side>,
-    /// By every PE's own address.
+    /// The measurement with every PE's own address.
     pub unicast: Option<Side>,
 }
 
@@ -203,7 +203,7 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
         let key = (
             collective.name(),
             pair.algorithm.clone(),
-            place == Place::InPlace,
+            place == Placement::InPlace,
             lowering == Lowering::Multimem,
         );
         let traffic = counted.entry(key).or_insert_with(|| {
@@ -265,7 +265,7 @@ impl Verification {
     /// The report as JSON.
     ///
     /// # Errors
-    /// No error is known: every field is a name or a number.
+    /// Fails if a field cannot be written as JSON, which no field is known to do.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
@@ -353,7 +353,7 @@ mod tests {
             dtype: DType::F32,
             redop: Some("sum".into()),
             algorithm: algorithm.into(),
-            place: Place::OutOfPlace,
+            place: Placement::OutOfPlace,
             ctas: Some(4),
             plan: None,
             iters: 1,

@@ -1,7 +1,7 @@
 //! What was measured, as text: the table and its head, and CSV.
 
 use super::report::{Bandwidth, Calibration, Report, Row};
-use super::{Contender, Place};
+use super::{Contender, Placement};
 use std::fmt::Write;
 
 /// A column of one place: its name, its unit, its width, whether only the wide table has it, and its text.
@@ -17,7 +17,8 @@ const COLUMNS: [Column; 7] = [
     ("#wrong", "", 8, false, |r| r.wrong.map_or("N/A".into(), |n| n.to_string())),
 ];
 
-const PLACES: [(Place, &str); 2] = [(Place::OutOfPlace, "out of place"), (Place::InPlace, "in place")];
+const PLACES: [(Placement, &str); 2] =
+    [(Placement::OutOfPlace, "out of place"), (Placement::InPlace, "in place")];
 
 /// Four digits, or more.
 fn micros(us: f64) -> String {
@@ -187,7 +188,7 @@ impl Report {
              cold_min_us,cold_median_us,cold_max_us,first_us,algbw,busbw,wrong\n",
         );
         for r in &self.rows {
-            let place = if r.place == Place::InPlace { "in-place" } else { "out-of-place" };
+            let place = if r.place == Placement::InPlace { "in-place" } else { "out-of-place" };
             let or_nothing = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
             let (t, c) = (r.time_us, r.cold_us);
             let fields = [

@@ -5,10 +5,10 @@ use super::{BenchError, Collective, Links, Report, Row};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::str::FromStr;
-use weft::collective::{Algorithm, Place, Plan, Request, simulation};
-use weft::compile::Lowering;
-use weft::run::{Ran, run_file};
+use weft::Lowering;
+use weft::collective::{Algorithm, Placement, Plan, Request};
 use weft_isa::Target;
+use weft_run::{Ran, run_file, simulation};
 use weft_runtime::{DType, Reduce};
 use weft_sim::{Port, Stats};
 
@@ -27,7 +27,7 @@ pub struct Traffic {
     /// `multimem` or `unicast`; `any` where both are the same.
     pub lowering: String,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
@@ -232,7 +232,7 @@ pub fn count_all(
                     all.extend(known);
                     continue;
                 }
-                let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
+                let place = algorithm.places().next().unwrap_or(Placement::OutOfPlace);
                 let request =
                     Request { op, place, ..Request::new(collective, dtype, simulated.count, n_pes) };
                 match Traffic::count(algorithm, &request, lowering) {
@@ -271,7 +271,7 @@ const COLUMNS: [(&str, usize); 17] = [
     ("ratio", 5),
 ];
 
-/// As a table, with the times that a model predicts, and, of a report, those that were measured.
+/// Prints a table with the times that the model predicts and, if there is a report, those that were measured.
 pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> String {
     let mut out = String::new();
     let mut line = |cells: [String; 17]| {

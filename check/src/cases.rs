@@ -5,14 +5,14 @@ use super::{CheckOptions, Progress, Variant};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weft::compile::{KernelFile, Lowering, Options};
-use weft::run::examine::Subject;
-use weft::run::reference::Checked;
-use weft::run::{Arg, RunError, RunOptions, Stage};
+use weft::{KernelFile, Lowering, Options};
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Head, HeadParam};
 use weft_lang::source::SourceMap;
-use weft_sim::{Place, Trace, TraceConfig};
+use weft_run::examine::Subject;
+use weft_run::reference::Checked;
+use weft_run::{Arg, RunError, RunOptions, Stage};
+use weft_sim::{CodeLocation, Trace, TraceConfig};
 
 /// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are
 /// ours to choose.
@@ -47,7 +47,7 @@ impl Case {
         let options = self.with(seed);
         let examined = self.subject.run(&options)?;
         let replay = Replay { seed, ..self.replay() };
-        let locate = |place: &Place| self.subject.span(place, &self.sources);
+        let locate = |place: &CodeLocation| self.subject.span(place, &self.sources);
         let mut found = finding::of(examined.findings, examined.error, &locate, &replay);
         let mut launches = vec![0; self.names.files.len()];
         for (number, checked) in &examined.checks {
@@ -67,7 +67,7 @@ impl Case {
     /// Runs the case and returns its timeline.
     pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
         let trace = Some(TraceConfig::default());
-        Ok(self.subject.run(&RunOptions { trace, ..self.with(seed) })?.trace)
+        Ok(self.subject.run(&self.with(seed).trace(trace))?.trace)
     }
 
     fn with(&self, seed: u64) -> RunOptions {
@@ -75,7 +75,7 @@ impl Case {
         // the PEs leaves their meeting to the host, unless it is said not to.
         let apart = self.options.back_to_back || self.subject.meets();
         let back_to_back = self.options.launches > 1 && seed % 2 == 1 && apart;
-        RunOptions { seed, back_to_back, ..self.options.clone() }
+        self.options.clone().seed(seed).back_to_back(back_to_back)
     }
 
     /// The option of a tolerance that was given.
@@ -350,7 +350,7 @@ impl<'a> Planner<'a> {
                 Err(e) => return Err(e),
                 Ok(subject) if cases.iter().any(|c| c.subject.same_code(&subject)) => {}
                 Ok(subject) => cases.extend(self.nodes(&subject, n_pes).into_iter().map(|node| {
-                    let (subject, options) = (subject.clone(), RunOptions { node, ..options.clone() });
+                    let (subject, options) = (subject.clone(), options.clone().node(node));
                     Case { subject, options, names: self.names.clone(), sources: self.sources.clone() }
                 })),
             }

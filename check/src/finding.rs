@@ -5,18 +5,18 @@ use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::fmt;
 use weft::codes::WRONG_RESULT;
-use weft::compile::{Lowering, Transport};
-use weft::run::reference::Checked;
-use weft::run::{Arg, TensorInfo};
+use weft::{Lowering, Transport};
 use weft_ir::diag::{Severity, Span};
 use weft_lang::elaborate::Defines;
-use weft_sim::{AccessKind, Agent, Finding as SimFinding, MemorySpace, Place, SimError};
+use weft_run::reference::Checked;
+use weft_run::{Arg, TensorInfo};
+use weft_sim::{AccessKind, Agent, CodeLocation, Finding as SimFinding, MemorySpace, SimError};
 
 /// Something that a thread did.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Access {
     /// Who, and where in the PTX and the kernel's text.
-    pub place: Place,
+    pub place: CodeLocation,
     /// What, as `writes y[3, 17] of PE 1`; empty where the finding's message says it.
     pub what: String,
     /// The place in the kernel's text, or [`Span::NONE`] if there is none.
@@ -26,7 +26,7 @@ pub struct Access {
 impl Access {
     /// `PE 2, CTA 0, thread 5`; in a role `thread 5 of role load`, counted from the role's first.
     pub fn who(&self) -> String {
-        let Place { pe, cta, thread, role, .. } = &self.place;
+        let CodeLocation { pe, cta, thread, role, .. } = &self.place;
         let of = role.as_ref().map_or_else(String::new, |role| format!(" of role {}", role.name));
         let first = role.as_ref().map_or(0, |role| role.first);
         let own = |[x, y, z]: [u32; 3]| coordinate([x.saturating_sub(first), y, z]);
@@ -158,7 +158,7 @@ impl fmt::Display for Replay {
 }
 
 /// The place in the kernel's text that a thread was at.
-type Locate<'a> = &'a dyn Fn(&Place) -> Span;
+type Locate<'a> = &'a dyn Fn(&CodeLocation) -> Span;
 
 /// What a machine found, and what stopped it.
 pub(super) fn of(
@@ -223,7 +223,7 @@ fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Re
 
 /// What stopped a launch.
 fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
-    let access = |place: Place| Access { span: locate(&place), place, what: String::new() };
+    let access = |place: CodeLocation| Access { span: locate(&place), place, what: String::new() };
     Finding {
         code: e.code.to_string(),
         severity: Severity::Error,
@@ -277,7 +277,7 @@ type Key = (String, String, Vec<String>);
 
 impl Finding {
     fn key(&self) -> Key {
-        let place = |p: &Place| match &p.source[..] {
+        let place = |p: &CodeLocation| match &p.source[..] {
             [] => format!("PTX line {}", p.ptx_line),
             chain => chain.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         };

@@ -3,8 +3,8 @@
 use super::{Access, Finding, Replay, Report};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use weft::codes::page;
-use weft::compile::CompileError;
+use weft::CompileError;
+use weft::codes::Page;
 use weft_ir::diag::{Severity, Span};
 use weft_lang::source::SourceMap;
 
@@ -60,7 +60,7 @@ fn whole(file: &str) -> Value {
 
 /// A document of SARIF 2.1.0 with these results, whose rules are the pages of these codes.
 fn document(codes: &BTreeSet<&str>, results: Vec<Value>, properties: Value) -> String {
-    let rules = codes.iter().map(|code| match page(code) {
+    let rules = codes.iter().map(|code| match Page::find(code) {
         Some(p) => json!({
             "id": code,
             "shortDescription": { "text": p.title },
@@ -230,7 +230,7 @@ impl Report {
 }
 
 fn replay(r: &Replay) -> Value {
-    let defines = r.defines.iter().map(|(name, v)| (name.clone(), Value::from(weft::run::show(*v))));
+    let defines = r.defines.iter().map(|(name, v)| (name.clone(), Value::from(weft_run::show(*v))));
     let args = r.args.iter().map(|(name, v)| (name.clone(), Value::from(v.to_string())));
     json!({
         "kernel": r.kernel,

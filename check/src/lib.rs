@@ -37,15 +37,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use weft::compile::{KernelFile, Options};
-use weft::ptx::{PtxFile, PtxLaunch, PtxOutcome};
-use weft::run::{Arg, RunError, Stage, Tolerance};
+use weft::{KernelFile, Options};
 use weft_isa::Target;
 use weft_lang::source::SourceMap;
+use weft_run::ptx::{PtxFile, PtxLaunch, PtxOutcome};
+use weft_run::{Arg, RunError, Stage, Tolerance};
 use weft_sim::Trace;
 
 /// The options of a check: the cases to run, and the number of schedules.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CheckOptions {
     /// The options of the compiler. `Lowering::Auto` checks both lowerings, if the kernel's text leaves that
     /// open. The defines are kept; other extents are varied.
@@ -65,7 +66,7 @@ pub struct CheckOptions {
     pub sizes: Vec<i64>,
     /// Values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// `(tensor, file)`: data instead of what the seed makes, as [`RunOptions::inputs`](weft::run::RunOptions::inputs).
+    /// `(tensor, file)`: data instead of what the seed makes, as [`RunOptions::inputs`](weft_run::RunOptions::inputs).
     /// Extents that follow from it are not varied.
     pub inputs: Vec<(String, PathBuf)>,
     /// `(tensor, file)`: what a tensor is to hold after the last launch.
@@ -80,7 +81,7 @@ pub struct CheckOptions {
     /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
     /// a kernel that has barriers over the PEs follow each other on every PE as on a stream.
     pub launches: u32,
-    /// So do those of a kernel without such barriers: it keeps its launches apart by other means, such as flags.
+    /// Whether launches also follow each other for kernels without barriers, which keep launches apart by other means, such as flags.
     pub overlap: bool,
     /// Warp instructions after which a launch is given up.
     pub step_limit: Option<u64>,
@@ -93,6 +94,30 @@ pub struct CheckOptions {
     /// Whether to keep the timeline of the first finding's run, or of the first run if nothing was found.
     pub trace: bool,
 }
+
+weft_sim::setters!(
+    CheckOptions {
+        compile: Options,
+        pes: Vec<usize>,
+        nodes: Vec<u32>,
+        seed: u64,
+        seeds: u64,
+        sizes: Vec<i64>,
+        args: BTreeMap<String, Arg>,
+        inputs: Vec<(String, PathBuf)>,
+        expected: Vec<(String, PathBuf)>,
+        root: Option<PathBuf>,
+        tolerance: Option<Tolerance>,
+        grid: Option<[u32; 3]>,
+        launches: u32,
+        overlap: bool,
+        step_limit: Option<u64>,
+        time_limit: Option<Duration>,
+        stop: Option<Arc<AtomicBool>>,
+        fail_fast: bool,
+        trace: bool,
+    }
+);
 
 impl CheckOptions {
     /// Two PEs and eight, twenty schedules, sizes as the kernel admits them, two launches.

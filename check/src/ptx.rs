@@ -2,10 +2,10 @@
 
 use super::CheckOptions;
 use super::finding::{self, Finding, Replay};
-use weft::compile::{Lowering, Transport};
-use weft::ptx::{PtxFile, PtxLaunch, PtxOutcome, Setup};
-use weft::run::RunError;
+use weft::{Lowering, Transport};
 use weft_lang::elaborate::Defines;
+use weft_run::RunError;
+use weft_run::ptx::{PtxFile, PtxLaunch, PtxOutcome, Setup};
 use weft_sim::{Trace, TraceConfig};
 
 /// A launch on so many PEs, for any seed.
@@ -21,14 +21,13 @@ pub(super) fn all<'a>(
     options: &CheckOptions,
 ) -> Result<Vec<Case<'a>>, RunError> {
     let on = |&pes: &usize| {
-        let launch = PtxLaunch {
-            pes,
-            launches: options.launches,
-            step_limit: options.step_limit,
-            time_limit: options.time_limit,
-            check: Some(weft_sim::Check::default()),
-            ..launch.clone()
-        };
+        let launch = launch
+            .clone()
+            .pes(pes)
+            .launches(options.launches)
+            .step_limit(options.step_limit)
+            .time_limit(options.time_limit)
+            .check(Some(weft_sim::Check::default()));
         Ok(Case { file, setup: Setup::new(file, &launch)? })
     };
     options.pes.iter().map(on).collect()
@@ -42,11 +41,11 @@ impl Case<'_> {
     /// Runs the case and returns its timeline.
     pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
         let trace = Some(TraceConfig::default());
-        Ok(Setup::new(self.file, &PtxLaunch { trace, ..self.setup.launch().clone() })?.run(seed)?.trace)
+        Ok(Setup::new(self.file, &self.setup.launch().clone().trace(trace))?.run(seed)?.trace)
     }
 
     pub fn replay(&self, seed: u64) -> Replay {
-        replay(self.setup.kernel(), &PtxLaunch { seed, ..self.setup.launch().clone() })
+        replay(self.setup.kernel(), &self.setup.launch().clone().seed(seed))
     }
 }
 
@@ -72,6 +71,6 @@ pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
 
 /// What a run met.
 pub(super) fn findings(file: &PtxFile, outcome: PtxOutcome, replay: &Replay) -> Vec<Finding> {
-    let locate = |place: &weft_sim::Place| file.span(place);
+    let locate = |place: &weft_sim::CodeLocation| file.span(place);
     finding::of(outcome.findings, outcome.ended.err(), &locate, replay)
 }

@@ -99,7 +99,7 @@ fn rank_of(rank: u32) -> Result<(), Box<dyn Error>> {
     let ranks: u32 = std::env::var("RANKS")?.parse()?;
     let mut id = Id([0; 128]);
     std::io::stdin().read_exact(&mut id.0)?;
-    let comm = Arc::new(Comm::new(rank, ranks, &id, &Options { device: Some(rank), ..Options::default() })?);
+    let comm = Arc::new(Comm::new(rank, ranks, &id, &Options::default().device(Some(rank)))?);
     let stream: Stream = Device::open(rank)?.new_stream()?;
     let stream = stream.gpu()?.clone();
 

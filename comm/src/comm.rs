@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weft::collective::{Call, Collective, Collectives, Config as CollectiveConfig};
 use weft::runtime::cuda::{BorrowedTensor, Device, Stream};
-use weft::runtime::job::{self, Place};
+use weft::runtime::job::{self, ProcessRank};
 use weft::runtime::launch::{Argument, AsArgument};
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{Config, IntoLayout, Memory, SymmetricBuffer, World};
@@ -21,6 +21,7 @@ const ALIGN: u64 = 16;
 /// The options of a communicator. They must be the same on all ranks, except for the device. The default
 /// suits most programs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// The GPU of this rank, as CUDA numbers those that the process sees. By default the rank's own number, or the only
     /// GPU.
@@ -35,6 +36,16 @@ pub struct Options {
     /// Lets several ranks have one GPU: for tests.
     pub share_gpu: bool,
 }
+
+weft::sim::setters!(
+    Options {
+        device: Option<u32>,
+        max_bytes: usize,
+        timeout: Duration,
+        max_ctas: Option<u32>,
+        share_gpu: bool,
+    }
+);
 
 impl Default for Options {
     fn default() -> Options {
@@ -138,17 +149,16 @@ impl Comm {
     /// Fails without the GPU (R0102), if a rank does not come in time (R0202), or without memory for
     /// workspaces (R0302).
     pub fn new(rank: u32, size: u32, id: &Id, options: &Options) -> Result<Comm, Error> {
-        let place = Place { local_rank: Some(rank), ..Place::of_id(rank, size, &id.0) };
-        let config = Config {
-            device: options.device,
-            memory: Some(Memory::Local),
-            // An engine outlives its communicators: the death of a rank is an error of calls, not the process's end.
-            job: Some(job::Options { timeout: options.timeout, grace: None }),
-            share_gpu: options.share_gpu,
-            ..Config::default()
-        };
+        let place = ProcessRank { local_rank: Some(rank), ..ProcessRank::of_id(rank, size, &id.0) };
+        // An engine outlives its communicators: if a rank dies, calls fail and the process goes on.
+        let job = job::Options::default().timeout(options.timeout).grace(None);
+        let config = Config::default()
+            .device(options.device)
+            .memory(Some(Memory::Local))
+            .job(Some(job))
+            .share_gpu(options.share_gpu);
         let world = World::join(&place, &config)?;
-        let config = CollectiveConfig { ctas: options.max_ctas, ..CollectiveConfig::default() };
+        let config = CollectiveConfig::default().ctas(options.max_ctas);
         let collectives = Collectives::with(&world, world.team(), config)?;
         Ok(Comm { world, collectives, max_bytes: options.max_bytes, buffers: Arc::default() })
     }

@@ -91,13 +91,11 @@ fn as_rank(text: &str) -> ExitCode {
     let bytes = (0..128).map(|i| u8::from_str_radix(&id[2 * i..2 * i + 2], 16).unwrap());
     let id = Id(bytes.collect::<Vec<_>>().try_into().unwrap());
     let device = me % cuda::device_count().unwrap();
-    let options = Options {
-        device: Some(device),
-        timeout: Duration::from_secs(20),
-        share_gpu: true,
-        max_bytes: 64 << 20,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .device(Some(device))
+        .timeout(Duration::from_secs(20))
+        .share_gpu(true)
+        .max_bytes(64 << 20);
     let comm = Arc::new(Comm::new(me, RANKS, &id, &options).unwrap());
     let stream = Device::open(device).and_then(|device| device.new_stream()).unwrap();
     let body = TESTS.iter().find(|(other, _)| *other == name).unwrap().1;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use weft::layout::Layout;
-use weft::runtime::launch::{Checked, Elements, Given, KernelInfo, ModuleInfo, Number, ParamKind};
+use weft::runtime::launch::{Checked, Elements, ArgumentValue, KernelInfo, ModuleInfo, Number, ParamKind};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(info) = serde_json::from_slice::<ModuleInfo>(bytes) else { return };
@@ -17,21 +17,21 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn argument<'a>(kind: &ParamKind, layout: &'a Layout) -> Given<'a> {
+fn argument<'a>(kind: &ParamKind, layout: &'a Layout) -> ArgumentValue<'a> {
     match kind {
-        ParamKind::Tensor { dtype, .. } => Given::Tensor {
+        ParamKind::Tensor { dtype, .. } => ArgumentValue::Tensor {
             address: 1 << 40,
             dtype: *dtype,
             extent: Elements::Layout(layout),
             symmetric: true,
         },
-        ParamKind::Scalar { dtype, .. } => Given::Scalar { dtype: *dtype, value: Number::Int(8) },
-        ParamKind::Barrier => Given::Barrier { address: 1 << 41, ctas: 4 },
-        _ => Given::Team { my_pe: 1, n_pes: 3, handle: 7 },
+        ParamKind::Scalar { dtype, .. } => ArgumentValue::Scalar { dtype: *dtype, value: Number::Int(8) },
+        ParamKind::Barrier => ArgumentValue::Barrier { address: 1 << 41, ctas: 4 },
+        _ => ArgumentValue::Team { my_pe: 1, n_pes: 3, handle: 7 },
     }
 }
 
-fn launch(kernel: &KernelInfo, given: &[Given<'_>]) {
+fn launch(kernel: &KernelInfo, given: &[ArgumentValue<'_>]) {
     let Ok(checked) = Checked::new(kernel, Some(5), given) else { return };
     assert_eq!(checked.block.len(), kernel.param_bytes());
     for hidden in &checked.unfilled {

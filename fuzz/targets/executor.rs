@@ -10,7 +10,7 @@ use weft_sim::{Arg, Check, Config, Launch, Machine, Module};
 
 fn simulated(program: &Program, seed: u64) -> Result<Vec<u64>, Box<dyn std::error::Error>> {
     let module = Module::parse(&program.ptx())?;
-    let config = Config { seed, explore: seed % 2 == 1, check: Some(Check::default()), ..Config::default() };
+    let config = Config::default().seed(seed).explore(seed % 2 == 1).check(Some(Check::default()));
     let mut m = Machine::new(config)?;
     let size = program.inputs.len() * 8;
     let (out, input) = (m.alloc(0, "out", size as u64, 8)?, m.alloc(0, "in", size as u64, 8)?);
@@ -18,7 +18,7 @@ fn simulated(program: &Program, seed: u64) -> Result<Vec<u64>, Box<dyn std::erro
     m.write(0, input, &bytes)?;
     m.write(0, out, &vec![0; size])?;
     let args = vec![Arg::U64(out), Arg::U64(input)];
-    m.launch(&module, "k", &[Launch { block: [32, 1, 1], args, ..Launch::default() }])?;
+    m.launch(&module, "k", &[Launch::default().block([32, 1, 1]).args(args)])?;
     assert_eq!(m.take_findings(), []);
     let mut bytes = vec![0; size];
     m.read(0, out, &mut bytes)?;

@@ -1,7 +1,7 @@
 //! A `.npy` file is read, or rejected; what was read is as large as it says.
 #![no_main]
 
-use weft::run::array::Array;
+use weft_run::array::Array;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(array) = Array::from_npy(bytes) {

@@ -5,17 +5,15 @@
 use weft_sim::{Arg, Check, Config, Launch, Machine, Module, Param, SimError};
 
 fn run(module: &Module, seed: u64) -> Result<(), SimError> {
-    let config = Config {
-        n_pes: 2,
-        seed,
-        explore: seed % 2 == 1,
-        step_limit: 20_000,
-        memory_limit: 64 << 20,
-        sms: 1,
-        print_limit: 1 << 12,
-        check: Some(Check::default()),
-        ..Config::default()
-    };
+    let config = Config::default()
+        .n_pes(2)
+        .seed(seed)
+        .explore(seed % 2 == 1)
+        .step_limit(20_000)
+        .memory_limit(64 << 20)
+        .sms(1)
+        .print_limit(1 << 12)
+        .check(Some(Check::default()));
     for kernel in module.kernels() {
         let mut m = Machine::new(config.clone())?;
         let x = m.alloc_symmetric("x", 4096, 16)?;
@@ -32,7 +30,7 @@ fn run(module: &Module, seed: u64) -> Result<(), SimError> {
             };
             let args = kernel.params.iter().enumerate().map(arg).collect();
             let block = kernel.reqntid.unwrap_or([40, 1, 1]);
-            grids.push(Launch { pe, grid: [2, 1, 1], block, args, ..Launch::default() });
+            grids.push(Launch::default().pe(pe).grid([2, 1, 1]).block(block).args(args));
         }
         m.launch(module, &kernel.name, &grids)?;
     }

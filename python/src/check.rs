@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use weft::lang::render::Color;
-use weft::run::Arg;
 use weft_check::{CheckOptions, Report, check_file};
+use weft_run::Arg;
 
 /// What a check is told beside what is compiled.
 #[derive(FromPyObject)]
@@ -77,7 +77,7 @@ pub fn check(
 ) -> PyResult<(String, String, Vec<String>)> {
     let compile = request.options(defines)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut options = CheckOptions { compile: compile.clone(), ..CheckOptions::new(compile.target) };
+    let mut options = CheckOptions::new(compile.target).compile(compile.clone());
     options.stop = Some(stop.clone());
     what.apply(&mut options)?;
     let work = || -> Result<Report, Fault> { Ok(check_file(&request.parse()?, &options)?) };

@@ -64,7 +64,12 @@ impl Comm {
             Fault::usage("the id has not 128 bytes", "it is what random_id() returned on one rank")
         })?;
         let timeout = seconds("timeout", timeout)?;
-        let options = Options { device: Some(device), max_bytes, timeout, max_ctas, share_gpu };
+        let options = Options::default()
+            .device(Some(device))
+            .max_bytes(max_bytes)
+            .timeout(timeout)
+            .max_ctas(max_ctas)
+            .share_gpu(share_gpu);
         let made = py.detach(|| comm::Comm::new(rank, size, &Id(id), &options)).map_err(Fault::from)?;
         Ok(Comm { inner: Mutex::new(Some(Arc::new(made))) })
     }

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use weft::CompileError;
 use weft::gpu::GpuError;
 use weft::lang::render::Color;
-use weft::run::RunError;
 use weft::runtime;
+use weft_run::RunError;
 
 thread_local! {
     /// What Python raised for a signal while this thread waited.

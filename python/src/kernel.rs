@@ -102,7 +102,7 @@ pub struct Compiled {
 /// Compiles a kernel file.
 #[pyfunction]
 pub fn compile(py: Python<'_>, request: Request, defines: &Bound<'_, PyDict>) -> PyResult<Compiled> {
-    let options = Options { keep_ir: true, ..request.options(defines)? };
+    let options = request.options(defines)?.keep_ir(true);
     py.detach(|| {
         let file = request.parse()?;
         let compiled = file.compile(&options).map_err(Fault::from)?;
@@ -113,7 +113,7 @@ pub fn compile(py: Python<'_>, request: Request, defines: &Bound<'_, PyDict>) ->
 /// What an error code means, as `weft explain` says it; None for no code.
 #[pyfunction]
 pub fn explain_code(code: &str) -> Option<String> {
-    let page = weft::codes::page(code)?;
+    let page = weft::codes::Page::find(code)?;
     Some(format!("{}: {}\n\n{}", page.code, page.title, page.explanation))
 }
 
@@ -155,7 +155,7 @@ impl Compiled {
     /// What a launch needs to know, as JSON.
     #[getter]
     fn meta(&self) -> PyResult<String> {
-        let info = weft::meta::describe(&self.compiled).map_err(|d| Fault::new("", d.message, ""))?;
+        let info = self.compiled.describe().map_err(|d| Fault::new("", d.message, ""))?;
         Ok(serde_json::to_string(&info).map_err(|e| Fault::new("", e.to_string(), ""))?)
     }
 
@@ -163,7 +163,7 @@ impl Compiled {
     #[getter]
     fn defines(&self) -> Vec<Vec<(String, String)>> {
         let shown =
-            |d: &Defines| d.iter().map(|(n, v)| (n.clone(), weft::run::Arg::from(*v).to_string())).collect();
+            |d: &Defines| d.iter().map(|(n, v)| (n.clone(), weft_run::Arg::from(*v).to_string())).collect();
         self.compiled.defines.iter().map(shown).collect()
     }
 

@@ -150,7 +150,7 @@ impl Launcher {
         if let Some(kernel) = lock().get(&key) {
             return Ok(kernel.clone());
         }
-        let options = Options { target: target(device)?, keep_ir: false, ..self.options.clone() };
+        let options = self.options.clone().target(target(device)?).keep_ir(false);
         let kernel = Arc::new(Kernel::with(on, self.file.clone(), options)?);
         Ok(lock().entry(key).or_insert(kernel).clone())
     }
@@ -164,14 +164,14 @@ type Shape = (Option<[u32; 3]>, Option<bool>, Option<[u32; 3]>);
 
 fn shape((grid, cooperative, cluster): Shape) -> (Grid, LaunchOptions) {
     let grid = grid.map_or(Grid::Auto, |[x, y, z]| Grid::xyz(x, y, z));
-    (grid, LaunchOptions { cooperative, cluster, ..LaunchOptions::default() })
+    (grid, LaunchOptions::default().cooperative(cooperative).cluster(cluster))
 }
 
 #[pymethods]
 impl Launcher {
     #[new]
     fn new(compiled: &Compiled, name: &str) -> Launcher {
-        let options = Options { kernel: Some(name.to_owned()), ..compiled.options.clone() };
+        let options = compiled.options.clone().kernel(Some(name.to_owned()));
         Launcher { file: compiled.file.clone(), options, loaded: Mutex::default() }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use weft::runtime::cuda::{RawStream, Stream};
-use weft::runtime::job::{self, Place};
+use weft::runtime::job::{self, ProcessRank};
 use weft::runtime::{self, Config, DType};
 
 /// A PE of a world, on a GPU or simulated.
@@ -90,16 +90,16 @@ impl World {
         }
         // The death of a PE is an exception, not this process's end.
         options.grace = None;
-        let config = Config { device, memory, job: Some(options), share_gpu, ..Config::default() };
+        let config = Config::default().device(device).memory(memory).job(Some(options)).share_gpu(share_gpu);
         py.detach(|| {
             let place = match place {
                 Some((rank, size, id)) => {
                     let id: [u8; 128] = id.try_into().map_err(|_| {
                         Fault::usage("the id has not 128 bytes", "it is what random_id() returned on one PE")
                     })?;
-                    Place { local_rank: Some(rank), ..Place::of_id(rank, size, &id) }
+                    ProcessRank { local_rank: Some(rank), ..ProcessRank::of_id(rank, size, &id) }
                 }
-                None => Place::detect()?.unwrap_or_else(Place::alone),
+                None => ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone),
             };
             Ok(World::of(runtime::World::join(&place, &config)?))
         })

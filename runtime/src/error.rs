@@ -5,6 +5,7 @@ use std::fmt;
 /// An error of this room. `Display` is meant for people:
 /// `error[R0301]: PE 1 …`, then `help: …` on a line of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Error {
     /// The code of the kind of error. [`CODES`] explains it.
     pub code: Code,

@@ -2,7 +2,7 @@
 //! NVSHMEM's host library and its device bitcode, so that what one command finds all find.
 //!
 //! A variable that names the thing itself comes first, and is an error if it names nothing. Then come the
-//! [`SearchPlace`]s that the [`Wanted`] lists, in its order.
+//! [`SearchPlace`]s that the [`LibrarySearch`] lists, in its order.
 
 mod programs;
 mod python;
@@ -42,7 +42,7 @@ pub enum Missing {
 
 /// Something to be found.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct LibrarySearch {
     /// File name. A library's (`libnvrtc.so`) may have a version behind it.
     pub name: &'static str,
     /// Variables that name the file, or an installation that has it.
@@ -85,7 +85,7 @@ impl fmt::Display for SearchPlace {
 }
 
 /// Where NVSHMEM is looked for.
-const NVSHMEM: Wanted = Wanted {
+const NVSHMEM: LibrarySearch = LibrarySearch {
     name: "libnvshmem_host.so.3",
     vars: &["WEFT_NVSHMEM", "NVSHMEM_HOME"],
     folders: &["lib", "lib64", ""],
@@ -105,7 +105,7 @@ const NVSHMEM: Wanted = Wanted {
 };
 
 /// Where NCCL is looked for.
-const NCCL: Wanted = Wanted {
+const NCCL: LibrarySearch = LibrarySearch {
     name: "libnccl.so.2",
     vars: &["WEFT_NCCL", "NCCL_HOME"],
     folders: &["lib", "lib64", ""],
@@ -122,7 +122,7 @@ const NCCL: Wanted = Wanted {
 };
 
 /// Where cuBLASLt is looked for.
-const CUBLAS_LT: Wanted = Wanted {
+const CUBLAS_LT: LibrarySearch = LibrarySearch {
     name: "libcublasLt.so",
     vars: &["WEFT_CUBLASLT"],
     folders: &["lib", "lib64"],
@@ -139,7 +139,7 @@ const CUBLAS_LT: Wanted = Wanted {
 };
 
 /// Where nvJitLink is looked for.
-const NVJITLINK: Wanted = Wanted {
+const NVJITLINK: LibrarySearch = LibrarySearch {
     name: "libnvJitLink.so",
     vars: &["WEFT_NVJITLINK"],
     folders: &["lib64", "lib"],
@@ -327,14 +327,14 @@ impl Machine<'_> {
     ///
     /// # Errors
     /// Fails if the file is not found. [`Missing`] lists every place searched.
-    pub fn find(&self, wanted: &Wanted) -> std::result::Result<Found, Missing> {
+    pub fn find(&self, wanted: &LibrarySearch) -> std::result::Result<Found, Missing> {
         self.find_by(wanted, &|dir| file_in(dir, wanted.name))
     }
 
     /// Looks for what `pick` finds in a folder, or at a file that a variable names.
     fn find_by(
         &self,
-        wanted: &Wanted,
+        wanted: &LibrarySearch,
         pick: &dyn Fn(&Path) -> Option<PathBuf>,
     ) -> std::result::Result<Found, Missing> {
         let mut look = Look { folders: wanted.folders, pick, searched: Vec::new() };

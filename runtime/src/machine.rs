@@ -67,7 +67,7 @@ pub enum Link {
     NvLink,
     /// PCIe peer access: loads and stores.
     Pcie,
-    /// Not at all: only copies go there.
+    /// The devices do not reach each other, except by copies.
     None,
 }
 

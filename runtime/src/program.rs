@@ -2,7 +2,7 @@
 
 use crate::cuda;
 use crate::error::{Error, LAUNCHER, NO_GPU, Result};
-use crate::job::{Place, Started, start};
+use crate::job::{ProcessRank, Started, start};
 use crate::simulated::SimConfig;
 use crate::world::{Config, World, gpus_are_shared};
 use std::fmt::{self, Display};
@@ -41,7 +41,10 @@ impl FromStr for On {
             "auto" => Ok(On::Auto),
             "gpu" => Ok(On::Gpu),
             "sim" => Ok(On::Sim),
-            other => Err(Error::new(LAUNCHER, format!("{ON} is {other:?}")).help("sim, gpu or auto")),
+            other => {
+                Err(Error::new(LAUNCHER, format!("{ON} is {other:?}"))
+                    .help("set it to `sim`, `gpu` or `auto`"))
+            }
         }
     }
 }
@@ -61,7 +64,9 @@ impl On {
     /// Fails if the variables that a launcher has set do not fit together (R0201).
     pub fn resolve(self) -> Result<On> {
         Ok(match self {
-            On::Auto if Place::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => On::Gpu,
+            On::Auto if ProcessRank::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => {
+                On::Gpu
+            }
             On::Auto => On::Sim,
             chosen => chosen,
         })
@@ -138,7 +143,7 @@ fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<()
         if on == On::Auto {
             eprintln!("no GPU is seen: {n_pes} simulated PEs");
         }
-        World::simulated_with(&SimConfig { seed, ..SimConfig::new(n_pes) })
+        World::simulated_with(&SimConfig::new(n_pes).seed(seed))
     });
     let job = match job {
         Ok(job) => job,
@@ -157,7 +162,8 @@ fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<()
 
 fn number<T: FromStr>(variable: &str, unset: T) -> Result<T> {
     let Ok(text) = std::env::var(variable) else { return Ok(unset) };
-    text.parse().map_err(|_| Error::new(LAUNCHER, format!("{variable} is {text:?}")).help("a whole number"))
+    text.parse()
+        .map_err(|_| Error::new(LAUNCHER, format!("{variable} is {text:?}")).help("set it to a whole number"))
 }
 
 impl World {
@@ -187,13 +193,15 @@ fn pes() -> Result<u32> {
     let asked = match std::env::var(PES) {
         Err(_) => count,
         Ok(text) => text.parse().map_err(|_| {
-            Error::new(LAUNCHER, format!("{PES} is {text:?}")).help("a number of PEs, at most one a GPU")
+            Error::new(LAUNCHER, format!("{PES} is {text:?}"))
+                .help("set it to a number of PEs, at most one for each GPU")
         })?,
     };
     match asked {
         0 => Err(Error::new(NO_GPU, "no GPU is seen").help("`weft doctor` says what this machine has")),
         n if n > count && !gpus_are_shared() => {
-            Err(Error::new(NO_GPU, format!("{n} PEs, and {count} GPUs")).help("one PE a GPU"))
+            Err(Error::new(NO_GPU, format!("there are {n} PEs and {count} GPUs"))
+                .help("start at most one PE for each GPU"))
         }
         n => Ok(n),
     }

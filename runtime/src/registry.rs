@@ -58,7 +58,7 @@ impl Registry {
         self.grown = self.grown.saturating_add(device);
     }
 
-    /// So many bytes are the heap's again.
+    /// Counts bytes that were given back to the heap.
     pub fn gave_back(&mut self, bytes: usize) {
         self.in_use = self.in_use.saturating_sub(bytes);
     }

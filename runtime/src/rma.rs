@@ -81,7 +81,7 @@ impl Inner {
         if !self.device.has(stream) {
             let (of, mine) = (stream.ordinal(), self.device.ordinal());
             return Err(Error::new(error::NO_GPU, format!("a stream of GPU {of}; this PE has GPU {mine}"))
-                .help("World::stream, or World::device().new_stream()"));
+                .help("use World::stream or World::device().new_stream()"));
         }
         self.enter()
     }
@@ -96,7 +96,7 @@ fn sides<T: Element>(remote: &SymmetricTensor<T>, local: &impl Local<T>) -> Resu
             error::SHAPE,
             format!("the symmetric tensor has {n} elements, the other {m}"),
         )
-        .help("take slices of one length"));
+        .help("pass slices of one length"));
     }
     remote.keep();
     local.keep();

@@ -65,7 +65,7 @@ pub(crate) fn memory_elements(layout: &Layout) -> Result<usize> {
         _ => {
             let message = format!("no memory can be made for the layout {layout}");
             Err(Error::new(SHAPE, message)
-                .help("extents and strides are numbers known now, strides not negative"))
+                .help("give extents and strides as numbers, with strides that are not negative"))
         }
     }
 }

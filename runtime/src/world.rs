@@ -4,7 +4,7 @@ use crate::cuda::{Device, Stream, device_count};
 use crate::direct::Direct;
 use crate::error::{self, Error, Result};
 use crate::find;
-use crate::job::{Control, Options, Place};
+use crate::job::{Control, Options, ProcessRank};
 use crate::nvshmem::Version;
 use crate::nvshmem::{self, Host, Library, sys};
 use crate::peers::Peers;
@@ -21,6 +21,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// The options of a world. The default suits most programs.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Config {
     /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given, or the only one.
     pub device: Option<u32>,
@@ -41,8 +42,19 @@ pub struct Config {
     pub checks: Option<bool>,
 }
 
+weft_sim::setters!(
+    Config {
+        device: Option<u32>,
+        library: Option<PathBuf>,
+        memory: Option<Memory>,
+        job: Option<Options>,
+        share_gpu: bool,
+        checks: Option<bool>,
+    }
+);
+
 impl Config {
-    fn connect(&self, place: &Place) -> Result<Arc<Control>> {
+    fn connect(&self, place: &ProcessRank) -> Result<Arc<Control>> {
         match self.job {
             Some(options) => Control::connect_with(place, options),
             None => Control::connect(place),
@@ -67,7 +79,7 @@ impl Memory {
             "" | "nvshmem" => Ok(Memory::Nvshmem),
             "local" => Ok(Memory::Local),
             other => Err(Error::new(error::LAUNCHER, format!("WEFT_MEMORY is `{other}`"))
-                .help("it is `nvshmem` or `local`")),
+                .help("set it to `nvshmem` or `local`")),
         }
     }
 }
@@ -126,13 +138,13 @@ struct Hello {
 }
 
 impl World {
-    /// Joins the job that the environment describes ([`Place::detect`]). Without a job, the world has one PE.
+    /// Joins the job that the environment describes ([`ProcessRank::detect`]). Without a job, the world has one PE.
     /// *Collective.*
     ///
     /// # Errors
     /// Fails if a library or a GPU is missing (R01xx), or if a PE did not come (R02xx).
     pub fn init() -> Result<World> {
-        let place = Place::detect()?.unwrap_or_else(Place::alone);
+        let place = ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone);
         World::join(&place, &Config::default())
     }
 
@@ -142,15 +154,15 @@ impl World {
     /// # Errors
     /// Fails where [`init`](World::init) fails.
     pub fn local() -> Result<World> {
-        let place = Place::detect()?.unwrap_or_else(Place::alone);
-        World::join(&place, &Config { memory: Some(Memory::Local), ..Config::default() })
+        let place = ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone);
+        World::join(&place, &Config::default().memory(Some(Memory::Local)))
     }
 
     /// Joins the job in which this process has the given place. *Collective.*
     ///
     /// # Errors
     /// Fails where [`init`](World::init) fails.
-    pub fn join(place: &Place, config: &Config) -> Result<World> {
+    pub fn join(place: &ProcessRank, config: &Config) -> Result<World> {
         let memory = config.memory.map_or_else(Memory::from_env, Ok)?;
         if memory == Memory::Local {
             let control = config.connect(place)?;
@@ -171,7 +183,7 @@ impl World {
         joined
     }
 
-    fn start(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
+    fn start(place: &ProcessRank, config: &Config, control: Arc<Control>) -> Result<World> {
         let everyone: Vec<u32> = (0..place.size).collect();
         let path = match &config.library {
             Some(path) => path.clone(),
@@ -197,7 +209,7 @@ impl World {
         World::of(Library::Host(library), device, Peers::Job(control), checks)
     }
 
-    fn start_local(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
+    fn start_local(place: &ProcessRank, config: &Config, control: Arc<Control>) -> Result<World> {
         let everyone: Vec<u32> = (0..place.size).collect();
         let (device, host) = device(place, config, &control, &everyone)?;
         let hello =
@@ -350,7 +362,7 @@ impl Inner {
         Ok(entered)
     }
 
-    /// That rank of the world.
+    /// Checks that the world has a PE of this rank, and returns the rank.
     pub fn member(&self, pe: u32) -> Result<u32> {
         match pe < self.control.size() {
             true => Ok(pe),
@@ -451,7 +463,12 @@ impl Hello {
 }
 
 /// The device of this PE, which its thread has from now on, and the host's name. Collective.
-fn device(place: &Place, config: &Config, control: &Control, everyone: &[u32]) -> Result<(Device, String)> {
+fn device(
+    place: &ProcessRank,
+    config: &Config,
+    control: &Control,
+    everyone: &[u32],
+) -> Result<(Device, String)> {
     let host = host_name();
     let hosts = control.exchange(everyone, "init: hosts", host.as_bytes())?;
     // As many PEs of lower rank as there are on this host.
@@ -491,7 +508,7 @@ fn agree(all: &[Vec<u8>], own_gpus: bool) -> Result<()> {
                 error::NO_GPU,
                 format!("PEs {other} and {pe} have the same GPU, {}, on {}", field(pe, 2), field(pe, 1)),
             )
-            .help("start one PE a GPU; the launcher's local rank chooses it"));
+            .help("start one PE for each GPU: the local rank from the launcher chooses the GPU"));
         }
     }
     Ok(())

@@ -52,7 +52,7 @@ fn tensors_are_symmetric_and_copies_reach_every_pe() {
 
 #[test]
 fn memory_is_freed_and_its_end_is_told_to_all() {
-    let config = SimConfig { memory_limit: 8 << 20, ..SimConfig::new(2) };
+    let config = SimConfig::new(2).memory_limit(8 << 20);
     let job = World::simulated_with(&config).unwrap();
     job.run(|world| -> Result<()> {
         for round in 0..60 {
@@ -161,7 +161,7 @@ fn teams_split_and_their_collectives_agree_with_plain_sums() {
 
 #[test]
 fn nodes_bound_what_loads_and_stores_reach() {
-    let config = SimConfig { node: Some(2), ..SimConfig::new(4) };
+    let config = SimConfig::new(4).node(Some(2));
     let job = World::simulated_with(&config).unwrap();
     job.run(|world| -> Result<()> {
         let (me, stream) = (world.my_pe(), world.stream());
@@ -402,7 +402,7 @@ fn the_order_of_streams_events_and_hosts_is_known_to_the_check_for_races() {
 #[test]
 fn one_seed_gives_one_run() {
     let told = |seed: u64| {
-        let config = SimConfig { seed, explore: true, ..SimConfig::new(3) };
+        let config = SimConfig::new(3).seed(seed).explore(true);
         let job = World::simulated_with(&config).unwrap();
         let out = job.run(|world| -> Result<Vec<u32>> {
             let (me, stream) = (world.my_pe(), world.stream());
@@ -426,7 +426,7 @@ fn one_seed_gives_one_run() {
 
 #[test]
 fn worlds_last_from_one_call_to_the_next() {
-    let config = SimConfig { heap: Some(1 << 20), ..SimConfig::new(4) };
+    let config = SimConfig::new(4).heap(Some(1 << 20));
     let job = World::simulated_with(&config).unwrap();
     let worlds = job.worlds().unwrap();
     let all = |results: Vec<Result<Tensor>>| results.into_iter().collect::<Result<Vec<_>>>().unwrap();
@@ -470,7 +470,7 @@ fn worlds_last_from_one_call_to_the_next() {
 
 #[test]
 fn an_interrupt_ends_every_wait() {
-    let config = SimConfig { stop: Some(Arc::default()), ..SimConfig::new(2) };
+    let config = SimConfig::new(2).stop(Some(Arc::default()));
     let job = World::simulated_with(&config).unwrap();
     let worlds = job.worlds().unwrap();
     let results = std::thread::scope(|scope| {

@@ -23,11 +23,11 @@ fn now() -> f64 {
 type Run = (f64, Stats);
 
 fn config(n_pes: usize, checked: bool) -> Config {
-    Config { n_pes, check: checked.then(Check::default), ..Config::default() }
+    Config::default().n_pes(n_pes).check(checked.then(Check::default))
 }
 
 fn grid(pe: usize, ctas: u32, threads: u32, args: Vec<Arg>) -> Launch {
-    Launch { pe, grid: [ctas, 1, 1], block: [threads, 1, 1], args, ..Launch::default() }
+    Launch::default().pe(pe).grid([ctas, 1, 1]).block([threads, 1, 1]).args(args)
 }
 
 fn launch(m: &mut Machine, text: &str, kernel: &str, grids: &[Launch]) -> Result<Run> {

@@ -23,7 +23,7 @@ const PTX: &str = "
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let module = Module::parse(PTX)?;
-    let mut machine = Machine::new(Config { n_pes: PES, ..Config::default() })?;
+    let mut machine = Machine::new(Config::default().n_pes(PES))?;
     let bytes = 4 * LENGTH as u64;
     let x = machine.alloc_symmetric("x", bytes, 16)?;
     let mut launches = Vec::new();
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let out = machine.alloc(pe, "out", bytes, 16)?;
         let mut args = peers?;
         args.push(Arg::U64(out));
-        launches.push((out, Launch { pe, block: [LENGTH as u32, 1, 1], args, ..Launch::default() }));
+        launches.push((out, Launch::default().pe(pe).block([LENGTH as u32, 1, 1]).args(args)));
     }
     let grids: Vec<Launch> = launches.iter().map(|(_, launch)| launch.clone()).collect();
     machine.launch(&module, "add", &grids)?;

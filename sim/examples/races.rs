@@ -26,15 +26,14 @@ wait:
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let module = Module::parse(PTX)?;
-    let mut machine =
-        Machine::new(Config { check: Some(Check::default()), explore: true, ..Config::default() })?;
+    let mut machine = Machine::new(Config::default().check(Some(Check::default())).explore(true))?;
     let mut args = Vec::new();
     for name in ["data", "flag", "out"] {
         let address = machine.alloc(0, name, 4, 4)?;
         machine.write(0, address, &[0; 4])?;
         args.push(Arg::U64(address));
     }
-    machine.launch(&module, "hand_over", &[Launch { grid: [2, 1, 1], args, ..Launch::default() }])?;
+    machine.launch(&module, "hand_over", &[Launch::default().grid([2, 1, 1]).args(args)])?;
     for finding in machine.take_findings() {
         println!("{finding}");
     }

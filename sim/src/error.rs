@@ -10,6 +10,7 @@ use std::fmt;
 /// `P004` a modifier no form of the instruction has, `P005` operands, `P006` names, `P007` legal PTX that
 /// this simulator does not carry out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub struct PtxError {
     /// The stable code, `P001` and following.
     pub code: codes::Code,
@@ -61,7 +62,7 @@ impl fmt::Display for SourceLine {
 
 /// The place in the program at which a [`SimError`] arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CodeLocation {
     /// The processing element (PE) that ran the instruction.
     pub pe: usize,
     /// CTA in the grid (`%ctaid`).
@@ -80,7 +81,7 @@ pub struct Place {
     pub source: Vec<SourceLine>,
 }
 
-impl Place {
+impl CodeLocation {
     /// `, thread (5, 0, 0)`; of threads that have a name, `, thread 5 of role load`, counted from their first.
     pub(crate) fn thread_words(&self) -> String {
         match (self.thread, &self.role) {
@@ -92,9 +93,9 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CodeLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { pe, cta, kernel, ptx_line, ptx_text, source, .. } = self;
+        let CodeLocation { pe, cta, kernel, ptx_line, ptx_text, source, .. } = self;
         write!(f, "PE {pe}, CTA ({}, {}, {}){} of `{kernel}`", cta[0], cta[1], cta[2], self.thread_words())?;
         for (i, s) in source.iter().enumerate() {
             write!(f, "{} {s}", if i == 0 { "\n  --> " } else { "\n      inlined at" })?;
@@ -115,6 +116,7 @@ impl fmt::Display for Place {
 /// `S016` an assertion that does not hold.
 /// What is wrong and stops nobody is a [`Finding`](crate::Finding), with codes from `S030` on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub struct SimError {
     /// The stable code, `S001` and following.
     pub code: codes::Code,
@@ -123,7 +125,7 @@ pub struct SimError {
     /// A text that says what was expected or what to do. It may be empty.
     pub help: String,
     /// Where; `None` for requests from the host.
-    pub at: Option<Box<Place>>,
+    pub at: Option<Box<CodeLocation>>,
     /// Further lines, for example who waits for what in a deadlock.
     pub notes: Vec<String>,
     /// The text that kernels printed until then.
@@ -142,7 +144,8 @@ impl SimError {
         }
     }
 
-    pub(crate) fn request(message: impl Into<String>, help: impl Into<String>) -> Self {
+    /// An error about a request of the host that the machine refuses ([`codes::BAD_REQUEST`]).
+    pub fn request(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(codes::BAD_REQUEST, message, help)
     }
 }

@@ -23,7 +23,7 @@
 //! let mut machine = Machine::new(Config::default())?;
 //! let out = machine.alloc(0, "out", 64 * 4, 16)?;
 //! let args = vec![Arg::U64(out), Arg::U32(7)];
-//! machine.launch(&module, "fill", &[Launch { block: [64, 1, 1], args, ..Launch::default() }])?;
+//! machine.launch(&module, "fill", &[Launch::default().block([64, 1, 1]).args(args)])?;
 //! let mut bytes = [0; 4];
 //! machine.read(0, out + 63 * 4, &mut bytes)?;
 //! assert_eq!(u32::from_le_bytes(bytes), 7);
@@ -110,13 +110,14 @@ mod nvshmem;
 mod order;
 mod ptx;
 mod rng;
+mod setters;
 mod slices;
 mod stats;
 mod types;
 mod visible;
 
 pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace};
-pub use error::{Place, PtxError, SimError, SourceLine};
+pub use error::{CodeLocation, PtxError, SimError, SourceLine};
 pub use exec::asynchronous::tensor::{Swizzle, TensorMap, TensorType};
 pub use exec::code::{Kernel, Param};
 pub use exec::trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};

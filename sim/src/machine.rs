@@ -23,6 +23,7 @@ pub use running::GridId;
 
 /// The description of the machine to simulate.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// Processing elements (GPUs), 1 to 4096.
     pub n_pes: usize,
@@ -62,6 +63,27 @@ pub struct Config {
     /// Gives up what runs, with `S009`, once somebody has set it.
     pub stop: Option<Arc<AtomicBool>>,
 }
+
+crate::setters!(
+    Config {
+        n_pes: usize,
+        seed: u64,
+        explore: bool,
+        step_limit: u64,
+        time_limit: Option<Duration>,
+        memory_limit: u64,
+        poison: u8,
+        sms: u32,
+        shared_per_cta: u32,
+        print_limit: usize,
+        peer_access: bool,
+        multicast: bool,
+        check: Option<Check>,
+        trace: Option<TraceConfig>,
+        heap: Option<u64>,
+        stop: Option<Arc<AtomicBool>>,
+    }
+);
 
 impl Default for Config {
     fn default() -> Self {
@@ -127,6 +149,7 @@ impl Arg {
 
 /// One grid of a launch.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Launch {
     /// PE that runs it.
     pub pe: usize,
@@ -144,6 +167,18 @@ pub struct Launch {
     /// Names of threads, for reports.
     pub names: Arc<[Named]>,
 }
+
+crate::setters!(
+    Launch {
+        pe: usize,
+        grid: [u32; 3],
+        block: [u32; 3],
+        cluster: [u32; 3],
+        dynamic_shared: u32,
+        args: Vec<Arg>,
+        names: Arc<[Named]>,
+    }
+);
 
 impl Default for Launch {
     /// One thread on PE 0, without arguments.

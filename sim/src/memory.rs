@@ -62,7 +62,7 @@ impl Team {
 const PREDEFINED: i32 = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RegionKind {
     Private,
     Heap { of: usize },
     Multicast { team: usize },
@@ -71,7 +71,7 @@ enum Kind {
 #[derive(Debug, Clone, Copy)]
 struct Region {
     viewer: usize,
-    kind: Kind,
+    kind: RegionKind,
 }
 
 /// Team members and their multicast traffic.
@@ -163,10 +163,10 @@ impl Memory {
     }
 
     pub(crate) fn new(n_pes: usize, poison: u8, limit: u64) -> Self {
-        let mut regions = vec![Region { viewer: usize::MAX, kind: Kind::Private }];
+        let mut regions = vec![Region { viewer: usize::MAX, kind: RegionKind::Private }];
         for viewer in 0..n_pes {
-            regions.push(Region { viewer, kind: Kind::Private });
-            regions.extend((0..n_pes).map(|of| Region { viewer, kind: Kind::Heap { of } }));
+            regions.push(Region { viewer, kind: RegionKind::Private });
+            regions.extend((0..n_pes).map(|of| Region { viewer, kind: RegionKind::Heap { of } }));
         }
         let mut memory = Memory {
             n_pes,
@@ -201,16 +201,16 @@ impl Memory {
     /// The place of `[addr, addr + len)` on the symmetric heap, where that lies in the PE's own part of it.
     pub(crate) fn symmetric(&self, pe: usize, addr: u64, len: u64) -> Result<u64, AccessError> {
         let what = match self.region(pe, addr)? {
-            Some(Region { kind: Kind::Heap { of }, .. }) if *of == pe => {
+            Some(Region { kind: RegionKind::Heap { of }, .. }) if *of == pe => {
                 let offset = addr & REGION_MASK;
                 return match self.heap.below(offset) {
                     Some(a) if a.holds(offset, len) => Ok(offset),
                     _ => Err(self.outside(pe, addr, len)),
                 };
             }
-            Some(Region { kind: Kind::Heap { .. }, .. }) => "is an address of a peer's memory already",
-            Some(Region { kind: Kind::Multicast { .. }, .. }) => "is a multicast address",
-            Some(Region { kind: Kind::Private, .. }) => "is not symmetric",
+            Some(Region { kind: RegionKind::Heap { .. }, .. }) => "is an address of a peer's memory already",
+            Some(Region { kind: RegionKind::Multicast { .. }, .. }) => "is a multicast address",
+            Some(Region { kind: RegionKind::Private, .. }) => "is not symmetric",
             None => return Err(self.unmapped(pe, addr)),
         };
         Err(AccessError {
@@ -344,7 +344,7 @@ impl Memory {
         let mut regions = vec![None; self.n_pes];
         for &viewer in members {
             regions[viewer] = Some(self.regions.len() as u64);
-            self.regions.push(Region { viewer, kind: Kind::Multicast { team } });
+            self.regions.push(Region { viewer, kind: RegionKind::Multicast { team } });
         }
         self.teams.push(TeamInfo { members: members.to_vec(), regions });
         Team(team)
@@ -355,9 +355,9 @@ impl Memory {
     pub(crate) fn window(&self, pe: usize, addr: u64, len: u64) -> Result<Window, AccessError> {
         let Some(region) = self.region(pe, addr)? else { return Err(self.unmapped(pe, addr)) };
         let (allocator, buffer, owner) = match region.kind {
-            Kind::Private => (&self.private[pe], 2 * pe, pe),
-            Kind::Heap { of } => (&self.heap, 2 * of + 1, of),
-            Kind::Multicast { .. } => {
+            RegionKind::Private => (&self.private[pe], 2 * pe, pe),
+            RegionKind::Heap { of } => (&self.heap, 2 * of + 1, of),
+            RegionKind::Multicast { .. } => {
                 return Err(AccessError {
                     code: codes::MULTICAST,
                     message: format!(
@@ -401,7 +401,7 @@ impl Memory {
     /// Offset on the heap and team of a multicast address, for multimem accesses.
     pub(crate) fn multicast(&self, pe: usize, addr: u64, len: u64) -> Result<(usize, usize), AccessError> {
         let region = self.region(pe, addr)?;
-        let Some(Region { kind: Kind::Multicast { team }, .. }) = region else {
+        let Some(Region { kind: RegionKind::Multicast { team }, .. }) = region else {
             return Err(AccessError {
                 code: codes::MULTICAST,
                 message: format!("{} is not a multicast address", self.describe(pe, addr)),

@@ -55,22 +55,22 @@ impl<T: Number> Copied for &mut [T] {
 }
 
 /// An argument of [`run`]: a number, or a slice, of which the kernel gets the address.
-pub struct HostArg<'a>(Kind<'a>);
+pub struct HostArg<'a>(HostArgKind<'a>);
 
-enum Kind<'a> {
+enum HostArgKind<'a> {
     Value(Arg),
     Slice(Box<dyn Copied + 'a>),
 }
 
 impl From<Arg> for HostArg<'_> {
     fn from(value: Arg) -> Self {
-        HostArg(Kind::Value(value))
+        HostArg(HostArgKind::Value(value))
     }
 }
 
 impl<'a, T: Number> From<&'a mut [T]> for HostArg<'a> {
     fn from(slice: &'a mut [T]) -> Self {
-        HostArg(Kind::Slice(Box::new(slice)))
+        HostArg(HostArgKind::Slice(Box::new(slice)))
     }
 }
 
@@ -150,8 +150,8 @@ pub fn run<'a>(
     let mut values = Vec::new();
     for (number, HostArg(kind)) in args.into_iter().enumerate() {
         values.push(match kind {
-            Kind::Value(value) => value,
-            Kind::Slice(slice) => {
+            HostArgKind::Value(value) => value,
+            HostArgKind::Slice(slice) => {
                 let bytes = slice.bytes();
                 let name = format!("argument {number}");
                 let address = machine.alloc(0, &name, bytes.len().max(1) as u64, ALIGNMENT)?;
@@ -161,8 +161,7 @@ pub fn run<'a>(
             }
         });
     }
-    let stats =
-        machine.launch(&module, kernel, &[Launch { grid, block, args: values, ..Launch::default() }])?;
+    let stats = machine.launch(&module, kernel, &[Launch::default().grid(grid).block(block).args(values)])?;
     for (slice, bytes, address) in &mut slices {
         machine.read(0, *address, bytes)?;
         slice.update(bytes);

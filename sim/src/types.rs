@@ -3,7 +3,7 @@
 use crate::num::{BF16, E4M3, E5M2, F16, F32, F64, Format, TF32, mask, sext};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TypeKind {
     Bits,
     Unsigned,
     Signed,
@@ -13,34 +13,34 @@ pub(crate) enum Kind {
 /// A type: `count` packed elements of `bits` bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ty {
-    pub kind: Kind,
+    pub kind: TypeKind,
     pub bits: u32,
     pub count: u32,
 }
 
-const fn ty(kind: Kind, bits: u32, count: u32) -> Ty {
+const fn ty(kind: TypeKind, bits: u32, count: u32) -> Ty {
     Ty { kind, bits, count }
 }
 
 const fn float(format: Format, bits: u32, count: u32) -> Ty {
-    ty(Kind::Float(format), bits, count)
+    ty(TypeKind::Float(format), bits, count)
 }
 
 const TYPES: &[(&str, Ty)] = &[
-    ("b8", ty(Kind::Bits, 8, 1)),
-    ("b16", ty(Kind::Bits, 16, 1)),
-    ("b32", ty(Kind::Bits, 32, 1)),
-    ("b64", ty(Kind::Bits, 64, 1)),
-    ("u8", ty(Kind::Unsigned, 8, 1)),
-    ("u16", ty(Kind::Unsigned, 16, 1)),
-    ("u32", ty(Kind::Unsigned, 32, 1)),
-    ("u64", ty(Kind::Unsigned, 64, 1)),
-    ("s8", ty(Kind::Signed, 8, 1)),
-    ("s16", ty(Kind::Signed, 16, 1)),
-    ("s32", ty(Kind::Signed, 32, 1)),
-    ("s64", ty(Kind::Signed, 64, 1)),
-    ("u16x2", ty(Kind::Unsigned, 16, 2)),
-    ("s16x2", ty(Kind::Signed, 16, 2)),
+    ("b8", ty(TypeKind::Bits, 8, 1)),
+    ("b16", ty(TypeKind::Bits, 16, 1)),
+    ("b32", ty(TypeKind::Bits, 32, 1)),
+    ("b64", ty(TypeKind::Bits, 64, 1)),
+    ("u8", ty(TypeKind::Unsigned, 8, 1)),
+    ("u16", ty(TypeKind::Unsigned, 16, 1)),
+    ("u32", ty(TypeKind::Unsigned, 32, 1)),
+    ("u64", ty(TypeKind::Unsigned, 64, 1)),
+    ("s8", ty(TypeKind::Signed, 8, 1)),
+    ("s16", ty(TypeKind::Signed, 16, 1)),
+    ("s32", ty(TypeKind::Signed, 32, 1)),
+    ("s64", ty(TypeKind::Signed, 64, 1)),
+    ("u16x2", ty(TypeKind::Unsigned, 16, 2)),
+    ("s16x2", ty(TypeKind::Signed, 16, 2)),
     ("f16", float(F16, 16, 1)),
     ("f16x2", float(F16, 16, 2)),
     ("bf16", float(BF16, 16, 1)),
@@ -59,8 +59,8 @@ const TYPES: &[(&str, Ty)] = &[
 
 impl Ty {
     pub(crate) const F32: Ty = float(F32, 32, 1);
-    pub(crate) const B32: Ty = ty(Kind::Bits, 32, 1);
-    pub(crate) const B64: Ty = ty(Kind::Bits, 64, 1);
+    pub(crate) const B32: Ty = ty(TypeKind::Bits, 32, 1);
+    pub(crate) const B64: Ty = ty(TypeKind::Bits, 64, 1);
 
     pub(crate) fn parse(name: &str) -> Option<Ty> {
         TYPES.iter().find(|(n, _)| *n == name).map(|(_, t)| *t)
@@ -77,12 +77,12 @@ impl Ty {
     }
 
     pub(crate) fn signed(self) -> bool {
-        self.kind == Kind::Signed
+        self.kind == TypeKind::Signed
     }
 
     pub(crate) fn format(self) -> Option<Format> {
         match self.kind {
-            Kind::Float(f) => Some(f),
+            TypeKind::Float(f) => Some(f),
             _ => None,
         }
     }
@@ -90,6 +90,6 @@ impl Ty {
     /// The value of the low bits as this integer type says, in 64-bit two's complement.
     #[inline]
     pub(crate) fn extend(self, v: u64) -> i64 {
-        if self.kind == Kind::Signed { sext(v, self.bits) } else { (v & mask(self.bits)) as i64 }
+        if self.kind == TypeKind::Signed { sext(v, self.bits) } else { (v & mask(self.bits)) as i64 }
     }
 }

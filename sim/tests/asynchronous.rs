@@ -24,16 +24,16 @@ const HEAD: &str = "
 
 fn launch(body: &str, grid: Launch, seed: u64) -> (Result<Stats, SimError>, Vec<u32>) {
     let k = module("u64 u64", &format!("{HEAD}{body}"));
-    let mut m = Machine::new(Config { seed, ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().seed(seed)).unwrap();
     let input: Vec<u32> = (1000..1000 + N as u32).collect();
     let (x, y) = (buffer(&mut m, 0, "x", &words(&input)), buffer(&mut m, 0, "y", &words(&[0; N])));
     let args = vec![Arg::U64(x), Arg::U64(y)];
-    let result = m.launch(&k, "k", &[Launch { args, ..grid }]);
+    let result = m.launch(&k, "k", &[grid.args(args)]);
     (result, read_words(&m, 0, y, N))
 }
 
 fn threads(n: u32) -> Launch {
-    Launch { block: [n, 1, 1], ..Launch::default() }
+    Launch::default().block([n, 1, 1])
 }
 
 /// Runs over many schedules; the output's first words are always these.
@@ -287,7 +287,7 @@ fn wrong_mbarriers() {
         mov.u32 %r5, %cluster_ctarank; xor.b32 %r5, %r5, 1; mov.u64 %rd6, bar; cvta.shared.u64 %rd6, %rd6;
         mapa.u64 %rd6, %rd6, %r5; mbarrier.test_wait.parity.b64 %p2, [%rd6], 0; barrier.cluster.arrive;
         barrier.cluster.wait;",
-        Launch { grid: [2, 1, 1], cluster: [2, 1, 1], ..threads(1) },
+        threads(1).grid([2, 1, 1]).cluster([2, 1, 1]),
         "S014",
         "another CTA's: nobody here can wait at it",
     );
@@ -394,13 +394,13 @@ fn bulk_reductions() {
     let body = "st.shared.b32 [%r4], 2; fence.proxy.async.shared::cta; bar.sync 0; @!%p1 ret;
         cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [s], 256; cp.async.bulk.commit_group;
         cp.async.bulk.wait_group 0;";
-    always(body, Launch { grid: [20, 1, 1], ..threads(64) }, &[40; 64]);
+    always(body, threads(64).grid([20, 1, 1]), &[40; 64]);
 }
 
 /// CTA 0 of a cluster sends to all others: by multicast, by copies from shared memory, element by element.
 #[test]
 fn across_the_cluster() {
-    let grid = |ctas: u32| Launch { grid: [ctas, 1, 1], cluster: [ctas, 1, 1], ..threads(32) };
+    let grid = |ctas: u32| threads(32).grid([ctas, 1, 1]).cluster([ctas, 1, 1]);
     let head = |bytes: u32| {
         format!(
             "{INIT} barrier.cluster.arrive.release; barrier.cluster.wait.acquire;
@@ -459,7 +459,7 @@ fn remote_arrivals() {
     E:  barrier.cluster.arrive; barrier.cluster.wait;"
     );
     let all: Vec<u32> = (0..64).collect();
-    always(&body, Launch { grid: [2, 1, 1], cluster: [2, 1, 1], ..threads(32) }, &all);
+    always(&body, threads(32).grid([2, 1, 1]).cluster([2, 1, 1]), &all);
 }
 
 #[test]
@@ -508,7 +508,7 @@ fn wrong_bulk_copies() {
             "{INIT} mov.u32 %r5, %cluster_ctarank; xor.b32 %r5, %r5, 1; mapa.shared::cluster.u32 %r5, s, %r5;
             cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd1], 16, [bar];"
         ),
-        Launch { grid: [2, 1, 1], cluster: [2, 1, 1], ..threads(1) },
+        threads(1).grid([2, 1, 1]).cluster([2, 1, 1]),
         "S014",
         "of different CTAs",
     );
@@ -517,7 +517,7 @@ fn wrong_bulk_copies() {
             "{INIT} mov.b16 %h1, 6; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes\
             .multicast::cluster [s], [%rd1], 16, [bar], %h1;"
         ),
-        Launch { grid: [2, 1, 1], cluster: [2, 1, 1], ..threads(1) },
+        threads(1).grid([2, 1, 1]).cluster([2, 1, 1]),
         "S014",
         "a multicast to the CTAs 0x6 of a cluster of 2",
     );
@@ -537,14 +537,14 @@ fn bulk_multicast() {
                 {op} [%rd1], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
             ),
         );
-        let mut m = Machine::new(Config { n_pes: 3, seed, ..Config::default() }).unwrap();
+        let mut m = Machine::new(Config::default().n_pes(3).seed(seed)).unwrap();
         let x = host::symmetric(&mut m, "x", |pe| words(&[pe as u32; 64]));
         let team = m.team(&[2, 0]).unwrap();
         let launches: Vec<Launch> = [0, 2]
             .iter()
             .map(|&pe| {
                 let args = vec![Arg::U64(m.multicast_addr(pe, x, team).unwrap()), Arg::U32(pe as u32 + 1)];
-                Launch { pe, args, ..threads(64) }
+                threads(64).pe(pe).args(args)
             })
             .collect();
         let stats = m.launch(&k, "k", &launches).unwrap_or_else(|e| panic!("{e}"));
@@ -574,9 +574,9 @@ fn timeline() {
     let k = module("u64 u64", &body);
     for seed in 0..10 {
         let trace = Some(weft_sim::TraceConfig::default());
-        let mut m = Machine::new(Config { seed, trace, ..Config::default() }).unwrap();
+        let mut m = Machine::new(Config::default().seed(seed).trace(trace)).unwrap();
         let [x, y] = ["x", "y"].map(|name| buffer(&mut m, 0, name, &words(&[1; N])));
-        let launch = Launch { args: vec![Arg::U64(x), Arg::U64(y)], ..threads(64) };
+        let launch = threads(64).args(vec![Arg::U64(x), Arg::U64(y)]);
         m.launch(&k, "k", &[launch]).unwrap();
         let t = m.take_trace().transfers;
         let bytes = |what: &str| t.iter().filter(|t| t.what == what).map(|t| t.bytes).sum::<usize>();

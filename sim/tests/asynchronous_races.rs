@@ -24,7 +24,7 @@ fn try_findings(body: &str, ctas: u32, threads: u32, seed: u64) -> Result<Vec<Fi
         ret; }}"
     );
     let module = Module::parse(&text).unwrap_or_else(|e| panic!("{e}"));
-    let mut m = Machine::new(Config { seed, check: Some(Check::default()), ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().seed(seed).check(Some(Check::default()))).unwrap();
     let [x, y] = ["x", "y"].map(|name| {
         let addr = m.alloc(0, name, 1024, 128).unwrap();
         m.write(0, addr, &[1; 1024]).unwrap();
@@ -32,7 +32,7 @@ fn try_findings(body: &str, ctas: u32, threads: u32, seed: u64) -> Result<Vec<Fi
     });
     let cluster = if ctas > 1 { [ctas, 1, 1] } else { [1, 1, 1] };
     let args = vec![Arg::U64(x), Arg::U64(y)];
-    let launch = Launch { grid: [ctas, 1, 1], block: [threads, 1, 1], cluster, args, ..Launch::default() };
+    let launch = Launch::default().grid([ctas, 1, 1]).block([threads, 1, 1]).cluster(cluster).args(args);
     m.launch(&module, "k", &[launch])?;
     Ok(m.take_findings())
 }

@@ -9,7 +9,7 @@ const HEAD: &str = ".version 8.6 .target sm_90a .address_size 64\n";
 
 fn machine() -> Machine {
     let check = Some(Check::default());
-    Machine::new(Config { step_limit: 100_000, memory_limit: 256 << 20, check, ..Config::default() }).unwrap()
+    Machine::new(Config::default().step_limit(100_000).memory_limit(256 << 20).check(check)).unwrap()
 }
 
 /// Runs a kernel `k(p)` of this body; `p` is the address of 4 KiB. The error's code, and whether it has a place.
@@ -21,7 +21,7 @@ fn run(before: &str, body: &str, launch: Launch) -> Result<Stats, (&'static str,
     let module = Module::parse(&text).map_err(|e| (e.code.as_str(), e.line > 1, e.to_string()))?;
     let mut m = machine();
     let p = m.alloc(0, "p", 4096, 16).unwrap();
-    m.launch(&module, "k", &[Launch { args: vec![Arg::U64(p)], ..launch }])
+    m.launch(&module, "k", &[launch.args(vec![Arg::U64(p)])])
         .map_err(|e| (e.code.as_str(), e.at.is_some(), e.to_string()))
 }
 
@@ -102,8 +102,7 @@ fn memory_that_is_not_to_be_written() {
 
 #[test]
 fn launches_out_of_bounds() {
-    let launch =
-        |grid, block| run("", "st.global.b32 [%d0], 1;", Launch { grid, block, ..Launch::default() });
+    let launch = |grid, block| run("", "st.global.b32 [%d0], 1;", Launch::default().grid(grid).block(block));
     for (grid, block) in [
         ([0, 1, 1], [1, 1, 1]),
         ([1, 1, 1], [1025, 1, 1]),
@@ -129,7 +128,7 @@ fn registers_without_end() {
     let then = lines(&|i| format!("add.u64 %d0, %d0, %x{i};\n"));
     let body = format!(".reg .b64 %x<{n}>;\n{first}bar.sync 0;\n{then}");
     let (grid, block) = ([10_000, 1, 1], [1024, 1, 1]);
-    let (code, _, message) = run("", &body, Launch { grid, block, ..Launch::default() }).unwrap_err();
+    let (code, _, message) = run("", &body, Launch::default().grid(grid).block(block)).unwrap_err();
     // As few CTAs are resident as their registers fit into memory.
     assert!(code == "S009" && message.contains("at most 1 of this size are resident"), "{message}");
 }

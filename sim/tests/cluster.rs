@@ -23,16 +23,14 @@ fn run(
     threads: u32,
     seed: u64,
 ) -> Result<(Vec<u32>, Stats), SimError> {
-    let mut m = Machine::new(Config { seed, ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().seed(seed)).unwrap();
     let n = (ctas * threads) as usize;
     let out = m.alloc(0, "out", n as u64 * 4, 16).unwrap();
-    let launch = Launch {
-        grid: [ctas, 1, 1],
-        block: [threads, 1, 1],
-        cluster: [cluster, 1, 1],
-        args: vec![Arg::U64(out)],
-        ..Launch::default()
-    };
+    let launch = Launch::default()
+        .grid([ctas, 1, 1])
+        .block([threads, 1, 1])
+        .cluster([cluster, 1, 1])
+        .args(vec![Arg::U64(out)]);
     let stats = m.launch(kernel, "k", &[launch])?;
     Ok((read_words(&m, 0, out, n), stats))
 }
@@ -93,8 +91,7 @@ fn coordinates() {
     let k = kernel(&body);
     let mut m = machine(1);
     let out = m.alloc(0, "out", 6 * 4 * 2 * 60, 16).unwrap();
-    let launch =
-        Launch { grid: [6, 4, 2], cluster: [3, 2, 1], args: vec![Arg::U64(out)], ..Launch::default() };
+    let launch = Launch::default().grid([6, 4, 2]).cluster([3, 2, 1]).args(vec![Arg::U64(out)]);
     m.launch(&k, "k", &[launch]).unwrap();
     let words = read_words(&m, 0, out, 48 * 15);
     for (n, got) in words.chunks(15).enumerate() {
@@ -217,15 +214,10 @@ fn a_missing_cta() {
 #[test]
 fn many_clusters() {
     let k = kernel(&format!("{WORD}{NEIGHBOUR}"));
-    let mut m = Machine::new(Config { sms: 3, ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().sms(3)).unwrap();
     let out = m.alloc(0, "out", 4 * 64 * 400, 16).unwrap();
-    let launch = Launch {
-        grid: [400, 1, 1],
-        block: [64, 1, 1],
-        cluster: [5, 1, 1],
-        args: vec![Arg::U64(out)],
-        ..Launch::default()
-    };
+    let launch =
+        Launch::default().grid([400, 1, 1]).block([64, 1, 1]).cluster([5, 1, 1]).args(vec![Arg::U64(out)]);
     m.launch(&k, "k", &[launch]).unwrap();
     let words = read_words(&m, 0, out, 64 * 400);
     assert!((0..).zip(&words).all(|(i, v)| *v == (i / 320 * 5 + (i / 64 + 1) % 5) * 64 + i % 64));

@@ -15,8 +15,7 @@ fn meets(body: &str) -> Vec<&'static str> {
         Err(e) => return vec![e.code.as_str()],
     };
     let check = Some(Check::default());
-    let mut machine =
-        Machine::new(Config { n_pes: 2, check, step_limit: 100_000, ..Config::default() }).unwrap();
+    let mut machine = Machine::new(Config::default().n_pes(2).check(check).step_limit(100_000)).unwrap();
     let buffer = machine.alloc_symmetric("x", 4096, 128).unwrap();
     let mut launches = Vec::new();
     for pe in 0..2 {
@@ -25,7 +24,7 @@ fn meets(body: &str) -> Vec<&'static str> {
         let peer = machine.peer_addr(pe, buffer, 1 - pe).unwrap();
         let multicast = machine.multicast_addr(pe, buffer, Team::WORLD).unwrap();
         let args = vec![Arg::U64(own), Arg::U64(peer), Arg::U64(multicast), Arg::U32(pe as u32)];
-        launches.push(Launch { pe, grid: [2, 1, 1], block: [64, 1, 1], args, ..Launch::default() });
+        launches.push(Launch::default().pe(pe).grid([2, 1, 1]).block([64, 1, 1]).args(args));
     }
     let ended = machine.launch(&module, "k", &launches);
     let findings = machine.take_findings().into_iter().map(|f| f.code.as_str());

@@ -47,7 +47,7 @@ fn the_thread_at_fault_is_named() {
     );
     let mut m = machine(1);
     let x = m.alloc(0, "x", 4 * 9, 4).unwrap();
-    let launch = Launch { block: [4, 10, 1], args: vec![Arg::U64(x)], ..Launch::default() };
+    let launch = Launch::default().block([4, 10, 1]).args(vec![Arg::U64(x)]);
     let e = failure(m.launch(&module, "k", &[launch]), "S003");
     assert_eq!(e.at.unwrap().thread, Some([0, 9, 0]));
 }
@@ -206,16 +206,13 @@ fn requests_that_make_no_sense() {
     assert_eq!(code(m.launch(&k, "k", &[grid(0, 1, 64, vec![])])), "S001");
     assert_eq!(code(m.launch(&k, "k", &[grid(0, 1, 64, vec![Arg::U64(1)])])), "S001");
     assert_eq!(code(m.launch(&k, "m", &[grid(0, 1, 129, vec![])])), "S001");
-    assert_eq!(
-        code(m.launch(&k, "m", &[Launch { dynamic_shared: 228 << 10, ..grid(0, 1, 32, vec![]) }])),
-        "S001"
-    );
+    assert_eq!(code(m.launch(&k, "m", &[grid(0, 1, 32, vec![]).dynamic_shared(228 << 10)])), "S001");
     let block = [u32::MAX, u32::MAX, u32::MAX];
-    assert_eq!(code(m.launch(&k, "m", &[Launch { block, ..grid(0, 1, 32, vec![]) }])), "S001");
-    assert!(m.launch(&k, "m", &[Launch { dynamic_shared: 227 << 10, ..grid(0, 1, 128, vec![]) }]).is_ok());
+    assert_eq!(code(m.launch(&k, "m", &[grid(0, 1, 32, vec![]).block(block)])), "S001");
+    assert!(m.launch(&k, "m", &[grid(0, 1, 128, vec![]).dynamic_shared(227 << 10)]).is_ok());
 
-    assert_eq!(Machine::new(Config { n_pes: 0, ..Config::default() }).unwrap_err().code, "S001");
-    assert_eq!(Machine::new(Config { n_pes: 1 << 40, ..Config::default() }).unwrap_err().code, "S001");
+    assert_eq!(Machine::new(Config::default().n_pes(0)).unwrap_err().code, "S001");
+    assert_eq!(Machine::new(Config::default().n_pes(1 << 40)).unwrap_err().code, "S001");
     assert_eq!(m.alloc(2, "x", 1, 1).unwrap_err().code, "S001");
     assert_eq!(m.alloc(0, "x", 1, 3).unwrap_err().code, "S001");
     assert_eq!(m.alloc(0, "x", u64::MAX, 16).unwrap_err().code, "S012");

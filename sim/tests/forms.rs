@@ -178,7 +178,7 @@ fn every_row_is_accepted_and_runs() {
             let Ok(module) = Module::parse(&text) else { continue };
             accepted += 1;
             // A branch to the next instruction and calls aside, it runs; errors are fine, panics are not.
-            let config = Config { n_pes: 2, seed: rng.next(), step_limit: 5000, ..Config::default() };
+            let config = Config::default().n_pes(2).seed(rng.next()).step_limit(5000);
             let mut m = Machine::new(config).unwrap();
             let data = m.alloc_symmetric("data", 64, 32).unwrap();
             let team = m.team(&[1, 0]).unwrap();

@@ -82,12 +82,12 @@ const SECOND: &str = "
 }";
 
 fn launch(pe: usize, address: u64, value: u32) -> Launch {
-    Launch { pe, args: vec![Arg::U64(address), Arg::U32(value)], ..Launch::default() }
+    Launch::default().pe(pe).args(vec![Arg::U64(address), Arg::U32(value)])
 }
 
 fn machine(n_pes: usize, check: bool) -> Machine {
     let check = check.then(Check::default);
-    Machine::new(Config { n_pes, check, step_limit: 1 << 20, ..Config::default() }).unwrap()
+    Machine::new(Config::default().n_pes(n_pes).check(check).step_limit(1 << 20)).unwrap()
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn what_a_grid_has_copied_is_there_when_it_has_ended() {
     let (wait, bulk) = (Module::parse(WAIT).unwrap(), Module::parse(BULK).unwrap());
     let store = Module::parse(STORE).unwrap();
     for seed in 0..20 {
-        let config = Config { n_pes: 2, seed, step_limit: 1 << 20, ..Config::default() };
+        let config = Config::default().n_pes(2).seed(seed).step_limit(1 << 20);
         let mut m = Machine::new(config).unwrap();
         let [flag, to] = [0, 1].map(|pe| m.alloc(pe, "words", 16, 16).unwrap());
         m.write(0, flag, &[0; 4]).unwrap();
@@ -214,7 +214,7 @@ fn what_a_grid_has_copied_is_there_when_it_has_ended() {
 
 #[test]
 fn freed_memory_is_given_again_and_holds_poison() {
-    let mut m = Machine::new(Config { memory_limit: 1 << 20, ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().memory_limit(1 << 20)).unwrap();
     for round in 0..100_u8 {
         let (a, b) = (m.alloc_symmetric("a", 100_000, 256).unwrap(), m.alloc(0, "b", 77_777, 256).unwrap());
         let a_here = m.local_addr(0, a).unwrap();

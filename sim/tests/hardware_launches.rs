@@ -33,7 +33,7 @@ fn encoded(map: &Map, address: u64) -> Result<[u8; 128], SimError> {
 fn simulate(job: &Job, module: &Module) -> Result<Vec<u8>, String> {
     let error = |e: SimError| e.to_string();
     let check = Some(Check::default());
-    let mut m = Machine::new(Config { check, explore: true, ..Config::default() }).map_err(error)?;
+    let mut m = Machine::new(Config::default().check(check).explore(true)).map_err(error)?;
     let mut results = Vec::new();
     let mut args = Vec::new();
     for (i, item) in job.args.iter().enumerate() {
@@ -60,8 +60,7 @@ fn simulate(job: &Job, module: &Module) -> Result<Vec<u8>, String> {
             }
         });
     }
-    let launch =
-        Launch { grid: job.grid, block: job.block, dynamic_shared: job.shared, args, ..Launch::default() };
+    let launch = Launch::default().grid(job.grid).block(job.block).dynamic_shared(job.shared).args(args);
     m.launch(module, &job.entry, &[launch]).map_err(error)?;
     // They ran on the GPU, and are right.
     if let Some(f) = m.take_findings().first() {

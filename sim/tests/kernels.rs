@@ -11,7 +11,7 @@ use weft_sim::{Arg, Config, Launch, Machine, Module, Stats};
 /// Two-shot allreduce; returns every PE's result.
 fn two_shot(n_pes: usize, n: u32, ctas: u32, seed: u64) -> (Vec<Vec<f32>>, Stats) {
     let module = Module::parse(include_str!("ptx/two_shot.ptx")).unwrap_or_else(|e| panic!("{e}"));
-    let mut m = Machine::new(Config { n_pes, seed, ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().n_pes(n_pes).seed(seed)).unwrap();
     let value = |pe: usize| (0..n).map(|i| (i % 1000) as f32 + pe as f32).collect::<Vec<_>>();
     let x = symmetric(&mut m, "x", |pe| floats(&value(pe)));
     let sync = symmetric(&mut m, "sync", |_| words(&vec![0; ctas as usize]));
@@ -293,7 +293,7 @@ fn windows_of_generic_addresses() {
     assert_eq!((kernel.shared_bytes, kernel.dynamic_shared), (32, true));
     let mut m = machine(1);
     let out = m.alloc(0, "out", 28, 8).unwrap();
-    let launch = Launch { dynamic_shared: 64, ..grid(0, 1, 1, vec![Arg::U64(out)]) };
+    let launch = grid(0, 1, 1, vec![Arg::U64(out)]).dynamic_shared(64);
     m.launch(&module, "k", &[launch]).unwrap();
     assert_eq!(read_words(&m, 0, out, 7), [11, 22, 33, 7, 32, 0, 64]);
 }
@@ -449,7 +449,7 @@ fn special_registers_in_three_dimensions() {
     let mut m = machine(1);
     let n = 3 * 2 * 4 * 5 * 3 * 2;
     let out = buffer(&mut m, 0, "out", &words(&vec![0; n]));
-    let launch = Launch { grid: [3, 2, 4], block: [5, 3, 2], args: vec![Arg::U64(out)], ..Launch::default() };
+    let launch = Launch::default().grid([3, 2, 4]).block([5, 3, 2]).args(vec![Arg::U64(out)]);
     m.launch(&module, "k", &[launch]).unwrap();
     assert_eq!(read_words(&m, 0, out, n), vec![1; n]);
 }

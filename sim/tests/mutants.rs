@@ -27,8 +27,7 @@ fn mutant(text: &str, entry: &str, what: &str, n: usize, by: &str) -> String {
 fn found(run: impl Fn(&mut Gpu) -> Result<weft_sim::Stats, weft_sim::SimError>) -> Vec<&'static str> {
     let mut codes = Vec::new();
     for seed in 0..6 {
-        let config =
-            Config { seed, check: Some(Check::default()), step_limit: 3_000_000, ..Config::default() };
+        let config = Config::default().seed(seed).check(Some(Check::default())).step_limit(3_000_000);
         let mut g = Gpu { machine: Machine::new(config).unwrap() };
         codes.extend(run(&mut g).err().map(|e| e.code.as_str()));
         codes.extend(g.machine.take_findings().iter().map(|f| f.code.as_str()));

@@ -75,7 +75,8 @@ fn queries() {
         }
     });
     for (peer_access, multicast) in [(true, true), (false, false)] {
-        let mut m = Machine::new(Config { n_pes: 4, peer_access, multicast, ..Config::default() }).unwrap();
+        let mut m =
+            Machine::new(Config::default().n_pes(4).peer_access(peer_access).multicast(multicast)).unwrap();
         let team = m.team(&[3, 1]).unwrap();
         assert_eq!((Team::WORLD.handle(), team.handle()), (0, 7));
         let x = m.alloc_symmetric("x", 64, 16).unwrap();

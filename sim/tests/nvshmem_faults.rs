@@ -467,7 +467,7 @@ proptest! {
             let list: Vec<&str> = list.iter().map(String::as_str).collect();
             k.call(f.name(), &list, "");
         });
-        let mut m = Machine::new(Config { n_pes: 2, seed, step_limit: 200_000, ..Config::default() }).unwrap();
+        let mut m = Machine::new(Config::default().n_pes(2).seed(seed).step_limit(200_000)).unwrap();
         let guard = symmetric(&mut m, "guard", |_| vec![0x5a; 64]);
         let x = symmetric(&mut m, "x", |_| longs(&[3; 8]));
         let other = symmetric(&mut m, "other", |_| vec![0x5a; 64]);

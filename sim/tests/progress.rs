@@ -183,7 +183,7 @@ fn more_ctas_than_are_resident() {
     );
     // 2 SMs of 2048 threads hold 4 CTAs of 1024; one thread of each counts for simplicity.
     let run = |ctas| {
-        let mut m = Machine::new(Config { sms: 2, ..Config::default() }).unwrap();
+        let mut m = Machine::new(Config::default().sms(2)).unwrap();
         let count = buffer(&mut m, 0, "count", &words(&[0]));
         let body = grid(0, ctas, 1024, vec![Arg::U64(count)]);
         let r = m.launch(&module, "k", &[body]);
@@ -193,7 +193,7 @@ fn more_ctas_than_are_resident() {
     assert!(run(64).0.is_ok());
     let one = module_of_one_thread();
     let run = |ctas| {
-        let mut m = Machine::new(Config { sms: 2, ..Config::default() }).unwrap();
+        let mut m = Machine::new(Config::default().sms(2)).unwrap();
         let count = buffer(&mut m, 0, "count", &words(&[0]));
         m.launch(&one, "k", &[grid(0, ctas, 1024, vec![Arg::U64(count)])])
     };
@@ -220,7 +220,7 @@ fn module_of_one_thread() -> Module {
 #[test]
 fn the_step_limit() {
     let module = module("", ".reg .b32 %r<2>; mov.b32 %r1, 0;\nL: add.s32 %r1, %r1, 1;\nbra L;");
-    let mut m = Machine::new(Config { step_limit: 100_000, ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().step_limit(100_000)).unwrap();
     let e = failure(m.launch(&module, "k", &[grid(0, 1, 32, vec![])]), "S009");
     assert!(e.message.contains("100000"), "{e}");
     assert_eq!(e.notes.len(), 1, "{e}");

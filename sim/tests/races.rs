@@ -25,7 +25,7 @@ setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r3, 0;
 ret; }}"
     );
     let module = Module::parse(&text).unwrap_or_else(|e| panic!("{e}"));
-    let config = Config { n_pes, seed, explore: true, check: Some(Check::default()), ..Config::default() };
+    let config = Config::default().n_pes(n_pes).seed(seed).explore(true).check(Some(Check::default()));
     let mut m = Machine::new(config).unwrap();
     let buffer = m.alloc_symmetric("x", 4096, 128).unwrap();
     for pe in 0..n_pes {
@@ -33,18 +33,18 @@ ret; }}"
         m.write(pe, at, &[0; 4096]).unwrap();
     }
     let launches: Vec<Launch> = (0..n_pes)
-        .map(|pe| Launch {
-            pe,
-            grid: [grid, 1, 1],
-            block: [block, 1, 1],
-            cluster: [1, 1, 1],
-            dynamic_shared: 0,
-            args: vec![
-                Arg::U64(m.local_addr(pe, buffer).unwrap()),
-                Arg::U64(m.peer_addr(pe, buffer, (pe + 1) % n_pes).unwrap()),
-                Arg::U32(pe as u32),
-            ],
-            ..Launch::default()
+        .map(|pe| {
+            Launch::default()
+                .pe(pe)
+                .grid([grid, 1, 1])
+                .block([block, 1, 1])
+                .cluster([1, 1, 1])
+                .dynamic_shared(0)
+                .args(vec![
+                    Arg::U64(m.local_addr(pe, buffer).unwrap()),
+                    Arg::U64(m.peer_addr(pe, buffer, (pe + 1) % n_pes).unwrap()),
+                    Arg::U32(pe as u32),
+                ])
         })
         .collect();
     m.launch(&module, "k", &launches).unwrap_or_else(|e| panic!("{e}"));
@@ -346,8 +346,7 @@ b: ld.acquire.sys.u32 %r2, [%rd1+256]; setp.lt.u32 %p1, %r2, %r1; @%p1 bra b;";
         let module = Module::parse(&text.replace("CLOSING", closing)).unwrap_or_else(|e| panic!("{e}"));
         let mut found = 0;
         for seed in 0..20 {
-            let config =
-                Config { n_pes: 2, seed, explore: true, check: Some(Check::default()), ..Config::default() };
+            let config = Config::default().n_pes(2).seed(seed).explore(true).check(Some(Check::default()));
             let mut m = Machine::new(config).unwrap();
             let x = m.alloc_symmetric("x", 512, 128).unwrap();
             let grids = |m: &Machine, epoch: u32| -> Vec<Launch> {
@@ -355,14 +354,14 @@ b: ld.acquire.sys.u32 %r2, [%rd1+256]; setp.lt.u32 %p1, %r2, %r1; @%p1 bra b;";
                     let (own, peer) = (m.local_addr(pe, x).unwrap(), m.peer_addr(pe, x, 1 - pe).unwrap());
                     vec![Arg::U64(own), Arg::U64(peer), Arg::U32(epoch)]
                 };
-                let launch = |pe| Launch {
-                    pe,
-                    grid: [1; 3],
-                    block: [1; 3],
-                    cluster: [1; 3],
-                    dynamic_shared: 0,
-                    args: args(pe),
-                    ..Launch::default()
+                let launch = |pe| {
+                    Launch::default()
+                        .pe(pe)
+                        .grid([1; 3])
+                        .block([1; 3])
+                        .cluster([1; 3])
+                        .dynamic_shared(0)
+                        .args(args(pe))
                 };
                 (0..2).map(launch).collect()
             };

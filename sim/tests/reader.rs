@@ -187,16 +187,14 @@ fn tokens(text: &str) -> Vec<&str> {
 /// is fine.
 fn survive(text: &str) {
     let Ok(module) = Module::parse(text) else { return };
-    let config = Config {
-        n_pes: 2,
-        seed: text.len() as u64,
-        explore: true,
-        step_limit: 20_000,
-        memory_limit: 64 << 20,
-        sms: 1,
-        check: Some(weft_sim::Check::default()),
-        ..Config::default()
-    };
+    let config = Config::default()
+        .n_pes(2)
+        .seed(text.len() as u64)
+        .explore(true)
+        .step_limit(20_000)
+        .memory_limit(64 << 20)
+        .sms(1)
+        .check(Some(weft_sim::Check::default()));
     let mut m = Machine::new(config).unwrap();
     let x = m.alloc_symmetric("x", 4096, 16).unwrap();
     let team = m.team(&[0, 1]).unwrap();

@@ -11,15 +11,14 @@ use weft_sim::{Arg, Check, Config, Launch, Machine, Module};
 
 fn simulated(program: &Program, seed: u64) -> Result<Vec<u64>, Box<dyn std::error::Error>> {
     let module = Module::parse(&program.ptx())?;
-    let config = Config { seed, explore: seed % 2 == 1, check: Some(Check::default()), ..Config::default() };
+    let config = Config::default().seed(seed).explore(seed % 2 == 1).check(Some(Check::default()));
     let mut m = Machine::new(config)?;
     let size = program.inputs.len() * 8;
     let (out, input) = (m.alloc(0, "out", size as u64, 8)?, m.alloc(0, "in", size as u64, 8)?);
     let bytes: Vec<u8> = program.inputs.iter().flat_map(|w| w.to_le_bytes()).collect();
     m.write(0, input, &bytes)?;
     m.write(0, out, &vec![0; size])?;
-    let launch =
-        Launch { block: [32, 1, 1], args: vec![Arg::U64(out), Arg::U64(input)], ..Launch::default() };
+    let launch = Launch::default().block([32, 1, 1]).args(vec![Arg::U64(out), Arg::U64(input)]);
     m.launch(&module, "k", &[launch])?;
     assert_eq!(m.take_findings(), [], "{}", program.ptx());
     let mut bytes = vec![0; size];

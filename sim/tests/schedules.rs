@@ -23,22 +23,16 @@ done: ret; }}"
 }
 
 fn run(module: &Module, seed: u64, explore: bool) -> (u32, String) {
-    let mut m = Machine::new(Config { n_pes: 2, seed, explore, ..Config::default() }).unwrap();
+    let mut m = Machine::new(Config::default().n_pes(2).seed(seed).explore(explore)).unwrap();
     let x = m.alloc_symmetric("x", 512, 128).unwrap();
     let mut launches = Vec::new();
     for pe in 0..2 {
         let own = m.local_addr(pe, x).unwrap();
         m.write(pe, own, &[0; 512]).unwrap();
         let args = vec![Arg::U64(own), Arg::U64(m.peer_addr(pe, x, 1 - pe).unwrap()), Arg::U32(pe as u32)];
-        launches.push(Launch {
-            pe,
-            grid: [1; 3],
-            block: [1; 3],
-            cluster: [1; 3],
-            dynamic_shared: 0,
-            args,
-            ..Launch::default()
-        });
+        launches.push(
+            Launch::default().pe(pe).grid([1; 3]).block([1; 3]).cluster([1; 3]).dynamic_shared(0).args(args),
+        );
     }
     let stats = m.launch(module, "k", &launches).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let mut out = [0; 4];
@@ -90,19 +84,17 @@ ret; }",
     )
     .unwrap_or_else(|e| panic!("{e}"));
     for seed in 0..SEEDS {
-        let config = Config { seed, explore: true, ..Config::default() };
+        let config = Config::default().seed(seed).explore(true);
         let mut m = Machine::new(config).unwrap();
         let x = m.alloc(0, "x", 512, 16).unwrap();
         let args = vec![Arg::U64(x), Arg::U64(0), Arg::U32(0)];
-        let launch = Launch {
-            pe: 0,
-            grid: [1; 3],
-            block: [128, 1, 1],
-            cluster: [1; 3],
-            dynamic_shared: 0,
-            args,
-            ..Launch::default()
-        };
+        let launch = Launch::default()
+            .pe(0)
+            .grid([1; 3])
+            .block([128, 1, 1])
+            .cluster([1; 3])
+            .dynamic_shared(0)
+            .args(args);
         m.launch(&module, "k", &[launch]).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
 }

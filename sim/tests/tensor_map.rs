@@ -150,7 +150,7 @@ fn run(m: &TensorMap, at: &[i32], load: bool, op: &str, job: &mut Job, seed: u64
         (0..at.len()).map(|i| format!(", .param .u32 p{}", i + 2)).collect::<String>()
     );
     let k = weft_sim::Module::parse(&text).unwrap_or_else(|e| panic!("{e}"));
-    let mut machine = Machine::new(Config { seed, ..Config::default() }).unwrap();
+    let mut machine = Machine::new(Config::default().seed(seed)).unwrap();
     let tensor = machine.alloc(0, "tensor", bytes(m) as u64, 16).unwrap();
     let other = machine.alloc(0, "box", n as u64, 16).unwrap();
     let (a, b) = if load { (tensor, other) } else { (other, tensor) };
@@ -159,7 +159,7 @@ fn run(m: &TensorMap, at: &[i32], load: bool, op: &str, job: &mut Job, seed: u64
     let encoded = TensorMap { address: m.address + tensor, ..m.clone() }.encode()?;
     let mut args = vec![Arg::Bytes(encoded.to_vec()), Arg::U64(other)];
     args.extend(at.iter().map(|c| Arg::I32(*c)));
-    let launch = Launch { dynamic_shared: n as u32, args, ..Launch::default() };
+    let launch = Launch::default().dynamic_shared(n as u32).args(args);
     let result = machine.launch(&k, "k", &[launch]);
     machine.read(0, b, &mut job.to).unwrap();
     result
@@ -340,10 +340,7 @@ fn maps_that_do_not_fit_their_use() {
         );
         let addr = machine.alloc(0, "map", 128, 64).unwrap();
         machine.write(0, addr, &encoded).unwrap();
-        failure(
-            machine.launch(&k, "k", &[Launch { args: vec![Arg::U64(addr)], ..Launch::default() }]),
-            "S003",
-        )
+        failure(machine.launch(&k, "k", &[Launch::default().args(vec![Arg::U64(addr)])]), "S003")
     };
     let e = bad(&large, &[0, 60], &mut job);
     assert!(e.message.contains("`tensor`"), "{e}");
@@ -363,7 +360,7 @@ fn maps_that_do_not_fit_their_use() {
         let mut machine = Machine::new(Config::default()).unwrap();
         let addr = machine.alloc(0, "map", 128, 64).unwrap();
         machine.write(0, addr, &bytes).unwrap();
-        let launch = Launch { args: vec![Arg::U64(addr)], ..Launch::default() };
+        let launch = Launch::default().args(vec![Arg::U64(addr)]);
         let e = failure(machine.launch(&k, "k", &[launch]), "S014");
         assert!(e.message.contains(says), "{e}");
     }
@@ -406,12 +403,12 @@ fn maps_made_by_kernels() {
     );
     let m = TensorMap { swizzle: Swizzle::B128, ..map(TensorType::F32, &[40, 16], &[32, 8]) };
     for seed in 0..10 {
-        let mut machine = Machine::new(Config { seed, ..Config::default() }).unwrap();
+        let mut machine = Machine::new(Config::default().seed(seed)).unwrap();
         let data = pattern(bytes(&m), 0);
         let x = host::buffer(&mut machine, 0, "x", &data);
         let (y, at) = (machine.alloc(0, "y", 1024, 16).unwrap(), machine.alloc(0, "map", 128, 128).unwrap());
         let args = vec![Arg::U64(x), Arg::U64(y), Arg::U64(at)];
-        let launch = Launch { block: [32, 1, 1], args, ..Launch::default() };
+        let launch = Launch::default().block([32, 1, 1]).args(args);
         machine.launch(&k, "k", &[launch]).unwrap_or_else(|e| panic!("{e}"));
         let mut out = vec![0; 1024];
         machine.read(0, y, &mut out).unwrap();

@@ -21,7 +21,7 @@ ret; }";
 
 fn run(trace: Option<TraceConfig>, launches: usize) -> Trace {
     let module = Module::parse(PTX).unwrap();
-    let mut machine = Machine::new(Config { n_pes: 2, trace, ..Config::default() }).unwrap();
+    let mut machine = Machine::new(Config::default().n_pes(2).trace(trace)).unwrap();
     for _ in 0..launches {
         let flag = machine.alloc_symmetric("flag", 4, 16).unwrap();
         let mut grids = Vec::new();
@@ -30,7 +30,7 @@ fn run(trace: Option<TraceConfig>, launches: usize) -> Trace {
             machine.write(pe, own, &[0; 4]).unwrap();
             let peer = machine.peer_addr(pe, flag, 1 - pe).unwrap();
             let args = vec![Arg::U64(own), Arg::U64(peer), Arg::U32(pe as u32)];
-            grids.push(Launch { pe, block: [64, 1, 1], args, ..Launch::default() });
+            grids.push(Launch::default().pe(pe).block([64, 1, 1]).args(args));
         }
         machine.launch(&module, "flag", &grids).unwrap();
     }
@@ -87,7 +87,7 @@ fn each_warp_does_one_thing_at_a_time() {
 fn it_is_bounded_and_off_unless_asked_for() {
     assert_eq!(run(None, 1), Trace::default());
     let all = run(Some(TraceConfig::default()), 4);
-    let few = run(Some(TraceConfig { limit: 5 }), 4);
+    let few = run(Some(TraceConfig::default().limit(5)), 4);
     assert_eq!(few.spans.len(), 5);
     assert_eq!(few.spans[..], all.spans[..5]);
     assert!(few.dropped as usize >= all.spans.len() - 5, "{}", few.dropped);

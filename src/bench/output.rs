@@ -7,14 +7,14 @@ use std::fs::{OpenOptions, remove_file};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use weft::runtime::World;
-use weft::runtime::job::Place;
+use weft::runtime::job::ProcessRank;
 
 /// A file that was asked for, perhaps, and what goes into it.
 pub(crate) type Sink<'a> = (&'a Option<PathBuf>, Box<dyn Fn() -> Result<String> + 'a>);
 
 /// Whether files that were asked for can be written, before anything is measured: asked by the one that will write.
 pub(crate) fn writable_all<'a>(files: impl IntoIterator<Item = &'a Option<PathBuf>>) -> Result<()> {
-    match Place::detect()?.is_none_or(|place| place.rank == 0) {
+    match ProcessRank::detect()?.is_none_or(|place| place.rank == 0) {
         true => files.into_iter().flatten().try_for_each(|file| writable(file)),
         false => Ok(()),
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::runtime::job::{Place, Started, start};
+use weft::runtime::job::{ProcessRank, Started, start};
 use weft::runtime::{Config, DType, World};
 use weft_bench::{Pair, Verify, parse_sizes, verify, why_no_switch};
 
@@ -41,8 +41,8 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
 }
 
 /// One PE of a job. PE 0 reports.
-fn on_pe(what: &Verify, place: &Place, file: &std::path::Path) -> Result<ExitCode> {
-    let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+fn on_pe(what: &Verify, place: &ProcessRank, file: &std::path::Path) -> Result<ExitCode> {
+    let world = World::join(place, &Config::default().checks(Some(false)))?;
     let mut found = ExitCode::SUCCESS;
     let reports = world.my_pe() == 0;
     let print = |text: &str| match reports {

@@ -13,7 +13,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// As a line of pip's requirements.
+    /// The line for pip's requirements.
     pub fn requirement(&self) -> String {
         let hashes: String = self.hashes.iter().map(|hash| format!(" --hash=sha256:{hash}")).collect();
         format!("{}=={}{hashes}", self.package, self.version)

@@ -3,7 +3,7 @@
 
 use crate::check::{Case, Checked, Num, datum};
 use crate::{ensure, same};
-use weft::collective::{ALGORITHMS, Algorithm, Call, Collective, Collectives, Counts, Place, Plan};
+use weft::collective::{Algorithm, Call, Collective, Collectives, Counts, Placement, Plan};
 use weft::runtime::launch::AsArgument;
 use weft::runtime::{DeviceTensor, Graph, Reduce, SymmetricTensor, World};
 
@@ -49,14 +49,14 @@ impl<T: Num> Operands<T> {
         world: &World,
         c: Collective,
         n: usize,
-        place: Place,
+        place: Placement,
         symm: bool,
         skew: usize,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let counts = c.of_count(n as u64, size_of::<T>() as u64, world.n_pes());
         let sides = match place {
-            Place::OutOfPlace => vec![counts.send, counts.recv],
-            Place::InPlace => vec![counts.send.max(counts.recv)],
+            Placement::OutOfPlace => vec![counts.send, counts.recv],
+            Placement::InPlace => vec![counts.send.max(counts.recv)],
         };
         let (mut symmetric, mut plain) = (Vec::new(), Vec::new());
         for side in sides {
@@ -166,7 +166,7 @@ fn one<T: Num>(
     world: &World,
     collectives: &Collectives,
     algorithm: &'static Algorithm,
-    place: Place,
+    place: Placement,
     (n, symm, i): (usize, bool, usize),
 ) -> Result<u32, Box<dyn std::error::Error>> {
     let (stream, collective) = (world.stream(), algorithm.collective);
@@ -196,9 +196,9 @@ fn chosen(world: &World) -> Checked {
     let (collectives, stream) = (Collectives::new(world)?, world.stream());
     for (round, n) in (0..).zip([5usize, 8192, 200_000]) {
         for collective in Collective::ALL {
-            for place in [Place::OutOfPlace, Place::InPlace] {
+            for place in [Placement::OutOfPlace, Placement::InPlace] {
                 let symm = !(collective == Collective::AllToAll && n > 8192);
-                if !symm && place == Place::InPlace {
+                if !symm && place == Placement::InPlace {
                     continue;
                 }
                 let operands = Operands::<f32>::new(world, collective, n, place, symm, 0)?;
@@ -223,8 +223,8 @@ fn graphs(world: &World) -> Checked {
     let (collectives, stream) = (Collectives::new(world)?, world.stream());
     let n = 3001;
     for (k, algorithm) in Algorithm::of(Collective::AllReduce).enumerate() {
-        let operands = Operands::<f32>::new(world, Collective::AllReduce, n, Place::OutOfPlace, true, 0)?;
-        let gathered = Operands::<f32>::new(world, Collective::AllGather, n, Place::OutOfPlace, true, 0)?;
+        let operands = Operands::<f32>::new(world, Collective::AllReduce, n, Placement::OutOfPlace, true, 0)?;
+        let gathered = Operands::<f32>::new(world, Collective::AllGather, n, Placement::OutOfPlace, true, 0)?;
         let call = operands.call(Collective::AllReduce, Reduce::Sum, 0)?;
         let gather = gathered.call(Collective::AllGather, Reduce::Sum, 0)?;
         let request = collectives.request(&call, stream)?;
@@ -260,7 +260,7 @@ fn two_streams(world: &World) -> Checked {
     let streams = [world.stream().clone(), world.device().new_stream()?];
     let n = 2000;
     let operands =
-        [0, 1].map(|_| Operands::<i32>::new(world, Collective::AllReduce, n, Place::OutOfPlace, true, 0));
+        [0, 1].map(|_| Operands::<i32>::new(world, Collective::AllReduce, n, Placement::OutOfPlace, true, 0));
     let [a, b] = operands;
     let operands = [a?, b?];
     let mut plans = Vec::new();
@@ -311,7 +311,7 @@ fn refused(world: &World) -> Checked {
     ensure!(why.contains("symmetric heap"), "{why}");
     let broadcast = Call { root: world.n_pes(), ..Call::new(Collective::Broadcast, &x, None) };
     ensure!(collectives.run(&broadcast, stream).is_err(), "a root that is no PE");
-    let plan = Plan { ctas: 1 << 20, ..Plan::of(&ALGORITHMS[0], &request, 8) };
+    let plan = Plan { ctas: 1 << 20, ..Plan::of(&Algorithm::ALL[0], &request, 8) };
     ensure!(plan.check(&request, 8).is_err(), "too many CTAs");
     same!(collectives.request(&call, stream)?.count, 100, "count");
     Ok(())

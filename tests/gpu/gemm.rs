@@ -2,7 +2,8 @@
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
-use weft::gemm::{By, Gemm, Major, Problem, Shape, Tuning};
+use weft::gemm::tuning::{By, Tuning};
+use weft::gemm::{Gemm, Major, Problem, Shape};
 use weft::runtime::{DType, World, cublas, error};
 use weft_bench::gemm::{Contender, Report, Request, Tune, run, tune};
 

@@ -3,9 +3,9 @@
 use crate::check::{Case, Checked};
 use crate::same;
 use std::path::Path;
-use weft::run::{RunOptions, run_file, run_on_gpus};
 use weft::runtime::World;
 use weft::{Define, KernelFile, Lowering, Options};
+use weft_run::{RunOptions, run_file, run_on_gpus};
 
 pub const CASES: &[Case] = &[
     Case::new("kernels::allreduce_two_shot", |w| kernel(w, "allreduce_two_shot")),

@@ -53,7 +53,7 @@ fn load(
     options.lowering = Lowering::Unicast;
     options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
     let compiled = weft::KernelFile::parse(name, text)?.compile(&options)?;
-    let info = weft::meta::describe(&compiled).map_err(|e| e.to_string())?;
+    let info = compiled.describe().map_err(|e| e.to_string())?;
     let module = Module::load_in(world, compiled.ptx.as_bytes(), info)?;
     let first = module.info().kernels[0].name.clone();
     Ok(module.kernel(&first)?)
@@ -118,8 +118,8 @@ fn cooperative(world: &World) -> Checked {
     let x: SymmetricTensor<f32> = world.tensor(n)?;
     let barrier = world.kernel_barrier(most + 8)?;
     let pes: Vec<u32> = (0..world.n_pes()).collect();
-    let together = LaunchOptions { cooperative: Some(true), ..LaunchOptions::default() };
-    let pairs = LaunchOptions { cluster: Some([2, 1, 1]), ..LaunchOptions::default() };
+    let together = LaunchOptions::default().cooperative(Some(true));
+    let pairs = LaunchOptions::default().cluster(Some([2, 1, 1]));
     for (round, (grid, options)) in
         (0..).zip([(most, &together), (8, &pairs), (32, &LaunchOptions::default())])
     {
@@ -134,7 +134,7 @@ fn cooperative(world: &World) -> Checked {
     ensure!(e.message.contains(&most.to_string()), "{e}");
     let odd = kernel.launch_with(stream, Grid::of(9), &pairs, (&x, &barrier, &team)).unwrap_err();
     same!(odd.code, error::LAUNCH, "9 CTAs in pairs");
-    let shared = LaunchOptions { shared_bytes: 1 << 30, ..LaunchOptions::default() };
+    let shared = LaunchOptions::default().shared_bytes(1 << 30);
     let e = kernel.launch_with(stream, Grid::of(1), &shared, (&x, &barrier, &team)).unwrap_err();
     same!(e.code, error::LAUNCH, "a GiB of shared memory");
     world.barrier()?;
@@ -186,7 +186,7 @@ fn graph(world: &World) -> Checked {
 fn refused(world: &World) -> Checked {
     let options = Options::new(world.device().arch()?.parse()?);
     let compiled = weft::compile(SCALE, &[("N", Define::Int(8))], options.target)?;
-    let info = weft::meta::describe(&compiled).map_err(|e| e.to_string())?;
+    let info = compiled.describe().map_err(|e| e.to_string())?;
     let newer = compiled.ptx.replacen(&format!(".version {}", compiled.ptx_version), ".version 99.9", 1);
     let e = Module::load_in(world, newer.as_bytes(), info.clone()).err().ok_or("PTX 99.9 was loaded")?;
     same!(e.code, error::PTX, "PTX 99.9");
@@ -272,7 +272,7 @@ fn passed(rows: &mut [Vec<u32>], rounds: u32, launch: u32) {
 /// One state and one barrier serve launches of any grid, one after the other, with nothing between them.
 fn grids(world: &World) -> Checked {
     let (stream, team, n) = (world.stream(), world.team(), 3001usize);
-    let options = LaunchOptions { cooperative: Some(true), ..LaunchOptions::default() };
+    let options = LaunchOptions::default().cooperative(Some(true));
     let kernel = load(world, "passed.weft", PASSED, &[("N", Define::Int(n as i64))])?;
     // Simulated CTAs wait by turns.
     let most = if world.simulation().is_some() { 7 } else { kernel.max_ctas(&options)? };

@@ -3,7 +3,7 @@
 use crate::check::{Case, Checked, data};
 use crate::{ensure, same};
 use weft::gpu::{Grid, Kernel};
-use weft::runtime::job::Place;
+use weft::runtime::job::ProcessRank;
 use weft::runtime::{Config, DeviceTensor, Mapping, Memory, SymmetricTensor, World, error};
 
 pub const CASES: &[Case] = &[
@@ -26,8 +26,8 @@ const ADD: &str =
 
 /// This process in one more world, of the same job.
 fn another(world: &World) -> Result<World, weft::runtime::Error> {
-    let place = Place::detect()?.unwrap_or_else(Place::alone);
-    let config = Config { memory: Some(Memory::Local), ..Config::default() };
+    let place = ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone);
+    let config = Config::default().memory(Some(Memory::Local));
     // All have left the meeting of the first world.
     world.barrier()?;
     World::join(&place, &config)

@@ -2,9 +2,9 @@
 
 use crate::check::{Case, Checked, Num, Outcome, data, datum};
 use crate::{ensure, for_numbers, same};
-use weft::gpu::Npy;
 use weft::runtime::dlpark::ffi::{DLManagedTensor, DLManagedTensorVersioned};
 use weft::runtime::{DeviceTensor, ImportedTensor, SymmetricTensor, World, error};
+use weft_run::Npy;
 
 pub const CASES: &[Case] = &[
     Case::new("memory::tensors_and_peers", tensors_and_peers),

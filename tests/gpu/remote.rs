@@ -5,9 +5,9 @@ use crate::check::{Case, Checked};
 use crate::{ensure, same};
 use std::path::Path;
 use weft::gpu::{Grid, Kernel};
-use weft::run::{RunOptions, run_file, run_on_gpus};
 use weft::runtime::World;
 use weft::{Define, KernelFile, Lowering, Options, Transport};
+use weft_run::{RunOptions, run_file, run_on_gpus};
 
 pub const CASES: &[Case] = &[
     Case::new("remote::puts_and_gets", |w| all(w, PUTS_AND_GETS)),

@@ -60,7 +60,7 @@ fn races() -> Result<(), Failed> {
     for ordered in [false, true] {
         let mut found = 0;
         for seed in 0..6 {
-            let config = SimConfig { seed, ..SimConfig::new(2).checked() };
+            let config = SimConfig::new(2).checked().seed(seed);
             let job = World::simulated_with(&config)?;
             job.run(|world| {
                 let kernel = Kernel::compile(world, GATHER, &[("ORDERED", ordered.into())])?;
@@ -82,7 +82,7 @@ fn races() -> Result<(), Failed> {
     }
     // A correct kernel, over lengths and schedules.
     for seed in 0..4 {
-        let (sums, simulation) = two_shot(&SimConfig { seed, ..SimConfig::new(3).checked() }, 1003)?;
+        let (sums, simulation) = two_shot(&SimConfig::new(3).checked().seed(seed), 1003)?;
         assert!(sums.iter().all(|sum| *sum == want(3, 1003)), "seed {seed}");
         assert!(simulation.findings().is_empty(), "seed {seed}: {}", simulation.findings()[0]);
     }
@@ -127,7 +127,7 @@ fn deadlock() -> Result<(), Failed> {
 
 fn seeds() -> Result<(), Failed> {
     let run = |seed| {
-        let config = SimConfig { seed, ..SimConfig::new(3).checked() };
+        let config = SimConfig::new(3).checked().seed(seed);
         two_shot(&config, 1003).map(|(sums, simulation)| (sums, simulation.stats()))
     };
     let (first, again, other) = (run(3)?, run(3)?, run(4)?);
@@ -145,7 +145,7 @@ const RING: &str = "kernel ring(x: symm<u32, (500):(1)>, y: symm<u32, (500):(1)>
 
 fn nodes() -> Result<(), Failed> {
     for (node, stores, calls) in [(4, true, false), (2, true, true), (1, false, true)] {
-        let job = World::simulated_with(&SimConfig { node: Some(node), ..SimConfig::new(4) })?;
+        let job = World::simulated_with(&SimConfig::new(4).node(Some(node)))?;
         job.run(|world| {
             let mut options = Options::new(weft::gpu::target(world.device())?);
             options.lowering = Lowering::Unicast;

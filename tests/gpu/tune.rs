@@ -6,8 +6,8 @@ use libtest_mimic::Failed;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use weft::collective::tuning::{Stored, Tables};
-use weft::collective::{By, Call, Collective, Collectives, Config, Limits, Place, Tuning};
+use weft::collective::tuning::{By, Stored, Tables, Tuning};
+use weft::collective::{Call, Collective, Collectives, Config, Limits, Placement};
 use weft::runtime::{DType, DeviceTensor, Reduce, World};
 use weft_bench::{Tune, tune};
 
@@ -44,7 +44,7 @@ fn followed(world: &World) -> Checked {
     // All PEs have the same.
     let text = serde_json::to_vec(&read)?;
     ensure!(world.all_gather_host(&text)?.iter().all(|t| *t == text), "tables differ");
-    let config = Config { tuning: Tuning::Table(Arc::new(*read)), ..Config::default() };
+    let config = Config::default().tuning(Tuning::Table(Arc::new(*read)));
     let collectives = Collectives::with(world, world.team(), config)?;
     let stream = world.stream();
     for bytes in SIZES {
@@ -57,7 +57,7 @@ fn followed(world: &World) -> Checked {
         let (plan, by) = collectives.selector().plan(&request, collectives.most_ctas())?;
         same!(by, By::Table, "what chose");
         let fits = |e: &&weft::collective::tuning::Entry| {
-            (e.collective, e.place, e.symmetric) == (Collective::AllReduce, Place::OutOfPlace, true)
+            (e.collective, e.place, e.symmetric) == (Collective::AllReduce, Placement::OutOfPlace, true)
                 && e.sizes.iter().any(|(b, _)| *b == request.bytes())
         };
         let entry = table.entries.iter().find(fits).ok_or("no entry of a size that was measured")?;
@@ -92,7 +92,7 @@ fn agree(world: &World) -> Checked {
     let mut table = weft::collective::tuning::Table { setting, ..Default::default() };
     table.entries = vec![entry(mine)?];
     table.stamp();
-    let config = Config { tuning: Tuning::Table(Arc::new(table)), ..Config::default() };
+    let config = Config::default().tuning(Tuning::Table(Arc::new(table)));
     let collectives = Collectives::with(world, world.team(), config)?;
     let (x, out) = (world.tensor::<f32>(16_384)?, world.tensor::<f32>(16_384)?);
     x.copy_from(&vec![1.0; 16_384], world.stream())?;

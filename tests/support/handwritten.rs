@@ -38,16 +38,15 @@ fn run(file: &Seeded, module: &Module, n_pes: usize, seed: u64) -> Result<Vec<(K
         return Err(format!("launch: there is no `{word}`"));
     }
     let usual = Config::default();
-    // A wait that never ends is to be a deadlock, and a test is to be quick.
-    let config = Config {
-        n_pes,
-        seed,
-        step_limit: 10_000_000,
-        sms: get("sms", usual.sms),
-        explore: true,
-        check: Some(Check::default()),
-        ..usual
-    };
+    let sms = get("sms", usual.sms);
+    // A wait that never ends has to be found as a deadlock quickly.
+    let config = usual
+        .n_pes(n_pes)
+        .seed(seed)
+        .step_limit(10_000_000)
+        .sms(sms)
+        .explore(true)
+        .check(Some(Check::default()));
     let error = |e: SimError| e.to_string();
     let mut machine = Machine::new(config).map_err(error)?;
     let team = machine.team(&(0..n_pes).collect::<Vec<_>>()).map_err(error)?;
@@ -75,15 +74,15 @@ fn run(file: &Seeded, module: &Module, n_pes: usize, seed: u64) -> Result<Vec<(K
             let value = argument(&machine, &memory, team, pe, word)?;
             args.push(if param.size == 8 { Arg::U64(value) } else { Arg::U32(value as u32) });
         }
-        launches.push(Launch {
-            pe,
-            grid: [get("grid", 1), 1, 1],
-            block: [get("block", 32), 1, 1],
-            cluster: [get("cluster", 1), 1, 1],
-            dynamic_shared: get("shared", 0),
-            args,
-            ..Launch::default()
-        });
+        launches.push(
+            Launch::default()
+                .pe(pe)
+                .grid([get("grid", 1), 1, 1])
+                .block([get("block", 32), 1, 1])
+                .cluster([get("cluster", 1), 1, 1])
+                .dynamic_shared(get("shared", 0))
+                .args(args),
+        );
     }
     let ended = machine.launch(module, &kernel.name, &launches);
     let mut out: Vec<(Key, String)> =

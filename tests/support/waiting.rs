@@ -22,7 +22,7 @@ type Ran = Result<(), Box<dyn Error>>;
 
 /// The kernel of a text, with its waits watched.
 fn watched(world: &World, text: &str) -> Result<Kernel, Box<dyn Error>> {
-    let options = Options { watch: true, ..Options::new(weft::gpu::target(world.device())?) };
+    let options = Options::new(weft::gpu::target(world.device())?).watch(true);
     Ok(Kernel::with(world, KernelFile::parse("waiting.weft", text)?, options)?)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::library::Files;
 use crate::nvshmem::Caller;
+use crate::roles::{TensorRole, assign};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ pub enum Nvshmem {
 
 /// The target and the options of a compilation.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// The target, as PTX's `.target` names it.
     pub target: Target,
@@ -69,6 +71,26 @@ pub struct Options {
     /// Whether to keep LLVM's IR.
     pub keep_llvm: bool,
 }
+
+weft_sim::setters!(
+    Options {
+        target: Target,
+        ptx_version: Option<PtxVersion>,
+        lowering: Lowering,
+        transport: Transport,
+        nvshmem: Nvshmem,
+        kernel: Option<String>,
+        defines: Defines,
+        opt: OptLevel,
+        lines: bool,
+        debug_waits: Option<u64>,
+        watch: bool,
+        asserts: bool,
+        keep_ir: bool,
+        keep_after: Option<String>,
+        keep_llvm: bool,
+    }
+);
 
 impl Options {
     /// Optimised, with line information, nothing kept.
@@ -231,7 +253,7 @@ impl KernelFile {
     ///
     /// # Errors
     /// Fails if there is no such kernel, or if its head is wrong.
-    pub(crate) fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
+    pub fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
         let made = self.program.without_code(name, &options.defines);
         made.map_err(|found| CompileError::new(found, self.sources.clone()))
     }
@@ -251,7 +273,7 @@ pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, Com
 ///
 /// # Errors
 /// Fails with what the verifier or the tables of the ISA find wrong.
-pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
+fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
     let sources = sources_of(&module.files);
     let error = |found| CompileError::new(found, sources.clone());
     let ir = options.keep_ir.then(|| weft_ir::text::print_module(&module));
@@ -264,7 +286,7 @@ pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Com
 /// Compiles the text form of IR, of the level that it names.
 ///
 /// # Errors
-/// Fails if the text is not IR, or where [`compile_module`] or [`compile_machine`] fails.
+/// Fails if the text is not IR, or where [`compile_module`] fails.
 pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
     Ok(match parse_any(text)? {
         AnyModule::Tensor(module) => compile_module(module, options)?,
@@ -274,6 +296,7 @@ pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
 
 /// Why IR as text does not compile.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IrError {
     /// The text is not IR.
     #[error(transparent)]
@@ -402,7 +425,7 @@ impl Compiled {
         launches.flat_map(|l| &l.params).any(reach)
     }
 
-    /// It, for a library that has those functions; none where it calls none.
+    /// The code as a caller of NVSHMEM's functions, or `None` if it calls none.
     pub fn caller(&self) -> Option<Caller<'_>> {
         let functions = Some(self.external()).filter(|functions| !functions.is_empty())?;
         let threads = self.low.kernels.iter().map(weft_ir::machine::Kernel::threads).max().unwrap_or(0);
@@ -442,9 +465,7 @@ impl Compiled {
     fn roles(&self) -> String {
         let mut out = String::new();
         for (i, kernel) in self.high.kernels.iter().enumerate() {
-            let reference = self.references.get(i).and_then(Option::as_ref);
-            let roles = crate::roles::assign(kernel, reference);
-            for (p, role) in kernel.head.params.iter().zip(roles) {
+            for (p, role) in kernel.head.params.iter().zip(self.tensor_roles(i)) {
                 if let Some(role) = role {
                     out.push_str(&format!("{}: parameter {}: {role}\n", self.place(p.span), p.name));
                 }
@@ -453,8 +474,15 @@ impl Compiled {
         out
     }
 
-    /// What is wrong with the text, as it shows after all.
-    pub(crate) fn error(&self, found: Diagnostic) -> CompileError {
+    /// The roles of the parameters of a kernel, by index: `None` for a parameter that is no tensor. The result is
+    /// empty if there is no such kernel.
+    pub fn tensor_roles(&self, kernel: usize) -> Vec<Option<TensorRole>> {
+        let reference = self.references.get(kernel).and_then(Option::as_ref);
+        self.high.kernels.get(kernel).map(|k| assign(k, reference)).unwrap_or_default()
+    }
+
+    /// An error about the text that `found` describes, for what shows only after compilation.
+    pub fn error(&self, found: Diagnostic) -> CompileError {
         CompileError::new(vec![found], self.sources.clone())
     }
 

@@ -29,34 +29,30 @@
 
 pub mod codes;
 pub mod collective;
-pub mod compile;
+mod compile;
+mod describe;
 pub mod fused;
 pub mod gemm;
 pub mod gpu;
 pub mod library;
-pub mod meta;
 pub mod moe;
 pub mod nvshmem;
-pub mod ptx;
-pub mod remarks;
-pub mod roles;
-pub mod run;
-pub mod store;
+mod remarks;
+mod roles;
+mod store;
 pub mod tools;
-pub mod trace;
 mod tuned;
 
 pub use compile::{
-    CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile, compile_ir,
-    compile_machine, compile_module,
+    CompileError, Compiled, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile,
+    compile_ir, compile_module,
 };
-pub use weft_abi as abi;
+pub use roles::TensorRole;
 pub use weft_ir as ir;
 pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;
 pub use weft_lang::elaborate::{Define, Defines};
 pub use weft_layout as layout;
-pub use weft_llvm::{library as llvm_library, version as llvm_version};
 pub use weft_runtime as runtime;
 pub use weft_sim as sim;
 

@@ -7,7 +7,7 @@ use weft_runtime::owned::open_regular;
 use weft_runtime::visible_line;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
-pub const LIBRARY: &[(&str, &str)] = &[
+const LIBRARY: &[(&str, &str)] = &[
     ("all_gather", include_str!("library/all_gather.weft")),
     ("all_gather_gemm", include_str!("library/all_gather_gemm.weft")),
     ("all_to_all", include_str!("library/all_to_all.weft")),

@@ -6,9 +6,9 @@ use weft_ir::ordering::{Flag, flags};
 use weft_ir::{Kernel, Role, Type};
 use weft_lang::elaborate::Reference;
 
-/// The role of a tensor parameter.
+/// The role of a tensor parameter, declared or guessed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Assigned {
+pub struct TensorRole {
     /// What the kernel uses the tensor for.
     pub role: Role,
     /// Why it is thought to be that; `None` where the text declares it.
@@ -17,7 +17,7 @@ pub struct Assigned {
     pub is_result: bool,
 }
 
-impl fmt::Display for Assigned {
+impl fmt::Display for TensorRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.guessed {
             None => write!(f, "{}, as declared", self.role),
@@ -28,15 +28,15 @@ impl fmt::Display for Assigned {
 
 /// The roles of a kernel's parameters, by index; `None` for a parameter that is no tensor. `reference` is what the kernel
 /// says that it computes.
-pub fn assign(kernel: &Kernel, reference: Option<&Reference>) -> Vec<Option<Assigned>> {
+pub(crate) fn assign(kernel: &Kernel, reference: Option<&Reference>) -> Vec<Option<TensorRole>> {
     let flags = flags(kernel);
     let of = |(index, p): (u32, &weft_ir::Param<_>)| {
         matches!(p.ty, Type::Tensor(_)).then(|| {
             let is_result = reference.is_some_and(|r| r.has_result(&p.name));
             let (role, why) = guess(reference, &flags, &p.name, index);
             match p.role {
-                Some(role) => Assigned { role, guessed: None, is_result },
-                None => Assigned { role, guessed: Some(why), is_result },
+                Some(role) => TensorRole { role, guessed: None, is_result },
+                None => TensorRole { role, guessed: Some(why), is_result },
             }
         })
     };

@@ -145,7 +145,7 @@ impl<T: Kept> Store<T> {
         }
     }
 
-    /// It, with another bound of the folder's size.
+    /// The store with another limit on the size of its folder.
     #[must_use]
     pub fn most_bytes(self, most_bytes: u64) -> Store<T> {
         Store { most_bytes, ..self }

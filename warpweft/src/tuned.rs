@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// A kind of file.
 #[derive(Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct TuningFile {
     /// The variable that names another file, or is `off`.
     pub variable: &'static str,
     /// The name of the file in warpweft's folder of the user's data.
@@ -26,7 +26,7 @@ pub(crate) struct Kind {
     pub form: u32,
 }
 
-impl Kind {
+impl TuningFile {
     /// Where the file is; none where its variable is `off`, or no folder is known.
     pub fn path(&self) -> Option<PathBuf> {
         match std::env::var_os(self.variable).filter(|v| !v.is_empty()) {
@@ -94,7 +94,7 @@ impl Kind {
 
     /// An error of this kind of file.
     pub fn bad(&self, message: String) -> Error {
-        let Kind { command, variable, .. } = self;
+        let TuningFile { command, variable, .. } = self;
         Error::new(error::TUNING, message).help(format!(
             "`{command}` measures anew once the file is moved away; {variable}=off does without"
         ))

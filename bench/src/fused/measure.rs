@@ -12,12 +12,12 @@ use crate::start::StartLine;
 use crate::times::gather;
 use std::time::SystemTime;
 use weft::collective::{Collectives, Config, Links};
-use weft::compile::{KernelFile, Options};
 use weft::fused::tuning::Selector;
 use weft::gpu::{GpuError, Grid, Kernel, target};
-use weft::run::array::{Number, read_number, write_number};
+use weft::{KernelFile, Options};
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
+use weft_run::array::{Number, read_number, write_number};
 use weft_runtime::launch::AsArgument;
 use weft_runtime::launch::Lowering;
 use weft_runtime::nccl::{self, Communicator};
@@ -108,11 +108,9 @@ impl<'a> Harness<'a> {
         let lowering = request.lowering.decide(barrier.buffer().multicast_address(&team).is_some());
         let has = |of: fn(&Contender) -> bool| request.contenders.iter().any(of);
         let collectives = match has(|c| matches!(c, Contender::Separate)) {
-            true => Some(Collectives::with(
-                world,
-                world.team(),
-                Config { lowering: lowering.into(), ..Config::default() },
-            )?),
+            true => {
+                Some(Collectives::with(world, world.team(), Config::default().lowering(lowering.into()))?)
+            }
             false => None,
         };
         let nccl = match has(|c| matches!(c, Contender::Nccl | Contender::NcclSymm)) {

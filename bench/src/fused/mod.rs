@@ -12,7 +12,7 @@ pub use weft::fused::{Exchange, Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, 
 
 use super::BenchError;
 use super::contender::pick;
-use weft::compile::Lowering;
+use weft::Lowering;
 use weft::fused::{MOST_SHARED, MOST_SPLIT};
 use weft_ir::Scalar;
 use weft_runtime::World;
@@ -33,7 +33,7 @@ pub enum Contender {
     Separate,
     /// NCCL's allreduce, and our kernel for the rest.
     Nccl,
-    /// As that, over registered windows.
+    /// NCCL's allreduce over registered windows.
     NcclSymm,
 }
 

@@ -6,9 +6,9 @@
 
 use std::fmt;
 use weft::fused::Form;
-use weft::run::reference::least_step;
 use weft_ir::Scalar;
 use weft_lang::evaluate::unit_roundoff;
+use weft_run::reference::least_step;
 
 /// The least scale of a token, as engines have it.
 pub const LEAST_SCALE: f64 = 1.0 / (448.0 * 512.0);

@@ -20,13 +20,13 @@ pub struct Row {
     /// The time that the model states for a fused kernel.
     #[serde(default)]
     pub model_us: Option<f64>,
-    /// That by NCCL's (the better of those measured) followed by our kernel.
+    /// The time divided by that of NCCL's best measured allreduce followed by our norm kernel.
     pub of_nccl: Option<f64>,
-    /// That by our allreduce's followed by our kernel.
+    /// The time divided by that of our allreduce followed by our norm kernel.
     pub of_separate: Option<f64>,
     /// Wrong elements over all PEs; none without a check.
     pub wrong: Option<u64>,
-    /// Those of the first PE that has some.
+    /// The first PE with wrong elements, and what is wrong there.
     pub first_wrong: Option<(u32, Wrong)>,
 }
 

@@ -4,13 +4,13 @@
 use super::super::BenchError;
 use super::super::data::in_each;
 use weft::collective::Flat;
-use weft::compile::{KernelFile, Options};
 use weft::gemm::{Major, Problem, Shape};
 use weft::gpu::{GpuError, Grid, Kernel, target};
-use weft::run::array::{Number, read_number, write_number};
+use weft::{KernelFile, Options};
 use weft_ir::Scalar;
 use weft_lang::evaluate::unit_roundoff;
 use weft_layout::Layout;
+use weft_run::array::{Number, read_number, write_number};
 use weft_runtime::cuda::AnyDeviceTensor;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::{DType, Device, DeviceTensor, IntoLayout, Stream};
@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, BenchError>;
 /// The kernels.
 const TEXT: &str = include_str!("gemm.weft");
 
-/// Which numbers operands have.
+/// The numbers that operands are filled with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
     /// -1, 0 and 1, of which three in four are 0: every sum is exact in every type of results, in any order of additions.
@@ -207,7 +207,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Of operands that were filled with such values.
+    /// The results for operands that were filled with `values`.
     pub fn of(problem: &Problem, operands: &Operands, values: Values) -> Expected {
         let places = samples(problem.shape, operands.seeds[0]);
         let sums = in_each(&places, |place| product(problem, operands.seeds, values, *place));

@@ -6,8 +6,8 @@ use super::{Contender, Own, Request};
 use crate::BenchError;
 use crate::times::Drawn;
 use std::time::SystemTime;
-use weft::gemm::tuning::Setting;
-use weft::gemm::{By, Gemm, Plan, Problem, Selector, Tuning};
+use weft::gemm::tuning::{By, Selector, Setting, Tuning};
+use weft::gemm::{Gemm, Plan, Problem};
 use weft_runtime::cuda::{self, AnyDeviceTensor, Event};
 use weft_runtime::launch::Prepared;
 use weft_runtime::{Device, Graph, Stream, cublas};
@@ -26,7 +26,7 @@ pub(super) fn run(
     request: &Request,
     done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
 ) -> Result<Report> {
-    let bed = Bed::new(device, request.graph)?;
+    let bed = Harness::new(device, request.graph)?;
     let mut report = report(device, request)?;
     let mut tell = |report: &Report, rows: &[Row]| {
         done(report, rows).map_err(|e| BenchError::Local(format!("cannot write: {e}")))
@@ -74,7 +74,7 @@ fn report(device: &Device, request: &Request) -> Result<Report> {
 }
 
 /// A device on which calls are timed.
-pub(super) struct Bed {
+pub(super) struct Harness {
     pub device: Device,
     pub stream: Stream,
     graph: bool,
@@ -163,9 +163,9 @@ impl Case {
     }
 }
 
-impl Bed {
-    pub fn new(device: &Device, graph: bool) -> Result<Bed> {
-        Ok(Bed { device: device.clone(), stream: device.new_stream()?, graph })
+impl Harness {
+    pub fn new(device: &Device, graph: bool) -> Result<Harness> {
+        Ok(Harness { device: device.clone(), stream: device.new_stream()?, graph })
     }
 
     /// Operands of a problem: one set, or as many as the L2 cache does not hold.

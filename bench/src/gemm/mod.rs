@@ -12,7 +12,8 @@ pub use report::{Quartiles, Report, Row};
 pub use tune::{Found, Tune, tried, tune};
 
 use super::BenchError;
-use weft::gemm::{Major, Plan, Problem, Shape, Tuning, fits_some};
+use weft::gemm::tuning::Tuning;
+use weft::gemm::{Major, Plan, Problem, Shape};
 use weft_runtime::{DType, Device, cublas};
 
 /// Who computes a product.
@@ -27,7 +28,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &str {
         match self {
             Contender::Ours(_) => report::OURS,
@@ -120,7 +121,7 @@ impl Request {
         for contender in &self.contenders {
             // A plan may be for some of the problems; for none of them it is a mistake.
             if let Contender::Ours(Tuning::Plan(plan)) = contender {
-                let first = self.problems.iter().map(|p| fits_some(p, plan)).reduce(Result::or);
+                let first = self.problems.iter().map(|p| plan.check(p)).reduce(Result::or);
                 first.unwrap_or(Ok(()))?;
             }
         }

@@ -4,9 +4,9 @@ use super::data::Operands;
 use super::measure::Result;
 use crate::BenchError;
 use std::sync::Arc;
-use weft::compile::{KernelFile, Options};
 use weft::gemm::Problem;
 use weft::gpu::{Grid, Kernel, target};
+use weft::{KernelFile, Options};
 use weft_abi::{ParamKind, Role};
 use weft_lang::elaborate::{Defines, Head};
 use weft_runtime::cuda::AnyDeviceTensor;
@@ -73,7 +73,7 @@ impl Own {
         Ok(Own { name: name.into(), file, kernel, parameters, generics, defines })
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -3,7 +3,8 @@
 use super::Wrong;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use weft::gemm::{By, Plan, Problem};
+use weft::gemm::tuning::By;
+use weft::gemm::{Plan, Problem};
 
 /// Names of contenders.
 pub(super) const OURS: &str = "weft";
@@ -23,7 +24,7 @@ pub struct Quartiles {
 }
 
 impl Quartiles {
-    /// Of such times; of none they are no numbers.
+    /// The quartiles of the times, which are NaN if there are none.
     pub fn of(times: &[f64]) -> Quartiles {
         let mut sorted = times.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -79,7 +80,7 @@ pub struct Row {
 pub struct Report {
     /// The version of warpweft.
     pub warpweft: String,
-    /// When it began, in UTC.
+    /// The time at which the benchmark began, in UTC.
     pub date: String,
     /// The command's words; none where a program measured.
     pub command: Vec<String>,
@@ -177,7 +178,7 @@ impl Report {
     /// The report as JSON.
     ///
     /// # Errors
-    /// No error is known: every field is a name or a number.
+    /// Fails if a field cannot be written as JSON, which no field is known to do.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -1,13 +1,13 @@
 //! Which plan is the fastest for a problem, by measurement.
 
 use super::Request;
-use super::measure::{Bed, Call, Case, Result, Sets};
+use super::measure::{Call, Case, Harness, Result, Sets};
 use super::report::Quartiles;
 use crate::BenchError;
 use crate::data::in_each;
 use std::time::SystemTime;
-use weft::gemm::tuning::{Entry, Setting, Table};
-use weft::gemm::{Gemm, Machine, Param, Plan, Problem, Selector, Tuning, ranked};
+use weft::gemm::tuning::{Entry, Selector, Setting, Table, Tuning};
+use weft::gemm::{Gemm, Machine, Param, Plan, Problem};
 use weft_runtime::Device;
 
 /// Plans that are compared once more, in turns, after each was timed by itself.
@@ -64,7 +64,7 @@ pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
     };
     let (mut first, mut rest, mut seen) = (Vec::new(), Vec::new(), Vec::new());
-    for plan in ranked(problem, machine) {
+    for plan in machine.plans(problem) {
         match seen.contains(&group(&plan)) {
             true => rest.push(plan),
             false => {
@@ -89,7 +89,7 @@ pub fn tune(
     done: &mut dyn FnMut(&Found) -> std::io::Result<()>,
 ) -> Result<Table> {
     what.examine()?;
-    let bed = Bed::new(device, true)?;
+    let bed = Harness::new(device, true)?;
     let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let mut table = Table { date, ..Table::new(Setting::of(device)?) };
     for problem in &what.problems {
@@ -101,7 +101,7 @@ pub fn tune(
 }
 
 /// The fastest plan of a problem.
-fn fastest(bed: &Bed, problem: &Problem, what: &Tune) -> Result<Found> {
+fn fastest(bed: &Harness, problem: &Problem, what: &Tune) -> Result<Found> {
     let plans = tried(problem, Machine::of(&bed.device)?, what.budget);
     let sets = bed.sets(problem, false)?;
     let (cases, left_out) = right(bed, &sets, &plans)?;
@@ -115,7 +115,7 @@ fn fastest(bed: &Bed, problem: &Problem, what: &Tune) -> Result<Found> {
 }
 
 /// Plans that compile and whose results are right, with those that are not, and why.
-fn right(bed: &Bed, sets: &Sets, plans: &[Plan]) -> Result<(Vec<Case>, Vec<String>)> {
+fn right(bed: &Harness, sets: &Sets, plans: &[Plan]) -> Result<(Vec<Case>, Vec<String>)> {
     let (mut cases, mut left_out) = (Vec::new(), Vec::new());
     // What is compiled here on all cores is found in the cache below.
     let compiled = in_each(plans, |plan| {
@@ -136,7 +136,7 @@ fn right(bed: &Bed, sets: &Sets, plans: &[Plan]) -> Result<(Vec<Case>, Vec<Strin
 
 /// Plans with medians of their times: the fastest ones, and the one that the model puts first, compared in turns.
 fn finalists(
-    bed: &Bed,
+    bed: &Harness,
     sets: &Sets,
     cases: Vec<Case>,
     first: Option<&Plan>,

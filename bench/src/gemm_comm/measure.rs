@@ -10,8 +10,8 @@ use crate::start::StartLine;
 use std::time::SystemTime;
 use weft::collective::{Collectives, Flat};
 use weft::gemm::{Choice, Decode, DecodePlan, Form, Fused, Problem, Shape};
-use weft::run::array::read_number;
 use weft_lang::evaluate::unit_roundoff;
+use weft_run::array::read_number;
 use weft_runtime::cuda::{self, Event};
 use weft_runtime::launch::AsArgument;
 use weft_runtime::nccl::{self, Communicator};
@@ -25,7 +25,7 @@ type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 const ALGORITHMS: usize = 8;
 
 pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
-    let bed = Bed::new(world, request)?;
+    let bed = Harness::new(world, request)?;
     let mut report = bed.report()?;
     let mut tell = |report: &Report, rows: &[Row]| {
         done(report, rows).map_err(|e| BenchError::Local(format!("cannot write: {e}")))
@@ -41,7 +41,7 @@ pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) 
 }
 
 /// What all measurements share.
-struct Bed<'a> {
+struct Harness<'a> {
     world: &'a World,
     request: &'a Request,
     start: StartLine<'a>,
@@ -142,12 +142,12 @@ fn own_collective(
     Ok(())
 }
 
-impl<'a> Bed<'a> {
-    fn new(world: &'a World, request: &'a Request) -> Result<Bed<'a>> {
+impl<'a> Harness<'a> {
+    fn new(world: &'a World, request: &'a Request) -> Result<Harness<'a>> {
         let has = |c: Contender| request.contenders.contains(&c);
         let collectives = if has(Contender::Ours) { Some(Collectives::new(world)?) } else { None };
         let nccl = if has(Contender::Nccl) { Some(Communicator::over(world)?) } else { None };
-        Ok(Bed { world, request, start: StartLine::new(world)?, collectives, nccl })
+        Ok(Harness { world, request, start: StartLine::new(world)?, collectives, nccl })
     }
 
     /// Without rows.
@@ -248,7 +248,7 @@ impl<'a> Bed<'a> {
         values: Values,
     ) -> Result<()> {
         let [a, b, _] = self.extents(problem).map(|[rows, columns]| (rows * columns) as u64);
-        let [seed, other] = Bed::seeds(self.world.my_pe());
+        let [seed, other] = Harness::seeds(self.world.my_pe());
         data.fill_one(&operands.a, a, (seed, values), self.world.stream())?;
         data.fill_one(&operands.b, b, (other, values), self.world.stream())?;
         cuda::wait_for(self.world.stream())?;
@@ -466,7 +466,7 @@ impl<'a> Bed<'a> {
             };
             let (mut sum, mut products, mut addends) = (0.0, 0.0, 0.0);
             for (of_a, of_b, at) in pairs {
-                let seeds = (Bed::seeds(of_a)[0], Bed::seeds(of_b)[1]);
+                let seeds = (Harness::seeds(of_a)[0], Harness::seeds(of_b)[1]);
                 let both = (0..k).map(|l| element(at * k + l, seeds.0) * element(column * k + l, seeds.1));
                 let (one, magnitude) = both.fold((0.0, 0.0), |(s, m), x| (s + x, m + x.abs()));
                 (sum, products, addends) = (sum + one, products + magnitude, addends + f64::abs(one));

@@ -62,7 +62,7 @@ impl Contender {
         }
     }
 
-    /// Those that a list of names means.
+    /// Reads a list of contenders, by their names.
     ///
     /// # Errors
     /// Fails for an unknown name. The message lists the known names.
@@ -70,7 +70,7 @@ impl Contender {
         pick(names, &PEERS, "peer", "")
     }
 
-    /// As the table names it.
+    /// The name that the table shows.
     pub fn name(&self) -> &'static str {
         match self {
             Contender::Auto => "auto",

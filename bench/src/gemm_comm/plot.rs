@@ -53,7 +53,7 @@ impl Report {
     /// An SVG of all rows.
     ///
     /// # Errors
-    /// No rows, or a picture that cannot be drawn.
+    /// Fails if there are no rows, or if the picture cannot be drawn.
     pub fn plot(&self) -> Result<String, BenchError> {
         if self.rows.is_empty() {
             return Err(BenchError::Request("nothing was measured that a plot could show".into()));

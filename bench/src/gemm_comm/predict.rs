@@ -5,7 +5,7 @@ use crate::BenchError;
 use std::fmt::Write;
 use std::str::FromStr;
 use weft::collective::Links;
-use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape, cycles, ranked};
+use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape};
 use weft_isa::Target;
 
 /// The GPU that times are predicted for: an H200's multiprocessors.
@@ -31,7 +31,7 @@ pub struct Predicted {
 /// Predicts each shape for so many H200s, without and with the switch.
 ///
 /// # Errors
-/// As [`Request::examine`] and [`Request::problem`]; a problem that nothing computes.
+/// Fails where [`Request::examine`] or [`Request::problem`] fails, or if nothing computes the problem.
 pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError> {
     request.examine()?;
     let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
@@ -40,7 +40,7 @@ pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError
         let (problem, form) = (request.problem(shape, pes)?, request.form);
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
         let (choice, estimate) = team.choose(form, &problem)?;
-        let alone = ranked(&problem, machine).first().map(|plan| cycles(&problem, plan, SMS));
+        let alone = machine.plans(&problem).first().map(|plan| machine.cycles(&problem, plan));
         let of_product = estimate.total() / alone.map_or(f64::NAN, |cycles| cycles / FusedTeam::CLOCK);
         let sequence = team.sequence(form, &problem).ok();
         Ok(Predicted { shape, multicast, choice, estimate, sequence, of_product })
@@ -74,10 +74,10 @@ pub fn table(request: &Request, pes: u32, all: &[Predicted]) -> String {
 #[cfg(test)]
 mod tests {
     use weft::collective::Links;
-    use weft::compile::{KernelFile, Lowering, Options};
     use weft::gemm::{Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
-    use weft::run::{Ran, RunOptions, run_file};
+    use weft::{KernelFile, Lowering, Options};
     use weft_lang::elaborate::Define;
+    use weft_run::{Ran, RunOptions, run_file};
     use weft_runtime::DType;
 
     /// What the model says that a launch moves is what a launch moves on the simulator, but for flags.

@@ -49,7 +49,7 @@ pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> 
 /// what was found for each shape, on every PE. *Collective.*
 ///
 /// # Errors
-/// As [`run`]; a shape for which nothing computes the right result.
+/// Fails where [`run`] fails, or if nothing computes the right result for a shape.
 pub fn tune(
     world: &World,
     request: &Request,

@@ -8,8 +8,8 @@ use crate::start::StartLine;
 use std::time::SystemTime;
 use weft::gemm::{self, Shape};
 use weft::moe::{Moe, Problem, Routes};
-use weft::run::array::read_number;
 use weft_lang::evaluate::unit_roundoff;
+use weft_run::array::read_number;
 use weft_runtime::cuda::{self};
 use weft_runtime::nccl::{self, Communicator};
 use weft_runtime::{DType, DeviceTensor, Element, World, cublas};
@@ -22,7 +22,7 @@ pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) 
         true => Some(Communicator::over(world)?),
         false => None,
     };
-    let bed = Bed { world, request, start: StartLine::new(world)?, nccl };
+    let bed = Harness { world, request, start: StartLine::new(world)?, nccl };
     let mut report = Report {
         warpweft: env!("CARGO_PKG_VERSION").into(),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -47,7 +47,7 @@ pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) 
 }
 
 /// What all measurements share.
-struct Bed<'a> {
+struct Harness<'a> {
     world: &'a World,
     request: &'a Request,
     start: StartLine<'a>,
@@ -75,7 +75,7 @@ fn expert(problem: &Problem, token: u64, choice: u64) -> u64 {
     (token + choice * (experts / u64::from(problem.choices)).max(1)) % experts
 }
 
-impl<'a> Bed<'a> {
+impl<'a> Harness<'a> {
     /// Rows of a problem, one for each contender.
     fn rows<T: Element>(&self, problem: &Problem) -> Result<Vec<Row>> {
         let operands = self.operands::<T>(problem)?;

@@ -22,7 +22,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// Those that a list of names means.
+    /// Reads a list of contenders, by their names.
     ///
     /// # Errors
     /// Fails for a name that does not exist, with those that do.

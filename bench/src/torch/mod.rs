@@ -8,7 +8,7 @@ use super::data::Number;
 use super::measure::{Harness, Outcome, Result};
 use super::report::{Times, Wrong};
 use super::times::{Blocks, Timed, times};
-use super::{Bench, BenchError, Collective, Counts, Place};
+use super::{Bench, BenchError, Collective, Counts, Placement};
 use child::Child;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -44,12 +44,17 @@ pub struct Function {
     contender: &'static str,
     name: &'static str,
     collective: Collective,
-    place: Place,
+    place: Placement,
     /// Whether it needs the switch.
     multicast: bool,
 }
 
-const fn function(contender: &'static str, name: &'static str, place: Place, multicast: bool) -> Function {
+const fn function(
+    contender: &'static str,
+    name: &'static str,
+    place: Placement,
+    multicast: bool,
+) -> Function {
     Function { contender, name, collective: Collective::AllReduce, place, multicast }
 }
 
@@ -57,14 +62,14 @@ const fn function(contender: &'static str, name: &'static str, place: Place, mul
 pub const CONTENDERS: [&str; 4] = ["torch", "torch-one-shot", "torch-two-shot", "torch-multimem"];
 
 const FUNCTIONS: [Function; 6] = [
-    function("torch-one-shot", "one_shot_all_reduce_out", Place::OutOfPlace, false),
-    function("torch-two-shot", "two_shot_all_reduce_out", Place::OutOfPlace, false),
-    function("torch-two-shot", "two_shot_all_reduce_", Place::InPlace, false),
-    function("torch-multimem", "multimem_one_shot_all_reduce_out", Place::OutOfPlace, true),
-    function("torch-multimem", "multimem_all_reduce_", Place::InPlace, true),
+    function("torch-one-shot", "one_shot_all_reduce_out", Placement::OutOfPlace, false),
+    function("torch-two-shot", "two_shot_all_reduce_out", Placement::OutOfPlace, false),
+    function("torch-two-shot", "two_shot_all_reduce_", Placement::InPlace, false),
+    function("torch-multimem", "multimem_one_shot_all_reduce_out", Placement::OutOfPlace, true),
+    function("torch-multimem", "multimem_all_reduce_", Placement::InPlace, true),
     Function {
         collective: Collective::ReduceScatter,
-        ..function("torch-two-shot", "reduce_scatter_out", Place::OutOfPlace, false)
+        ..function("torch-two-shot", "reduce_scatter_out", Placement::OutOfPlace, false)
     },
 ];
 
@@ -77,7 +82,7 @@ fn functions(contender: &str, collective: Collective) -> impl Iterator<Item = &'
 }
 
 /// Whether a contender has a collective with its results there.
-pub fn has(contender: &str, collective: Collective, place: Place) -> bool {
+pub fn has(contender: &str, collective: Collective, place: Placement) -> bool {
     functions(contender, collective).any(|f| f.place == place)
 }
 
@@ -280,7 +285,7 @@ impl<T: Number> Harness<'_, T> {
     pub(super) fn by_torch(
         &self,
         contender: &str,
-        (collective, place): (Collective, Place),
+        (collective, place): (Collective, Placement),
         counts: &Counts,
     ) -> Result<std::result::Result<Outcome, String>> {
         let missing = || BenchError::Local("PyTorch is not started".into());
@@ -334,7 +339,7 @@ impl<T: Number> Harness<'_, T> {
         counts: &Counts,
     ) -> Result<std::result::Result<Called<'t>, String>> {
         let Counts { send, recv, .. } = *counts;
-        let apart = function.place == Place::OutOfPlace;
+        let apart = function.place == Placement::OutOfPlace;
         let answer = torch.ask(&Ask::Prepare { function: function.name, send, recv, apart })?;
         let (first_us, refused) = match answer {
             Prepared::First(us) => (us, String::new()),
@@ -385,12 +390,15 @@ mod tests {
         };
         use Collective::{AllGather, AllReduce, ReduceScatter};
         assert_eq!(
-            names("torch", AllReduce, Place::InPlace),
+            names("torch", AllReduce, Placement::InPlace),
             ["two_shot_all_reduce_", "multimem_all_reduce_"]
         );
-        assert_eq!(names("torch-one-shot", AllReduce, Place::OutOfPlace), ["one_shot_all_reduce_out"]);
-        assert_eq!(names("torch", ReduceScatter, Place::OutOfPlace), ["reduce_scatter_out"]);
-        assert!(!has("torch-one-shot", AllReduce, Place::InPlace) && has("torch", AllReduce, Place::InPlace));
+        assert_eq!(names("torch-one-shot", AllReduce, Placement::OutOfPlace), ["one_shot_all_reduce_out"]);
+        assert_eq!(names("torch", ReduceScatter, Placement::OutOfPlace), ["reduce_scatter_out"]);
+        assert!(
+            !has("torch-one-shot", AllReduce, Placement::InPlace)
+                && has("torch", AllReduce, Placement::InPlace)
+        );
         let why = |name, collective, dtype, op| can(name, collective, dtype, op).unwrap_err();
         assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("has no allgather"));
         assert!(why("torch", AllReduce, DType::F16, Reduce::Sum).ends_with("no sum of f16: leave torch out"));

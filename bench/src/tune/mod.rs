@@ -10,9 +10,9 @@ use super::measure::{Case, Harness, Result};
 use super::report::{Report, Spread};
 use super::times::{Blocks, gather};
 use super::{Bench, BenchError, Contender};
-use weft::collective::tuning::{Entry, Table};
-use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Place, Plan, Tuning};
-use weft::compile::Lowering;
+use weft::Lowering;
+use weft::collective::tuning::{Entry, Table, Tuning};
+use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Placement, Plan};
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 
@@ -41,7 +41,7 @@ pub struct Cell {
     /// The type of the elements.
     pub dtype: DType,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// Bytes of the larger side.
     pub bytes: u64,
     /// The fastest plans, and how many were measured.
@@ -87,9 +87,9 @@ impl Tune {
     }
 
     /// Places that a collective has results in.
-    fn places(collective: Collective) -> impl Iterator<Item = Place> {
-        let has = move |p: &Place| Algorithm::of(collective).any(|a| a.kernel(*p).is_some());
-        [Place::OutOfPlace, Place::InPlace].into_iter().filter(has)
+    fn places(collective: Collective) -> impl Iterator<Item = Placement> {
+        let has = move |p: &Placement| Algorithm::of(collective).any(|a| a.kernel(*p).is_some());
+        [Placement::OutOfPlace, Placement::InPlace].into_iter().filter(has)
     }
 
     /// Requests that are searched over so many PEs.
@@ -186,7 +186,7 @@ struct Group<'b, T> {
     links: Links,
     collective: Collective,
     dtype: DType,
-    place: Place,
+    place: Placement,
 }
 
 impl<T: Number> Group<'_, T> {
@@ -257,7 +257,7 @@ fn empty<T: Number>(harness: &Harness<'_, T>) -> Result<Table> {
 /// Takes a size in: into the entry before, where that has the same plan.
 fn add(
     entries: &mut Vec<Entry>,
-    (collective, place, symmetric, dtype): (Collective, Place, bool, DType),
+    (collective, place, symmetric, dtype): (Collective, Placement, bool, DType),
     bytes: u64,
     timed: &Timed,
 ) {
@@ -284,7 +284,7 @@ impl<T: Number> Harness<'_, T> {
     }
 
     /// Compares what a plan gives with a reference.
-    fn believe(&self, plan: &Plan, place: Place, counts: &Counts) -> Result<()> {
+    fn believe(&self, plan: &Plan, place: Placement, counts: &Counts) -> Result<()> {
         let case = self.ours_by(place, counts, plan)?;
         let Some(wrong) = self.check(&case)? else { return Ok(()) };
         let how = case.plan.as_deref().unwrap_or_default();
@@ -318,7 +318,7 @@ mod tests {
             .unwrap()
         };
         let mut entries = Vec::new();
-        let group = |symmetric| (Collective::AllReduce, Place::InPlace, symmetric, DType::F32);
+        let group = |symmetric| (Collective::AllReduce, Placement::InPlace, symmetric, DType::F32);
         for (bytes, name, ctas) in
             [(1024, "ll", 64), (4096, "ll", 64), (16384, "push", 32), (65536, "ll", 64)]
         {

@@ -55,12 +55,12 @@ pub struct Found {
 /// Measures a plan: microseconds of a call, infinite where the plan does not work here.
 pub type Measure<'a, E> = &'a mut dyn FnMut(&Plan, Look) -> Result<f64, E>;
 
-/// Which plans a search looks at.
+/// The plans that a search looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effort {
-    /// Those that it is given.
+    /// The plans that the caller gives.
     Given,
-    /// Those where nobody has measured, too.
+    /// The given plans and the plans that are used without measurements.
     Defaults,
     /// And from the best of these on.
     Climb,
@@ -87,7 +87,7 @@ pub struct Search<'a> {
     pub most_ctas: u32,
     /// What the model goes by.
     pub links: &'a Links,
-    /// Which plans are looked at.
+    /// The plans that the search looks at.
     pub effort: Effort,
     /// What was the fastest for the size before: kept where it is as good.
     pub before: &'a [(&'static Algorithm, Limits)],

@@ -19,7 +19,7 @@ use crate::diag::{Diagnostic, Span};
 use crate::head::{MachineParam, Param, ParamKind};
 use crate::kernel::{Block, Induction, Inst, Kernel, Local, LocalId, TeamRef, Value};
 use crate::level::{Level, Machine, Tensor, TensorLevel};
-use crate::names::{BinOp, CmpOp, Dim, Kind, RedOp, Scalar, Scope, Sem, Space, Sreg, UnOp};
+use crate::names::{BinOp, CmpOp, Dim, NumberKind, RedOp, Scalar, Scope, Sem, Space, Sreg, UnOp};
 use crate::op::{self, Access, Arith, Constant, Control, Memory, Operation, Thread, Var, View};
 use crate::types::{Bound, TensorType, TypeRef, ValueType, machine};
 use crate::typing;
@@ -155,8 +155,8 @@ impl<L: Level> Builder<L> {
     pub fn zero(&mut self, ty: &L::Type) -> Built<Value> {
         let elem = ty.elem().unwrap_or(Scalar::I32);
         let value = match elem.kind() {
-            Kind::Bool => Constant::Bool(false),
-            Kind::Float => Constant::Float(0.0),
+            NumberKind::Bool => Constant::Bool(false),
+            NumberKind::Float => Constant::Float(0.0),
             _ => Constant::Int(0),
         };
         let scalar = self.emit_as(Arith::Const { value }, L::Type::scalar(elem))?;
@@ -320,7 +320,7 @@ impl<L: TensorLevel> Builder<L> {
         self.emit_as(View::Part { base, offset }, ty.into())
     }
 
-    /// As [`view`](Self::view): what a thread has of a tile that `over` warpgroups share out as an accumulator.
+    /// Appends a [`view`](Self::view): what a thread has of a tile that `over` warpgroups share out as an accumulator.
     pub fn dealt(
         &mut self,
         base: Value,

@@ -65,7 +65,7 @@ level_names! {
 pub use head::{Launch, LaunchParam, MachineHead, MachineParam, Param, ParamKind, TensorHead};
 pub use kernel::{Block, LocalId, TeamRef, Value};
 pub use level::{Head, Level};
-pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, Kind, MoveKind, RedOp, Role, Scalar, Scope, Sem};
+pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, MoveKind, NumberKind, RedOp, Role, Scalar, Scope, Sem};
 pub use names::{ShuffleMode, SignalKind, Space, Sreg, UnOp, WaitFor};
 pub use op::{
     Access, Address, Arith, Async, Bridge, Call, Constant, Control, Debug, Memory, Remote, Team, Thread,

@@ -3,7 +3,7 @@
 
 use weft_abi::words;
 
-pub use weft_abi::{Kind, Role, Scalar, Scope, Space};
+pub use weft_abi::{NumberKind, Role, Scalar, Scope, Space};
 
 words! {
     /// Memory order of an access (PTX ISA, Memory Consistency Model).

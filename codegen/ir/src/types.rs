@@ -14,7 +14,7 @@ pub enum TypeRef<'a> {
     Unit,
     /// A single number of the given type.
     Scalar(Scalar),
-    /// That many elements in a thread's registers.
+    /// A number of elements in a thread's registers.
     Vector(Scalar, u32),
     /// An address in the given memory space.
     Pointer(Space),
@@ -139,7 +139,7 @@ pub enum Shared {
     Unit,
     /// A single number of the given type.
     Scalar(Scalar),
-    /// That many elements in a thread's registers.
+    /// A number of elements in a thread's registers.
     Vector(Scalar, u32),
 }
 
@@ -156,7 +156,7 @@ macro_rules! level_type {
                 Unit,
                 /// One element.
                 Scalar(Scalar),
-                /// That many elements in a thread's registers.
+                /// A number of elements in a thread's registers.
                 Vector(Scalar, u32),
                 $($(#[$vmeta])* $variant $(($field))?),*
             }

@@ -4,7 +4,7 @@
 use crate::diag::Code;
 use crate::kernel::{Kernel, LocalId, Value};
 use crate::level::{Head, Level};
-use crate::names::{BinOp, Kind, RedOp, Scalar, Space, UnOp};
+use crate::names::{BinOp, NumberKind, RedOp, Scalar, Space, UnOp};
 use crate::op::Constant;
 use crate::remote::Remote;
 use crate::types::{TensorType, TypeRef, ValueType};
@@ -16,6 +16,7 @@ pub const MAX_LANES: u32 = 1024;
 
 /// A type error: the code of its family, what is wrong, what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct TypeError {
     /// The stable code of the error.
     pub code: Code,
@@ -110,9 +111,11 @@ impl<L: Level> Typing<'_, L> {
             return fail(MISMATCH, format!("a literal is a scalar, not {}", self.given));
         };
         let fits = match (value, s.kind()) {
-            (Constant::Bool(_), Kind::Bool) | (Constant::Float(_), Kind::Float) => true,
-            (Constant::Int(n), Kind::Signed) => s.bits() == 64 || n.unsigned_abs() <= 1 << (s.bits() - 1),
-            (Constant::Int(n), Kind::Unsigned) => s.bits() == 64 || (n >= 0 && n < 1 << s.bits()),
+            (Constant::Bool(_), NumberKind::Bool) | (Constant::Float(_), NumberKind::Float) => true,
+            (Constant::Int(n), NumberKind::Signed) => {
+                s.bits() == 64 || n.unsigned_abs() <= 1 << (s.bits() - 1)
+            }
+            (Constant::Int(n), NumberKind::Unsigned) => s.bits() == 64 || (n >= 0 && n < 1 << s.bits()),
             _ => false,
         };
         if fits { Ok(self.given.clone()) } else { fail(LITERAL, format!("{value:?} is not a value of {s}")) }
@@ -121,7 +124,7 @@ impl<L: Level> Typing<'_, L> {
     pub(crate) fn unary(&self, op: UnOp, a: Value) -> Rule<L> {
         let s = self.elem(a)?;
         let ok = match op {
-            UnOp::Neg | UnOp::Abs => s.is_float() || s.kind() == Kind::Signed,
+            UnOp::Neg | UnOp::Abs => s.is_float() || s.kind() == NumberKind::Signed,
             UnOp::Not => s.is_int() || s == Scalar::Bool,
             _ => s.is_float(),
         };

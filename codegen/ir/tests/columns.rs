@@ -6,11 +6,11 @@ mod common;
 
 use common::{Complete, read};
 use weft_ir::level::Mixed;
-use weft_ir::op::{Operation, Place};
+use weft_ir::op::{AccessedMemory, Operation};
 
 /// `%3`, and `%3 there` for another PE's copy.
-fn places(places: Vec<Place>) -> String {
-    let one = |p: &Place| format!("{}{}", p.value, if p.remote { " there" } else { "" });
+fn places(places: Vec<AccessedMemory>) -> String {
+    let one = |p: &AccessedMemory| format!("{}{}", p.value, if p.remote { " there" } else { "" });
     if places.is_empty() { "-".into() } else { places.iter().map(one).collect::<Vec<_>>().join(" ") }
 }
 

@@ -54,7 +54,7 @@ fn digit(text: &str) -> Option<u8> {
     }
 }
 
-/// Not a version of PTX.
+/// A text that is not a version of PTX.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is not a version of PTX: expected two digits with a point between, such as 8.6")]
 pub struct BadVersion(pub String);

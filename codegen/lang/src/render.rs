@@ -81,7 +81,7 @@ fn group<'a>(message: &Message<'a>, sources: &'a SourceMap) -> Group<'a> {
 }
 
 /// A place of a message.
-struct Place<'a> {
+struct MarkedSpan<'a> {
     span: Span,
     label: &'a str,
     kind: AnnotationKind,
@@ -89,10 +89,10 @@ struct Place<'a> {
 
 /// The source text that a message speaks of: an excerpt a file, that of the primary place first.
 fn excerpts<'a>(message: &Message<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
-    let mut files: Vec<Vec<Place<'a>>> = Vec::new();
+    let mut files: Vec<Vec<MarkedSpan<'a>>> = Vec::new();
     for (i, (span, label)) in message.places.iter().enumerate() {
         let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
-        let place = Place { span: *span, label, kind };
+        let place = MarkedSpan { span: *span, label, kind };
         match files.iter_mut().find(|file| file[0].span.file == place.span.file) {
             Some(file) => file.push(place),
             None => files.push(vec![place]),
@@ -109,7 +109,7 @@ fn excerpts<'a>(message: &Message<'a>, sources: &'a SourceMap) -> Vec<Element<'a
 }
 
 /// One excerpt with all places of a file, if they are near each other.
-fn excerpt<'a>(places: &[Place<'a>], sources: &'a SourceMap) -> Option<Element<'a>> {
+fn excerpt<'a>(places: &[MarkedSpan<'a>], sources: &'a SourceMap) -> Option<Element<'a>> {
     let all = places.iter().fold(Span::NONE, |all, place| all.to(place.span));
     let (lines, first) = sources.lines_of(all)?;
     let nothing_to_mark =
@@ -126,13 +126,13 @@ fn excerpt<'a>(places: &[Place<'a>], sources: &'a SourceMap) -> Option<Element<'
     Some(snippet.annotations(marks).into())
 }
 
-fn mark<'a>(place: &Place<'a>, bytes: Range<usize>) -> Annotation<'a> {
+fn mark<'a>(place: &MarkedSpan<'a>, bytes: Range<usize>) -> Annotation<'a> {
     let mark = place.kind.span(bytes);
     if place.label.is_empty() { mark } else { mark.label(place.label) }
 }
 
 /// A place by itself: its lines, or a piece of them if they are very long, or only where it is.
-fn alone<'a>(place: &Place<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
+fn alone<'a>(place: &MarkedSpan<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
     if let Some(element) = excerpt(std::slice::from_ref(place), sources) {
         return vec![element];
     }
@@ -147,7 +147,7 @@ fn alone<'a>(place: &Place<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
     elements
 }
 
-fn piece<'a>(place: &Place<'a>, sources: &'a SourceMap, line: u32) -> Option<Element<'a>> {
+fn piece<'a>(place: &MarkedSpan<'a>, sources: &'a SourceMap, line: u32) -> Option<Element<'a>> {
     let text = sources.text(place.span.file)?;
     let bytes = sources.bytes_of(place.span)?;
     let before = &text[text.ceil_char_boundary(bytes.start.saturating_sub(CONTEXT))..bytes.start];

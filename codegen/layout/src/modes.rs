@@ -50,7 +50,7 @@ pub trait Modes: Clone + Display {
         Ok(Self::from_modes(which.iter().map(|&i| self.at(&[i])).collect::<Result<_>>()?))
     }
 
-    /// It with the modes `begin..end` gathered into one mode.
+    /// The layout with the modes `begin..end` gathered into one mode.
     ///
     /// Post: `flatten` is unchanged.
     ///
@@ -68,21 +68,21 @@ pub trait Modes: Clone + Display {
         Ok(Self::from_modes(modes))
     }
 
-    /// It with `x` as another last mode.
+    /// The layout with `x` as another last mode.
     fn append(&self, x: Self) -> Self {
         let mut modes = self.modes();
         modes.push(x);
         Self::from_modes(modes)
     }
 
-    /// It with `x` as another first mode.
+    /// The layout with `x` as another first mode.
     fn prepend(&self, x: Self) -> Self {
         let mut modes = self.modes();
         modes.insert(0, x);
         Self::from_modes(modes)
     }
 
-    /// It with copies of `x` appended until it has rank `n`; unchanged if it has.
+    /// The layout with copies of `x` appended until it has rank `n`.
     ///
     /// # Errors
     /// Fails if it has more modes than `n`.
@@ -90,7 +90,7 @@ pub trait Modes: Clone + Display {
         extend(self, n, x, "append", |modes, copies| modes.into_iter().chain(copies).collect())
     }
 
-    /// It with copies of `x` prepended until it has rank `n`; unchanged if it has.
+    /// The layout with copies of `x` prepended until it has rank `n`.
     ///
     /// # Errors
     /// Fails if it has more modes than `n`.
@@ -98,7 +98,7 @@ pub trait Modes: Clone + Display {
         extend(self, n, x, "prepend", |modes, copies| copies.into_iter().chain(modes).collect())
     }
 
-    /// It with mode `n` replaced by `x`.
+    /// The layout with mode `n` replaced by `x`.
     ///
     /// # Errors
     /// Fails if there is no mode `n`.

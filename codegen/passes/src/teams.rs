@@ -191,7 +191,7 @@ pub(crate) fn place(options: &Options, span: Span, b: &Builder) -> String {
 pub(crate) struct Polls(Option<(LocalId, u64)>);
 
 impl Polls {
-    /// From 0, of at most `limit`, if there is a bound.
+    /// Counts polls from 0 up to `limit`, if there is a limit.
     pub fn new(b: &mut Builder, limit: Option<u64>) -> Built<Polls> {
         let Some(limit) = limit else { return Ok(Polls(None)) };
         let polls = b.local("polls", Type::Scalar(Scalar::U64));

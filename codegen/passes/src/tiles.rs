@@ -65,7 +65,7 @@ pub struct Product {
     pub operands: [Option<(char, i64)>; 2],
     /// Registers of the accumulator in a thread, and sums in each.
     pub registers: (u32, u32),
-    /// When its first instructions replace what the registers hold (scale-d is 0), if they ever do.
+    /// The condition under which its first instructions replace what the registers hold (scale-d is 0), if there is one.
     pub replaces: Option<&'static str>,
     /// Columns of a warpgroup.
     pub columns: u32,

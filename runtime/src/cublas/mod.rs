@@ -10,7 +10,7 @@ use crate::DType;
 use crate::cuda::{AnyDeviceTensor, Device, Keep, Stream, keep};
 use crate::error::{CUBLAS, Error, OPERATION, Result, SHAPE};
 use crate::find::{self, Found};
-use crate::launch::{AsArgument, Elements, Given};
+use crate::launch::{ArgumentValue, AsArgument, Elements};
 use result::{Addresses, Described, Library, Object};
 use std::fmt;
 use std::path::Path;
@@ -85,7 +85,7 @@ pub fn has(dtype: DType) -> Result<()> {
 fn types(dtype: DType) -> Result<(i32, i32)> {
     sys::data_type(dtype).ok_or_else(|| {
         Error::new(OPERATION, format!("products of {dtype} are not measured with cuBLASLt"))
-            .help("f32, f16, bf16, e4m3 and e5m2 are")
+            .help("use f32, f16, bf16, e4m3 or e5m2")
     })
 }
 
@@ -189,7 +189,7 @@ impl Matmul {
         let given = argument.given();
         let own = argument.gpu().is_none_or(|gpu| gpu == self.device().ordinal());
         match given {
-            Given::Tensor { address, dtype: has, extent: Elements::Flat(n), .. }
+            ArgumentValue::Tensor { address, dtype: has, extent: Elements::Flat(n), .. }
                 if own && has == dtype && n as u64 == elements =>
             {
                 Ok((address, argument.held()))

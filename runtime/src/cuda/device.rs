@@ -12,12 +12,12 @@ use sys::CUdevice_attribute as Attribute;
 /// A GPU of this process, with its primary context, which other libraries in the process share; or a simulated PE's.
 /// Cheap to clone.
 #[derive(Clone, PartialEq)]
-pub struct Device(Kind);
+pub struct Device(DeviceKind);
 
 impl Eq for Device {}
 
 #[derive(Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum DeviceKind {
     Gpu(Arc<CudaContext>),
     Simulated(Pe),
 }
@@ -49,12 +49,12 @@ impl Device {
         // SAFETY: slices made in this context are used on one stream, or ordered by who uses them on more. The events
         // would be wrong in captures, and cost two records for each launch.
         unsafe { context.disable_event_tracking() };
-        Ok(Device(Kind::Gpu(context)))
+        Ok(Device(DeviceKind::Gpu(context)))
     }
 
     /// The GPU that a stream, or anything else of `cudarc`'s, belongs to.
     pub fn of(context: &Arc<CudaContext>) -> Device {
-        Device(Kind::Gpu(context.clone()))
+        Device(DeviceKind::Gpu(context.clone()))
     }
 
     /// A stream of this device that another library made.
@@ -72,18 +72,18 @@ impl Device {
     }
 
     pub(crate) fn simulated(pe: &Pe) -> Device {
-        Device(Kind::Simulated(pe.clone()))
+        Device(DeviceKind::Simulated(pe.clone()))
     }
 
-    pub(super) fn kind(&self) -> &Kind {
+    pub(super) fn kind(&self) -> &DeviceKind {
         &self.0
     }
 
     /// The simulated PE whose it is.
     pub(crate) fn pe(&self) -> Option<&Pe> {
         match &self.0 {
-            Kind::Gpu(_) => None,
-            Kind::Simulated(pe) => Some(pe),
+            DeviceKind::Gpu(_) => None,
+            DeviceKind::Simulated(pe) => Some(pe),
         }
     }
 
@@ -95,16 +95,18 @@ impl Device {
     /// A number that no other device of this process has, GPU or simulated.
     pub fn number(&self) -> i64 {
         match &self.0 {
-            Kind::Gpu(_) => i64::from(self.ordinal()),
-            Kind::Simulated(pe) => -1 - i64::from(pe.number()),
+            DeviceKind::Gpu(_) => i64::from(self.ordinal()),
+            DeviceKind::Simulated(pe) => -1 - i64::from(pe.number()),
         }
     }
 
     /// Whether a stream is its.
     pub(crate) fn has(&self, stream: &Stream) -> bool {
         match (&self.0, stream) {
-            (Kind::Gpu(context), Stream::Gpu(stream)) => context.ordinal() == stream.context().ordinal(),
-            (Kind::Simulated(pe), Stream::Simulated(stream)) => pe == stream.pe(),
+            (DeviceKind::Gpu(context), Stream::Gpu(stream)) => {
+                context.ordinal() == stream.context().ordinal()
+            }
+            (DeviceKind::Simulated(pe), Stream::Simulated(stream)) => pe == stream.pe(),
             _ => false,
         }
     }
@@ -115,16 +117,16 @@ impl Device {
     /// Fails on a simulated PE (R0403).
     pub fn context(&self) -> Result<&Arc<CudaContext>> {
         match &self.0 {
-            Kind::Gpu(context) => Ok(context),
-            Kind::Simulated(_) => Err(not_simulated("context of CUDA's")),
+            DeviceKind::Gpu(context) => Ok(context),
+            DeviceKind::Simulated(_) => Err(not_simulated("context of CUDA's")),
         }
     }
 
     /// The number of the device in this process. For a simulated device, it is its PE.
     pub fn ordinal(&self) -> u32 {
         match &self.0 {
-            Kind::Gpu(context) => u32::try_from(context.ordinal()).unwrap_or(u32::MAX),
-            Kind::Simulated(pe) => pe.rank(),
+            DeviceKind::Gpu(context) => u32::try_from(context.ordinal()).unwrap_or(u32::MAX),
+            DeviceKind::Simulated(pe) => pe.rank(),
         }
     }
 
@@ -134,8 +136,8 @@ impl Device {
     /// Fails if the CUDA driver refuses the query (R0103), as all queries of a device do.
     pub fn name(&self) -> Result<String> {
         match &self.0 {
-            Kind::Gpu(context) => context.name().map_err(|e| error("cuDeviceGetName", e)),
-            Kind::Simulated(_) => Ok("simulated PE".into()),
+            DeviceKind::Gpu(context) => context.name().map_err(|e| error("cuDeviceGetName", e)),
+            DeviceKind::Simulated(_) => Ok("simulated PE".into()),
         }
     }
 
@@ -145,8 +147,8 @@ impl Device {
     /// Fails if the CUDA driver refuses the query (R0103).
     pub fn compute_capability(&self) -> Result<(u32, u32)> {
         match &self.0 {
-            Kind::Gpu(_) => super::compute_capability(self.ordinal()),
-            Kind::Simulated(pe) => Ok(pe.capability()),
+            DeviceKind::Gpu(_) => super::compute_capability(self.ordinal()),
+            DeviceKind::Simulated(pe) => Ok(pe.capability()),
         }
     }
 
@@ -180,8 +182,8 @@ impl Device {
     /// Fails if the CUDA driver refuses the query (R0103).
     pub fn memory(&self) -> Result<(usize, usize)> {
         match &self.0 {
-            Kind::Gpu(context) => context.mem_get_info().map_err(|e| error("cuMemGetInfo", e)),
-            Kind::Simulated(pe) => Ok(pe.memory()),
+            DeviceKind::Gpu(context) => context.mem_get_info().map_err(|e| error("cuMemGetInfo", e)),
+            DeviceKind::Simulated(pe) => Ok(pe.memory()),
         }
     }
 
@@ -248,8 +250,8 @@ impl Device {
     /// Fails if the CUDA driver refuses the query (R0103).
     pub fn attribute(&self, which: Attribute) -> Result<u32> {
         let value = match &self.0 {
-            Kind::Gpu(context) => context.attribute(which),
-            Kind::Simulated(pe) => return simulated_attribute(pe, which),
+            DeviceKind::Gpu(context) => context.attribute(which),
+            DeviceKind::Simulated(pe) => return simulated_attribute(pe, which),
         };
         Ok(u32::try_from(value.map_err(|e| error("cuDeviceGetAttribute", e))?).unwrap_or(0))
     }
@@ -260,8 +262,8 @@ impl Device {
     /// Fails if the CUDA driver refuses the call (R0103).
     pub fn bind(&self) -> Result<()> {
         match &self.0 {
-            Kind::Gpu(context) => context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e)),
-            Kind::Simulated(_) => Ok(()),
+            DeviceKind::Gpu(context) => context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e)),
+            DeviceKind::Simulated(_) => Ok(()),
         }
     }
 
@@ -271,18 +273,18 @@ impl Device {
     /// Fails if the CUDA driver refuses the call (R0103).
     pub fn new_stream(&self) -> Result<Stream> {
         match &self.0 {
-            Kind::Gpu(context) => {
+            DeviceKind::Gpu(context) => {
                 context.new_stream().map(Stream::Gpu).map_err(|e| error("cuStreamCreate", e))
             }
-            Kind::Simulated(pe) => pe.new_stream().map(Stream::Simulated),
+            DeviceKind::Simulated(pe) => pe.new_stream().map(Stream::Simulated),
         }
     }
 
     /// The default (legacy, null) stream.
     pub fn default_stream(&self) -> Stream {
         match &self.0 {
-            Kind::Gpu(context) => Stream::Gpu(context.default_stream()),
-            Kind::Simulated(pe) => Stream::Simulated(pe.default_stream()),
+            DeviceKind::Gpu(context) => Stream::Gpu(context.default_stream()),
+            DeviceKind::Simulated(pe) => Stream::Simulated(pe.default_stream()),
         }
     }
 
@@ -292,8 +294,8 @@ impl Device {
     /// Fails if the CUDA driver refuses a call, or if a kernel failed before (R0103).
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
-            Kind::Gpu(context) => context.synchronize().map_err(|e| error("cuCtxSynchronize", e)),
-            Kind::Simulated(pe) => pe.wait_for_device(),
+            DeviceKind::Gpu(context) => context.synchronize().map_err(|e| error("cuCtxSynchronize", e)),
+            DeviceKind::Simulated(pe) => pe.wait_for_device(),
         }
     }
 
@@ -311,8 +313,8 @@ impl Device {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Gpu(_) => write!(f, "Device({})", self.ordinal()),
-            Kind::Simulated(pe) => pe.fmt(f),
+            DeviceKind::Gpu(_) => write!(f, "Device({})", self.ordinal()),
+            DeviceKind::Simulated(pe) => pe.fmt(f),
         }
     }
 }

@@ -10,10 +10,10 @@ use cudarc::driver::sys::{self, CUevent_flags};
 /// A point in a stream's work, with the time it was reached. On a simulated PE the time is that of the simulation: how
 /// long the simulator took says nothing of any GPU.
 #[derive(Debug)]
-pub struct Event(Kind);
+pub struct Event(EventKind);
 
 #[derive(Debug)]
-enum Kind {
+enum EventKind {
     Gpu(CudaEvent),
     Simulated(simulated::Event),
 }
@@ -27,12 +27,12 @@ impl Event {
         let kind = match stream {
             Stream::Gpu(stream) => {
                 let event = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-                Kind::Gpu(event.map_err(|e| error("cuEventRecord", e))?)
+                EventKind::Gpu(event.map_err(|e| error("cuEventRecord", e))?)
             }
             Stream::Simulated(stream) => {
                 let event = simulated::Event::new(stream.pe())?;
                 event.record(stream)?;
-                Kind::Simulated(event)
+                EventKind::Simulated(event)
             }
         };
         Ok(Event(kind))
@@ -44,10 +44,10 @@ impl Event {
     /// Fails if the CUDA driver refuses the call (R0103).
     pub fn new(device: &Device) -> Result<Event> {
         if let Some(pe) = device.pe() {
-            return Ok(Event(Kind::Simulated(simulated::Event::new(pe)?)));
+            return Ok(Event(EventKind::Simulated(simulated::Event::new(pe)?)));
         }
         let event = device.context()?.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-        event.map(Kind::Gpu).map(Event).map_err(|e| error("cuEventCreate", e))
+        event.map(EventKind::Gpu).map(Event).map_err(|e| error("cuEventCreate", e))
     }
 
     /// Puts the point after all work so far into the graph that is being captured on `stream`: each launch of the graph
@@ -58,8 +58,8 @@ impl Event {
     #[allow(unsafe_code, reason = "FFI")]
     pub fn capture(&self, stream: &Stream) -> Result<()> {
         let (event, stream) = match (&self.0, stream) {
-            (Kind::Gpu(event), Stream::Gpu(stream)) => (event, stream),
-            (Kind::Simulated(event), Stream::Simulated(stream)) => return event.capture(stream),
+            (EventKind::Gpu(event), Stream::Gpu(stream)) => (event, stream),
+            (EventKind::Simulated(event), Stream::Simulated(stream)) => return event.capture(stream),
             _ => return Err(not_simulated("GPU, nor a GPU a simulated event")),
         };
         let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
@@ -77,10 +77,10 @@ impl Event {
         self.synchronize()?;
         end.synchronize()?;
         match (&self.0, &end.0) {
-            (Kind::Gpu(from), Kind::Gpu(to)) => {
+            (EventKind::Gpu(from), EventKind::Gpu(to)) => {
                 from.elapsed_ms(to).map(f64::from).map_err(|e| error("cuEventElapsedTime", e))
             }
-            (Kind::Simulated(from), Kind::Simulated(to)) => from.elapsed_ms(to),
+            (EventKind::Simulated(from), EventKind::Simulated(to)) => from.elapsed_ms(to),
             _ => Err(not_simulated("GPU, nor a GPU a simulated event")),
         }
     }
@@ -100,8 +100,8 @@ impl Event {
     #[allow(unsafe_code, reason = "FFI")]
     pub fn synchronize(&self) -> Result<()> {
         let event = match &self.0 {
-            Kind::Gpu(event) => event,
-            Kind::Simulated(event) => return event.synchronize(),
+            EventKind::Gpu(event) => event,
+            EventKind::Simulated(event) => return event.synchronize(),
         };
         event.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
         // SAFETY: the event is alive.
@@ -114,10 +114,10 @@ impl Event {
     /// Fails if the CUDA driver refuses the call (R0103).
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         match (&self.0, stream) {
-            (Kind::Gpu(event), Stream::Gpu(stream)) => {
+            (EventKind::Gpu(event), Stream::Gpu(stream)) => {
                 stream.wait(event).map_err(|e| error("cuStreamWaitEvent", e))
             }
-            (Kind::Simulated(event), Stream::Simulated(stream)) => event.wait(stream),
+            (EventKind::Simulated(event), Stream::Simulated(stream)) => event.wait(stream),
             _ => Err(not_simulated("GPU, nor a GPU a simulated event")),
         }
     }

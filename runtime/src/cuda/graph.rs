@@ -30,11 +30,11 @@ pub fn keep(what: Keep) {
 
 /// A captured graph, ready to launch. It holds on to the modules and buffers of the launches in it.
 pub struct Graph {
-    graph: Kind,
+    graph: GraphKind,
     kept: Vec<Keep>,
 }
 
-enum Kind {
+enum GraphKind {
     Gpu(CudaGraph),
     Simulated(simulated::Graph),
 }
@@ -70,12 +70,12 @@ impl<'s> Capture<'s> {
         let stream = match self.stream {
             Stream::Gpu(stream) => stream,
             Stream::Simulated(stream) => {
-                return Ok(Graph { graph: Kind::Simulated(stream.end_capture()?), kept });
+                return Ok(Graph { graph: GraphKind::Simulated(stream.end_capture()?), kept });
             }
         };
         let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         match graph.map_err(|e| error("cuStreamEndCapture", e))? {
-            Some(graph) => Ok(Graph { graph: Kind::Gpu(graph), kept }),
+            Some(graph) => Ok(Graph { graph: GraphKind::Gpu(graph), kept }),
             None => Err(Error::new(CUDA, "the capture gave no graph")),
         }
     }
@@ -113,8 +113,8 @@ impl Graph {
     /// Fails if the CUDA driver refuses the launch (R0103).
     pub fn launch(&self) -> Result<()> {
         match &self.graph {
-            Kind::Gpu(graph) => graph.launch().map_err(|e| error("cuGraphLaunch", e)),
-            Kind::Simulated(graph) => graph.launch(),
+            GraphKind::Gpu(graph) => graph.launch().map_err(|e| error("cuGraphLaunch", e)),
+            GraphKind::Simulated(graph) => graph.launch(),
         }
     }
 
@@ -124,8 +124,8 @@ impl Graph {
     /// Fails if the CUDA driver refuses the call (R0103).
     pub fn upload(&self) -> Result<()> {
         match &self.graph {
-            Kind::Gpu(graph) => graph.upload().map_err(|e| error("cuGraphUpload", e)),
-            Kind::Simulated(_) => Ok(()),
+            GraphKind::Gpu(graph) => graph.upload().map_err(|e| error("cuGraphUpload", e)),
+            GraphKind::Simulated(_) => Ok(()),
         }
     }
 }

@@ -103,7 +103,7 @@ fn ask_version() -> Result<(u32, u32)> {
         other => {
             let message = format!("libcuda does not answer: cuDriverGetVersion gave {other:?}");
             Err(Error::new(NO_CUDA, message)
-                .help("a stub library, or a driver that does not fit the kernel module"))
+                .help("remove stub libraries from LD_LIBRARY_PATH, or install the driver that fits the kernel module"))
         }
     }
 }

@@ -21,10 +21,10 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// So many bytes, for a GPU.
+    /// Allocates zeroed host memory that a GPU can reach.
     ///
     /// # Errors
-    /// `R0103` where the driver has none.
+    /// Fails if the CUDA driver has no such memory (R0103).
     pub fn zeroed(device: &Device, bytes: usize) -> Result<Pinned> {
         device.bind()?;
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;

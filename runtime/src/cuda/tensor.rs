@@ -1,7 +1,7 @@
 //! A tensor in one device's own memory.
 #![allow(unsafe_code, reason = "FFI")]
 
-use super::device::Kind;
+use super::device::DeviceKind;
 use super::{Device, Stream, copy, no_room};
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements};
@@ -20,6 +20,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    fn set_name(&self, name: Name) {
+        if let Some(pe) = self.device.pe() {
+            pe.set_name(self.address, name);
+        }
+    }
+
     fn new(device: &Device, bytes: usize) -> Result<Memory> {
         if let Some(pe) = device.pe() {
             return Ok(Memory { device: device.clone(), address: pe.alloc(bytes)? });
@@ -40,8 +46,8 @@ impl Drop for Memory {
         }
         match self.device.kind() {
             // SAFETY: allocated by `new`, freed once.
-            Kind::Gpu(context) => context.record_err(unsafe { result::free_sync(self.address) }),
-            Kind::Simulated(pe) => pe.free(self.address),
+            DeviceKind::Gpu(context) => context.record_err(unsafe { result::free_sync(self.address) }),
+            DeviceKind::Simulated(pe) => pe.free(self.address),
         }
     }
 }
@@ -160,6 +166,11 @@ impl<T: Element> DeviceTensor<T> {
 }
 
 impl<T> DeviceTensor<T> {
+    /// Names the memory for findings in simulated worlds.
+    pub(crate) fn set_name(&self, name: Name) {
+        self.memory.set_name(name);
+    }
+
     /// Shape and strides, in elements.
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -288,9 +299,7 @@ impl AnyDeviceTensor {
 
     /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
     pub fn set_name(&self, name: impl Into<Name>) {
-        if let Some(pe) = self.memory.device.pe() {
-            pe.set_name(self.memory.address, name.into());
-        }
+        self.memory.set_name(name.into());
     }
 
     /// Writes bytes from `offset` on, once `stream` gets there, and waits.

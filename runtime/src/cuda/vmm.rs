@@ -1,7 +1,7 @@
 //! Memory by CUDA's virtual memory functions: the kind that NVSHMEM can register as symmetric.
 #![allow(unsafe_code, reason = "FFI")]
 
-use super::device::Kind;
+use super::device::DeviceKind;
 use super::{Device, no_room};
 use crate::error::Result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUdeviceptr};
@@ -132,8 +132,8 @@ impl Drop for Allocation {
             return;
         }
         let context = match self.device.kind() {
-            Kind::Gpu(context) => context,
-            Kind::Simulated(pe) => return pe.unmap(self.address),
+            DeviceKind::Gpu(context) => context,
+            DeviceKind::Simulated(pe) => return pe.unmap(self.address),
         };
         // SAFETY: each is undone once, in reverse order, and only if it was done. Unmapping waits for the device.
         unsafe {

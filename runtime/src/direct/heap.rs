@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// A chunk's number, and bytes from its start.
-pub(super) type Place = (usize, usize);
+pub(super) type ProcessRank = (usize, usize);
 
 /// The free parts of all chunks.
 #[derive(Default, Debug)]
@@ -22,7 +22,7 @@ struct Chunk {
 
 impl Heap {
     /// A place for `bytes` bytes at a multiple of `align`: the first that has room. `None` where no chunk has.
-    pub fn take(&mut self, bytes: usize, align: usize) -> Option<Place> {
+    pub fn take(&mut self, bytes: usize, align: usize) -> Option<ProcessRank> {
         let bytes = bytes.checked_next_multiple_of(align)?;
         self.chunks.iter_mut().enumerate().find_map(|(number, chunk)| {
             let free = &mut chunk.as_mut()?.free;
@@ -36,7 +36,7 @@ impl Heap {
     }
 
     /// Gives back what [`take`](Heap::take) gave for that many bytes. Answers whether the chunk has nothing left in it.
-    pub fn give(&mut self, (number, start): Place, bytes: usize, align: usize) -> bool {
+    pub fn give(&mut self, (number, start): ProcessRank, bytes: usize, align: usize) -> bool {
         let Some(chunk) = self.chunks.get_mut(number).and_then(Option::as_mut) else { return false };
         let (mut start, mut bytes) = (start, bytes.next_multiple_of(align));
         if let Some(after) = chunk.free.remove(&(start + bytes)) {
@@ -97,7 +97,7 @@ mod tests {
         #[test]
         fn places_are_apart(calls in prop::collection::vec((any::<bool>(), 1usize..5000, any::<prop::sample::Index>()), 1..200)) {
             let (mut a, mut b) = (Heap::default(), Heap::default());
-            let mut live: Vec<(Place, usize)> = Vec::new();
+            let mut live: Vec<(ProcessRank, usize)> = Vec::new();
             for (is_take, bytes, which) in calls {
                 if is_take || live.is_empty() {
                     let place = match a.take(bytes, ALIGN) {

@@ -167,14 +167,14 @@ fn receive(socket: &Socket) -> io::Result<Option<OwnedFd>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Admission, Control, Hub, Launcher, Place};
+    use crate::job::{Admission, Control, Hub, Launcher, ProcessRank};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
     /// Runs a body as each of three PEs that have met.
     fn on_three<T: Send>(body: impl Fn(&Peers, &Mesh) -> T + Sync) -> Vec<T> {
         let name = format!("weft-mesh-test-{}-{:?}", std::process::id(), std::thread::current().id());
-        let place = |rank| Place {
+        let place = |rank| ProcessRank {
             rank,
             size: 3,
             local_rank: None,

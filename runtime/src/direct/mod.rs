@@ -20,7 +20,7 @@ use crate::nvshmem::{PutSignal, sys};
 use crate::peers::Peers;
 use crate::registry::ALIGN;
 pub use collectives::Found;
-use heap::{Heap, Place};
+use heap::{Heap, ProcessRank};
 use mesh::Mesh;
 use ops::Ops;
 use reduce::Reductions;
@@ -57,7 +57,7 @@ struct State {
     /// All memory, by its address on this PE.
     memory: BTreeMap<u64, Symmetric>,
     /// What is allocated in chunks, by address: its place and bytes.
-    live: BTreeMap<u64, (Place, usize)>,
+    live: BTreeMap<u64, (ProcessRank, usize)>,
     teams: Teams,
 }
 
@@ -382,7 +382,7 @@ impl Direct {
         self.ops.wait(signal, compare, value, stream)
     }
 
-    /// Nothing is left to do: copies are complete in their stream's order.
+    /// Does nothing, because copies complete in the order of their stream.
     pub fn quiet(&self, _: &Stream) -> Result<()> {
         Ok(())
     }

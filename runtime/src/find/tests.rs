@@ -1,6 +1,6 @@
 use super::*;
 
-const PTXAS: Wanted = Wanted {
+const PTXAS: LibrarySearch = LibrarySearch {
     name: "ptxas",
     vars: &["WEFT_PTXAS"],
     folders: &["bin"],
@@ -13,7 +13,7 @@ const PTXAS: Wanted = Wanted {
         SearchPlace::Python,
     ],
 };
-const NVRTC: Wanted = Wanted { name: "libnvrtc.so", folders: &["lib64", "lib"], ..PTXAS };
+const NVRTC: LibrarySearch = LibrarySearch { name: "libnvrtc.so", folders: &["lib64", "lib"], ..PTXAS };
 
 /// A made-up machine: files below a root, variables that name paths in it, Python's folder, a library the
 /// linker knows.
@@ -55,13 +55,13 @@ impl Made<'_> {
         shorten(found, root)
     }
 
-    fn find(&self, wanted: &Wanted) -> std::result::Result<(String, String), Missing> {
+    fn find(&self, wanted: &LibrarySearch) -> std::result::Result<(String, String), Missing> {
         let found =
             self.ask(|machine| machine.find(wanted), |found, root| found.map(|found| relative(found, root)))?;
         Ok((found.path.display().to_string(), found.by))
     }
 
-    fn path(&self, wanted: &Wanted) -> String {
+    fn path(&self, wanted: &LibrarySearch) -> String {
         self.find(wanted).unwrap().0
     }
 

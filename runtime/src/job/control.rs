@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::doing;
-use super::env::{self, Place};
+use super::env::{self, ProcessRank};
 use super::hub::Hub;
 use super::secret::{Key, Side, once};
 use super::socket::{self, Link, Reader};
@@ -24,6 +24,7 @@ use crate::visible;
 
 /// The bounds on the time to wait for other PEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// For the PEs to find each other, and for the last member of an exchange after the first. PE 0's counts.
     pub timeout: Duration,
@@ -31,6 +32,13 @@ pub struct Options {
     /// [`ENDED_WITH_PEER`], since it may be stuck in a kernel that waits for that PE. None: it never is.
     pub grace: Option<Duration>,
 }
+
+weft_sim::setters!(
+    Options {
+        timeout: Duration,
+        grace: Option<Duration>,
+    }
+);
 
 impl Default for Options {
     /// 60 s, and 3 s.
@@ -49,7 +57,7 @@ impl Options {
         let seconds =
             text.parse().ok().filter(|&s: &f64| s > 0.0).and_then(|s| Duration::try_from_secs_f64(s).ok());
         match seconds {
-            Some(timeout) => Ok(Options { timeout, ..Options::default() }),
+            Some(timeout) => Ok(Options::default().timeout(timeout)),
             None => {
                 let message = format!("WEFT_TIMEOUT is {text:?}; expected a number of seconds above 0");
                 Err(Error::new(LAUNCHER, message))
@@ -108,7 +116,7 @@ impl Control {
     ///
     /// # Errors
     /// Fails if `WEFT_TIMEOUT` is not a time (R0201), or where [`connect_with`](Control::connect_with) fails.
-    pub fn connect(place: &Place) -> Result<Arc<Control>> {
+    pub fn connect(place: &ProcessRank) -> Result<Arc<Control>> {
         Control::connect_with(place, Options::from_env()?)
     }
 
@@ -117,7 +125,7 @@ impl Control {
     /// # Errors
     /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201), if PEs or the address
     /// cannot be reached in time (R0202), or if a PE died meanwhile (R0203).
-    pub fn connect_with(place: &Place, options: Options) -> Result<Arc<Control>> {
+    pub fn connect_with(place: &ProcessRank, options: Options) -> Result<Arc<Control>> {
         let deadline = Instant::now() + options.timeout;
         let failed = |what: &str, e: io::Error| {
             let message = format!("PE {}: {what} {}: {e}", place.rank, place.hub);
@@ -152,7 +160,9 @@ impl Control {
         let (link, reader) = enter(place, socket, options.timeout, deadline).map_err(|e| match e {
             Greeting::Refused(why) => {
                 Error::new(BOOTSTRAP, format!("PE {}: PE 0 at {} refused it: {why}", place.rank, place.hub))
-                    .help("every PE must be started by one launcher, from one build of the program, with one WEFT_SECRET")
+                    .help(
+                        "start all PEs by one launcher, from one build of the program, with one WEFT_SECRET",
+                    )
             }
             Greeting::Failed(e) => failed("no answer from PE 0 at", e),
         })?;
@@ -226,7 +236,7 @@ impl Control {
         if !sound || members.binary_search(&self.rank).is_err() {
             let message = format!("PE {} of {} called `{what}` among {}", self.rank, self.size, pes(members));
             return Err(Error::new(NOT_IN_TEAM, message)
-                .help("members are ascending PEs of the job, this one among them"));
+                .help("list the PEs of the team in ascending order, this PE among them"));
         }
         let mut state = lock(&self.shared.state);
         self.shared.check(&state)?;
@@ -268,11 +278,11 @@ impl Control {
                     self.rank,
                     payloads.len()
                 );
-                Err(Error::new(COLLECTIVE, message).help("the PEs must run one build of the program"))
+                Err(Error::new(COLLECTIVE, message).help("run one build of the program on all PEs"))
             }
             Some(Ok(payloads)) => Ok(Arc::unwrap_or_clone(payloads)),
             Some(Err(message)) => Err(Error::new(COLLECTIVE, message)
-                .help("every PE of the team makes the same collective calls in the same order")),
+                .help("make the same collective calls in the same order on every PE of the team")),
             None => {
                 self.shared.check(&state)?;
                 let message = format!(
@@ -280,7 +290,8 @@ impl Control {
                     self.rank,
                     patience.as_secs_f32()
                 );
-                Err(Error::new(COLLECTIVE, message).help("is PE 0 stopped, or its host gone?"))
+                Err(Error::new(COLLECTIVE, message)
+                    .help("check whether the process of PE 0 is stopped, and whether its host is reachable"))
             }
         }
     }
@@ -378,7 +389,7 @@ enum Greeting {
 /// Enters the job through this connection, or through later ones where it is closed unanswered: PE 0 closes some
 /// connections when many come at once.
 fn enter(
-    place: &Place,
+    place: &ProcessRank,
     socket: Socket,
     timeout: Duration,
     deadline: Instant,
@@ -409,7 +420,7 @@ fn closed(e: &io::Error) -> bool {
 
 /// Shows that this PE belongs to the job, and believes PE 0 only if it shows the same.
 fn greet(
-    place: &Place,
+    place: &ProcessRank,
     link: &Link,
     deadline: Instant,
 ) -> std::result::Result<io::BufReader<Reader>, Greeting> {

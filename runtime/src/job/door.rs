@@ -13,7 +13,7 @@ use super::hub::{Shared, spawn};
 use super::secret::{Key, Side, once};
 use super::socket::{Link, Reader};
 use super::wire::{self, Claim, Hello, MAGIC, MAX_HELLO, Reply};
-use super::{Admission, Place};
+use super::{Admission, ProcessRank};
 
 /// How long a connection may take to show that it is a PE's.
 const GREETING: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ struct Refused {
 }
 
 impl Door {
-    pub fn new(place: &Place) -> Door {
+    pub fn new(place: &ProcessRank) -> Door {
         Door {
             key: Key::of(place),
             admission: place.admission.clone(),

@@ -9,7 +9,7 @@ use crate::error::{Error, LAUNCHER, Result};
 
 /// The place of this process in its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ProcessRank {
     /// The rank of this PE, from 0.
     pub rank: u32,
     /// The number of PEs of the job.
@@ -46,7 +46,7 @@ pub enum Launcher {
     Pmi,
     /// The program itself, over an MPI communicator (feature `mpi`).
     Mpi,
-    /// The program itself, with a number that its PEs have ([`Place::of_id`]).
+    /// The program itself, with a number that its PEs have ([`ProcessRank::of_id`]).
     Program,
     /// No launcher: the job has one PE.
     Alone,
@@ -155,7 +155,7 @@ fn in_a_step_of_several(v: &Vars<'_>) -> bool {
     v.any(&["SLURM_PROCID"]) && step.is_some_and(|s| s < 0xffff_fff0) && tasks.is_some_and(|n| n != "1")
 }
 
-impl Place {
+impl ProcessRank {
     /// The place that a launcher's variables give; none where no launcher's are set.
     ///
     /// In this order: `WEFT_RANK`, `WEFT_SIZE`, `WEFT_LOCAL_RANK`, `WEFT_LOCAL_SIZE` (explicit);
@@ -170,14 +170,14 @@ impl Place {
     /// # Errors
     /// Fails if a variable is missing, is no number, or contradicts another, no address is known, or a secret
     /// is too short or not available ([`Admission::from_env`]) (R0201).
-    pub fn detect() -> Result<Option<Place>> {
+    pub fn detect() -> Result<Option<ProcessRank>> {
         detect(&Vars(&|name| std::env::var(name).ok()))
     }
 
     /// One PE, by itself.
-    pub fn alone() -> Place {
+    pub fn alone() -> ProcessRank {
         let job = format!("alone {}", std::process::id());
-        Place {
+        ProcessRank {
             rank: 0,
             size: 1,
             local_rank: Some(0),
@@ -191,12 +191,12 @@ impl Place {
 
     /// A PE of a job on this host that is known by a number which only its PEs have: 128 bytes that one of them made at
     /// random and told the others.
-    pub fn of_id(rank: u32, size: u32, id: &[u8; 128]) -> Place {
+    pub fn of_id(rank: u32, size: u32, id: &[u8; 128]) -> ProcessRank {
         let name: String = blake3::derive_key("warpweft 2026-11 name of a job", id)[..16]
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        Place {
+        ProcessRank {
             rank,
             size,
             local_rank: None,
@@ -222,7 +222,7 @@ impl Place {
     }
 }
 
-fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
+fn detect(v: &Vars<'_>) -> Result<Option<ProcessRank>> {
     let Some(row) = LAUNCHERS.iter().find(|row| (row.means)(v)) else { return Ok(None) };
     let (size_name, size) = v.number(row.size, 1, MOST_PES)?.ok_or_else(|| unset(row.size[0], row.rank))?;
     let (rank_name, rank) = v.number(&[row.rank], 0, size - 1)?.ok_or_else(|| unset(row.rank, &size_name))?;
@@ -280,7 +280,7 @@ fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
         other => other,
     };
     let admission = Admission::from_vars(&|name| v.get(name))?;
-    Ok(Some(Place { rank, size, local_rank, local_size, launcher, hub, job, admission }))
+    Ok(Some(ProcessRank { rank, size, local_rank, local_size, launcher, hub, job, admission }))
 }
 
 impl Hub {
@@ -295,8 +295,9 @@ impl Hub {
 fn given_hub(v: &Vars<'_>) -> Result<Option<Hub>> {
     let Some(text) = v.get("WEFT_ADDR") else { return Ok(None) };
     let bad = || {
-        Error::new(LAUNCHER, format!("WEFT_ADDR is {text:?}; expected host:port"))
-            .help("for example WEFT_ADDR=node1:29600, PE 0's host and a free port, or @name on one host")
+        Error::new(LAUNCHER, format!("WEFT_ADDR is {text:?}; expected host:port")).help(
+            "set WEFT_ADDR to the host of PE 0 and a free port, such as node1:29600, or to @name on one host",
+        )
     };
     if let Some(name) = text.strip_prefix('@') {
         // sockaddr_un holds 108 bytes, the first of them 0.

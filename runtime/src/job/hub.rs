@@ -13,7 +13,7 @@ use super::door::{self, Door};
 use super::socket::{Link, Reader};
 use super::spawn::Parent;
 use super::wire::{self, Call, Claim, Reply, Request};
-use super::{Place, pes};
+use super::{ProcessRank, pes};
 
 /// How long PE 0 stays to tell all of a death.
 const TELL: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ type Mail = Vec<(Arc<Link>, Reply)>;
 impl Hub {
     /// Starts the threads; PE 0 itself gets its connection back.
     pub fn start(
-        place: &Place,
+        place: &ProcessRank,
         listener: Option<Socket>,
         timeout: Duration,
         parent: Option<Parent>,
@@ -330,7 +330,7 @@ impl Shared {
     }
 
     /// PE 0 itself, which needs no proof.
-    fn serve_this_process(self: Arc<Shared>, place: &Place, socket: Socket) -> io::Result<()> {
+    fn serve_this_process(self: Arc<Shared>, place: &ProcessRank, socket: Socket) -> io::Result<()> {
         let link = Arc::new(Link::new(socket, self.timeout)?);
         let claim = Claim { rank: place.rank, size: place.size, proof: Default::default() };
         self.seat(&claim, Reply::Welcome(Default::default()), &link).map_err(io::Error::other)?;

@@ -1,6 +1,6 @@
 //! A job: how its PEs start, find each other, agree, and end together.
 //!
-//! [`Place`] says which PE this process is, from whatever launcher started it. [`Control`] connects it with all
+//! [`ProcessRank`] says which PE this process is, from whatever launcher started it. [`Control`] connects it with all
 //! others before (and beside) NVSHMEM: PE 0 runs the hub, a few threads that match the calls of the PEs and notice
 //! when one is gone. [`start`] and [`Job`] start the PEs where no launcher did.
 
@@ -27,7 +27,7 @@ use std::io::IsTerminal;
 
 pub use control::{Control, Options};
 pub(crate) use doing::report;
-pub use env::{Hub, Launcher, Place};
+pub use env::{Hub, Launcher, ProcessRank};
 pub use secret::{Admission, Secret};
 pub use spawn::{Job, Started, set_command, start};
 

@@ -5,7 +5,7 @@ use std::net::{Ipv6Addr, TcpListener};
 use mpi::traits::{Communicator, Root};
 
 use super::control::Control;
-use super::env::{Hub, Launcher, Place, local_name, port};
+use super::env::{Hub, Launcher, ProcessRank, local_name, port};
 use super::secret::{Admission, Secret, once};
 use super::spawn::random;
 use crate::error::{Error, LAUNCHER, Result};
@@ -17,12 +17,12 @@ const SECRET: usize = 32;
 /// Where the host's name begins.
 const NAME: usize = 10 + SECRET;
 
-impl Place {
+impl ProcessRank {
     /// The place that this communicator gives: its ranks become the PEs. Collective over it.
     ///
     /// # Errors
     /// Fails if the communicator's numbers, or the name of PE 0's host, make no sense (R0201).
-    pub fn from_mpi(communicator: &impl Communicator) -> Result<Place> {
+    pub fn from_mpi(communicator: &impl Communicator) -> Result<ProcessRank> {
         let bad = |what: &str| Error::new(LAUNCHER, format!("the MPI communicator has {what}"));
         let number = |n: i32| u32::try_from(n).map_err(|_| bad(&format!("the number {n}")));
         let (rank, size) = (number(communicator.rank())?, number(communicator.size())?);
@@ -56,7 +56,7 @@ impl Place {
         };
         let (local_rank, local_size) = (Some(local_rank), Some(local_size));
         let admission = Admission::Secret(Secret::new(&message[10..NAME]));
-        Ok(Place { rank, size, local_rank, local_size, launcher: Launcher::Mpi, hub, job, admission })
+        Ok(ProcessRank { rank, size, local_rank, local_size, launcher: Launcher::Mpi, hub, job, admission })
     }
 }
 
@@ -64,9 +64,9 @@ impl Control {
     /// Connects the ranks of this communicator, as [`Control::connect`] does. Collective over it.
     ///
     /// # Errors
-    /// Fails where [`Place::from_mpi`] or [`Control::connect`] fails.
+    /// Fails where [`ProcessRank::from_mpi`] or [`Control::connect`] fails.
     pub fn from_mpi(communicator: &impl Communicator) -> Result<Arc<Control>> {
-        Control::connect(&Place::from_mpi(communicator)?)
+        Control::connect(&ProcessRank::from_mpi(communicator)?)
     }
 }
 

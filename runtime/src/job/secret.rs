@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::Place;
+use super::ProcessRank;
 use crate::error::{Error, LAUNCHER, Result};
 use crate::owned::{self, Trust};
 
@@ -101,7 +101,7 @@ fn from_text(name: &str, text: &[u8]) -> Result<Admission> {
             LAUNCHER,
             format!("{name} has {} characters; expected at least {LEAST}", text.len()),
         )
-        .help("for example the output of `openssl rand -hex 32`, the same for all PEs"));
+        .help("set it to a random text that is the same for all PEs, such as the output of `openssl rand -hex 32`"));
     }
     Ok(Admission::Secret(Secret::new(text)))
 }
@@ -129,7 +129,7 @@ pub(super) enum Side {
 pub(super) struct Key(Bytes);
 
 impl Key {
-    pub fn of(place: &Place) -> Key {
+    pub fn of(place: &ProcessRank) -> Key {
         let mut hash = blake3::Hasher::new_derive_key("warpweft 2026-11 key of a job");
         if let Admission::Secret(Secret(secret)) = &place.admission {
             hash.update(secret);

@@ -26,7 +26,7 @@ use socket2::{Domain, Socket, Type};
 use super::control::lock;
 use super::output::{Output, Stream};
 use super::shm::{self, Segment, Segments};
-use super::{ENDED_WITH_PEER, Launcher, Place, pes};
+use super::{ENDED_WITH_PEER, Launcher, ProcessRank, pes};
 use crate::error::{BOOTSTRAP, Error, Result};
 
 /// The variable that tells PEs the number of an open socket, through which their supervisor hears of a death. Nobody finds
@@ -47,7 +47,7 @@ pub(super) struct Parent(Arc<Socket>);
 
 impl Parent {
     /// The supervisor of the PE with this place, if it has one.
-    pub fn of(place: &Place) -> Option<Parent> {
+    pub fn of(place: &ProcessRank) -> Option<Parent> {
         static SOCKET: OnceLock<Option<Parent>> = OnceLock::new();
         if place.launcher != Launcher::Weft {
             return None;
@@ -82,12 +82,12 @@ impl Parent {
 #[derive(Debug)]
 pub enum Started {
     /// This process is a PE of the job.
-    Pe(Place),
+    Pe(ProcessRank),
     /// This process was the parent. The job is over, with this status.
     Done(ExitCode),
 }
 
-/// Returns this process's place in the job that a launcher started ([`Place::detect`]). Without a launcher,
+/// Returns this process's place in the job that a launcher started ([`ProcessRank::detect`]). Without a launcher,
 /// it starts `pes` processes of this program with these arguments and waits for their end. One PE needs no
 /// other process.
 ///
@@ -95,9 +95,9 @@ pub enum Started {
 /// Fails for a launcher's variables that do not fit together (R0201), or if a process cannot be started
 /// (R0202).
 pub fn start(pes: u32) -> Result<Started> {
-    match Place::detect()? {
+    match ProcessRank::detect()? {
         Some(place) => Ok(Started::Pe(place)),
-        None if pes <= 1 => Ok(Started::Pe(Place::alone())),
+        None if pes <= 1 => Ok(Started::Pe(ProcessRank::alone())),
         None => {
             let (program, args) = command();
             let status = Job::new(program, pes).args(args).run()?;

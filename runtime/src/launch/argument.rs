@@ -13,7 +13,7 @@ use weft_layout::{Int, IntTuple, Layout};
 
 /// An argument as the checks see it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Given<'a> {
+pub enum ArgumentValue<'a> {
     /// A tensor in device memory.
     Tensor {
         /// The address of the first element.
@@ -53,32 +53,32 @@ pub enum Given<'a> {
 /// Where a tensor's elements lie.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Elements<'a> {
-    /// By shape and strides.
+    /// The elements lie as shape and strides say.
     Layout(&'a Layout),
     /// One after the other, with whatever shape the kernel gives them.
     Flat(usize),
 }
 
-impl fmt::Display for Given<'_> {
+impl fmt::Display for ArgumentValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Given::Tensor { dtype, extent, symmetric, .. } => {
+            ArgumentValue::Tensor { dtype, extent, symmetric, .. } => {
                 f.write_str(if *symmetric { "symm" } else { "global" })?;
                 match extent {
                     Elements::Layout(l) => write!(f, "<{dtype}, {l}>"),
                     Elements::Flat(n) => write!(f, "<{dtype}, {n} elements>"),
                 }
             }
-            Given::Scalar { dtype, value } => write!(f, "{value}: {dtype}"),
-            Given::Team { n_pes, .. } => write!(f, "team of {n_pes} PEs"),
-            Given::Barrier { ctas, .. } => write!(f, "barrier for {ctas} CTAs"),
+            ArgumentValue::Scalar { dtype, value } => write!(f, "{value}: {dtype}"),
+            ArgumentValue::Team { n_pes, .. } => write!(f, "team of {n_pes} PEs"),
+            ArgumentValue::Barrier { ctas, .. } => write!(f, "barrier for {ctas} CTAs"),
         }
     }
 }
 
 /// An argument of one launch.
 pub struct Argument<'a> {
-    pub(super) given: Given<'a>,
+    pub(super) given: ArgumentValue<'a>,
     /// What its hidden parameters come from.
     pub(super) origin: Origin<'a>,
     /// The GPU whose memory it is in.
@@ -98,11 +98,11 @@ pub(super) enum Origin<'a> {
 }
 
 impl<'a> Argument<'a> {
-    fn new(given: Given<'a>) -> Argument<'a> {
+    fn new(given: ArgumentValue<'a>) -> Argument<'a> {
         Argument { given, origin: Origin::Nothing, device: None, keep: None, _used: None }
     }
 
-    fn symmetric(given: Given<'a>, buffer: &'a SymmetricBuffer, offset: u64) -> Argument<'a> {
+    fn symmetric(given: ArgumentValue<'a>, buffer: &'a SymmetricBuffer, offset: u64) -> Argument<'a> {
         Argument {
             origin: Origin::Symmetric(buffer, offset),
             keep: Some(Arc::new(buffer.clone())),
@@ -111,8 +111,8 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// As the checks see it.
-    pub fn given(&self) -> Given<'a> {
+    /// The value that the checks of a launch compare.
+    pub fn given(&self) -> ArgumentValue<'a> {
         self.given
     }
 
@@ -128,7 +128,7 @@ impl<'a> Argument<'a> {
 
     /// A tensor as the memory it lies in, one element after the other; as it is where it has gaps.
     pub fn flat(mut self) -> Argument<'a> {
-        if let Given::Tensor { extent, .. } = &mut self.given
+        if let ArgumentValue::Tensor { extent, .. } = &mut self.given
             && let Elements::Layout(layout) = extent
             && let Some(n) = filled(layout)
         {
@@ -175,7 +175,7 @@ pub fn multicast(arguments: &[Argument<'_>]) -> Option<bool> {
 ///
 /// A tensor may be read and written by the kernel whichever way it is passed; the kernel's text says which it does.
 pub trait AsArgument {
-    /// It, for a launch on `stream`.
+    /// The value as an argument of a launch on `stream`.
     fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a>;
 }
 
@@ -194,7 +194,8 @@ impl<A: AsArgument + ?Sized> AsArgument for Box<A> {
 impl<T: Element> AsArgument for SymmetricTensor<T> {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
-        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: true };
+        let given =
+            ArgumentValue::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: true };
         Argument::symmetric(given, self.buffer(), self.offset())
     }
 }
@@ -203,7 +204,7 @@ impl AsArgument for AnyTensor {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let address = self.buffer().address() + self.offset();
         let extent = Elements::Layout(self.layout());
-        let given = Given::Tensor { address, dtype: self.dtype(), extent, symmetric: true };
+        let given = ArgumentValue::Tensor { address, dtype: self.dtype(), extent, symmetric: true };
         Argument::symmetric(given, self.buffer(), self.offset())
     }
 }
@@ -212,7 +213,8 @@ impl AsArgument for AnyTensor {
 impl<T: Element> AsArgument for PeerTensor<T> {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.tensor().layout());
-        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        let given =
+            ArgumentValue::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         Argument::symmetric(given, self.tensor().buffer(), 0)
     }
 }
@@ -220,7 +222,8 @@ impl<T: Element> AsArgument for PeerTensor<T> {
 impl<T: Element> AsArgument for ImportedTensor<T> {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
-        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        let given =
+            ArgumentValue::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         let (device, keep) = (Some(self.device().ordinal()), Some(self.owner() as Keep));
         Argument { device, keep, ..Argument::new(given) }
     }
@@ -228,14 +231,14 @@ impl<T: Element> AsArgument for ImportedTensor<T> {
 
 impl AsArgument for Barrier {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
-        let given = Given::Barrier { address: self.buffer().address(), ctas: self.ctas() };
+        let given = ArgumentValue::Barrier { address: self.buffer().address(), ctas: self.ctas() };
         Argument::symmetric(given, self.buffer(), 0)
     }
 }
 
 impl AsArgument for Team {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
-        let given = Given::Team { my_pe: self.my_pe(), n_pes: self.n_pes(), handle: self.handle };
+        let given = ArgumentValue::Team { my_pe: self.my_pe(), n_pes: self.n_pes(), handle: self.handle };
         Argument { origin: Origin::Team(self), ..Argument::new(given) }
     }
 }
@@ -243,7 +246,8 @@ impl AsArgument for Team {
 impl<T: Element> AsArgument for DeviceTensor<T> {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
-        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        let given =
+            ArgumentValue::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         Argument {
             device: Some(self.device().ordinal()),
             keep: Some(self.memory().clone()),
@@ -255,7 +259,8 @@ impl<T: Element> AsArgument for DeviceTensor<T> {
 impl AsArgument for AnyDeviceTensor {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
-        let given = Given::Tensor { address: self.address(), dtype: self.dtype(), extent, symmetric: false };
+        let given =
+            ArgumentValue::Tensor { address: self.address(), dtype: self.dtype(), extent, symmetric: false };
         Argument {
             device: Some(self.device().ordinal()),
             keep: Some(self.memory().clone()),
@@ -268,7 +273,7 @@ impl AsArgument for BorrowedTensor {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = self.layout().map_or(Elements::Flat(self.len()), Elements::Layout);
         let address = self.address();
-        let given = Given::Tensor { address, dtype: self.dtype(), extent, symmetric: false };
+        let given = ArgumentValue::Tensor { address, dtype: self.dtype(), extent, symmetric: false };
         Argument { device: Some(self.ordinal()), ..Argument::new(given) }
     }
 }
@@ -276,7 +281,8 @@ impl AsArgument for BorrowedTensor {
 impl<T: Element> AsArgument for nccl::Tensor<T> {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Flat(self.len());
-        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        let given =
+            ArgumentValue::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         Argument { keep: Some(self.memory()), ..Argument::new(given) }
     }
 }
@@ -292,7 +298,7 @@ impl<T: Element> AsArgument for CudaSlice<T> {
             Stream::Simulated(_) => (0, None),
         };
         let extent = Elements::Flat(self.len());
-        let given = Given::Tensor { address, dtype: T::DTYPE, extent, symmetric: false };
+        let given = ArgumentValue::Tensor { address, dtype: T::DTYPE, extent, symmetric: false };
         let device = u32::try_from(self.ordinal()).ok();
         Argument { device, _used: used, ..Argument::new(given) }
     }
@@ -303,7 +309,7 @@ macro_rules! numbers {
         impl AsArgument for $ty {
             fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
                 let $x = *self;
-                Argument::new(Given::Scalar { dtype: DType::$dtype, value: $number })
+                Argument::new(ArgumentValue::Scalar { dtype: DType::$dtype, value: $number })
             }
         }
     )*};

@@ -1,7 +1,7 @@
 //! Arguments against a kernel's description, before anything is launched.
 
 use super::Number;
-use super::argument::{Elements, Given};
+use super::argument::{ArgumentValue, Elements};
 use super::map::{MapRequest, bad};
 use crate::DType;
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
@@ -32,7 +32,7 @@ pub struct Checked<'k> {
 pub struct Unfilled {
     /// Byte of the parameter block.
     pub offset: usize,
-    /// Which parameter it is.
+    /// The parameter that is filled in.
     pub what: Hidden,
     /// The argument whose address it is, by position; none for a number.
     pub base: Option<usize>,
@@ -60,7 +60,11 @@ impl<'k> Checked<'k> {
     /// # Errors
     /// Fails for another number of arguments, or another kind, element type, shape, stride, space, alignment
     /// or range (R0502). The message has the parameter, what it takes and what it was given.
-    pub fn new(kernel: &'k KernelInfo, n_pes: Option<u32>, given: &[Given<'_>]) -> Result<Checked<'k>> {
+    pub fn new(
+        kernel: &'k KernelInfo,
+        n_pes: Option<u32>,
+        given: &[ArgumentValue<'_>],
+    ) -> Result<Checked<'k>> {
         let mut out = Checked::empty(kernel, n_pes, given.len())?;
         let pairs = || kernel.arguments().zip(given);
         // Layouts may depend on any of the numbers: these come first.
@@ -73,7 +77,7 @@ impl<'k> Checked<'k> {
         for (((_, p), g), bytes) in pairs().zip(&passed) {
             out.check_tensor(p, g)?;
             out.put(p, bytes)?;
-            if let Given::Barrier { ctas, .. } = g {
+            if let ArgumentValue::Barrier { ctas, .. } = g {
                 out.barriers.push((&p.name, *ctas));
             }
         }
@@ -93,7 +97,7 @@ impl<'k> Checked<'k> {
             let takes_all: Vec<_> =
                 kernel.arguments().map(|(_, p)| format!("{}: {}", p.name, p.kind)).collect();
             let message = format!("`{name}` takes {}, and {given} were given", count(takes));
-            return Err(Error::new(ARGUMENT, message).help(format!("it takes ({})", takes_all.join(", "))));
+            return Err(Error::new(ARGUMENT, message).help(format!("pass ({})", takes_all.join(", "))));
         }
         let bytes = kernel.param_bytes();
         if bytes > MAX_PARAM_BYTES {
@@ -101,7 +105,7 @@ impl<'k> Checked<'k> {
                 ARGUMENT,
                 format!("`{name}` is said to take {bytes} bytes of parameters"),
             )
-            .help(format!("a kernel has at most {MAX_PARAM_BYTES}: its description is damaged")));
+            .help(format!("compile the kernel anew: a kernel has at most {MAX_PARAM_BYTES} bytes, so its description is damaged")));
         }
         let mut values = vec![None; kernel.params.len() + 1];
         values[kernel.params.len()] = n_pes.map(i64::from);
@@ -118,22 +122,22 @@ impl<'k> Checked<'k> {
     }
 
     /// Which argument each kind of parameter takes: the bytes that the code reads, and what layouts may refer to.
-    fn accept(&self, p: &ParamInfo, g: &Given<'_>) -> Result<(Vec<u8>, Option<i64>)> {
+    fn accept(&self, p: &ParamInfo, g: &ArgumentValue<'_>) -> Result<(Vec<u8>, Option<i64>)> {
         match (&p.kind, *g) {
-            (ParamKind::Tensor { .. }, Given::Tensor { address, .. })
-            | (ParamKind::Barrier, Given::Barrier { address, .. }) => {
+            (ParamKind::Tensor { .. }, ArgumentValue::Tensor { address, .. })
+            | (ParamKind::Barrier, ArgumentValue::Barrier { address, .. }) => {
                 Ok((address.to_le_bytes().into(), None))
             }
-            (ParamKind::Scalar { dtype, multiple_of }, Given::Scalar { value, .. }) => {
+            (ParamKind::Scalar { dtype, multiple_of }, ArgumentValue::Scalar { value, .. }) => {
                 number(value, *dtype, *multiple_of).map_err(|why| self.mismatch(p, g, &why))
             }
-            (ParamKind::Team, Given::Team { n_pes, .. }) => Ok((Vec::new(), Some(n_pes.into()))),
+            (ParamKind::Team, ArgumentValue::Team { n_pes, .. }) => Ok((Vec::new(), Some(n_pes.into()))),
             _ => Err(self.mismatch(p, g, "")),
         }
     }
 
     /// Writes a hidden parameter where the arguments tell it, and notes it where they do not.
-    fn hide(&mut self, p: &ParamInfo, what: Hidden, given: &[Given<'_>]) -> Result<()> {
+    fn hide(&mut self, p: &ParamInfo, what: Hidden, given: &[ArgumentValue<'_>]) -> Result<()> {
         let team = self.member(p, what.team(), given)?;
         let base = what.base().map(|b| self.argument(b).ok_or_else(|| self.malformed(p))).transpose()?;
         if let Some(bytes) = told(what, team) {
@@ -162,10 +166,10 @@ impl<'k> Checked<'k> {
         p: &ParamInfo,
         (param, argument): (u32, Option<usize>),
         shape: &weft_abi::MapShape,
-        given: &[Given<'_>],
+        given: &[ArgumentValue<'_>],
     ) -> Result<MapRequest> {
         let described = self.kernel.params.get(param as usize);
-        let (Some(of), Some(&Given::Tensor { address, dtype, .. })) =
+        let (Some(of), Some(&ArgumentValue::Tensor { address, dtype, .. })) =
             (described, argument.and_then(|a| given.get(a)))
         else {
             return Err(self.malformed(p));
@@ -177,12 +181,12 @@ impl<'k> Checked<'k> {
     }
 
     /// The team of a hidden parameter; none for all PEs.
-    fn member(&self, p: &ParamInfo, team: u32, given: &[Given<'_>]) -> Result<Option<Member>> {
+    fn member(&self, p: &ParamInfo, team: u32, given: &[ArgumentValue<'_>]) -> Result<Option<Member>> {
         if team == WORLD {
             return Ok(None);
         }
         match self.argument(team).and_then(|argument| Some((argument, given.get(argument)?))) {
-            Some((argument, &Given::Team { my_pe, n_pes, handle })) => {
+            Some((argument, &ArgumentValue::Team { my_pe, n_pes, handle })) => {
                 Ok(Some(Member { argument, my_pe, n_pes, handle }))
             }
             _ => Err(self.malformed(p)),
@@ -194,9 +198,9 @@ impl<'k> Checked<'k> {
         self.kernel.arguments().position(|(i, _)| i == param as usize)
     }
 
-    fn check_tensor(&self, p: &ParamInfo, g: &Given<'_>) -> Result<()> {
+    fn check_tensor(&self, p: &ParamInfo, g: &ArgumentValue<'_>) -> Result<()> {
         let ParamKind::Tensor { dtype: wants, layout, space, align, .. } = &p.kind else { return Ok(()) };
-        let Given::Tensor { address, dtype, extent, symmetric } = *g else { return Ok(()) };
+        let ArgumentValue::Tensor { address, dtype, extent, symmetric } = *g else { return Ok(()) };
         let bad = |why: &str| Err(self.mismatch(p, g, why));
         if dtype != *wants {
             return bad(&format!("elements of {dtype}, not {wants}"));
@@ -250,7 +254,7 @@ impl<'k> Checked<'k> {
         shown.collect::<Vec<_>>().join("; ")
     }
 
-    fn mismatch(&self, p: &ParamInfo, g: &Given<'_>, why: &str) -> Error {
+    fn mismatch(&self, p: &ParamInfo, g: &ArgumentValue<'_>, why: &str) -> Error {
         let colon = if why.is_empty() { "" } else { ": " };
         let message =
             format!("`{}` takes `{}: {}`, and {g} was given{colon}{why}", self.kernel.name, p.name, p.kind);
@@ -260,7 +264,8 @@ impl<'k> Checked<'k> {
     /// A description that no compiler of ours writes.
     fn malformed(&self, p: &ParamInfo) -> Error {
         let message = format!("the description of `{}` is wrong: `{}: {}`", self.kernel.name, p.name, p.kind);
-        Error::new(ARGUMENT, message).help("compile the kernel anew: its description is not its compiler's")
+        Error::new(ARGUMENT, message)
+            .help("compile the kernel anew: its description comes from another compiler")
     }
 
     /// The grid that the kernel asks for itself, if it does.
@@ -294,9 +299,8 @@ impl<'k> Checked<'k> {
         let name = &self.kernel.name;
         if !self.kernel.planes && self.kernel.grid.is_none() && grid[1..] != [1, 1] {
             let message = format!("`{name}` numbers its CTAs in one dimension, and the grid is {grid:?}");
-            return Err(
-                Error::new(LAUNCH, message).help("declare `grid(x, y)` in it, or launch a grid of x alone")
-            );
+            return Err(Error::new(LAUNCH, message)
+                .help("declare `grid(x, y)` in the kernel, or launch a grid of one dimension"));
         }
         let ctas = grid.iter().fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
         match self.barriers.iter().find(|(_, has)| u64::from(*has) < ctas) {
@@ -306,7 +310,7 @@ impl<'k> Checked<'k> {
                     "`{name}`: barrier `{barrier}` has counters for {has} CTAs, and {ctas} are launched"
                 );
                 Err(Error::new(ARGUMENT, message)
-                    .help("make the barrier for as many CTAs as any of its launches has"))
+                    .help("make the barrier for as many CTAs as the largest of its launches has"))
             }
         }
     }
@@ -437,17 +441,18 @@ mod tests {
         parse_layout(text, &mut |_| None).unwrap()
     }
 
-    fn tensor(address: u64, dtype: DType, layout: &Layout, symmetric: bool) -> Given<'_> {
-        Given::Tensor { address, dtype, extent: Elements::Layout(layout), symmetric }
+    fn tensor(address: u64, dtype: DType, layout: &Layout, symmetric: bool) -> ArgumentValue<'_> {
+        ArgumentValue::Tensor { address, dtype, extent: Elements::Layout(layout), symmetric }
     }
 
-    fn int(n: i128) -> Given<'static> {
-        Given::Scalar { dtype: DType::I32, value: Number::Int(n) }
+    fn int(n: i128) -> ArgumentValue<'static> {
+        ArgumentValue::Scalar { dtype: DType::I32, value: Number::Int(n) }
     }
 
-    const EPS: Given<'static> = Given::Scalar { dtype: DType::F64, value: Number::Float(0.5) };
-    const SYNC: Given<'static> = Given::Barrier { address: 0x300, ctas: 8 };
-    const TEAM: Given<'static> = Given::Team { my_pe: 1, n_pes: 2, handle: 7 };
+    const EPS: ArgumentValue<'static> =
+        ArgumentValue::Scalar { dtype: DType::F64, value: Number::Float(0.5) };
+    const SYNC: ArgumentValue<'static> = ArgumentValue::Barrier { address: 0x300, ctas: 8 };
+    const TEAM: ArgumentValue<'static> = ArgumentValue::Team { my_pe: 1, n_pes: 2, handle: 7 };
 
     #[test]
     fn a_damaged_description_takes_no_memory() {
@@ -506,7 +511,7 @@ mod tests {
             SYNC,
             TEAM,
         ];
-        let flat = |n| Given::Tensor {
+        let flat = |n| ArgumentValue::Tensor {
             address: 0x200,
             dtype: DType::BF16,
             extent: Elements::Flat(n),

@@ -274,7 +274,7 @@ fn param_info() -> Option<ParamInfo> {
 }
 
 impl Function {
-    /// It, with names for threads in the reports of a simulated PE.
+    /// Names the threads in the reports of a simulated PE.
     pub fn named(mut self, roles: &[RoleInfo]) -> Function {
         if let Function::Simulated(f) = &mut self {
             let name = |r: &RoleInfo| weft_sim::Named {

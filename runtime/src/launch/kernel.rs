@@ -1,6 +1,6 @@
 //! An entry point, and its launches.
 
-use super::argument::{Argument, Arguments, Elements, Given, Origin};
+use super::argument::{Argument, ArgumentValue, Arguments, Elements, Origin};
 use super::check::{Checked, Unfilled};
 use super::driver::{Function, NotLaunched, Shape};
 use super::map::MapRequest;
@@ -26,24 +26,24 @@ pub enum Grid {
     Auto,
     /// The kernel's own number.
     Kernel,
-    /// As many as a device holds at once, and as the kernel's barriers have counters for.
+    /// The grid has as many CTAs as a device holds at once and as the kernel's barriers have counters for.
     Fill(Device),
-    /// So many (x, y, z).
+    /// The grid has this many CTAs (x, y, z).
     Of([u32; 3]),
 }
 
 impl Grid {
-    /// So many in x.
+    /// A grid of `x` CTAs in one dimension.
     pub fn of(x: u32) -> Grid {
         Grid::Of([x, 1, 1])
     }
 
-    /// So many in each dimension.
+    /// A grid of CTAs in three dimensions.
     pub fn xyz(x: u32, y: u32, z: u32) -> Grid {
         Grid::Of([x, y, z])
     }
 
-    /// As many CTAs as the device holds at once, and as the kernel's barriers have counters for: for kernels that
+    /// A grid of as many CTAs as the device holds at once, and as the kernel's barriers have counters for: for kernels that
     /// leave the number to the caller. All PEs get the same number if they have the same GPU.
     pub fn fill(device: &Device) -> Grid {
         Grid::Fill(device.clone())
@@ -57,6 +57,7 @@ impl Grid {
 
 /// What a launch may have besides its grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct LaunchOptions {
     /// Whether all CTAs must be on the device at once. Unless said, those of kernels with a barrier must, since CTAs
     /// that wait keep those that they wait for from starting.
@@ -66,6 +67,14 @@ pub struct LaunchOptions {
     /// Dynamic shared memory of a CTA, in bytes.
     pub shared_bytes: u32,
 }
+
+weft_sim::setters!(
+    LaunchOptions {
+        cooperative: Option<bool>,
+        cluster: Option<[u32; 3]>,
+        shared_bytes: u32,
+    }
+);
 
 /// An entry point of a loaded module. Cheap to clone.
 #[derive(Clone)]
@@ -113,7 +122,7 @@ impl Kernel {
                 info.name,
                 info.threads()
             );
-            return Err(Error::new(LAUNCH, message).help("write it for a smaller block"));
+            return Err(Error::new(LAUNCH, message).help("write the kernel for a smaller block"));
         }
         let passed = info.params.iter().filter(|p| p.size > 0);
         let described: Vec<_> = passed.map(|p| (p.offset as usize, p.size as usize)).collect();
@@ -212,7 +221,7 @@ impl Kernel {
             return Err(self.elsewhere("the stream", stream.ordinal()));
         }
         self.device().bind()?;
-        let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
+        let given: Vec<ArgumentValue<'_>> = arguments.iter().map(Argument::given).collect();
         let world = self.world(arguments);
         let n_pes = world.as_ref().ok().map(Team::n_pes);
         let mut checked = Checked::new(&entry.info, n_pes, &given)?;
@@ -528,7 +537,7 @@ impl Prepared {
             _ => None,
         });
         let same = elements(&other.given).is_some_and(|n| self.elements.get(position) == Some(&Some(n)));
-        let (Some((offset, dtype, align)), Given::Tensor { address, dtype: given, .. }, true) =
+        let (Some((offset, dtype, align)), ArgumentValue::Tensor { address, dtype: given, .. }, true) =
             (wanted, other.given, same)
         else {
             let message =
@@ -563,9 +572,9 @@ impl Prepared {
 }
 
 /// Elements of a tensor of one mode that is not symmetric.
-fn elements(given: &Given<'_>) -> Option<usize> {
+fn elements(given: &ArgumentValue<'_>) -> Option<usize> {
     match given {
-        Given::Tensor { extent: Elements::Flat(n), symmetric: false, .. } => Some(*n),
+        ArgumentValue::Tensor { extent: Elements::Flat(n), symmetric: false, .. } => Some(*n),
         _ => None,
     }
 }
@@ -596,7 +605,7 @@ fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -
     let name = &info.name;
     if grid.contains(&0) || grid.iter().zip(MOST).any(|(g, most)| *g > most) {
         let message = format!("`{name}` cannot be launched with a grid of {grid:?} CTAs");
-        return Err(Error::new(LAUNCH, message).help(format!("at least 1, and at most {MOST:?}")));
+        return Err(Error::new(LAUNCH, message).help(format!("give at least 1 and at most {MOST:?} CTAs")));
     }
     let Some(cluster) = cluster else { return Ok(()) };
     if info.cluster.is_some_and(|own| own != cluster) {
@@ -606,7 +615,7 @@ fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -
     }
     if !(1..=MOST_IN_CLUSTER).contains(&ctas(cluster)) {
         let message = format!("`{name}` cannot be launched in clusters of {cluster:?} CTAs");
-        return Err(Error::new(LAUNCH, message).help("1 to 8 of them"));
+        return Err(Error::new(LAUNCH, message).help("give 1 to 8 CTAs"));
     }
     if grid.iter().zip(cluster).any(|(g, c)| g % c != 0) {
         let message = format!("`{name}`: a grid of {grid:?} is not made of clusters of {cluster:?} CTAs");

@@ -162,5 +162,5 @@ impl MapRequest {
 /// The error of a tensor that has no map.
 pub(super) fn bad(kernel: &str, param: &str, why: &str) -> Error {
     Error::new(ARGUMENT, format!("`{kernel}` copies tiles of `{param}`: {why}"))
-        .help("TMA takes tensors whose address and strides are multiples of 16 bytes")
+        .help("align the address and the strides of the tensor to 16 bytes, which TMA requires")
 }

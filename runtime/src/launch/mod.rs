@@ -16,7 +16,7 @@ mod scalar;
 mod target;
 
 pub use crate::memory::BARRIER_LINE;
-pub use argument::{Argument, Arguments, AsArgument, Elements, Given, multicast};
+pub use argument::{Argument, ArgumentValue, Arguments, AsArgument, Elements, multicast};
 pub use check::{Checked, Unfilled};
 pub use kernel::{Grid, Kernel, LaunchOptions, Prepared};
 pub use module::{Module, is_whole_program, needs_nvshmem, to_image};

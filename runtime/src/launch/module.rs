@@ -209,7 +209,7 @@ fn accepted<'a>(info: &ModuleInfo, remarks: impl Iterator<Item = &'a Remark>) ->
         return Ok(());
     }
     let message = format!("{}: the assembler's remarks are errors:{}", kernels(info), all.concat());
-    Err(Error::new(PTX, message).help(format!("without {STRICT}=1 they are warnings")))
+    Err(Error::new(PTX, message).help(format!("unset {STRICT} to make them warnings")))
 }
 
 /// PTX ends in 0 for the driver; a cubin knows its length.
@@ -221,7 +221,7 @@ fn terminated(image: &[u8]) -> Vec<u8> {
 
 fn not_code(info: &ModuleInfo, why: String) -> Error {
     Error::new(PTX, format!("{}: the image {why}", kernels(info)))
-        .help("it is to be the PTX or the cubin that was compiled with this description")
+        .help("load the PTX or the cubin that was compiled with this description")
 }
 
 /// The code is for this device.

@@ -109,7 +109,9 @@ impl World {
                 error::REGISTER,
                 "this world's memory is NVSHMEM's, which takes no foreign mappings",
             );
-            return Err(world.refuse(&world.everyone, e.help("World::local starts a world that takes them")));
+            return Err(
+                world.refuse(&world.everyone, e.help("start a world that takes them with World::local"))
+            );
         };
         let taken = match whole {
             true => direct.adopt(bytes, copies, multicast),
@@ -159,7 +161,7 @@ fn register(
             error::REGISTER,
             format!("NVSHMEM refused the memory of PE {pe} at {address:#x}"),
         )
-        .help("it must come from cuMemCreate, exportable by file descriptor, mapped whole and writable"));
+        .help("allocate it by cuMemCreate, exportable by file descriptor, and map all of it writable"));
     }
     Ok(SymmetricBuffer::of(Allocation::adopt(world, alias, bytes, Some((bytes, memory)), place)))
 }

@@ -86,7 +86,7 @@ impl Host {
         // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process.
         let functions = unsafe { Functions::load(&library) }.map_err(|name| {
             Error::new(error::NVSHMEM_VERSION, format!("{} has no function {name}", path.display()))
-                .help("NVSHMEM 3.3 to 3.8 are supported")
+                .help("install NVSHMEM 3.3 to 3.8")
         })?;
         let (calls, multiple) = (Mutex::new(()), AtomicBool::new(false));
         Ok(Host { functions, calls, multiple, library, version, path: path.to_owned() })

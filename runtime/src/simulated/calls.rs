@@ -67,7 +67,7 @@ pub(super) fn module(function: &str) -> Result<Module> {
 
 /// The launch of a function's kernel with these arguments.
 pub(super) fn launch(pe: u32, arguments: Vec<weft_sim::Arg>) -> Launch {
-    Launch { pe: pe as usize, args: arguments, ..Launch::default() }
+    Launch::default().pe(pe as usize).args(arguments)
 }
 
 #[cfg(test)]

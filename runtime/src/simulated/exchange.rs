@@ -25,7 +25,7 @@ struct Call {
 
 fn refused(message: String) -> Error {
     Error::new(COLLECTIVE, message)
-        .help("every PE of the team makes the same collective calls in the same order")
+        .help("make the same collective calls in the same order on every PE of the team")
 }
 
 impl State {

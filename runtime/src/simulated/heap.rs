@@ -15,7 +15,7 @@ struct Sequence<T> {
 
 /// Memory on the symmetric heap.
 #[derive(Clone, Copy)]
-struct Place {
+struct Allocation {
     at: Symmetric,
     /// PEs that have freed it.
     freed: u32,
@@ -23,7 +23,7 @@ struct Place {
 
 pub(super) struct Heap {
     n_pes: u32,
-    places: Sequence<Place>,
+    places: Sequence<Allocation>,
     /// Numbers of places, by PE and address there.
     by_address: BTreeMap<(u32, u64), usize>,
     /// Private memory that is registered, by PE and its address on the heap.
@@ -90,7 +90,7 @@ impl State {
         let number = self.heap.places.next[pe as usize];
         if number == self.heap.places.made.len() {
             let at = self.machine.alloc_symmetric(name, bytes as u64, align).map_err(|e| from_sim(&e))?;
-            self.heap.places.made.push(Place { at, freed: 0 });
+            self.heap.places.made.push(Allocation { at, freed: 0 });
         }
         self.heap.places.next[pe as usize] += 1;
         let place = self.heap.places.made[number].at;

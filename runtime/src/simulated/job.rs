@@ -250,7 +250,7 @@ impl Pe {
         if !sound || members.binary_search(&self.pe).is_err() {
             let message = format!("PE {} of {} called `{what}` among {members:?}", self.pe, self.n_pes());
             return Err(Error::new(NOT_IN_TEAM, message)
-                .help("members are ascending PEs of the job, this one among them"));
+                .help("list the PEs of the team in ascending order, this PE among them"));
         }
         let mut state = self.lock()?;
         if state.hosts[self.pe as usize].left {

@@ -42,6 +42,7 @@ use weft_sim::{Check, Finding, SimError, Stats, Trace, TraceConfig};
 
 /// The machine to simulate, and how to simulate it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SimConfig {
     /// The number of PEs.
     pub n_pes: u32,
@@ -83,6 +84,28 @@ pub struct SimConfig {
     pub stop: Option<Arc<AtomicBool>>,
 }
 
+weft_sim::setters!(
+    SimConfig {
+        n_pes: u32,
+        seed: u64,
+        explore: bool,
+        check: Option<Check>,
+        node: Option<u32>,
+        reach: Option<u32>,
+        multicast: bool,
+        multicast_of_one: bool,
+        sms: u32,
+        capability: (u32, u32),
+        trace: Option<TraceConfig>,
+        modules: Modules,
+        memory_limit: u64,
+        step_limit: u64,
+        time_limit: Option<Duration>,
+        heap: Option<u64>,
+        stop: Option<Arc<AtomicBool>>,
+    }
+);
+
 impl Default for SimConfig {
     /// One PE like an H200, without checks.
     fn default() -> SimConfig {
@@ -110,15 +133,15 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// So many PEs, like H200s of one node.
+    /// Configures `n_pes` PEs that are like H200s of one node.
     pub fn new(n_pes: u32) -> SimConfig {
-        SimConfig { n_pes, ..SimConfig::default() }
+        SimConfig::default().n_pes(n_pes)
     }
 
     /// Watches for data races and for reads of memory that nobody has written, on schedules of every kind.
     #[must_use]
     pub fn checked(self) -> SimConfig {
-        SimConfig { check: Some(Check::default()), explore: true, ..self }
+        self.check(Some(Check::default())).explore(true)
     }
 
     fn settings(&self) -> Result<Settings> {
@@ -128,22 +151,20 @@ impl SimConfig {
         }
         let node = self.node.unwrap_or(self.n_pes).min(self.n_pes);
         let reach = self.reach.unwrap_or(node).min(self.n_pes);
-        let config = weft_sim::Config {
-            n_pes: self.n_pes as usize,
-            seed: self.seed,
-            explore: self.explore,
-            check: self.check.clone(),
-            peer_access: node == self.n_pes,
-            multicast: self.multicast,
-            sms: self.sms.max(1),
-            memory_limit: self.memory_limit,
-            step_limit: self.step_limit,
-            time_limit: self.time_limit,
-            trace: self.trace.clone(),
-            heap: self.heap,
-            stop: self.stop.clone(),
-            ..weft_sim::Config::default()
-        };
+        let config = weft_sim::Config::default()
+            .n_pes(self.n_pes as usize)
+            .seed(self.seed)
+            .explore(self.explore)
+            .check(self.check.clone())
+            .peer_access(node == self.n_pes)
+            .multicast(self.multicast)
+            .sms(self.sms.max(1))
+            .memory_limit(self.memory_limit)
+            .step_limit(self.step_limit)
+            .time_limit(self.time_limit)
+            .trace(self.trace.clone())
+            .heap(self.heap)
+            .stop(self.stop.clone());
         let SimConfig { capability, multicast_of_one, .. } = *self;
         let (modules, bound) = (self.modules.clone(), Options::from_env()?.timeout);
         Ok(Settings { node, reach, capability, multicast_of_one, modules, config, bound })
@@ -154,7 +175,7 @@ impl SimConfig {
 pub struct SimJob(Arc<Job>);
 
 impl World {
-    /// So many simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
+    /// Makes a job of `n_pes` simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
     ///
     /// # Errors
     /// Fails for no PE or too many, or a `WEFT_TIMEOUT` that is not a time (R0201).

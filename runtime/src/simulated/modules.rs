@@ -28,7 +28,8 @@ impl Modules {
     /// The module of what is given as code.
     pub(super) fn load(&self, image: &[u8]) -> Result<Module> {
         let text = std::str::from_utf8(image).map_err(|_| {
-            Error::new(PTX, "the simulator runs PTX, and this is no text").help("a cubin is for GPUs alone")
+            Error::new(PTX, "the simulator runs PTX, and this code is not text")
+                .help("load PTX: a cubin runs on GPUs only")
         })?;
         // (The driver wants a 0 behind it.)
         self.read(text.trim_end_matches('\0'))

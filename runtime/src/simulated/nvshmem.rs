@@ -284,7 +284,8 @@ impl Stream {
             Error::new(crate::error::ARGUMENT, message)
         })?;
         let (pe, cluster) = (self.pe().rank() as usize, cluster.unwrap_or([1; 3]));
-        let launch = weft_sim::Launch { pe, grid, block, cluster, dynamic_shared, args, names };
+        let launch = weft_sim::Launch::default().pe(pe).grid(grid).block(block).cluster(cluster);
+        let launch = launch.dynamic_shared(dynamic_shared).args(args).names(names);
         self.launch(Kernel { module: module.clone(), entry: entry.to_owned(), launch, dependent })
     }
 }

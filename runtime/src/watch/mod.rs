@@ -48,7 +48,7 @@ impl Mode {
 /// What `WEFT_WATCH` says: none where it is not set.
 ///
 /// # Errors
-/// `R0201` for a word that is no mode.
+/// Fails if the word is not a mode (R0201).
 fn asked() -> Result<Option<Mode>> {
     let Ok(value) = std::env::var("WEFT_WATCH") else { return Ok(None) };
     Mode::parse(&value).map(Some).ok_or_else(|| {
@@ -61,7 +61,7 @@ fn asked() -> Result<Option<Mode>> {
 /// builds watch those on GPUs. Simulated PEs find deadlocks themselves.
 ///
 /// # Errors
-/// `R0201` where `WEFT_WATCH` is not one of `0`, `1` and `report`.
+/// Fails if `WEFT_WATCH` is not `0`, `1` or `report` (R0201).
 pub fn mode(device: &Device) -> Result<Mode> {
     let unsaid = if cfg!(debug_assertions) && !device.is_simulated() { Mode::On } else { Mode::Off };
     Ok(asked()?.unwrap_or(unsaid))
@@ -109,7 +109,7 @@ impl Watch {
     /// The memory for a kernel on a device; none where its waits are not watched.
     ///
     /// # Errors
-    /// `R0201` for a limit that is no number; `R0103`, `R0302` where there is no memory.
+    /// Fails if the limit is not a number (R0201), or if there is no memory (R0103, R0302).
     pub fn of(device: &Device, info: &KernelInfo) -> Result<Option<Arc<Watch>>> {
         if info.waits.is_empty() {
             return Ok(None);

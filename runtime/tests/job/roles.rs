@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
-use weft_runtime::job::{Control, Job, Launcher, Place, Started, start};
+use weft_runtime::job::{Control, Job, Launcher, ProcessRank, Started, start};
 
 /// The variable with the role and its arguments.
 pub const ROLE: &str = "WEFT_TEST_ROLE";
@@ -43,7 +43,7 @@ pub fn play(role: &str) -> ExitCode {
         #[cfg(feature = "mpi")]
         "mpi" => {
             let universe = mpi::initialize().unwrap();
-            let place = Place::from_mpi(&universe.world()).unwrap();
+            let place = ProcessRank::from_mpi(&universe.world()).unwrap();
             assert_eq!(place.launcher, Launcher::Mpi);
             ring(&place)
         }
@@ -57,8 +57,8 @@ pub fn play(role: &str) -> ExitCode {
 
 type Result = weft_runtime::error::Result<ExitCode>;
 
-fn place() -> weft_runtime::error::Result<Place> {
-    Ok(Place::detect()?.expect("a launcher"))
+fn place() -> weft_runtime::error::Result<ProcessRank> {
+    Ok(ProcessRank::detect()?.expect("a launcher"))
 }
 
 /// Supervises PEs of a role: `4 ring`.
@@ -75,7 +75,7 @@ fn sh(rest: &str) -> Result {
     job.env("ALL", "all").env_of(1, "ONE", "one").run().map(ExitCode::from)
 }
 
-fn ring(place: &Place) -> Result {
+fn ring(place: &ProcessRank) -> Result {
     let control = Control::connect(place)?;
     let all: Vec<u32> = (0..control.size()).collect();
     let mut sum = 0;

@@ -28,8 +28,8 @@ pub struct Running {
     _folder: Option<TempDir>,
 }
 
-/// How it ended.
-pub struct Done {
+/// How the process ended.
+pub struct Exited {
     /// None where a signal ended it.
     pub status: Option<i32>,
     pub stdout: String,
@@ -112,7 +112,7 @@ impl Launch {
         running
     }
 
-    pub fn run(self, bound: Duration) -> Done {
+    pub fn run(self, bound: Duration) -> Exited {
         self.start().finish(bound)
     }
 }
@@ -138,7 +138,7 @@ impl Running {
     }
 
     /// Waits for its end; panics, after killing it, where that takes longer than the bound.
-    pub fn finish(mut self, bound: Duration) -> Done {
+    pub fn finish(mut self, bound: Duration) -> Exited {
         let stdout = self.stdout.take();
         let out = thread::spawn(move || stdout.map(read_all).unwrap_or_default());
         let stderr = self.child.stderr.take().unwrap();
@@ -161,7 +161,7 @@ impl Running {
             }
         };
         let raw_stderr = err.join().unwrap();
-        Done {
+        Exited {
             status: status.code(),
             stdout: self.read + &String::from_utf8(out.join().unwrap()).unwrap(),
             stderr: String::from_utf8_lossy(&raw_stderr).into_owned(),
@@ -170,7 +170,7 @@ impl Running {
     }
 }
 
-impl Done {
+impl Exited {
     pub fn sorted_stdout(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.stdout.lines().map(String::from).collect();
         lines.sort_by_key(|line| (line.starts_with('['), line.clone()));

@@ -11,7 +11,7 @@ use super::patterns::{self, Carrier, Miss, Released, Releases, StrongRead, Stron
 use super::sequential::{Sequential, Version};
 use super::shadow::{Cell, PAGE, RELEASED, Record, SYNC, Shadow, UNCHANGED, UPDATE};
 use super::stale::StaleReads;
-use super::sync::{CtaInfo, Meeting, Met, Place, Snapshot, Stream, Threads, WarpState};
+use super::sync::{CodeLocation, CtaInfo, Meeting, Met, Snapshot, Stream, Threads, WarpState};
 use super::why::{Heard, note};
 use super::{AccessKind, Agent, Check};
 use crate::model::{BARRIERS, CtaId, CtaSlot, Table, WarpId, WarpSlot, lanes};
@@ -100,7 +100,7 @@ pub(crate) struct Ticket {
     /// Number of its stream.
     stream: WarpId,
     pub(super) agent: Agent,
-    /// Of what order its reductions are.
+    /// The memory order of its reductions.
     pub reduces: Order,
 }
 
@@ -124,8 +124,8 @@ pub(crate) struct Detector {
     ctas: Table<CtaSlot, CtaState>,
     grids: Vec<GridState>,
     pub(super) shadow: Shadow,
-    variables: FxHashMap<Place, SyncVar>,
-    stale: FxHashMap<Place, StaleReads>,
+    variables: FxHashMap<CodeLocation, SyncVar>,
+    stale: FxHashMap<CodeLocation, StaleReads>,
     sequential: Sequential,
     /// What threads did not learn of what they read, by CTA.
     pub(super) misses: FxHashMap<CtaId, Vec<Miss>>,
@@ -426,7 +426,7 @@ pub(super) fn within(word: usize, at: usize, bytes: usize) -> u8 {
 }
 
 /// A weak write takes the place of what strong ones have left to acquire.
-fn forget(variables: &mut FxHashMap<Place, SyncVar>, place: Place, bytes: u8, cell: &mut Cell) {
+fn forget(variables: &mut FxHashMap<CodeLocation, SyncVar>, place: CodeLocation, bytes: u8, cell: &mut Cell) {
     let left = variables.get_mut(&place).is_some_and(|v| {
         v.forget(bytes);
         !v.is_empty()

@@ -27,11 +27,12 @@ pub(crate) use patterns::Releases;
 pub(crate) use sync::Stream;
 
 use crate::codes;
-use crate::error::Place;
+use crate::error::CodeLocation;
 use std::fmt;
 
 /// The options of the checks that watch running kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Check {
     /// Data races, in global and shared memory.
     pub races: bool,
@@ -40,6 +41,8 @@ pub struct Check {
     /// Most different findings that are kept; others are counted.
     pub limit: usize,
 }
+
+crate::setters!(Check { races: bool, uninitialised: bool, limit: usize });
 
 impl Default for Check {
     fn default() -> Self {
@@ -86,7 +89,7 @@ impl AccessKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// The thread and the instruction that made the access.
-    pub place: Place,
+    pub place: CodeLocation,
     /// The kind of the access.
     pub kind: AccessKind,
     /// Whether the thread does it, or something it began.

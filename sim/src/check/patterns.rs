@@ -9,7 +9,7 @@
 //!   chain must include both threads; a narrow scope in one place does not matter for the others.
 
 use super::clock::Topology;
-use super::sync::{Place, Snapshot, Threads, WarpState};
+use super::sync::{CodeLocation, Snapshot, Threads, WarpState};
 use crate::memory::UnderWay;
 use crate::model::WarpId;
 use crate::order::{Order, Scope};
@@ -22,7 +22,7 @@ pub(crate) struct Released {
     /// Scope of the operation that begins the pattern.
     pub scope: Scope,
     pub from: Snapshot,
-    /// Which of the four bytes it was left at.
+    /// The bytes, of four, at which it was left.
     pub bytes: u8,
     /// Several were joined: that the thread is known does not mean that all is.
     pub merged: bool,
@@ -108,7 +108,7 @@ impl Miss {
 /// Read, but not acquired yet.
 pub(super) struct Pending {
     left: Released,
-    place: Place,
+    place: CodeLocation,
     read_pc: u32,
 }
 
@@ -182,11 +182,11 @@ impl WarpState {
 pub(super) struct StrongWrite<'a> {
     pub by: Carrier,
     pub lane: usize,
-    /// Which of the four bytes.
+    /// The bytes, of four, that are meant.
     pub bytes: u8,
     pub update: bool,
     pub time: u64,
-    /// When the stores were made that are under way and that the lane does not see.
+    /// The times of stores that are under way and that the lane does not see.
     pub unseen: &'a [u64],
 }
 
@@ -282,8 +282,8 @@ impl SyncVar {
 #[derive(Clone, Copy)]
 pub(super) struct StrongRead<'a> {
     pub lane: usize,
-    pub place: Place,
-    /// Which of the four bytes.
+    pub place: CodeLocation,
+    /// The bytes, of four, that are meant.
     pub bytes: u8,
     pub scope: Scope,
     pub acquire: bool,

@@ -4,7 +4,7 @@ use super::detector::{Detector, Raw, Side};
 use super::programs::Programs;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::codes;
-use crate::error::Place;
+use crate::error::CodeLocation;
 use crate::model::{LANES, WarpId};
 use crate::names::Named;
 
@@ -33,14 +33,14 @@ impl Detector {
         out
     }
 
-    fn place(&self, programs: &dyn Programs, s: &Side) -> Option<Place> {
+    fn place(&self, programs: &dyn Programs, s: &Side) -> Option<CodeLocation> {
         let info = self.threads.info(s.warp)?;
         let grid = programs.grid(info.grid)?;
         let inst = programs.instruction(info.grid, s.pc)?;
         let [x, y, _] = grid.block;
         let threads = grid.block.iter().product::<u32>();
         let linear = ((s.warp.0 - info.first_warp.0) * LANES as u32 + s.lane).min(threads.saturating_sub(1));
-        Some(Place {
+        Some(CodeLocation {
             pe: info.pe as usize,
             cta: info.ctaid,
             thread: Some([linear % x, linear / x % y, linear / (x * y)]),
@@ -64,7 +64,9 @@ impl Detector {
 
     /// `ld.acquire.sys.b32 (k.weft:7:5, PTX line 7)`
     pub(super) fn instruction(&self, programs: &dyn Programs, s: &Side) -> String {
-        let Some(Place { source, ptx_line, .. }) = self.place(programs, s) else { return String::new() };
+        let Some(CodeLocation { source, ptx_line, .. }) = self.place(programs, s) else {
+            return String::new();
+        };
         let line = source.first().map_or(String::new(), |s| format!("{s}, "));
         format!("{} ({line}PTX line {ptx_line})", self.opcode(programs, s.warp, s.pc))
     }
@@ -72,7 +74,7 @@ impl Detector {
     /// `PE 5, CTA (0, 0, 0), thread (3, 0, 0)`
     pub(super) fn who(&self, programs: &dyn Programs, s: &Side) -> String {
         let Some(place) = self.place(programs, s) else { return String::new() };
-        let Place { pe, cta: [x, y, z], .. } = place;
+        let CodeLocation { pe, cta: [x, y, z], .. } = place;
         format!("PE {pe}, CTA ({x}, {y}, {z}){}", place.thread_words())
     }
 

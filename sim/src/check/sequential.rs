@@ -6,7 +6,7 @@
 //! value of some location than a write that comes before G, or that a read before G has observed: if G preceded F, the
 //! write would precede the access in causality order, and the access could not be older.
 
-use super::sync::{Place, Snapshot, Threads};
+use super::sync::{CodeLocation, Snapshot, Threads};
 use crate::model::WarpId;
 use crate::order::Scope;
 use rustc_hash::FxHashMap;
@@ -25,9 +25,9 @@ struct Behind {
 /// The value that an access of a place sees or makes.
 #[derive(Clone)]
 pub(super) struct Version {
-    /// When it was written.
+    /// The time at which it was written.
     pub time: u64,
-    /// When those stores were made that were under way then, which it comes before.
+    /// The times of the stores that were under way then. It comes before them.
     pub under_way: SmallVec<[u64; 1]>,
 }
 
@@ -43,14 +43,14 @@ impl Version {
 pub(super) struct Sequential {
     /// Whether the launch has such fences.
     pub on: bool,
-    behind: FxHashMap<Place, Vec<Behind>>,
+    behind: FxHashMap<CodeLocation, Vec<Behind>>,
 }
 
 impl Sequential {
     /// A thread accesses a place behind these fences.
     pub(super) fn access<'a>(
         &mut self,
-        place: Place,
+        place: CodeLocation,
         version: &Version,
         fences: impl Iterator<Item = (Scope, &'a Snapshot)>,
     ) {
@@ -74,7 +74,7 @@ impl Sequential {
         &self,
         threads: &Threads,
         (scope, warp): (Scope, WarpId),
-        mut known: impl FnMut(Place) -> SmallVec<[u64; 2]>,
+        mut known: impl FnMut(CodeLocation) -> SmallVec<[u64; 2]>,
     ) -> Vec<Snapshot> {
         let mut all = Vec::new();
         for (place, list) in &self.behind {

@@ -9,12 +9,12 @@ use std::ops::RangeInclusive;
 /// An access as it is remembered: by lanes of one warp, in one instruction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Record {
-    /// Of the event; of an operation under way, of its issue. 0: none.
+    /// The time of the event, or of the issue of an operation under way. 0 stands for no event.
     pub time: u64,
     pub warp: WarpId,
     pub pc: u32,
     pub lanes: u32,
-    /// Which of the cell's bytes.
+    /// The bytes of the cell that are meant.
     pub bytes: u8,
     pub agent: Agent,
     /// Scope of a strong access.

@@ -103,7 +103,7 @@ impl Threads {
 }
 
 /// A word of memory: its space and its number there.
-pub(super) type Place = (usize, usize);
+pub(super) type CodeLocation = (usize, usize);
 
 /// A clock as it was, and one thread up to a time.
 #[derive(Clone)]
@@ -134,7 +134,7 @@ pub(super) struct LaneState {
     sequential: Fences,
     pub pending: Vec<Pending>,
     /// The latest write to each place that a strong read has observed, where the launch has `fence.sc`.
-    pub observed: FxHashMap<Place, u64>,
+    pub observed: FxHashMap<CodeLocation, u64>,
     /// The latest fence of NVSHMEM's: what the thread knew, and so what is delivered before its later operations.
     pub remote_fence: Option<Snapshot>,
 }

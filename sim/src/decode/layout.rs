@@ -140,7 +140,7 @@ pub(super) struct SharedLayout {
     pub places: Vec<(usize, u64)>,
     /// Bytes of the static ones.
     pub bytes: u32,
-    /// There are dynamic ones.
+    /// Whether there is dynamic shared memory.
     pub dynamic: bool,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Cluster {
     pub running: u32,
     /// Threads that have not exited.
     pub live: u32,
-    /// Of those, the ones that have arrived at the barrier.
+    /// The number of them that have arrived at the barrier.
     pub arrived: u32,
 }
 

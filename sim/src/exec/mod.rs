@@ -176,9 +176,9 @@ pub(crate) struct Poll {
     pub bytes: u8,
     pub shared: bool,
     pub valid: bool,
-    /// It was read since the warp's state was last copied to find out whether it repeats itself.
+    /// Whether it was read since the warp's state was last copied to find repetitions.
     pub fresh: bool,
-    /// It waits at an mbarrier; `value` is the parity or state it waits with.
+    /// The mbarrier at which it waits. `value` is the parity or state that it waits with.
     pub mbarrier: Option<crate::memory::Spot>,
 }
 
@@ -266,10 +266,10 @@ pub(crate) struct Context<'a> {
     pub poll: &'a mut Poll,
     pub targets: &'a mut [u32; LANES],
     pub output: &'a mut Output,
-    /// By team and PE.
+    /// The bytes by team and PE.
     pub multicast: &'a mut Vec<MulticastBytes>,
     pub remote: &'a mut Remote,
-    /// By lane: its call of a built-in function that waits, 0 if it has none.
+    /// The call of a built-in function in which each lane waits, or 0.
     pub tickets: &'a mut [u64; LANES],
     /// The call that threads of the CTA have come to, others not yet.
     pub gathering: &'a mut Option<u64>,
@@ -279,7 +279,7 @@ pub(crate) struct Context<'a> {
     pub pipe: &'a mut Pipe,
     /// The load that the warp has put off.
     pub deferral: &'a mut Deferral,
-    /// Those of the CTA's warpgroups.
+    /// The state of the warpgroups of the CTA.
     pub warpgroups: &'a mut Vec<Warpgroup>,
     /// What the machine model leaves open is drawn here.
     pub rng: &'a mut Rng,

@@ -18,7 +18,7 @@ use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, Output, stall};
 use crate::check::{Check, Detector, Finding};
 use crate::codes;
-use crate::error::{Place, SimError};
+use crate::error::{CodeLocation, SimError};
 use crate::exec::code::{Code, Kernel, KernelCode};
 use crate::exec::trace::Recorder;
 use crate::memory::Memory;
@@ -172,7 +172,7 @@ pub(crate) struct Run {
     pub rng: Rng,
     pub(super) schedule: Schedule,
     pub step_limit: u64,
-    /// When the launch is given up, and how long that is after its begin.
+    /// The time at which the launch is given up, and the time from its begin to then.
     pub time_limit: Option<(Instant, Duration)>,
     /// Set by whoever wants no more of it.
     pub stop: Option<Arc<AtomicBool>>,
@@ -575,13 +575,13 @@ impl Run {
         Some(format!(": `{}`{:+}, which has {bytes} bytes", v.name, at as i64 - *start as i64))
     }
 
-    pub(crate) fn place(&self, w: WarpSlot, pc: u32, lane: Option<usize>) -> Place {
+    pub(crate) fn place(&self, w: WarpSlot, pc: u32, lane: Option<usize>) -> CodeLocation {
         let warp = &self.warps[w];
         let cta = &self.ctas[warp.cta];
         let grid = &self.grids[cta.grid];
         let inst = &grid.module.insts[pc as usize];
         let first = warp.index * LANES as u32;
-        Place {
+        CodeLocation {
             pe: cta.at.pe,
             cta: cta.at.ctaid,
             thread: lane.map(|l| cta.at.tid(first + l as u32)),

@@ -12,10 +12,13 @@ use std::sync::Arc;
 
 /// The options of a timeline: what it keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TraceConfig {
     /// Most events of each kind; what comes later is counted.
     pub limit: usize,
 }
+
+crate::setters!(TraceConfig { limit: usize });
 
 impl Default for TraceConfig {
     fn default() -> Self {
@@ -67,9 +70,9 @@ pub struct TraceTransfer {
     pub to: usize,
     /// The number of bytes moved.
     pub bytes: usize,
-    /// When it was issued.
+    /// The time at which it was issued.
     pub start: u64,
-    /// When it landed, or the launch ended.
+    /// The time at which it landed, or at which the launch ended.
     pub end: u64,
 }
 

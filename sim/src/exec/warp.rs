@@ -120,7 +120,7 @@ pub(crate) struct Warp {
     pub locals: Locals,
     pub poll: Poll,
     pub arrivals: Arrivals,
-    /// By lane: its call of a built-in function that waits.
+    /// The call of a built-in function in which each lane waits.
     pub tickets: [u64; LANES],
     pub pipe: Pipe,
     pub deferral: Deferral,

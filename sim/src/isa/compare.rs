@@ -7,7 +7,7 @@ use super::{Class, Family, row};
 use crate::codes;
 use crate::exec::{Flow, Op, Pred};
 use crate::num::{F16, F32, Format, mask};
-use crate::types::{Kind, Ty};
+use crate::types::{Ty, TypeKind};
 
 const CMP: Class = (
     "CmpOp",
@@ -104,10 +104,12 @@ fn accepted(s: &Site<'_, '_, '_>, t: Ty) -> Result<u8, Issue> {
         return issue(codes::UNKNOWN_MODIFIER, "`.ftz` applies to .f32 and .f16 operands", "");
     }
     let legal = match t.kind {
-        Kind::Bits => matches!(op, "eq" | "ne"),
-        Kind::Signed => matches!(op, "eq" | "ne" | "lt" | "le" | "gt" | "ge"),
-        Kind::Unsigned => matches!(op, "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "lo" | "ls" | "hi" | "hs"),
-        Kind::Float(_) => !matches!(op, "lo" | "ls" | "hi" | "hs"),
+        TypeKind::Bits => matches!(op, "eq" | "ne"),
+        TypeKind::Signed => matches!(op, "eq" | "ne" | "lt" | "le" | "gt" | "ge"),
+        TypeKind::Unsigned => {
+            matches!(op, "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "lo" | "ls" | "hi" | "hs")
+        }
+        TypeKind::Float(_) => !matches!(op, "lo" | "ls" | "hi" | "hs"),
     };
     match OUTCOMES.iter().find(|(n, _)| *n == op) {
         Some((_, bits)) if legal => Ok(*bits),
@@ -150,8 +152,8 @@ fn setp(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }
     let yes = move |o: u8| accept >> o & 1 == 1;
     Ok(match t.kind {
-        Kind::Signed => compare(p, a, b, c, move |a, b| yes(outcome(&t.extend(a), &t.extend(b)))),
-        Kind::Float(f) => compare(p, a, b, c, move |a, b| yes(float_outcome(f, ftz, a, b))),
+        TypeKind::Signed => compare(p, a, b, c, move |a, b| yes(outcome(&t.extend(a), &t.extend(b)))),
+        TypeKind::Float(f) => compare(p, a, b, c, move |a, b| yes(float_outcome(f, ftz, a, b))),
         _ => compare(p, a, b, c, move |a, b| yes(outcome(&a, &b))),
     })
 }
@@ -197,8 +199,8 @@ fn set(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     };
     let test = move |a: u64, b: u64| {
         let o = match t.kind {
-            Kind::Signed => outcome(&t.extend(a), &t.extend(b)),
-            Kind::Float(f) => float_outcome(f, ftz, a, b),
+            TypeKind::Signed => outcome(&t.extend(a), &t.extend(b)),
+            TypeKind::Float(f) => float_outcome(f, ftz, a, b),
             _ => outcome(&a, &b),
         };
         accept >> o & 1 == 1

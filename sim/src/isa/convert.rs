@@ -9,7 +9,7 @@ use crate::exec::{Flow, Op, Src};
 use crate::model::lanes;
 use crate::num::{BF16, F16, F32, F64, Format, Rounding, TF32, mask, sext};
 use crate::ptx::ast::Operand;
-use crate::types::{Kind, Ty};
+use crate::types::{Ty, TypeKind};
 
 const NUMERIC: &[&str] = &["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "bf16", "f16", "f32", "f64"];
 const ROUNDING: Class = ("rnd", &["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"]);
@@ -86,8 +86,8 @@ pub(super) static FAMILY: Family = Family {
 fn mov(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("type")?;
     let parts = |list: &[Operand<'_>]| match (t.kind, list.len()) {
-        (Kind::Bits, n @ (2 | 4)) if t.bits as usize / n >= 8 => {
-            Ok(Ty { kind: Kind::Bits, bits: t.bits / n as u32, count: 1 })
+        (TypeKind::Bits, n @ (2 | 4)) if t.bits as usize / n >= 8 => {
+            Ok(Ty { kind: TypeKind::Bits, bits: t.bits / n as u32, count: 1 })
         }
         _ => issue(
             codes::BAD_OPERANDS,

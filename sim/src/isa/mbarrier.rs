@@ -37,19 +37,19 @@ pub(super) static FAMILY: Family = Family {
             "mbarrier.action{.sem}{.scope}{.ss}.b64",
             "state, [a]{, count}",
             &[ARRIVE, RELEASE, SC, CLUSTER],
-            |s| arrive(s, Kind::Count),
+            |s| arrive(s, ArriveKind::Count),
         ),
         row(
             "mbarrier.action.expect_tx{.sem}{.scope}{.ss}.b64",
             "state, [a], txCount",
             &[ARRIVE, RELEASE, SC, CLUSTER],
-            |s| arrive(s, Kind::ExpectTx),
+            |s| arrive(s, ArriveKind::ExpectTx),
         ),
         row(
             "mbarrier.action.noComplete{.release}{.cta}{.ss}.b64",
             "state, [a], count",
             &[ARRIVE, SHARED],
-            |s| arrive(s, Kind::NoComplete),
+            |s| arrive(s, ArriveKind::NoComplete),
         ),
         row("mbarrier.test_wait{.sem}{.scope}{.ss}.b64", "p, [a], state", &[ACQUIRE, SC, SHARED], |s| {
             wait(s, false)
@@ -158,7 +158,7 @@ fn transaction(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ArriveKind {
     /// So many arrivals.
     Count,
     /// One arrival, and so many bytes more to come.
@@ -172,13 +172,13 @@ struct Arrive {
     space: Space,
     state: Option<Reg>,
     count: Option<Src>,
-    kind: Kind,
+    kind: ArriveKind,
     drops: bool,
     releases: bool,
 }
 
-fn arrive(s: &mut Site<'_, '_, '_>, kind: Kind) -> Result<Op, Issue> {
-    if kind != Kind::NoComplete {
+fn arrive(s: &mut Site<'_, '_, '_>, kind: ArriveKind) -> Result<Op, Issue> {
+    if kind != ArriveKind::NoComplete {
         check_order(s)?;
     }
     let (address, space) = s.address(1, s.space())?;
@@ -213,7 +213,7 @@ impl Arrive {
                 cx.publish(Scope::Cluster);
             }
             let n = operand[lane] as u32;
-            let (count, bytes) = if self.kind == Kind::ExpectTx { (1, n.into()) } else { (n, 0) };
+            let (count, bytes) = if self.kind == ArriveKind::ExpectTx { (1, n.into()) } else { (n, 0) };
             let token = change(cx, at, lane, self.releases, |b| {
                 b.expect(bytes)?;
                 if self.drops {
@@ -221,7 +221,7 @@ impl Arrive {
                 }
                 b.arrive(count)?;
                 match self.kind {
-                    Kind::NoComplete if b.pending == 0 && b.tx == 0 => Err((
+                    ArriveKind::NoComplete if b.pending == 0 && b.tx == 0 => Err((
                         "noComplete, and the phase is complete".into(),
                         "use the form without .noComplete",
                     )),

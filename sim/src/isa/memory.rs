@@ -14,7 +14,7 @@ use crate::memory::Window;
 use crate::model::{Lanes, lanes};
 use crate::num::{mask, sext};
 use crate::order::Order;
-use crate::types::{Kind, Ty};
+use crate::types::{Ty, TypeKind};
 
 const TYPES: &[&str] =
     &["b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f32", "f64"];
@@ -169,7 +169,7 @@ fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let dst = s.vector_dst(0, s.vec_count(), ty, true)?;
     s.cache_hint(2)?;
     let width = dst.iter().map(|d| d.1).max().unwrap_or(64);
-    let extend = (ty.kind == Kind::Signed && width > ty.bits).then_some((ty.bits, mask(width)));
+    let extend = (ty.kind == TypeKind::Signed && width > ty.bits).then_some((ty.bits, mask(width)));
     let dst = dst.into_iter().map(|d| d.0).collect();
     Ok(Box::new(Load { space, address, element: ty.bytes(), bytes, dst, extend, order: s.order() }))
 }

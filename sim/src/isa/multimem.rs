@@ -152,7 +152,7 @@ pub(super) static FAMILY: Family = Family {
 };
 
 /// What the three operations have in common.
-struct Place {
+struct Operand {
     address: Address,
     ty: Ty,
     /// Bytes of an access.
@@ -161,7 +161,7 @@ struct Place {
 }
 
 /// The element type, its count in a vector, and the address; semantics and scope are checked.
-fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Place, usize), Issue> {
+fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Operand, usize), Issue> {
     let scoped = matches!(s.get("sem"), Some("relaxed" | "acquire" | "release"));
     if scoped != s.has("scope") {
         let help = ".relaxed, .acquire and .release need a scope; .weak has none";
@@ -186,10 +186,10 @@ fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Place, usize), Iss
     if !matches!(space, Space::Global | Space::Generic) {
         return issue(codes::BAD_OPERANDS, "multimem addresses are global", "");
     }
-    Ok((Place { address, ty, bytes, order: s.order() }, count))
+    Ok((Operand { address, ty, bytes, order: s.order() }, count))
 }
 
-impl Place {
+impl Operand {
     /// Team and heap offset of each active lane's access.
     fn locate(&self, cx: &Context<'_>, lane: usize, addr: u64) -> Result<(usize, usize), Fault> {
         let found =
@@ -242,7 +242,7 @@ impl Wide {
 }
 
 struct LdReduce {
-    place: Place,
+    place: Operand,
     dst: Vec<Reg>,
     combine: Combine,
     wide: Option<Wide>,
@@ -322,7 +322,7 @@ impl Context<'_> {
 
 /// A store, or with `combine` a reduction, on every member.
 struct Update {
-    place: Place,
+    place: Operand,
     src: Vec<Src>,
     combine: Option<Combine>,
 }

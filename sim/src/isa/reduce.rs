@@ -3,7 +3,7 @@
 use super::site::{Issue, issue};
 use crate::codes;
 use crate::num::{Combine, F32, F64, float::Style, mask};
-use crate::types::{Kind, Ty};
+use crate::types::{Ty, TypeKind};
 
 /// `op` as the units at global memory compute it: single-precision sums flush subnormals, double-precision sums
 /// pass NaNs on as they are.
@@ -34,11 +34,11 @@ pub(crate) fn combine(op: &str, ty: Ty) -> Result<Combine, Issue> {
     let m = mask(ty.bits);
     let signed = ty.signed();
     Ok(match (op, ty.kind) {
-        ("add", Kind::Float(f)) => {
+        ("add", TypeKind::Float(f)) => {
             let style = Style::new(f);
             Box::new(move |a, b| style.add(a, b))
         }
-        ("min" | "max", Kind::Float(f)) => {
+        ("min" | "max", TypeKind::Float(f)) => {
             let (style, largest) = (Style::new(f), op == "max");
             Box::new(move |a, b| style.extremum(a, b, largest, false))
         }

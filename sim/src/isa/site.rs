@@ -9,7 +9,7 @@ use crate::exec::{Context, Op, Pred, PredSrc, Reg, Src};
 use crate::num::{F32, F64, Rounding, mask};
 use crate::order::{Order, Scope};
 use crate::ptx::ast::{Base, Number, Operand};
-use crate::types::{Kind, Ty};
+use crate::types::{Ty, TypeKind};
 
 /// An address operand.
 #[derive(Debug, Clone, Copy)]
@@ -488,11 +488,11 @@ impl<'a> Site<'_, '_, 'a> {
 /// Bits of a literal for an operand of this type.
 fn literal(n: Number, ty: Ty) -> Result<u64, Issue> {
     match (n, ty.kind) {
-        (Number::Int(v), Kind::Bits | Kind::Unsigned | Kind::Signed) if ty.count == 1 => Ok(v),
-        (Number::F32(v), Kind::Bits | Kind::Float(F32)) if ty.width() == 32 => Ok(v.into()),
-        (Number::F64(v), Kind::Bits | Kind::Float(F64)) if ty.width() == 64 => Ok(v.to_bits()),
+        (Number::Int(v), TypeKind::Bits | TypeKind::Unsigned | TypeKind::Signed) if ty.count == 1 => Ok(v),
+        (Number::F32(v), TypeKind::Bits | TypeKind::Float(F32)) if ty.width() == 32 => Ok(v.into()),
+        (Number::F64(v), TypeKind::Bits | TypeKind::Float(F64)) if ty.width() == 64 => Ok(v.to_bits()),
         // A decimal or double literal in single-precision code is rounded to it.
-        (Number::F64(v), Kind::Float(F32)) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
+        (Number::F64(v), TypeKind::Float(F32)) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
         _ => issue(
             codes::BAD_OPERANDS,
             format!("this literal is not one of the instruction's type, of {} bits", ty.width()),

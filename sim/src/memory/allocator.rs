@@ -13,7 +13,7 @@ pub(super) struct Allocation {
     pub offset: u64,
     pub bytes: u64,
     pub read_only: bool,
-    /// Of private memory that is registered: where it lies on the symmetric heap.
+    /// The address on the symmetric heap of private memory that is registered.
     pub alias: Option<u64>,
 }
 
@@ -41,6 +41,20 @@ impl Allocator {
     pub fn below(&self, offset: u64) -> Option<&Allocation> {
         let n = self.list.partition_point(|a| a.offset <= offset);
         self.list[..n].last()
+    }
+
+    /// The allocation that has the byte at `offset`, or the nearest one.
+    pub fn nearest(&self, offset: u64) -> Option<&Allocation> {
+        let (below, above) = (self.below(offset), self.list.iter().find(|a| a.offset > offset));
+        match (below, above) {
+            (Some(b), Some(a))
+                if offset >= b.offset + b.bytes && a.offset - offset < offset - (b.offset + b.bytes) =>
+            {
+                Some(a)
+            }
+            (Some(b), _) => Some(b),
+            (None, a) => a,
+        }
     }
 
     /// Where an allocation finds room: in the first hole, or behind all others.

@@ -158,9 +158,9 @@ impl Delayed {
 /// What an access sees of the stores under way to its bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnderWay {
-    /// When those were made that it does not see.
+    /// The times of the stores that it does not see.
     pub unseen: SmallVec<[u64; 1]>,
-    /// When the store to just these bytes was made whose value it sees, if that store was delayed: another may have been
+    /// The time of the store to just these bytes whose value it sees, if that store was delayed: another may have been
     /// made later.
     pub seen: Option<u64>,
     /// The delayed store to just these bytes that landed last.
@@ -170,7 +170,7 @@ pub(crate) struct UnderWay {
 /// A delayed store that has landed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Landed {
-    /// When it was made.
+    /// The time at which it was made.
     pub made: u64,
     /// The time at which it landed.
     pub landed: u64,
@@ -191,7 +191,7 @@ pub(crate) struct Accessor {
     /// The slot that the CTA occupies.
     pub cta: usize,
     pub pe: usize,
-    /// When, by the count of the checks; 0 without them.
+    /// The time by the count of the checks, or 0 without checks.
     pub time: u64,
 }
 

@@ -42,9 +42,9 @@ pub(crate) struct Call<'c, 'a> {
     pub lane: usize,
     /// Number of the call, if it has to wait.
     pub ticket: u64,
-    /// It has waited before.
+    /// Whether it has waited before.
     pub waited: bool,
-    /// It read what the same instruction read before: the program waits in a loop.
+    /// Whether it read what the same instruction read before, so that the program waits in a loop.
     pub repeats: bool,
     pub notes: Notes,
 }

@@ -7,7 +7,7 @@ use crate::exec::remote::{Named, Scope};
 use crate::isa::reduce::{combine, combine_global};
 use crate::num::Combine;
 use crate::num::{float::Style, mask};
-use crate::types::{Kind, Ty};
+use crate::types::{Ty, TypeKind};
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ impl Size {
         match self {
             Size::Int => 4,
             Size::Long => 8,
-            Size::Value if matches!(ty.kind, Kind::Float(_)) => ty.bytes() as u64,
+            Size::Value if matches!(ty.kind, TypeKind::Float(_)) => ty.bytes() as u64,
             Size::Value => (ty.bytes() as u64).max(4),
         }
     }
@@ -378,7 +378,7 @@ fn operator(op: &str, ty: Ty) -> Option<Combine> {
         // Adding atomically is what the units at memory do.
         ("add" | "inc", _) => combine_global("add", ty).ok(),
         ("sum", _) => combine("add", ty).ok(),
-        ("prod", Kind::Float(format)) => {
+        ("prod", TypeKind::Float(format)) => {
             let style = Style::new(format);
             Some(Box::new(move |a, b| style.mul(a, b)))
         }

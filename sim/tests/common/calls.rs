@@ -93,7 +93,7 @@ pub fn kernel(params: usize, write: impl FnOnce(&mut Kernel)) -> Module {
 }
 
 pub fn machine_of(n_pes: usize, seed: u64) -> Machine {
-    Machine::new(Config { n_pes, seed, ..Config::default() }).unwrap()
+    Machine::new(Config::default().n_pes(n_pes).seed(seed)).unwrap()
 }
 
 /// Runs the kernel on every PE with these arguments by PE, one CTA.
@@ -104,11 +104,11 @@ pub fn launch(
     args: impl Fn(&Machine, usize) -> Vec<u64>,
 ) -> Result<Stats, SimError> {
     let grids: Vec<Launch> = (0..m.config().n_pes)
-        .map(|pe| Launch {
-            pe,
-            block: [threads, 1, 1],
-            args: args(m, pe).into_iter().map(Arg::U64).collect(),
-            ..Launch::default()
+        .map(|pe| {
+            Launch::default()
+                .pe(pe)
+                .block([threads, 1, 1])
+                .args(args(m, pe).into_iter().map(Arg::U64).collect())
         })
         .collect();
     m.launch(module, "k", &grids)

@@ -88,7 +88,7 @@ impl Gpu {
     pub fn new(seed: u64) -> Gpu {
         // The checks take most of the time; one schedule of a kernel is enough for them.
         let check = (seed == 0).then(Check::default);
-        Gpu { machine: Machine::new(Config { seed, check, ..Config::default() }).unwrap() }
+        Gpu { machine: Machine::new(Config::default().seed(seed).check(check)).unwrap() }
     }
 
     /// A buffer with contents; its address.
@@ -121,7 +121,7 @@ impl Gpu {
         self.machine.launch(
             module,
             kernel,
-            &[Launch { grid, block, dynamic_shared, args, ..Launch::default() }],
+            &[Launch::default().grid(grid).block(block).dynamic_shared(dynamic_shared).args(args)],
         )
     }
 

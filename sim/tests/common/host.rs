@@ -11,7 +11,7 @@
 use weft_sim::{Arg, Config, Launch, Machine, Module, SimError, Symmetric};
 
 pub fn machine(n_pes: usize) -> Machine {
-    Machine::new(Config { n_pes, ..Config::default() }).unwrap()
+    Machine::new(Config::default().n_pes(n_pes)).unwrap()
 }
 
 /// A module of one kernel `k` with these parameter types and this body.
@@ -26,7 +26,7 @@ pub fn module(params: &str, body: &str) -> Module {
 }
 
 pub fn grid(pe: usize, ctas: u32, threads: u32, args: Vec<Arg>) -> Launch {
-    Launch { pe, grid: [ctas, 1, 1], block: [threads, 1, 1], args, ..Launch::default() }
+    Launch::default().pe(pe).grid([ctas, 1, 1]).block([threads, 1, 1]).args(args)
 }
 
 pub fn words(values: &[u32]) -> Vec<u8> {

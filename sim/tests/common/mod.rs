@@ -200,12 +200,10 @@ pub fn run(case: &Case, inputs: &[u64]) -> Vec<u64> {
     m.write(0, input, &bytes(inputs)).unwrap();
     m.write(0, out, &vec![0; size as usize]).unwrap();
     let block = threads.min(256) as u32;
-    let launch = Launch {
-        grid: [threads as u32 / block, 1, 1],
-        block: [block, 1, 1],
-        args: vec![Arg::U64(out), Arg::U64(input)],
-        ..Launch::default()
-    };
+    let launch = Launch::default()
+        .grid([threads as u32 / block, 1, 1])
+        .block([block, 1, 1])
+        .args(vec![Arg::U64(out), Arg::U64(input)]);
     m.launch(&module, "k", &[launch]).unwrap_or_else(|e| panic!("{}: {e}", case.body));
     let mut data = vec![0; size as usize];
     m.read(0, out, &mut data).unwrap();

@@ -213,7 +213,8 @@ impl Program {
     /// The outcome of a run, and whether something was found.
     fn run(&self, module: &Module, seed: u64, check: Option<Check>) -> (Outcome, bool) {
         let n_pes = self.n_pes();
-        let config = Config { n_pes, seed, explore: true, check, memory_limit: 1 << 20, ..Config::default() };
+        let config =
+            Config::default().n_pes(n_pes).seed(seed).explore(true).check(check).memory_limit(1 << 20);
         let mut m = Machine::new(config).unwrap();
         let places: Vec<_> = self.homes.iter().map(|_| m.alloc_symmetric("x", 4, 4).unwrap()).collect();
         for pe in 0..n_pes {
@@ -234,7 +235,7 @@ impl Program {
                 };
                 let mut args: Vec<Arg> = places.iter().zip(&self.homes).map(at).collect();
                 args.extend([Arg::U64(out[pe]), Arg::U32(pe as u32)]);
-                Launch { pe, grid: [ctas, 1, 1], block: [warps * 32, 1, 1], args, ..Launch::default() }
+                Launch::default().pe(pe).grid([ctas, 1, 1]).block([warps * 32, 1, 1]).args(args)
             })
             .collect();
         m.launch(module, "k", &launches).unwrap_or_else(|e| panic!("{e}\n{self}"));

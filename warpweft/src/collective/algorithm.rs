@@ -1,7 +1,7 @@
 //! Algorithms: kernels of the built-in library, and what each can do.
 
 use super::table::{ALGORITHMS, STAGE};
-use super::{Collective, Cost, Place, Plan, Request};
+use super::{Collective, Cost, Placement, Plan, Request};
 use std::fmt;
 use weft_runtime::{DType, Reduce};
 
@@ -62,6 +62,9 @@ impl PartialEq for Algorithm {
 }
 
 impl Algorithm {
+    /// Every algorithm. Those of one collective are in the order of the sizes that they are for, smallest first.
+    pub const ALL: &[Algorithm] = &super::ALGORITHMS;
+
     /// CTAs that there is staging memory for in a handle with so many.
     pub(super) fn stages(&self, threads: u32, unroll: u32, ctas: u32) -> u32 {
         if !self.staged {
@@ -76,7 +79,7 @@ impl Algorithm {
         ALGORITHMS.iter().filter(move |a| a.collective == collective)
     }
 
-    /// That of a collective with that name.
+    /// Finds the algorithm of a collective by its name.
     ///
     /// # Errors
     /// Fails for an unknown name. The message lists the known names.
@@ -93,16 +96,16 @@ impl Algorithm {
     }
 
     /// The kernel for a place.
-    pub fn kernel(&self, place: Place) -> Option<&'static str> {
+    pub fn kernel(&self, place: Placement) -> Option<&'static str> {
         match place {
-            Place::OutOfPlace => self.out_of_place,
-            Place::InPlace => self.in_place,
+            Placement::OutOfPlace => self.out_of_place,
+            Placement::InPlace => self.in_place,
         }
     }
 
     /// The places where it can have its results.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
-        [Place::OutOfPlace, Place::InPlace].into_iter().filter(|p| self.kernel(*p).is_some())
+    pub fn places(&self) -> impl Iterator<Item = Placement> {
+        [Placement::OutOfPlace, Placement::InPlace].into_iter().filter(|p| self.kernel(*p).is_some())
     }
 
     /// Whether it can do that.
@@ -125,7 +128,7 @@ impl Algorithm {
             return Err(format!("{name} does sum, min and max, and not {}", op.name()));
         }
         if self.kernel(place).is_none() {
-            let only = if place == Place::InPlace { "out of place" } else { "in place" };
+            let only = if place == Placement::InPlace { "out of place" } else { "in place" };
             return Err(format!("{name} works {only} only"));
         }
         if self.switch && !request.multicast {
@@ -149,7 +152,7 @@ impl Algorithm {
     }
 
     /// Which of `x` and `out` must be symmetric, as the kernel's head says.
-    fn symmetric(&'static self, place: Place) -> Vec<&'static str> {
+    fn symmetric(&'static self, place: Placement) -> Vec<&'static str> {
         let head = self.kernel(place).and_then(|k| super::handle::head(self, k).ok());
         let is =
             |name: &&str| head.iter().flat_map(|h| &h.params).any(|p| &*p.name == *name && &*p.ty == "symm");

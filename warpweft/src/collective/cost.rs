@@ -131,7 +131,7 @@ impl Links {
         Links::H200.of_bandwidth(gbps / NVLINK)
     }
 
-    /// With so many times the bandwidth between GPUs.
+    /// The same links with `by` times the bandwidth between GPUs.
     pub const fn of_bandwidth(self, by: f64) -> Links {
         Links {
             neighbour_gbps: self.neighbour_gbps * by,

@@ -4,7 +4,7 @@ use super::algorithm::{Algorithm, reduction};
 use super::table::{INBOX, LL_CTAS, LL_SLOTS};
 use super::tuning::{Selector, Setting, Tuning};
 use super::workspace::Workspaces;
-use super::{Collective, Place, Plan, Request};
+use super::{Collective, Placement, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
 use std::collections::HashMap;
@@ -14,11 +14,12 @@ use weft_ir::Scalar;
 use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
 use weft_runtime::cuda::Stream;
-use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid, Prepared};
+use weft_runtime::launch::{Argument, ArgumentValue, AsArgument, Elements, Grid, Prepared};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
 /// The size of a handle's workspaces, and the way in which it chooses plans.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
     pub ctas: Option<u32>,
@@ -27,6 +28,14 @@ pub struct Config {
     /// The source of plans.
     pub tuning: Tuning,
 }
+
+weft_sim::setters!(
+    Config {
+        ctas: Option<u32>,
+        lowering: Lowering,
+        tuning: Tuning,
+    }
+);
 
 impl Default for Config {
     fn default() -> Config {
@@ -97,8 +106,10 @@ impl Ready {
         let others = (0..2).filter_map(|side| {
             let (place, given) = (self.places[side]?, sides[side]?);
             let given = given.argument(stream);
-            let moves =
-                matches!(given.given(), Given::Tensor { symmetric: false, extent: Elements::Flat(_), .. });
+            let moves = matches!(
+                given.given(),
+                ArgumentValue::Tensor { symmetric: false, extent: Elements::Flat(_), .. }
+            );
             moves.then_some((place, given))
         });
         Ok(self.launch.launch(stream, &others.collect::<Vec<_>>())?)
@@ -375,9 +386,9 @@ impl Collectives {
         let parts = collective.parts(n_pes);
         // The larger side has all parts.
         let (place, larger) = match (&out, collective) {
-            (Some(out), Collective::AllGather) => (Place::OutOfPlace, out.elements),
-            (Some(_), _) => (Place::OutOfPlace, x.elements),
-            (None, _) => (Place::InPlace, x.elements),
+            (Some(out), Collective::AllGather) => (Placement::OutOfPlace, out.elements),
+            (Some(_), _) => (Placement::OutOfPlace, x.elements),
+            (None, _) => (Placement::InPlace, x.elements),
         };
         let mut request = Request {
             collective,
@@ -515,6 +526,20 @@ pub(super) fn file(algorithm: &Algorithm) -> Result<KernelFile, GpuError> {
     Ok(KernelFile::parse(&format!("weft/{}.weft", algorithm.part), algorithm.source())?)
 }
 
+impl Plan {
+    /// The kernel file of the plan's algorithm, and the options that compile it for `request`: its kernel, its
+    /// compile-time parameters, and the lowering that `request.multicast` asks for.
+    ///
+    /// # Errors
+    /// Fails if the plan does not fit the request ([`check`](Plan::check)).
+    pub fn compilation(&self, request: &Request, target: Target) -> Result<(KernelFile, Options), GpuError> {
+        self.check(request, self.ctas).map_err(operation)?;
+        let mut options = options(self, request, self.ctas, target)?;
+        options.lowering = Lowering::Auto.decide(request.multicast).into();
+        Ok((file(self.algorithm)?, options))
+    }
+}
+
 /// The head of a kernel of the library, parsed once.
 pub(super) fn head(algorithm: &'static Algorithm, kernel: &str) -> Result<&'static Head, GpuError> {
     static HEADS: OnceLock<HashMap<(&'static str, String), Head>> = OnceLock::new();
@@ -558,7 +583,7 @@ impl AsArgument for Flat<'_> {
 
 fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operand, GpuError> {
     match Flat(given).argument(stream).given() {
-        Given::Tensor { address, dtype, extent, symmetric } => {
+        ArgumentValue::Tensor { address, dtype, extent, symmetric } => {
             let elements = match extent {
                 Elements::Layout(l) => l.size().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
                 Elements::Flat(n) => n as u64,
@@ -571,7 +596,7 @@ fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operan
 }
 
 /// What an algorithm cannot do.
-pub(super) fn operation(why: String) -> GpuError {
+fn operation(why: String) -> GpuError {
     refuse(error::OPERATION, why)
 }
 

@@ -9,14 +9,14 @@ const LEAST_THREADS: u64 = 128;
 /// Whether what a PE gets lies where it gave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum Placement {
     /// The operand and the result are two tensors.
     OutOfPlace,
     /// The operand and the result are one tensor.
     InPlace,
 }
 
-impl Place {
+impl Placement {
     /// The name that reports print.
     pub fn name(self) -> &'static str {
         ["out of place", "in place"][self as usize]
@@ -37,7 +37,7 @@ pub struct Request {
     /// PEs of the team.
     pub n_pes: u32,
     /// Where the result goes: to the operand or to another tensor.
-    pub place: Place,
+    pub place: Placement,
     /// Whether operand and result are tensors of the symmetric heap.
     pub symmetric: [bool; 2],
     /// Whether the team has a multicast address.
@@ -59,7 +59,7 @@ impl Request {
             op: Reduce::Sum,
             count,
             n_pes,
-            place: Place::OutOfPlace,
+            place: Placement::OutOfPlace,
             symmetric: [true; 2],
             multicast: false,
             reach: true,
@@ -126,7 +126,7 @@ impl Plan {
         Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
     }
 
-    /// With no more CTAs, threads and unrolling than that, in a handle with so many CTAs: one step of 16 bytes, or of a
+    /// Makes a plan within `most`, in a handle with `most_ctas` CTAs: one step of 16 bytes, or of a
     /// packet, for each thread, on many small CTAs rather than few large ones, all with as many rounds.
     pub fn within(algorithm: &'static Algorithm, request: &Request, most: Limits, most_ctas: u32) -> Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);

@@ -103,10 +103,10 @@ impl Workspaces {
 #[cfg(test)]
 mod tests {
     use super::super::handle::{file, head, options};
-    use super::super::{ALGORITHMS, Place};
+    use super::super::{ALGORITHMS, Placement};
     use super::*;
     use weft_layout::Layout;
-    use weft_runtime::launch::{Checked, Elements, Given, Number};
+    use weft_runtime::launch::{ArgumentValue, Checked, Elements, Number};
 
     /// What a launch gives is what the kernels take: names, types, sizes.
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    fn fits(algorithm: &'static super::super::Algorithm, place: Place, n_pes: u32, dtype: DType) {
+    fn fits(algorithm: &'static super::super::Algorithm, place: Placement, n_pes: u32, dtype: DType) {
         const CTAS: u32 = 264;
         let mut request = Request::new(algorithm.collective, dtype, 4096, n_pes);
         (request.place, request.multicast) = (place, algorithm.switch);
@@ -128,7 +128,7 @@ mod tests {
         options.lowering = crate::Lowering::Unicast;
         let compiled =
             file(algorithm).unwrap().compile(&options).unwrap_or_else(|e| panic!("{algorithm:?}: {e}"));
-        let info = crate::meta::describe(&compiled).unwrap();
+        let info = compiled.describe().unwrap();
         let counts = request.counts();
         let larger = counts.send.max(counts.recv) as usize;
         let given: Vec<(&str, DType, Layout)> = head(algorithm, algorithm.kernel(place).unwrap())
@@ -138,8 +138,8 @@ mod tests {
             .filter(|p| !matches!(&*p.name, "n" | "team" | "sync"))
             .map(|p| {
                 let (dtype, n) = match (&*p.name, place) {
-                    ("x", Place::OutOfPlace) => (dtype, counts.send as usize),
-                    ("x", Place::InPlace) => (dtype, larger),
+                    ("x", Placement::OutOfPlace) => (dtype, counts.send as usize),
+                    ("x", Placement::InPlace) => (dtype, larger),
                     ("out", _) => (dtype, counts.recv as usize),
                     (name, _) => {
                         extent(name, &plan, &request, CTAS).unwrap_or_else(|| panic!("{algorithm:?}: {name}"))
@@ -149,16 +149,16 @@ mod tests {
             })
             .collect();
         let params = &head(algorithm, algorithm.kernel(place).unwrap()).unwrap().params;
-        let given: Vec<Given<'_>> = params
+        let given: Vec<ArgumentValue<'_>> = params
             .iter()
             .map(|p| match &*p.name {
-                "n" => Given::Scalar { dtype: DType::I64, value: Number::Int(request.count.into()) },
-                "team" => Given::Team { my_pe: 0, n_pes, handle: 0 },
-                "sync" => Given::Barrier { address: 4096, ctas: CTAS },
+                "n" => ArgumentValue::Scalar { dtype: DType::I64, value: Number::Int(request.count.into()) },
+                "team" => ArgumentValue::Team { my_pe: 0, n_pes, handle: 0 },
+                "sync" => ArgumentValue::Barrier { address: 4096, ctas: CTAS },
                 name => {
                     let (_, dtype, layout) = given.iter().find(|(n, ..)| *n == name).unwrap();
                     let extent = Elements::Layout(layout);
-                    Given::Tensor { address: 4096, dtype: *dtype, extent, symmetric: true }
+                    ArgumentValue::Tensor { address: 4096, dtype: *dtype, extent, symmetric: true }
                 }
             })
             .collect();

@@ -120,7 +120,7 @@ impl Plan {
         Plan::with(kernel, tokens, row_bytes, sms, most)
     }
 
-    /// As [`of`](Plan::of), with that many CTAs to a row at most.
+    /// Makes a plan like [`of`](Plan::of), with at most `most_split` CTAs for a row.
     pub fn with(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32, most_split: u32) -> Plan {
         let (tokens, sms) = (tokens.max(1), sms.max(1));
         let most = most_split.clamp(1, MOST_SPLIT);
@@ -246,9 +246,9 @@ impl Workspace {
 /// The element types and the outputs of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
-    /// Of hidden states, residual and weights: bf16 or f16.
+    /// The type of hidden states, residual and weights: bf16 or f16.
     pub dtype: Scalar,
-    /// Of the result: `dtype`, or e4m3.
+    /// The type of the result: `dtype`, or e4m3.
     pub out: Scalar,
     /// Whether each token of a quantised result has its own scale, max|norm| / 448.
     pub per_token: bool,

@@ -11,8 +11,8 @@ use weft_lang::elaborate::Define;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::{DType, DeviceTensor, Error, Stream, SymmetricTensor, Team, World, error};
 
-/// The most rows of A and D: with more, `Fused` moves whole tiles instead of packets.
-pub const MOST_ROWS: u64 = 256;
+/// See [`Decode::MAX_ROWS`].
+const MAX_ROWS: u64 = 256;
 
 /// The architecture that the kernels are written for.
 const TARGET: &str = "sm_90a";
@@ -64,7 +64,7 @@ impl DecodePlan {
     /// The plan that text says, as `bn=32,split=4`.
     ///
     /// # Errors
-    /// A name or a value that there is not.
+    /// Fails if there is no such name or value.
     pub fn parse(text: &str) -> Result<DecodePlan, String> {
         let mut plan = DecodePlan::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -86,12 +86,12 @@ impl DecodePlan {
     /// those whose CTAs read the fewest bytes one after the other, on a GPU of `sms` multiprocessors.
     ///
     /// # Errors
-    /// `R0505` for a problem that has too many rows, and where no plan with these values fits.
+    /// Fails if the problem has too many rows, or if no plan with these values fits (R0505).
     pub fn of(self, problem: &Problem, pes: u32, sms: u32) -> Result<DecodePlan, Error> {
         problem.check()?;
         let shape = problem.shape;
-        if shape.m > MOST_ROWS {
-            let message = format!("{} rows in {shape}, and packets are for {MOST_ROWS} at most", shape.m);
+        if shape.m > MAX_ROWS {
+            let message = format!("{} rows in {shape}, and packets are for {MAX_ROWS} at most", shape.m);
             return Err(Error::new(error::GEMM, message).help("use `Fused` with `Form::AllReduce`"));
         }
         let asked = |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
@@ -299,16 +299,19 @@ impl Launches {
     }
 }
 
-/// D (m, n), the sum over PEs of A (m, k) times B (n, k), for m up to [`MOST_ROWS`], in one launch. Launches follow each
+/// D (m, n), the sum over PEs of A (m, k) times B (n, k), for m up to [`Decode::MAX_ROWS`], in one launch. Launches follow each
 /// other on one stream; for several streams there is one of these each.
 pub struct Decode(Launches);
 
 impl Decode {
+    /// The most rows of A and D. With more rows, `Fused` moves whole tiles instead of packets.
+    pub const MAX_ROWS: u64 = MAX_ROWS;
+
     /// Compiles a product for a team, and allocates what its launches need. *Collective*: all PEs of the world call it with
     /// the same arguments.
     ///
     /// # Errors
-    /// `R0505` for a problem or a plan that the kernel does not have, and where PEs of the team ask for different ones;
+    /// Fails for a problem or a plan that the kernel does not have (R0505), and where PEs of the team ask for different ones;
     /// `R0302` where there is no memory; as [`Kernel::compile`].
     pub fn new(world: &World, team: Team, problem: Problem, plan: DecodePlan) -> Result<Decode, GpuError> {
         let part = vec![("PART".to_owned(), Define::from(part_of(problem.out)))];
@@ -323,7 +326,7 @@ impl Decode {
     /// Puts the product on a stream. All matrices have contiguous rows.
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
     pub fn launch(
         &self,
         stream: &Stream,
@@ -368,7 +371,7 @@ pub struct DecodeNorm {
 }
 
 impl DecodeNorm {
-    /// As [`Decode::new`]. Results are normalised rows; those of 8 bits are divided by a scale. The residual and the
+    /// Compiles a product like [`Decode::new`]. Results are normalised rows; those of 8 bits are divided by a scale. The residual and the
     /// weights have the results' type, and bf16 where results are of 8 bits.
     ///
     /// # Errors
@@ -399,7 +402,7 @@ impl DecodeNorm {
     /// Puts the product on a stream. All matrices have contiguous rows.
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
     pub fn launch(&self, stream: &Stream, x: &Normed<'_>) -> Result<(), GpuError> {
         let own = [x.a, x.b, x.residual, x.weight, &x.eps, x.scale, x.added, x.d];
         self.launches.launch(stream, &own, &[&Flat(&self.squares)])

@@ -1,7 +1,8 @@
 //! Compiled products, and their launches.
 
 use super::tuning::PART;
-use super::{By, Plan, Problem, Selector, Shape, Tuning};
+use super::tuning::{By, Selector, Tuning};
+use super::{Plan, Problem, Shape};
 use crate::compile::{KernelFile, Options};
 use crate::gpu::{GpuError, Grid, Kernel, On, target};
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! A [`Gemm`] computes D = A * transpose(B), with A (m, k), B (n, k) and D (m, n). It is a kernel of the library
 //! (`src/library/gemm_kernel.weft`) that is compiled for the GPU with a [`Plan`]: the shape of tiles, stages of the
-//! pipeline, and the other values of [`PARAMETERS`]. `weft tune gemm` measures which plan is the fastest for which shape,
+//! pipeline, and the other values of [`Plan::PARAMETERS`]. `weft tune gemm` measures which plan is the fastest for which shape,
 //! and a model chooses for shapes that are like none that was measured.
 //!
 //! ```no_run
@@ -35,13 +35,11 @@ mod problem;
 mod tests;
 pub mod tuning;
 
-pub use decode::{Decode, DecodeNorm, DecodePlan, MOST_ROWS, Normed};
-pub use fit::{candidates, fits, fits_some, shared_bytes};
+pub use decode::{Decode, DecodeNorm, DecodePlan, Normed};
 pub(crate) use fused::alike;
 pub use fused::tuning as fused_tuning;
 pub use fused::{Bytes, Choice, Estimate, Form, Fused, FusedPlan, FusedTeam};
 pub use handle::Gemm;
-pub use model::{Machine, cycles, ranked};
-pub use plan::{PARAMETERS, Param, Parameter, Plan};
+pub use model::Machine;
+pub use plan::{Param, Parameter, Plan};
 pub use problem::{Major, Problem, Shape};
-pub use tuning::{By, Selector, Tuning};

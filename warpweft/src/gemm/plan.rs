@@ -25,12 +25,12 @@ macro_rules! parameters {
         }
 
         impl Param {
-            /// Every parameter, in the order of [`PARAMETERS`].
+            /// Every parameter, in the order of [`Plan::PARAMETERS`].
             pub const ALL: &[Param] = &[$(Param::$param),*];
         }
 
         /// Every parameter of the kernel with the values that it supports.
-        pub const PARAMETERS: &[Parameter] =
+        pub(super) const PARAMETERS: &[Parameter] =
             &[$(Parameter { name: $name, values: &[$($value),*], about: $about.trim_ascii() }),*];
     };
 }
@@ -58,7 +58,7 @@ parameters! {
 
 const N: usize = PARAMETERS.len();
 
-/// A value for each of [`PARAMETERS`].
+/// A value for each of [`Plan::PARAMETERS`].
 ///
 /// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1,split=1,swap=0,turns=0`; parameters that the text leaves out have their first value.
 ///
@@ -74,6 +74,9 @@ const N: usize = PARAMETERS.len();
 pub struct Plan([u32; N]);
 
 impl Plan {
+    /// Every parameter of the kernel with the values that it supports.
+    pub const PARAMETERS: &[Parameter] = PARAMETERS;
+
     /// The value of a parameter.
     pub fn get(&self, param: Param) -> u32 {
         self.0[param as usize]

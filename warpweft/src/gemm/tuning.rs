@@ -3,7 +3,7 @@
 use super::fit::fits;
 use super::model::ranked;
 use super::{Machine, Plan, Problem, Shape};
-use crate::tuned::{self, Kind};
+use crate::tuned::{self, TuningFile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use weft_runtime::{Device, Error};
 const FORM: u32 = 1;
 
 /// The file: `WEFT_GEMM_TUNING` names another, or is `off`.
-const FILE: Kind =
-    Kind { variable: "WEFT_GEMM_TUNING", name: "gemm.json", command: "weft tune gemm", form: FORM };
+const FILE: TuningFile =
+    TuningFile { variable: "WEFT_GEMM_TUNING", name: "gemm.json", command: "weft tune gemm", form: FORM };
 
 /// The part of the library that has the kernel.
 pub(super) const PART: &str = "gemm_kernel";
@@ -67,7 +67,7 @@ pub struct Table {
     pub setting: Setting,
     /// The version of warpweft.
     pub warpweft: String,
-    /// When it was measured.
+    /// The time at which it was measured.
     pub date: String,
     /// The command that measured it.
     pub command: Vec<String>,
@@ -85,14 +85,8 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
-/// The file with the tables, which `WEFT_GEMM_TUNING` names. By default, it is `gemm.json` in warpweft's
-/// folder of the user's data. It is none if the variable is `off`, or if no folder is known.
-pub fn path() -> Option<PathBuf> {
-    FILE.path()
-}
-
 /// A hash of the kernel's text, and of what it uses.
-pub fn kernel_hash() -> String {
+fn kernel_hash() -> String {
     tuned::hash(PART)
 }
 
@@ -152,6 +146,12 @@ pub(super) fn distance(a: Shape, b: Shape) -> f64 {
 }
 
 impl Tables {
+    /// The file with the tables, which `WEFT_GEMM_TUNING` names. By default, it is `gemm.json` in warpweft's
+    /// folder of the user's data. It is none if the variable is `off`, or if no folder is known.
+    pub fn path() -> Option<PathBuf> {
+        FILE.path()
+    }
+
     /// Creates a file without tables.
     pub fn new() -> Tables {
         Tables { form: FORM, tables: Vec::new() }
@@ -296,7 +296,7 @@ impl Selector {
         let model = || ranked(problem, self.machine).first().map(|plan| (*plan, By::Model));
         found.or_else(model).ok_or_else(|| {
             Error::new(weft_runtime::error::GEMM, format!("no plan fits {problem}"))
-                .help("this is a fault of warpweft's tables: please report it")
+                .help("report this, please: it is a fault of the tables of warpweft")
         })
     }
 }
@@ -309,7 +309,7 @@ impl fmt::Display for Selector {
 
 /// The table that is stored for a setting, with the place it comes from; or why there is none.
 fn stored(setting: &Setting) -> Result<(Table, String), String> {
-    let file = path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder")?;
+    let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder")?;
     let tables = Tables::read(&file).map_err(|e| {
         eprintln!("warning: GEMM goes without tuning: {e}");
         e.message

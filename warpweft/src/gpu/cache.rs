@@ -2,14 +2,14 @@
 
 use crate::compile::{KernelFile, Nvshmem, Options};
 use crate::nvshmem::Library;
-use crate::store::{Kept, Parts, Store};
+use crate::store::Parts;
 use std::io;
 use std::sync::OnceLock;
 use weft_isa::Target;
 use weft_runtime::find;
 use weft_runtime::launch::ModuleInfo;
 
-pub use crate::store::{Found, Key};
+pub use crate::store::{Found, Kept, Key, Store};
 
 /// The cache of compiled kernels.
 pub type Cache = Store<Entry>;
@@ -46,7 +46,7 @@ impl Key {
         } = options;
         let mut parts = Parts::default();
         parts.add(&[env!("CARGO_PKG_VERSION"), env!("WEFT_COMPILER")]);
-        parts.add(&[&format!("{:?}", crate::llvm_version().ok())]);
+        parts.add(&[&format!("{:?}", weft_llvm::version().ok())]);
         parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {kernel:?}")]);
         parts.add(&[&library(nvshmem, *target)]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {watch} {asserts}")]);

@@ -18,6 +18,7 @@ use weft_runtime::{World, error, machine};
 
 /// Why there is no kernel, or no launch.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GpuError {
     /// The text does not compile.
     #[error(transparent)]
@@ -25,9 +26,6 @@ pub enum GpuError {
     /// No launch can pass its parameters.
     #[error("{}", .0.message)]
     Describe(Diagnostic),
-    /// A file is no array, or cannot be written.
-    #[error(transparent)]
-    Array(#[from] crate::run::array::ArrayError),
     /// NVSHMEM's functions cannot be joined to it.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -169,7 +167,7 @@ impl Kernel {
         if let Some(kernel) = slot.get() {
             return Ok(kernel);
         }
-        let options = Options { lowering: lowering.into(), ..self.options.clone() };
+        let options = self.options.clone().lowering(lowering.into());
         let kernel = load(&self.on, &self.file, &options)?;
         Ok(slot.get_or_init(|| kernel))
     }
@@ -303,7 +301,7 @@ fn assembled(
 ) -> Result<Arc<Entry>, GpuError> {
     let cache = Cache::user();
     if device.is_simulated() {
-        return Ok(cache.get_or_make(key, || compile(file, options))?.0);
+        return Ok(cache.get_or_make(key, || Entry::compile(file, options))?.0);
     }
     let (major, minor) = cuda::driver_version()?;
     // An assembler for each driver version, and an architecture for each device.
@@ -311,7 +309,7 @@ fn assembled(
     if let Some((entry, _)) = cache.get(&assembled) {
         return Ok(entry);
     }
-    let (ptx, _) = cache.get_or_make(key, || compile(file, options))?;
+    let (ptx, _) = cache.get_or_make(key, || Entry::compile(file, options))?;
     if ptx.info.external.is_empty() {
         let text = String::from_utf8_lossy(&ptx.image);
         let (image, remarks) = to_image(device, &text, &ptx.info)?;
@@ -324,22 +322,31 @@ fn assembled(
     Ok(entry)
 }
 
-/// PTX that was compiled with these options, and what it calls of NVSHMEM: a cubin where it calls any, else itself.
-///
-/// # Errors
-/// Fails where [`Library::find`] or [`Library::join`] fails.
-pub(crate) fn complete(
-    device: &Device,
-    ptx: Entry,
-    file: &KernelFile,
-    options: &Options,
-) -> Result<Entry, GpuError> {
-    // The simulator knows the functions by name.
-    if ptx.info.external.is_empty() || device.is_simulated() {
-        return Ok(ptx);
+impl Entry {
+    /// Compiles a file to PTX with its description, which is what the cache keeps of a compilation.
+    ///
+    /// # Errors
+    /// Fails if the text does not compile, or if no launch can pass a kernel's parameters.
+    pub fn compile(file: &KernelFile, options: &Options) -> Result<Entry, GpuError> {
+        let compiled = file.compile(options)?;
+        let info = compiled.describe().map_err(GpuError::Describe)?;
+        Ok(Entry { info, image: compiled.ptx.into_bytes() })
     }
-    let library = Library::find(options.target.number().into()).map_err(LinkError::from)?;
-    join(device, &ptx, &library, file, options)
+
+    /// Adds the NVSHMEM functions that this PTX calls. The entry has to be the PTX of `file`, compiled with
+    /// `options`. The result is a cubin, or this entry if the code calls no function of NVSHMEM or if the device
+    /// is simulated.
+    ///
+    /// # Errors
+    /// Fails where [`Library::find`] or [`Library::join`] fails.
+    pub fn complete(self, device: &Device, file: &KernelFile, options: &Options) -> Result<Entry, GpuError> {
+        // The simulator knows the functions by name.
+        if self.info.external.is_empty() || device.is_simulated() {
+            return Ok(self);
+        }
+        let library = Library::find(options.target.number().into()).map_err(LinkError::from)?;
+        join(device, &self, &library, file, options)
+    }
 }
 
 /// The image of PTX and the NVSHMEM functions that it calls: joined with their object, or, where nothing joins them or
@@ -372,19 +379,9 @@ fn join(
         Some(Err(e)) if !e.is_absence() => Err(e.into()),
         _ => {
             let nvshmem = Nvshmem::At(library.found.path.clone());
-            let whole = compile(file, &Options { nvshmem, ..options.clone() })?;
+            let whole = Entry::compile(file, &options.clone().nvshmem(nvshmem))?;
             let (image, remarks) = to_image(device, &String::from_utf8_lossy(&whole.image), &whole.info)?;
             Ok(Entry { image, info: ModuleInfo { remarks, ..whole.info } })
         }
     }
-}
-
-/// PTX with its description: what the cache keeps of a compilation.
-///
-/// # Errors
-/// Fails with what is wrong with the text.
-pub fn compile(file: &KernelFile, options: &Options) -> Result<Entry, GpuError> {
-    let compiled = file.compile(options)?;
-    let info = crate::meta::describe(&compiled).map_err(GpuError::Describe)?;
-    Ok(Entry { info, image: compiled.ptx.into_bytes() })
 }

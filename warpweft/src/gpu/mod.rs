@@ -16,10 +16,6 @@
 
 pub mod cache;
 mod kernel;
-mod npy;
 
-pub use cache::Cache;
-pub(crate) use kernel::complete;
-pub use kernel::{GpuError, Kernel, On, compile, target, target_of};
-pub use npy::Npy;
-pub use weft_runtime::launch::{Arguments, AsArgument, Grid, LaunchOptions};
+pub use kernel::{GpuError, Kernel, On, target, target_of};
+pub use weft_runtime::launch::{Grid, LaunchOptions};

@@ -285,7 +285,7 @@ impl Moe {
         arguments: &[&dyn AsArgument],
     ) -> Result<(), GpuError> {
         let grid = Grid::of(kernel.max_ctas()?.min(CTAS));
-        let options = LaunchOptions { cooperative: Some(true), ..LaunchOptions::default() };
+        let options = LaunchOptions::default().cooperative(Some(true));
         kernel.launch_with(stream, grid, &options, arguments)
     }
 }

@@ -36,7 +36,7 @@ impl Problem {
         Problem { tokens, hidden, columns, experts, choices, dtype, out, most_rows }
     }
 
-    /// With room for so many rows. A route that needs more is an error on every PE.
+    /// The problem with room for `rows` rows. A route that needs more is an error on every PE.
     pub fn with_rows(self, rows: u64) -> Problem {
         Problem { most_rows: Some(rows), ..self }
     }

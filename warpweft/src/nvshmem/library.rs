@@ -30,6 +30,7 @@ pub struct Library {
 
 /// Why there is no code with NVSHMEM's functions in it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LinkError {
     /// No library, or none to be used.
     #[error(transparent)]
@@ -46,7 +47,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Nothing is there that could link: neither nvJitLink nor ptxas and nvlink.
+    /// Whether no linker is there: neither nvJitLink nor ptxas and nvlink.
     pub fn is_absence(&self) -> bool {
         match self {
             LinkError::Tool(e) => matches!(e, ToolError::NotFound { .. }),
@@ -101,7 +102,7 @@ impl Kept for Identity {
 pub type Objects = Store<Object>;
 
 impl Objects {
-    /// Those of this process and user: `warpweft/objects` in the user's cache folder, unless `WEFT_CACHE` says
+    /// The objects of this process and user: `warpweft/objects` in the user's cache folder, unless `WEFT_CACHE` says
     /// otherwise.
     pub fn user() -> &'static Objects {
         static OBJECTS: OnceLock<Objects> = OnceLock::new();
@@ -181,7 +182,7 @@ impl Library {
         parts.add(&[
             env!("CARGO_PKG_VERSION"),
             env!("WEFT_COMPILER"),
-            &format!("{:?}", crate::llvm_version().ok()),
+            &format!("{:?}", weft_llvm::version().ok()),
         ]);
         parts.add(&[&self.hash, caller.target.name(), &format!("{:?}", caller.registers())]);
         parts.add(&functions);

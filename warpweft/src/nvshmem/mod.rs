@@ -9,22 +9,13 @@ use std::path::Path;
 
 use weft_ir::diag::Diagnostic;
 use weft_runtime::Error;
-use weft_runtime::find::{self, Found};
-use weft_runtime::nvshmem::version::{self, Version};
+use weft_runtime::nvshmem::Version;
 
-/// A half of NVSHMEM that was found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Half {
-    /// The file of the library.
-    pub found: Found,
-    /// What it says it is.
-    pub version: Version,
-}
-
-/// Why a half is not there, or not to be used.
+/// Why NVSHMEM cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NvshmemError {
-    /// Not found, not supported, or not of the other's version.
+    /// NVSHMEM is not found, its version is not supported, or its two halves differ in version.
     #[error("{0}")]
     Runtime(Error),
     /// The bitcode cannot be read.
@@ -42,26 +33,6 @@ impl From<Error> for NvshmemError {
     }
 }
 
-/// Finds the host library of NVSHMEM.
-///
-/// # Errors
-/// Fails if there is none (R0104), or if its version cannot be had (R0105).
-pub fn host() -> Result<Half, NvshmemError> {
-    let found = find::nvshmem_host()?;
-    let version = version::host_version(&found.path)?;
-    Ok(Half { found, version })
-}
-
-/// The device bitcode for a GPU of compute capability `sm` (90 for 9.0).
-///
-/// # Errors
-/// Fails if there is none (R0104), or if it cannot be read (E0608).
-pub fn device(sm: u32) -> Result<Half, NvshmemError> {
-    let found = find::nvshmem_device(sm)?;
-    let version = device_version(&found.path)?;
-    Ok(Half { found, version })
-}
-
 /// As the room of LLVM says it of what it cannot open.
 fn unreadable(path: &Path, why: &std::io::Error) -> NvshmemError {
     let message = format!("{}: {why}", path.display());
@@ -76,23 +47,4 @@ fn device_version(path: &Path) -> Result<Version, NvshmemError> {
     let [major, minor, patch] =
         weft_llvm::nvshmem::device_library_version(path).map_err(NvshmemError::Bitcode)?;
     Ok(Version::new(major, minor, patch))
-}
-
-/// Both halves, of one supported version: for who links a kernel with NVSHMEM.
-///
-/// # Errors
-/// Fails where [`host`] or [`device`] fails, or if their versions differ or are not supported (R0105). The
-/// message has both versions.
-pub fn pair(sm: u32) -> Result<(Half, Half), NvshmemError> {
-    let (host, device) = (host()?, device(sm)?);
-    check(&host, &device)?;
-    Ok((host, device))
-}
-
-/// Whether two halves go together.
-///
-/// # Errors
-/// Fails if the versions differ or are not supported (R0105). The message has both versions.
-pub fn check(host: &Half, device: &Half) -> Result<(), NvshmemError> {
-    Ok(version::check((host.version, &host.found.path), (device.version, &device.found.path))?)
 }

@@ -77,7 +77,7 @@ pub fn write(folder: &Path, shared: &Path, own: &Path) -> Result<()> {
     Ok(())
 }
 
-/// By file of a corpus that [`write()`] wrote: a hash of its text and of the texts that it may use.
+/// A hash for each file of a corpus that [`write()`] wrote, over its text and the texts that it may use.
 ///
 /// # Errors
 /// Fails if a file cannot be read.

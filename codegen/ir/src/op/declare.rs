@@ -55,16 +55,16 @@ macro_rules! family {
                 match self { $($family::$name { $($field),* } => { $($crate::text::Field::blocks_mut($field, out);)* let _ = out; })* }
             }
 
-            fn reads(&self) -> Vec<$crate::op::Place> {
+            fn reads(&self) -> Vec<$crate::op::AccessedMemory> {
                 match self { $($family::$name { $($field),* } => { $(let _ = $field;)*
-                    let places: &[Option<$crate::op::Place>] = &[$($($reads),*)?];
+                    let places: &[Option<$crate::op::AccessedMemory>] = &[$($($reads),*)?];
                     places.iter().copied().flatten().collect()
                 })* }
             }
 
-            fn writes(&self) -> Vec<$crate::op::Place> {
+            fn writes(&self) -> Vec<$crate::op::AccessedMemory> {
                 match self { $($family::$name { $($field),* } => { $(let _ = $field;)*
-                    let places: &[Option<$crate::op::Place>] = &[$($($writes),*)?];
+                    let places: &[Option<$crate::op::AccessedMemory>] = &[$($($writes),*)?];
                     places.iter().copied().flatten().collect()
                 })* }
             }

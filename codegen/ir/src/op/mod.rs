@@ -26,7 +26,7 @@ use std::fmt;
 
 /// Memory that an op accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct AccessedMemory {
     /// The tensor or address.
     pub value: Value,
     /// Whether the access is to another PE's copy of it.
@@ -34,13 +34,13 @@ pub struct Place {
 }
 
 /// An access to memory of this PE, or to whatever memory the operand's own space names.
-pub(crate) fn here(value: &Value) -> Option<Place> {
-    Some(Place { value: *value, remote: false })
+pub(crate) fn here(value: &Value) -> Option<AccessedMemory> {
+    Some(AccessedMemory { value: *value, remote: false })
 }
 
 /// An access to another PE's copy of a symmetric operand.
-pub(crate) fn there(value: &Value) -> Option<Place> {
-    Some(Place { value: *value, remote: true })
+pub(crate) fn there(value: &Value) -> Option<AccessedMemory> {
+    Some(AccessedMemory { value: *value, remote: true })
 }
 
 /// The memory order of an op, and those that it may have (PTX ISA: the `.sem` of each instruction).
@@ -74,9 +74,9 @@ pub trait Family: Clone + PartialEq + fmt::Debug {
     /// Appends its nested blocks.
     fn blocks_mut<'a>(&'a mut self, out: &mut Vec<&'a mut Block>);
     /// The memory that it reads.
-    fn reads(&self) -> Vec<Place>;
+    fn reads(&self) -> Vec<AccessedMemory>;
     /// The memory that it writes.
-    fn writes(&self) -> Vec<Place>;
+    fn writes(&self) -> Vec<AccessedMemory>;
     /// Its memory order and those it may have, if it has one.
     fn order(&self) -> Option<Order>;
     /// The threads that must all reach it, if it is not for one thread.
@@ -204,12 +204,12 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
     }
 
     /// The memory that it reads.
-    fn reads(&self) -> Vec<Place> {
+    fn reads(&self) -> Vec<AccessedMemory> {
         each_family!(self.family(), op => op.reads())
     }
 
     /// The memory that it writes.
-    fn writes(&self) -> Vec<Place> {
+    fn writes(&self) -> Vec<AccessedMemory> {
         each_family!(self.family(), op => op.writes())
     }
 

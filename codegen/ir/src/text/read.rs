@@ -19,6 +19,7 @@ const MAX_DEPTH: usize = 100;
 
 /// Why a text is no IR, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ParseError {
     /// The line, counted from 1.
     pub line: usize,

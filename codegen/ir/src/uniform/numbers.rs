@@ -3,7 +3,7 @@
 use super::{Analysis, Varies, point};
 use crate::kernel::Value;
 use crate::level::Level;
-use crate::names::{BinOp, CmpOp, Kind, Scalar, Sreg};
+use crate::names::{BinOp, CmpOp, NumberKind, Scalar, Sreg};
 use crate::op::{Arith, Constant, Operation, Thread, View};
 use crate::types::ValueType;
 use std::rc::Rc;
@@ -138,8 +138,8 @@ fn combined(op: BinOp, s: Scalar, a: i64, b: i64) -> Option<i64> {
         BinOp::Div if natural && b > 0 => a / b,
         BinOp::Rem if natural && b > 0 => a % b,
         BinOp::Div | BinOp::Rem => return None,
-        BinOp::Min if natural || s.kind() == Kind::Signed => a.min(b),
-        BinOp::Max if natural || s.kind() == Kind::Signed => a.max(b),
+        BinOp::Min if natural || s.kind() == NumberKind::Signed => a.min(b),
+        BinOp::Max if natural || s.kind() == NumberKind::Signed => a.max(b),
         BinOp::Min | BinOp::Max => return None,
         BinOp::And => a & b,
         BinOp::Or => a | b,

@@ -21,7 +21,7 @@ pub(super) struct Flow {
     loops: Vec<Loop>,
     /// What `return` does in the function that is being inlined; in a kernel it ends the kernel.
     returns: Option<Returns>,
-    /// Nothing comes here: what stands before always jumps away.
+    /// Whether no thread comes here, because the code before always jumps away.
     pub ended: bool,
 }
 

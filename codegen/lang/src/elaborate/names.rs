@@ -74,7 +74,7 @@ impl Program {
     /// Resolves the names in all functions and kernels; with `asserts`, also those in calls of `assert`.
     ///
     /// # Errors
-    /// Names that nothing defines, assignments to what is not `mut`, and calls of functions of the text with a wrong
+    /// Fails for names that nothing defines, assignments to what is not `mut`, and calls of functions of the text with a wrong
     /// number of arguments (E0100, E0104, E0105), at most 20, in the order of the text.
     pub fn check_names(&self, asserts: bool) -> Result<(), Vec<Diagnostic>> {
         let found = self.resolve(asserts).found;

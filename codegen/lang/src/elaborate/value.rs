@@ -69,7 +69,7 @@ pub struct Tensor {
     pub private: bool,
     /// One element, named by a whole coordinate: a number where a number is wanted.
     pub element: bool,
-    /// In which order `partition` dealt the elements out, if it did.
+    /// The order in which `partition` dealt the elements out, if it did.
     pub order: Option<Order>,
 }
 
@@ -98,7 +98,7 @@ pub struct Frag {
     pub bounds: Vec<Bound>,
     /// The way in which the elements of a tensor that is the same for all threads are dealt out over them.
     pub dealt: Option<Dealt>,
-    /// In which order `partition` dealt the elements out, if they are of a tensor that it made.
+    /// The order in which `partition` dealt the elements out, if they are of a tensor that it made.
     pub order: Option<Order>,
 }
 

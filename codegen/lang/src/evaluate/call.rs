@@ -6,7 +6,7 @@ use crate::ast::{self, ExprKind};
 use crate::codes::meaning::{BAD_INDEX, UNKNOWN_NAME, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::fail;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Kind, Scalar};
+use weft_ir::{NumberKind, Scalar};
 
 /// A call of a function of the language: the number of its arguments, and what it does.
 type Row = (&'static str, usize, fn(&mut Run<'_>, &[ast::Arg], Span) -> R<Value>);
@@ -173,6 +173,6 @@ impl Run<'_> {
 fn wrapped(n: i128, dtype: Scalar) -> i128 {
     let bits = dtype.bits();
     let low = n & ((1i128 << bits) - 1);
-    let negative = dtype.kind() == Kind::Signed && low >> (bits - 1) == 1;
+    let negative = dtype.kind() == NumberKind::Signed && low >> (bits - 1) == 1;
     if negative { low - (1i128 << bits) } else { low }
 }

@@ -1,7 +1,7 @@
 //! Numbers that know how far another program's result may be from them.
 
 use std::fmt;
-use weft_ir::{Kind, Scalar};
+use weft_ir::{NumberKind, Scalar};
 
 /// An exact integer, a real number or a truth value.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -185,10 +185,12 @@ impl Number {
     /// Converted as `.to<T>()` does; `None` where there is no number of that type, such as an integer for NaN.
     pub(super) fn to(self, dtype: Scalar) -> Option<Number> {
         Some(match (self, dtype.kind()) {
-            (Number::Real(x), Kind::Float) => Number::Real(x.rounded(dtype)),
-            (n, Kind::Float) => Number::Real(n.real().rounded(dtype)),
-            (n, Kind::Bool) => Number::Bool(n.real().value != 0.0),
-            (Number::Real(x), Kind::Signed | Kind::Unsigned) if !x.value.is_finite() => return None,
+            (Number::Real(x), NumberKind::Float) => Number::Real(x.rounded(dtype)),
+            (n, NumberKind::Float) => Number::Real(n.real().rounded(dtype)),
+            (n, NumberKind::Bool) => Number::Bool(n.real().value != 0.0),
+            (Number::Real(x), NumberKind::Signed | NumberKind::Unsigned) if !x.value.is_finite() => {
+                return None;
+            }
             (Number::Real(x), _) => Number::Int(x.value.trunc() as i128),
             (Number::Bool(b), _) => Number::Int(b.into()),
             (n, _) => n,

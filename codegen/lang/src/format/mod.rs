@@ -30,7 +30,7 @@ pub enum FormatError {
 /// Formats a text, which stands in diagnostics as file `file_id`.
 ///
 /// # Errors
-/// The text has syntax errors, or the formatter has a fault and would change what the text says.
+/// Fails if the text has syntax errors, or if the formatter has a fault and would change what the text says.
 pub fn format(file_id: u32, text: &str) -> Result<String, FormatError> {
     let tree = crate::parse(file_id, text).map_err(FormatError::Syntax)?;
     let mut formatter = Formatter { tokens: comments::tokens(text), at: 0 };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::functions::{Call, compose, find, nearest};
-use super::parse::{Kind, Node, Operator, Program};
+use super::parse::{Node, NodeKind, Operator, Program};
 use super::{ExprError, Value};
 use crate::{ComposedLayout, Coord, Int, Layout, Order, Result as LayoutResult, Swizzle, Var};
 
@@ -31,7 +31,7 @@ impl Symbols {
 
     fn collect(&mut self, node: &Node) -> Result<()> {
         match &node.kind {
-            Kind::Name { name, facts } if !facts.is_empty() => {
+            NodeKind::Name { name, facts } if !facts.is_empty() => {
                 let var = self.var(node.at, name, facts)?;
                 match self.declared.get(name) {
                     Some(known) if (known.div, known.min, known.max) != (var.div, var.min, var.max) => {
@@ -44,20 +44,21 @@ impl Symbols {
                     }
                 }
             }
-            Kind::Int(_) | Kind::All | Kind::Name { .. } | Kind::Swizzle(_) => Ok(()),
-            Kind::Tuple(list) | Kind::Tiler(list) | Kind::Chain(list) | Kind::Call { args: list, .. } => {
-                list.iter().try_for_each(|n| self.collect(n))
-            }
-            Kind::Negated(n) => self.collect(n),
-            Kind::Arithmetic(n, rest) => {
+            NodeKind::Int(_) | NodeKind::All | NodeKind::Name { .. } | NodeKind::Swizzle(_) => Ok(()),
+            NodeKind::Tuple(list)
+            | NodeKind::Tiler(list)
+            | NodeKind::Chain(list)
+            | NodeKind::Call { args: list, .. } => list.iter().try_for_each(|n| self.collect(n)),
+            NodeKind::Negated(n) => self.collect(n),
+            NodeKind::Arithmetic(n, rest) => {
                 self.collect(n)?;
                 rest.iter().try_for_each(|(_, n)| self.collect(n))
             }
-            Kind::Layout(a, b) => {
+            NodeKind::Layout(a, b) => {
                 self.collect(a)?;
                 self.collect(b)
             }
-            Kind::Apply(n, lists) => {
+            NodeKind::Apply(n, lists) => {
                 self.collect(n)?;
                 lists.iter().flatten().try_for_each(|n| self.collect(n))
             }
@@ -124,11 +125,11 @@ impl<'a> Evaluator<'a> {
 
     fn value(&mut self, node: &Node) -> Result<Value> {
         match &node.kind {
-            Kind::Int(v) => Ok(Value::Int(Int::from(i64::try_from(*v).map_err(|_| overflow(node.at))?))),
-            Kind::All => Ok(Value::Coord(Coord::All)),
-            Kind::Name { name, facts } => self.name(node.at, name, facts),
-            Kind::Swizzle(p) => swizzle(p).map(Value::Swizzle).map_err(|m| ExprError::new(node.at, m)),
-            Kind::Tuple(list) => {
+            NodeKind::Int(v) => Ok(Value::Int(Int::from(i64::try_from(*v).map_err(|_| overflow(node.at))?))),
+            NodeKind::All => Ok(Value::Coord(Coord::All)),
+            NodeKind::Name { name, facts } => self.name(node.at, name, facts),
+            NodeKind::Swizzle(p) => swizzle(p).map(Value::Swizzle).map_err(|m| ExprError::new(node.at, m)),
+            NodeKind::Tuple(list) => {
                 let mut parts = self.values(list)?;
                 let groups = matches!(parts.as_slice(), [only] if only.to_coord().is_none());
                 match parts.pop() {
@@ -142,19 +143,19 @@ impl<'a> Evaluator<'a> {
                     }
                 }
             }
-            Kind::Tiler(list) => {
+            NodeKind::Tiler(list) => {
                 let parts = self.values(list)?;
                 let tilers = parts.iter().zip(list).map(|(v, n)| {
                     v.to_tiler().ok_or_else(|| expected(n.at, v, "a layout, a shape or _ in a tiler"))
                 });
                 Ok(crate::Tiler::Tuple(tilers.collect::<Result<_>>()?).into())
             }
-            Kind::Negated(n) => match n.kind {
+            NodeKind::Negated(n) => match n.kind {
                 // The least 64-bit integer has no positive counterpart.
-                Kind::Int(v) if v == 1 << 63 => Ok(Value::Int(Int::from(i64::MIN))),
+                NodeKind::Int(v) if v == 1 << 63 => Ok(Value::Int(Int::from(i64::MIN))),
                 _ => Ok(Value::Int(-self.int(n)?)),
             },
-            Kind::Arithmetic(first, rest) => {
+            NodeKind::Arithmetic(first, rest) => {
                 let mut result = self.int(first)?;
                 for (op, right) in rest {
                     let right = self.int(right)?;
@@ -172,13 +173,13 @@ impl<'a> Evaluator<'a> {
                     None => Ok(Value::Int(result)),
                 }
             }
-            Kind::Layout(shape, stride) => {
+            NodeKind::Layout(shape, stride) => {
                 let part = |v: Value, n: &Node| v.to_tuple().ok_or_else(|| expected(n.at, &v, "integers"));
                 let (s, d) = (self.value(shape)?, self.value(stride)?);
                 let layout = Layout::new(part(s, shape)?, part(d, stride)?);
                 layout.map(Value::Layout).map_err(|e| ExprError::of(node.at, e))
             }
-            Kind::Chain(list) => {
+            NodeKind::Chain(list) => {
                 let mut parts = self.values(list)?;
                 if let [Value::Swizzle(swizzle), Value::Int(offset), inner] = parts.as_slice()
                     && let Some(layout) = inner.to_layout()
@@ -192,7 +193,7 @@ impl<'a> Evaluator<'a> {
                     compose(node.at, &outer, &inner)
                 })
             }
-            Kind::Call { name, template, args } => {
+            NodeKind::Call { name, template, args } => {
                 let Some(function) = find(name) else {
                     return Err(ExprError::new(node.at, format!("there is no function {name}")));
                 };
@@ -201,9 +202,9 @@ impl<'a> Evaluator<'a> {
                 let at = args.iter().map(|n| n.at).collect();
                 function.call(&Call { function, at: node.at, template, args: values, args_at: at })
             }
-            Kind::Apply(base, lists) => {
+            NodeKind::Apply(base, lists) => {
                 let mut value = self.value(base)?;
-                if let (Kind::Name { name, .. }, Value::Int(_)) = (&base.kind, &value) {
+                if let (NodeKind::Name { name, .. }, Value::Int(_)) = (&base.kind, &value) {
                     return Err(no_function(node.at, name));
                 }
                 for list in lists {

@@ -20,6 +20,7 @@ use eval::{Evaluator, Symbols};
 /// Why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("at byte {position}: {message}{}", hint(expected.as_deref()))]
+#[non_exhaustive]
 pub struct ExprError {
     /// Byte offset in the text.
     pub position: usize,

@@ -34,11 +34,11 @@ const MAX_NESTING: usize = 48;
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub at: usize,
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Int(u64),
     All,
     Name {
@@ -167,7 +167,7 @@ impl<'a> Grammar<'a> {
         self.text.len() - rest.len()
     }
 
-    fn node(self, input: &'a str, kind: Kind) -> Node {
+    fn node(self, input: &'a str, kind: NodeKind) -> Node {
         Node { at: self.at(input), kind }
     }
 
@@ -202,13 +202,13 @@ impl<'a> Grammar<'a> {
     fn named(self, input: &'a str) -> Parsed<'a, Node> {
         let (rest, name) = name(input)?;
         if matches!(name, "Sw" | "Swizzle") && rest.starts_with('<') {
-            return map(|i| self.template(i), |p| self.node(input, Kind::Swizzle(p))).parse(rest);
+            return map(|i| self.template(i), |p| self.node(input, NodeKind::Swizzle(p))).parse(rest);
         }
         if super::functions::find(name).is_some() {
             let (rest, call) = opt(pair(opt(|i| self.template(i)), self.list('(', ')'))).parse(rest)?;
             if let Some((template, args)) = call {
                 let kind =
-                    Kind::Call { name: name.to_string(), template: template.unwrap_or_default(), args };
+                    NodeKind::Call { name: name.to_string(), template: template.unwrap_or_default(), args };
                 return Ok((rest, self.node(input, kind)));
             }
         }
@@ -219,22 +219,22 @@ impl<'a> Grammar<'a> {
             cut(symbol('}', "\",\" or \"}\"")),
         );
         let (rest, facts) = opt(facts).parse(rest)?;
-        let kind = Kind::Name { name: name.to_string(), facts: facts.unwrap_or_default() };
+        let kind = NodeKind::Name { name: name.to_string(), facts: facts.unwrap_or_default() };
         Ok((rest, self.node(input, kind)))
     }
 
     fn primary(self, input: &'a str) -> Parsed<'a, Node> {
-        let literal = map(integer, |v| self.node(input, Kind::Int(v)));
+        let literal = map(integer, |v| self.node(input, NodeKind::Int(v)));
         let all = map(
             lexeme(terminated(
                 char('_'),
                 not(verify(nom::character::complete::anychar, |c| is_name_char(*c))),
             )),
-            |_| self.node(input, Kind::All),
+            |_| self.node(input, NodeKind::All),
         );
-        let tuple = map(self.list('(', ')'), |e| self.node(input, Kind::Tuple(e)));
-        let bracketed = map(self.list('[', ']'), |e| self.node(input, Kind::Tiler(e)));
-        let angled = map(self.list('<', '>'), |e| self.node(input, Kind::Tiler(e)));
+        let tuple = map(self.list('(', ')'), |e| self.node(input, NodeKind::Tuple(e)));
+        let bracketed = map(self.list('[', ']'), |e| self.node(input, NodeKind::Tiler(e)));
+        let angled = map(self.list('<', '>'), |e| self.node(input, NodeKind::Tiler(e)));
         expect(
             "a number, a name, a layout, a function or \"(\"",
             alt((literal, all, tuple, bracketed, angled, move |i| self.named(i))),
@@ -245,8 +245,11 @@ impl<'a> Grammar<'a> {
     fn postfix(self, input: &'a str) -> Parsed<'a, Node> {
         let (rest, base) = self.primary(input)?;
         let (rest, applied) = many0(self.list('(', ')')).parse(rest)?;
-        let node =
-            if applied.is_empty() { base } else { self.node(input, Kind::Apply(Box::new(base), applied)) };
+        let node = if applied.is_empty() {
+            base
+        } else {
+            self.node(input, NodeKind::Apply(Box::new(base), applied))
+        };
         Ok((rest, node))
     }
 
@@ -254,7 +257,7 @@ impl<'a> Grammar<'a> {
         let (rest, signs) = many0(lexeme(char('-'))).parse(input)?;
         let (rest, operand) = self.postfix(rest)?;
         let negated = signs.len() % 2 == 1;
-        Ok((rest, if negated { self.node(input, Kind::Negated(Box::new(operand))) } else { operand }))
+        Ok((rest, if negated { self.node(input, NodeKind::Negated(Box::new(operand))) } else { operand }))
     }
 
     /// A run of `operand`s joined by `operators`.
@@ -272,8 +275,11 @@ impl<'a> Grammar<'a> {
             more.push((*op, right));
             rest = after;
         }
-        let node =
-            if more.is_empty() { first } else { self.node(input, Kind::Arithmetic(Box::new(first), more)) };
+        let node = if more.is_empty() {
+            first
+        } else {
+            self.node(input, NodeKind::Arithmetic(Box::new(first), more))
+        };
         Ok((rest, node))
     }
 
@@ -290,7 +296,7 @@ impl<'a> Grammar<'a> {
         let (rest, right) = opt(preceded(lexeme(char(':')), cut(move |i| self.sum(i)))).parse(rest)?;
         let node = match right {
             None => left,
-            Some(right) => self.node(input, Kind::Layout(Box::new(left), Box::new(right))),
+            Some(right) => self.node(input, NodeKind::Layout(Box::new(left), Box::new(right))),
         };
         Ok((rest, node))
     }
@@ -308,7 +314,7 @@ impl<'a> Grammar<'a> {
             (1, Some(only)) => Ok((rest, only)),
             (_, last) => {
                 parts.extend(last);
-                Ok((rest, self.node(input, Kind::Chain(parts))))
+                Ok((rest, self.node(input, NodeKind::Chain(parts))))
             }
         }
     }

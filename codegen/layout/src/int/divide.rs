@@ -1,7 +1,7 @@
 //! Division, remainder, minimum, maximum and bit operations.
 
 use super::poly::{Poly, Term};
-use super::{Int, Kind, Node, Op, Poison};
+use super::{Int, IntKind, Node, Op, Poison};
 
 /// Greatest common divisor; `gcd(0, n) == n`. `i64::MIN` counts as the power of two below it.
 pub(crate) fn gcd(a: i64, b: i64) -> i64 {
@@ -72,7 +72,7 @@ impl Int {
                 let hi =
                     if other.lower_bound() > 0 && other.hi() != i64::MAX { other.hi() - 1 } else { i64::MAX };
                 let lo = if other.lower_bound() > 0 { 0 } else { i64::MIN };
-                Int::symbolic(Kind::Op(Op::Rem, rest, other.clone()), div, (lo, hi))
+                Int::symbolic(IntKind::Op(Op::Rem, rest, other.clone()), div, (lo, hi))
             }
         }
     }
@@ -108,7 +108,7 @@ impl Int {
                     (a.lower_bound().max(b.lower_bound()), a.hi().max(b.hi()))
                 };
                 let div = gcd(a.divisor(), b.divisor());
-                return Int::symbolic(Kind::Op(op, a, b), div, bounds);
+                return Int::symbolic(IntKind::Op(op, a, b), div, bounds);
             }
         };
         if op == Op::Min { least.clone() } else { greatest.clone() }
@@ -159,7 +159,7 @@ impl Int {
         let mut pair = [self.clone(), other.clone()];
         pair.sort_by(Int::canonical_cmp);
         let [a, b] = pair;
-        Int::symbolic(Kind::Op(op, a, b), 1 << zeros.min(62), bounds)
+        Int::symbolic(IntKind::Op(op, a, b), 1 << zeros.min(62), bounds)
     }
 }
 
@@ -241,7 +241,7 @@ fn divide_const(a: &Int, mut k: i64, round: Round) -> Int {
         }
         _ => {
             let div = if rest.divisor() % k == 0 { rest.divisor() / k } else { 1 };
-            Int::symbolic(Kind::Op(round.op(), rest, Int::from(k)), div, (lo, hi))
+            Int::symbolic(IntKind::Op(round.op(), rest, Int::from(k)), div, (lo, hi))
         }
     };
     quotient.into_int() + tail
@@ -328,7 +328,7 @@ fn divide_symbolic(a: &Int, b: &Int, round: Round) -> Int {
         let (lo, hi) = (top.lower_bound(), top.hi());
         (if lo == i64::MIN { lo } else { ends(lo).0 }, if hi == i64::MAX { hi } else { ends(hi).1 })
     };
-    quotient + Int::symbolic(Kind::Op(round.op(), top, bottom), 1, bounds)
+    quotient + Int::symbolic(IntKind::Op(round.op(), top, bottom), 1, bounds)
 }
 
 fn rem_const(a: &Int, k: i64) -> Int {
@@ -358,7 +358,7 @@ fn rem_const(a: &Int, k: i64) -> Int {
         _ => {
             let div = gcd(rest.divisor(), k);
             let hi = if lo >= 0 { hi.min(k - div) } else { k - div };
-            Int::symbolic(Kind::Op(Op::Rem, rest, Int::from(k)), div, (0, hi))
+            Int::symbolic(IntKind::Op(Op::Rem, rest, Int::from(k)), div, (0, hi))
         }
     };
     result * shared + low

@@ -70,7 +70,7 @@ pub enum Poison {
 /// A symbolic node with what is known of its value. Bounds use `i64::MIN` and `i64::MAX` for "unbounded".
 #[derive(Debug)]
 pub(crate) struct Expr {
-    kind: Kind,
+    kind: IntKind,
     div: i64,
     lo: i64,
     hi: i64,
@@ -79,7 +79,7 @@ pub(crate) struct Expr {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum IntKind {
     Var(Var),
     Add(Box<[Int]>),
     Mul(Box<[Int]>),
@@ -154,7 +154,7 @@ impl Int {
         if lo == hi {
             return Int::from(lo);
         }
-        Int(Repr::Sym(Arc::new(Expr { kind: Kind::Var(var), div, lo, hi, nodes: 1, depth: 1 })))
+        Int(Repr::Sym(Arc::new(Expr { kind: IntKind::Var(var), div, lo, hi, nodes: 1, depth: 1 })))
     }
 
     pub(crate) fn poisoned(why: Poison) -> Int {
@@ -270,10 +270,10 @@ impl Int {
             Repr::Sym(e) => e,
         };
         match &e.kind {
-            Kind::Var(v) => Node::Var(v),
-            Kind::Add(terms) => Node::Add(terms),
-            Kind::Mul(factors) => Node::Mul(factors),
-            Kind::Op(op, a, b) => match op {
+            IntKind::Var(v) => Node::Var(v),
+            IntKind::Add(terms) => Node::Add(terms),
+            IntKind::Mul(factors) => Node::Mul(factors),
+            IntKind::Op(op, a, b) => match op {
                 Op::FloorDiv => Node::FloorDiv(a, b),
                 Op::CeilDiv => Node::CeilDiv(a, b),
                 Op::Rem => Node::Rem(a, b),
@@ -350,14 +350,14 @@ impl Int {
     }
 
     /// A node of `kind`, unless the expression became too large.
-    fn symbolic(kind: Kind, div: i64, (lo, hi): (i64, i64)) -> Int {
+    fn symbolic(kind: IntKind, div: i64, (lo, hi): (i64, i64)) -> Int {
         if lo == hi {
             return Int::from(lo);
         }
         let children: &[Int] = match &kind {
-            Kind::Var(_) => &[],
-            Kind::Add(list) | Kind::Mul(list) => list,
-            Kind::Op(_, a, b) => &[a.clone(), b.clone()],
+            IntKind::Var(_) => &[],
+            IntKind::Add(list) | IntKind::Mul(list) => list,
+            IntKind::Op(_, a, b) => &[a.clone(), b.clone()],
         };
         let (mut nodes, mut depth) = (1u32, 0);
         for child in children {
@@ -388,22 +388,24 @@ impl Var {
     }
 }
 
-impl Kind {
-    fn canonical_cmp(&self, other: &Kind) -> Ordering {
-        fn rank(k: &Kind) -> u8 {
+impl IntKind {
+    fn canonical_cmp(&self, other: &IntKind) -> Ordering {
+        fn rank(k: &IntKind) -> u8 {
             match k {
-                Kind::Var(_) => 0,
-                Kind::Op(..) => 1,
-                Kind::Mul(_) => 2,
-                Kind::Add(_) => 3,
+                IntKind::Var(_) => 0,
+                IntKind::Op(..) => 1,
+                IntKind::Mul(_) => 2,
+                IntKind::Add(_) => 3,
             }
         }
         match (self, other) {
-            (Kind::Var(a), Kind::Var(b)) => a.canonical_cmp(b),
-            (Kind::Op(o, a, b), Kind::Op(p, c, d)) => {
+            (IntKind::Var(a), IntKind::Var(b)) => a.canonical_cmp(b),
+            (IntKind::Op(o, a, b), IntKind::Op(p, c, d)) => {
                 o.cmp(p).then_with(|| a.canonical_cmp(c)).then_with(|| b.canonical_cmp(d))
             }
-            (Kind::Add(a), Kind::Add(b)) | (Kind::Mul(a), Kind::Mul(b)) => canonical_cmp_slices(a, b),
+            (IntKind::Add(a), IntKind::Add(b)) | (IntKind::Mul(a), IntKind::Mul(b)) => {
+                canonical_cmp_slices(a, b)
+            }
             _ => rank(self).cmp(&rank(other)),
         }
     }

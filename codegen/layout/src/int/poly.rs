@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::divide::gcd;
-use super::{Int, Kind, Node, Op, Poison, Repr, canonical_cmp_slices};
+use super::{Int, IntKind, Node, Op, Poison, Repr, canonical_cmp_slices};
 
 /// Products whose expansion has more terms than this stay factored.
 const MAX_EXPANSION: usize = 32;
@@ -46,7 +46,7 @@ impl Term {
         let div = atoms.iter().map(Int::divisor).try_fold(1i64, i64::checked_mul);
         let div = div.unwrap_or_else(|| atoms.iter().map(Int::divisor).max().unwrap_or(1));
         let bounds = atoms.iter().fold((1, 1), |b, a| mul_bounds(b, (a.lower_bound(), a.hi())));
-        Int::symbolic(Kind::Mul(atoms.into_boxed_slice()), div, bounds)
+        Int::symbolic(IntKind::Mul(atoms.into_boxed_slice()), div, bounds)
     }
 
     /// Degree first, so that a product's leading term is the product of the leading terms in the common cases.
@@ -122,7 +122,7 @@ impl Poly {
         let div = list.iter().fold(0, |g, t| gcd(g, t.divisor()));
         let lo = list.iter().fold(0i64, |sum, t| add_bound(sum, t.lower_bound()));
         let hi = list.iter().fold(0i64, |sum, t| add_bound(sum, t.hi()));
-        Int::symbolic(Kind::Add(list.into_boxed_slice()), div, (lo, hi))
+        Int::symbolic(IntKind::Add(list.into_boxed_slice()), div, (lo, hi))
     }
 
     fn fail(&mut self, why: Poison) {
@@ -213,7 +213,7 @@ fn exact_quotient(atom: &Int, k: i64) -> Option<Int> {
     }
     let bound = |b: i64| if b == i64::MIN || b == i64::MAX { b } else { b.div_euclid(k) };
     let bounds = (bound(numerator.lower_bound()), bound(numerator.hi()));
-    let kind = Kind::Op(Op::FloorDiv, numerator.clone(), Int::from(k));
+    let kind = IntKind::Op(Op::FloorDiv, numerator.clone(), Int::from(k));
     let quotient = Int::symbolic(kind, numerator.divisor() / k, bounds);
     matches!(quotient.0, Repr::Sym(_)).then_some(quotient)
 }
@@ -222,7 +222,7 @@ fn exact_quotient(atom: &Int, k: i64) -> Option<Int> {
 fn absorb_quotient(term: &Term) -> Option<Poly> {
     let (at, numerator, divisor, shared) = term.atoms.iter().enumerate().find_map(|(at, atom)| {
         let Repr::Sym(e) = &atom.0 else { return None };
-        let Kind::Op(Op::FloorDiv, numerator, divisor) = &e.kind else { return None };
+        let IntKind::Op(Op::FloorDiv, numerator, divisor) = &e.kind else { return None };
         let divisor = divisor.as_const()?;
         let shared = gcd(divisor, term.coef);
         (divisor > 0 && shared > 1 && numerator.divisor() % divisor == 0)

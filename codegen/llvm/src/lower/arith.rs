@@ -3,7 +3,7 @@
 use super::{Lower, Lowered};
 use crate::codes::NO_FUNCTION;
 use crate::raw::{Cast, FloatIs, IntIs, Val};
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 use weft_ir::{Arith, BinOp, CmpOp, Scalar, UnOp, ValueType};
 
 /// Functions of f32 that are one PTX instruction, by NVVM intrinsic.
@@ -112,19 +112,19 @@ impl<'c> Lower<'_, 'c> {
         let ir = self.ir;
         let two = |name: &str| self.intrinsic(name, &[a.ty()], &[a, b]);
         Ok(match (op, s.kind()) {
-            (BinOp::Add, Kind::Float) => ir.fadd(a, b),
-            (BinOp::Sub, Kind::Float) => ir.fsub(a, b),
-            (BinOp::Mul, Kind::Float) => ir.fmul(a, b),
-            (BinOp::Div, Kind::Float) => ir.fdiv(a, b),
-            (BinOp::Min, Kind::Float) => two("llvm.minimumnum")?,
-            (BinOp::Max, Kind::Float) => two("llvm.maximumnum")?,
+            (BinOp::Add, NumberKind::Float) => ir.fadd(a, b),
+            (BinOp::Sub, NumberKind::Float) => ir.fsub(a, b),
+            (BinOp::Mul, NumberKind::Float) => ir.fmul(a, b),
+            (BinOp::Div, NumberKind::Float) => ir.fdiv(a, b),
+            (BinOp::Min, NumberKind::Float) => two("llvm.minimumnum")?,
+            (BinOp::Max, NumberKind::Float) => two("llvm.maximumnum")?,
             (BinOp::Add, _) => ir.add(a, b),
             (BinOp::Sub, _) => ir.sub(a, b),
             (BinOp::Mul, _) => ir.mul(a, b),
-            (BinOp::Div | BinOp::Rem, Kind::Signed) => self.signed_division(op, a, b),
+            (BinOp::Div | BinOp::Rem, NumberKind::Signed) => self.signed_division(op, a, b),
             (BinOp::Div | BinOp::Rem, _) => self.unsigned_division(op, a, b),
-            (BinOp::Min, Kind::Signed) => two("llvm.smin")?,
-            (BinOp::Max, Kind::Signed) => two("llvm.smax")?,
+            (BinOp::Min, NumberKind::Signed) => two("llvm.smin")?,
+            (BinOp::Max, NumberKind::Signed) => two("llvm.smax")?,
             (BinOp::Min, _) => two("llvm.umin")?,
             (BinOp::Max, _) => two("llvm.umax")?,
             (BinOp::And, _) => ir.and(a, b),
@@ -163,11 +163,11 @@ impl<'c> Lower<'_, 'c> {
     }
 
     /// The count is unsigned, and may be the width or more.
-    fn shift(&self, op: BinOp, kind: Kind, bits: u32, a: Val<'c>, b: Val<'c>) -> Lowered<Val<'c>> {
+    fn shift(&self, op: BinOp, kind: NumberKind, bits: u32, a: Val<'c>, b: Val<'c>) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let last = ir.constant(b.ty(), i64::from(bits) - 1);
         let count = self.intrinsic("llvm.umin", &[b.ty()], &[b, last])?;
-        if (op, kind) == (BinOp::Shr, Kind::Signed) {
+        if (op, kind) == (BinOp::Shr, NumberKind::Signed) {
             return Ok(ir.ashr(a, count));
         }
         let shifted = if op == BinOp::Shl { ir.shl(a, count) } else { ir.lshr(a, count) };
@@ -187,8 +187,8 @@ impl<'c> Lower<'_, 'c> {
             CmpOp::Ge => (LLVMRealOGE, LLVMIntSGE, LLVMIntUGE),
         };
         match s.kind() {
-            Kind::Float => self.ir.fcmp(float, a, b),
-            Kind::Signed => self.ir.icmp(signed, a, b),
+            NumberKind::Float => self.ir.fcmp(float, a, b),
+            NumberKind::Signed => self.ir.icmp(signed, a, b),
             _ => self.ir.icmp(unsigned, a, b),
         }
     }

@@ -4,7 +4,7 @@ use super::{Lower, Lowered};
 use crate::codes::BAD_NAME;
 use crate::raw::{Cast, Ext, GENERIC, Ty, Val};
 use weft_ir::machine::Type;
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 use weft_ir::{Value, ValueType};
 
 impl<'c> Lower<'_, 'c> {
@@ -47,5 +47,5 @@ impl<'c> Lower<'_, 'c> {
 /// How C extends a number to a register of 32 bits.
 fn extension(ty: &Type) -> Option<Ext> {
     let s = ty.elem().filter(|s| s.is_int() && s.bits() < 32)?;
-    Some(if s.kind() == Kind::Signed { Ext::Sign } else { Ext::Zero })
+    Some(if s.kind() == NumberKind::Signed { Ext::Sign } else { Ext::Zero })
 }

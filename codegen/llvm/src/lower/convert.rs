@@ -2,7 +2,7 @@
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, FloatIs, IntIs, Ty, Val};
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 use weft_ir::{Scalar, Value};
 
 impl<'c> Lower<'_, 'c> {
@@ -66,14 +66,14 @@ impl<'c> Lower<'_, 'c> {
                 return self.convert(half, Scalar::F16, to);
             }
             _ if to.is_fp8() => return self.to_fp8(a, from, to),
-            (Kind::Float, Kind::Bool) => ir.fcmp(FloatIs::LLVMRealUNE, a, ir.zero(a.ty())),
-            (_, Kind::Bool) => ir.icmp(IntIs::LLVMIntNE, a, ir.zero(a.ty())),
-            (Kind::Float, Kind::Float) => self.between_floats(a, from, to),
-            (Kind::Float, _) => return self.to_int(a, from, to),
-            (Kind::Signed, Kind::Float) => ir.cast(Cast::LLVMSIToFP, a, ty),
-            (_, Kind::Float) => ir.cast(Cast::LLVMUIToFP, a, ty),
+            (NumberKind::Float, NumberKind::Bool) => ir.fcmp(FloatIs::LLVMRealUNE, a, ir.zero(a.ty())),
+            (_, NumberKind::Bool) => ir.icmp(IntIs::LLVMIntNE, a, ir.zero(a.ty())),
+            (NumberKind::Float, NumberKind::Float) => self.between_floats(a, from, to),
+            (NumberKind::Float, _) => return self.to_int(a, from, to),
+            (NumberKind::Signed, NumberKind::Float) => ir.cast(Cast::LLVMSIToFP, a, ty),
+            (_, NumberKind::Float) => ir.cast(Cast::LLVMUIToFP, a, ty),
             _ if to.bits() < from.bits() => ir.cast(Cast::LLVMTrunc, a, ty),
-            (Kind::Signed, _) => ir.cast(Cast::LLVMSExt, a, ty),
+            (NumberKind::Signed, _) => ir.cast(Cast::LLVMSExt, a, ty),
             _ => ir.cast(Cast::LLVMZExt, a, ty),
         })
     }
@@ -98,7 +98,7 @@ impl<'c> Lower<'_, 'c> {
             let wide = ir.cast(Cast::LLVMFPExt, a, self.with_elem(a.ty(), ir.scalar(Scalar::F32)));
             return self.to_int(wide, Scalar::F32, to);
         }
-        let (signed, wide) = (to.kind() == Kind::Signed, to.bits().max(32));
+        let (signed, wide) = (to.kind() == NumberKind::Signed, to.bits().max(32));
         let source = if from == Scalar::F64 { "d" } else { "f" };
         let dest = ["i", "ui", "ll", "ull"][usize::from(wide == 64) * 2 + usize::from(!signed)];
         let name = format!("llvm.nvvm.{source}2{dest}.rz");
@@ -123,7 +123,7 @@ impl<'c> Lower<'_, 'c> {
     /// Into the range of a narrower integer of the same sign.
     fn clamp(&self, a: Val<'c>, to: Scalar) -> Lowered<Val<'c>> {
         let limit = |n: i64| self.ir.constant(a.ty(), n);
-        if to.kind() != Kind::Signed {
+        if to.kind() != NumberKind::Signed {
             return self.intrinsic("llvm.umin", &[a.ty()], &[a, limit((1 << to.bits()) - 1)]);
         }
         let half = 1i64 << (to.bits() - 1);

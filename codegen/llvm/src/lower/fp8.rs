@@ -3,7 +3,7 @@
 use super::{Lower, Lowered};
 use crate::raw::{Cast, FloatIs, Val};
 use weft_ir::Scalar;
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 
 /// `x` in fp8: nearest, ties to even; beyond the largest finite number that number, NaN stays NaN.
 pub(super) fn encode(s: Scalar, x: f64) -> u8 {
@@ -55,19 +55,19 @@ impl<'c> Lower<'_, 'c> {
         let a = match from.kind() {
             _ if from == Scalar::F32 => a,
             _ if from == Scalar::F64 => self.odd_f32(a)?,
-            Kind::Float => ir.cast(Cast::LLVMFPExt, a, single),
+            NumberKind::Float => ir.cast(Cast::LLVMFPExt, a, single),
             // Beyond every fp8 number, and exact in f32.
-            Kind::Signed if from.bits() > 16 => {
+            NumberKind::Signed if from.bits() > 16 => {
                 let limit = |n| ir.constant(a.ty(), n);
                 let low = self.intrinsic("llvm.smax", &[a.ty()], &[a, limit(-(1 << 17))])?;
                 let both = self.intrinsic("llvm.smin", &[a.ty()], &[low, limit(1 << 17)])?;
                 ir.cast(Cast::LLVMSIToFP, both, single)
             }
-            Kind::Unsigned if from.bits() > 16 => {
+            NumberKind::Unsigned if from.bits() > 16 => {
                 let low = self.intrinsic("llvm.umin", &[a.ty()], &[a, ir.constant(a.ty(), 1 << 17)])?;
                 ir.cast(Cast::LLVMUIToFP, low, single)
             }
-            Kind::Signed => ir.cast(Cast::LLVMSIToFP, a, single),
+            NumberKind::Signed => ir.cast(Cast::LLVMSIToFP, a, single),
             _ => ir.cast(Cast::LLVMUIToFP, a, single),
         };
         let name = format!("llvm.nvvm.ff.to.{}.rn", Self::ptx_name(to));

@@ -4,13 +4,13 @@
 //! global memory come from the tables of `weft-isa`. Shared memory has neither vectors of strong accesses nor
 //! tables: there lanes go one by one, with fences around what LLVM prints relaxed.
 
-use super::switch::Wanted;
+use super::switch::InstructionRequest;
 use super::{Lower, Lowered, from_memory};
 use crate::codes::NO_ACCESS;
 use crate::raw::{Cast, Order, Rmw, Val};
 use weft_ir::diag::Diagnostic;
 use weft_ir::machine::{Op, Type};
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 use weft_ir::{Memory, RedOp, Scalar, Scope, Sem, Space, Value, ValueType};
 use weft_isa::Instr;
 
@@ -32,19 +32,30 @@ impl<'c> Lower<'_, 'c> {
             Memory::LdReduce { ptr, op, acc, sem, scope } => {
                 let access = self.access(&self.inst.ty)?;
                 let order = Order { sem, scope };
-                let wanted = Wanted { instr: Instr::LdReduce, op: Some(op), acc: Some(acc), access, order };
+                let wanted = InstructionRequest {
+                    instr: Instr::LdReduce,
+                    op: Some(op),
+                    acc: Some(acc),
+                    access,
+                    order,
+                };
                 self.instruction(wanted, self.val(ptr)?, None)
             }
             Memory::McStore { ptr, value, sem, scope } => {
                 let access = self.access(self.k.ty(value))?;
-                let wanted =
-                    Wanted { instr: Instr::St, op: None, acc: None, access, order: Order { sem, scope } };
+                let wanted = InstructionRequest {
+                    instr: Instr::St,
+                    op: None,
+                    acc: None,
+                    access,
+                    order: Order { sem, scope },
+                };
                 self.instruction(wanted, self.val(ptr)?, Some(self.val(value)?))
             }
             Memory::McRed { ptr, value, op, sem, scope } => {
                 let access = self.access(self.k.ty(value))?;
                 let order = Order { sem, scope };
-                let wanted = Wanted { instr: Instr::Red, op: Some(op), acc: None, access, order };
+                let wanted = InstructionRequest { instr: Instr::Red, op: Some(op), acc: None, access, order };
                 self.instruction(wanted, self.val(ptr)?, Some(self.val(value)?))
             }
             Memory::Red { ptr, value, op, sem, scope } => {
@@ -57,7 +68,8 @@ impl<'c> Lower<'_, 'c> {
                     }
                     return Ok(None);
                 }
-                let wanted = Wanted { instr: Instr::GlobalRed, op: Some(op), acc: None, access, order };
+                let wanted =
+                    InstructionRequest { instr: Instr::GlobalRed, op: Some(op), acc: None, access, order };
                 self.instruction(wanted, at, Some(data))
             }
             Memory::Atomic { ptr, value, op, sem, scope } => {
@@ -67,7 +79,7 @@ impl<'c> Lower<'_, 'c> {
                 if space.is_shared() {
                     return self.shared_rmw(op, access.elem, at, data, order).map(Some);
                 }
-                let wanted = Wanted { instr: Instr::GlobalAtom, op, acc: None, access, order };
+                let wanted = InstructionRequest { instr: Instr::GlobalAtom, op, acc: None, access, order };
                 self.instruction(wanted, at, Some(data))
             }
             Memory::AtomicCas { ptr, expected, value, sem, scope } => {
@@ -128,7 +140,8 @@ impl<'c> Lower<'_, 'c> {
         let value = match (order.sem, access.bytes) {
             (Sem::Weak, bytes) => ir.load(ty, at, bytes),
             (_, 16) if !space.is_shared() => {
-                let wanted = Wanted { instr: Instr::GlobalLd, op: None, acc: None, access, order };
+                let wanted =
+                    InstructionRequest { instr: Instr::GlobalLd, op: None, acc: None, access, order };
                 let result = self.instruction(wanted, at, None)?;
                 return result.ok_or_else(|| self.bug("a load of nothing"));
             }
@@ -159,7 +172,8 @@ impl<'c> Lower<'_, 'c> {
                 ir.store(data, at, bytes);
             }
             (_, 16) if !space.is_shared() => {
-                let wanted = Wanted { instr: Instr::GlobalSt, op: None, acc: None, access, order };
+                let wanted =
+                    InstructionRequest { instr: Instr::GlobalSt, op: None, acc: None, access, order };
                 self.instruction(wanted, at, Some(data))?;
             }
             (_, 16) => {
@@ -190,9 +204,9 @@ impl<'c> Lower<'_, 'c> {
         let ir = self.ir;
         let wide = elem.bits() >= 32;
         let rmw = match (op, elem.kind()) {
-            (None, Kind::Float) if wide => LLVMAtomicRMWBinOpXchg,
-            (Some(RedOp::Add), Kind::Float) if !elem.is_fp8() => LLVMAtomicRMWBinOpFAdd,
-            (Some(_), Kind::Float) | (_, Kind::Bool) => {
+            (None, NumberKind::Float) if wide => LLVMAtomicRMWBinOpXchg,
+            (Some(RedOp::Add), NumberKind::Float) if !elem.is_fp8() => LLVMAtomicRMWBinOpFAdd,
+            (Some(_), NumberKind::Float) | (_, NumberKind::Bool) => {
                 let help = "of floats shared memory has add and exchange, of bool nothing";
                 return Err(self.no_access("atomic", elem, help));
             }
@@ -204,8 +218,8 @@ impl<'c> Lower<'_, 'c> {
             (Some(RedOp::And), _) => LLVMAtomicRMWBinOpAnd,
             (Some(RedOp::Or), _) => LLVMAtomicRMWBinOpOr,
             (Some(RedOp::Xor), _) => LLVMAtomicRMWBinOpXor,
-            (Some(RedOp::Min), Kind::Signed) => LLVMAtomicRMWBinOpMin,
-            (Some(RedOp::Max), Kind::Signed) => LLVMAtomicRMWBinOpMax,
+            (Some(RedOp::Min), NumberKind::Signed) => LLVMAtomicRMWBinOpMin,
+            (Some(RedOp::Max), NumberKind::Signed) => LLVMAtomicRMWBinOpMax,
             (Some(RedOp::Min), _) => LLVMAtomicRMWBinOpUMin,
             (Some(RedOp::Max), _) => LLVMAtomicRMWBinOpUMax,
             (Some(RedOp::Mul), _) => {

@@ -3,7 +3,7 @@
 use super::{Lower, Lowered};
 use crate::codes::{BAD_FORMAT, BAD_NAME};
 use crate::raw::{Cast, Func, GENERIC, GLOBAL, Ty, Val};
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 use weft_ir::{Scalar, Value};
 
 /// `int vprintf(const char *format, void *arguments)`, which the driver supplies.
@@ -87,9 +87,9 @@ impl<'c> Lower<'_, 'c> {
     /// As C passes it to `printf`, and whether it takes 8 bytes.
     fn promote(&self, a: Val<'c>, s: Scalar) -> Lowered<(Val<'c>, bool)> {
         let to = match s.kind() {
-            Kind::Float => Scalar::F64,
-            Kind::Signed if s.bits() < 32 => Scalar::I32,
-            Kind::Unsigned | Kind::Bool if s.bits() < 32 => Scalar::U32,
+            NumberKind::Float => Scalar::F64,
+            NumberKind::Signed if s.bits() < 32 => Scalar::I32,
+            NumberKind::Unsigned | NumberKind::Bool if s.bits() < 32 => Scalar::U32,
             _ => s,
         };
         Ok((self.convert(a, s, to)?, to.bits() == 64))

@@ -41,7 +41,7 @@ pub(super) fn red_op(op: RedOp) -> Option<weft_isa::RedOp> {
 
 /// An instruction of the tables, as the IR asks for it.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct InstructionRequest {
     pub instr: Instr,
     pub op: Option<RedOp>,
     /// Precision of a sum, where the instruction has one.
@@ -54,7 +54,7 @@ impl<'c> Lower<'_, 'c> {
     /// One instruction of the tables, at an address; `data` is what it writes.
     pub(super) fn instruction(
         &mut self,
-        wanted: Wanted,
+        wanted: InstructionRequest,
         at: Val<'c>,
         data: Option<Val<'c>>,
     ) -> Lowered<Option<Val<'c>>> {
@@ -116,8 +116,8 @@ impl<'c> Lower<'_, 'c> {
     }
 
     /// The form that moves just what the access moves.
-    fn form(&self, wanted: Wanted) -> Lowered<Width> {
-        let Wanted { instr, op, acc, access, order } = wanted;
+    fn form(&self, wanted: InstructionRequest) -> Lowered<Width> {
+        let InstructionRequest { instr, op, acc, access, order } = wanted;
         let Access { elem, lanes, .. } = access;
         let none = |help: &str| {
             let op = op.map_or(String::new(), |op| format!(" ({op})"));

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use weft_ir::builder::Built;
 use weft_ir::machine::{Builder, Type};
-use weft_ir::names::Kind;
+use weft_ir::names::NumberKind;
 use weft_ir::{Arith, BinOp, CmpOp, Constant, Scalar, UnOp, Value, ValueType};
 use weft_llvm::{OptLevel, Options, emit};
 
@@ -94,7 +94,7 @@ fn every_unary_op_assembles() {
         all.push(kernel(&format!("unary_{s}"), |b, at| {
             for &op in UnOp::ALL {
                 let exists = match op {
-                    UnOp::Neg | UnOp::Abs => matches!(s.kind(), Kind::Float | Kind::Signed),
+                    UnOp::Neg | UnOp::Abs => matches!(s.kind(), NumberKind::Float | NumberKind::Signed),
                     UnOp::Not => !s.is_float(),
                     UnOp::Sqrt | UnOp::Rsqrt | UnOp::Floor | UnOp::Ceil | UnOp::Round => s.is_float(),
                     _ => s.is_float() && s != Scalar::F64,

@@ -1,6 +1,6 @@
 //! Copies of consecutive bytes between shared memory and other memory, each one instruction that thread 0 issues.
 
-use super::place::{Place, Route, elements_on, found};
+use super::place::{Route, TensorAddress, elements_on, found};
 use super::tile::ctas;
 use super::{Lowering, MemoryPass};
 use crate::codes::BAD_RUN;
@@ -61,7 +61,7 @@ impl MemoryPass<'_> {
     fn store_bulk(
         &mut self,
         e: &mut Editor,
-        to: &Place,
+        to: &TensorAddress,
         (src, bytes, op): (Value, u32, Option<RedOp>),
         span: Span,
     ) -> Built<()> {
@@ -104,7 +104,7 @@ impl MemoryPass<'_> {
     fn store_each(
         &mut self,
         e: &mut Editor,
-        to: &Place,
+        to: &TensorAddress,
         team: TeamRef,
         (src, bytes): (Value, u32),
     ) -> Built<()> {
@@ -125,7 +125,7 @@ impl MemoryPass<'_> {
     fn reduce_each(
         &mut self,
         e: &mut Editor,
-        to: &Place,
+        to: &TensorAddress,
         team: TeamRef,
         (src, elements, op): (Value, u32, RedOp),
     ) -> Built<()> {
@@ -154,13 +154,13 @@ impl MemoryPass<'_> {
     }
 
     /// A root's addresses on the PEs of a team, and their number.
-    fn members(&mut self, e: &mut Editor, to: &Place, team: TeamRef) -> Built<(Peers, Value)> {
+    fn members(&mut self, e: &mut Editor, to: &TensorAddress, team: TeamRef) -> Built<(Peers, Value)> {
         let (peers, source) = (self.peers(e, to, team)?, Source::of(self.options));
         Ok((peers, e.prologue(|b| source.n_pes(b, team))?))
     }
 
     /// The address in another CTA of a barrier here.
-    fn there(&mut self, e: &mut Editor, at: &Place, barrier: Value) -> Built<Value> {
+    fn there(&mut self, e: &mut Editor, at: &TensorAddress, barrier: Value) -> Built<Value> {
         match at.cta {
             Some(cta) => e.b.emit(Address::InCta { ptr: barrier, cta }),
             None => Ok(barrier),
@@ -177,7 +177,7 @@ impl MemoryPass<'_> {
     }
 
     /// The size of a copy, which one instruction can make.
-    fn bytes(&self, inside: &Place, outside: &Place, span: Span) -> Built<u32> {
+    fn bytes(&self, inside: &TensorAddress, outside: &TensorAddress, span: Span) -> Built<u32> {
         let bad = |why: String, help: &str| Diagnostic::error(BAD_RUN, span, why).help(help);
         let elements = consecutive(&inside.ty, &outside.ty).map_err(|why| {
             bad(why, "take a tile whose elements follow each other in memory, or copy it with `tma`")

@@ -1,7 +1,7 @@
 //! Loads, stores and atomics of one address.
 
 use super::moves::{Read, Write};
-use super::place::{Place, Route, elements_on};
+use super::place::{Route, TensorAddress, elements_on};
 use super::switch::{illegal, isa_form};
 use super::{MemoryPass, plain_name};
 use crate::codes::NO_REDUCTION;
@@ -100,7 +100,7 @@ impl MemoryPass<'_> {
         e: &mut Editor,
         v: Value,
         op: &Access,
-        at: &Place,
+        at: &TensorAddress,
         no_matrices: Option<String>,
     ) -> Built<Action> {
         let span = e.b.kernel().insts[v].span;
@@ -167,7 +167,7 @@ pub(super) struct Reductions {
 }
 
 impl Reductions {
-    /// Those of an op, or the table's reason why there is none.
+    /// The reductions of an op, or the reason why the table has none.
     pub fn new(target: Target, op: &Access, elem: Scalar, span: Span) -> Built<Reductions> {
         let (Access::Red { op, sem, scope, .. } | Access::McRed { op, sem, scope, .. }) = op else {
             return Err(super::place::no_address(span, &Type::Unit));
@@ -187,7 +187,7 @@ impl Reductions {
     }
 
     /// The fragment; an error if it needs single elements, and there are none.
-    pub fn fragment(&self, at: &Place, span: Span) -> Built<Fragment> {
+    pub fn fragment(&self, at: &TensorAddress, span: Span) -> Built<Fragment> {
         let legal: Vec<u32> = self.widths.iter().map(|w| w.elements).collect();
         let f = Fragment::new(at, &legal, span)?;
         if f.width < self.narrowest() || f.cover == Cover::Cut {

@@ -7,7 +7,7 @@
 use super::direct::{Reductions, plain_widths, reject_product};
 use super::fragment::Fragment;
 use super::moves::{Read, Write};
-use super::place::{Place, elements_on};
+use super::place::{TensorAddress, elements_on};
 use super::{MemoryPass, plain_name};
 use crate::edit::{Action, Editor, Emit, nested};
 use crate::pointers::{Peers, Source};
@@ -25,7 +25,7 @@ const PES_IN_FLIGHT: usize = 8;
 
 /// A place on every PE of a team, and what is done there.
 pub(super) struct Every<'a> {
-    pub place: &'a Place,
+    pub place: &'a TensorAddress,
     pub team: TeamRef,
     pub op: &'a Access,
     /// Elements of a whole piece. Fewer are a tail, which is rare: the code for it is small rather than fast.
@@ -180,7 +180,7 @@ impl MemoryPass<'_> {
         e: &mut Editor,
         v: Value,
         op: &Access,
-        at: &Place,
+        at: &TensorAddress,
         team: TeamRef,
         span: Span,
     ) -> Built<Action> {

@@ -1,6 +1,6 @@
 //! How the elements of one access split into pieces: consecutive, aligned, and inside or outside of bounds by a count.
 
-use super::place::Place;
+use super::place::TensorAddress;
 use crate::codes::{BAD_BOUND, NOT_STATIC};
 use crate::edit::Emit;
 use crate::index::poison;
@@ -105,7 +105,7 @@ impl Modes {
 impl Fragment {
     /// Splits the elements of a place into pieces as wide as one of `legal` (elements, widest first); of 1 element if none
     /// of them fits.
-    pub fn new(place: &Place, legal: &[u32], span: Span) -> Built<Fragment> {
+    pub fn new(place: &TensorAddress, legal: &[u32], span: Span) -> Built<Fragment> {
         let t = &place.ty;
         let modes = Modes::new(&t.layout, span)?;
         let size = modes.size();
@@ -226,7 +226,7 @@ impl Limit {
 }
 
 /// Why pieces of `width` elements are not possible, as far as memory goes.
-fn refuse(place: &Place, modes: &Modes, width: u32) -> Option<Narrow> {
+fn refuse(place: &TensorAddress, modes: &Modes, width: u32) -> Option<Narrow> {
     if width == 1 {
         return None;
     }

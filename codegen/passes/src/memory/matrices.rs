@@ -6,7 +6,7 @@
 
 use super::MemoryPass;
 use super::matrix::{Source, fragment, nowhere, operand, source_of};
-use super::place::{Place, Route};
+use super::place::{Route, TensorAddress};
 use crate::edit::{Action, Editor, Emit};
 use crate::report::{self, Cover, Instr};
 use crate::teams::linear;
@@ -39,12 +39,12 @@ pub(super) struct Matrices<'a> {
 }
 
 impl<'a> Matrices<'a> {
-    /// Of 64 rows a warp's 16 as two by two matrices, down the rows first.
+    /// Divides a warp's 16 of 64 rows into two by two matrices, down the rows first.
     pub fn of_rows(e: &mut Editor, source: &'a Source, span: Span) -> Built<Matrices<'a>> {
         Matrices::new(e, source, [8, 16, 32, 64].map(Some), span)
     }
 
-    /// Of 16 rows two by two matrices, along K first. All warps have the same ones.
+    /// Divides 16 rows into two by two matrices, along K first. All warps have the same ones.
     pub fn of_columns(e: &mut Editor, source: &'a Source, span: Span) -> Built<Matrices<'a>> {
         Matrices::new(e, source, [Some(16), Some(8), None, None], span)
     }
@@ -104,7 +104,7 @@ impl<'a> Matrices<'a> {
 struct Dealt<'a> {
     /// Whether it is a store.
     stores: bool,
-    tile: &'a Place,
+    tile: &'a TensorAddress,
     over: [u32; 2],
 }
 
@@ -116,7 +116,7 @@ impl MemoryPass<'_> {
         e: &mut Editor,
         v: Value,
         op: &Access,
-        at: &Place,
+        at: &TensorAddress,
     ) -> Built<Result<Action, Option<String>>> {
         let Some((tile, over)) = at.dealt.as_deref() else { return Ok(Err(None)) };
         let value = match op {

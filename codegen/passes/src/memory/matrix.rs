@@ -2,7 +2,7 @@
 
 use super::MemoryPass;
 use super::fresh::Holds;
-use super::place::{Place, Route, found};
+use super::place::{Route, TensorAddress, found};
 use super::tile::nearest;
 use crate::codes::BAD_OPERAND;
 use crate::edit::{Action, Editor, Emit};
@@ -159,7 +159,7 @@ fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -
 /// The first factor of a product.
 enum Factor {
     /// A tile in memory.
-    Tile(Place),
+    Tile(TensorAddress),
     /// The thread's elements, two in a register, and their type.
     Registers(Value, Scalar),
 }
@@ -176,7 +176,7 @@ pub(super) enum Left {
 fn multiply(
     e: &mut Editor,
     target: Target,
-    (x, y): (&Factor, &Place),
+    (x, y): (&Factor, &TensorAddress),
     (acc, adds): (Value, Option<Value>),
     tile: Accumulator,
     span: Span,
@@ -345,7 +345,12 @@ pub(super) fn fragment(
 }
 
 /// A tile, of which `parts` warpgroups read `rows` each, this one as number `part`.
-fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), span: Span) -> Built<Source> {
+fn source(
+    e: &mut Editor,
+    at: &TensorAddress,
+    (part, rows, parts): (&Int, i64, i64),
+    span: Span,
+) -> Built<Source> {
     let bytes = at.ty.elem.bytes();
     let bad = |why: String| {
         Diagnostic::error(BAD_OPERAND, span, why).help(nearest(
@@ -363,7 +368,11 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
 
 /// A tile as instructions read it, and the bytes from one part of so many rows to the next; or why they do not. Its
 /// allocation begins at a multiple of `align` bytes.
-pub(super) fn operand(at: &Place, (rows, parts): (i64, i64), align: u32) -> Result<(Operand, i64), String> {
+pub(super) fn operand(
+    at: &TensorAddress,
+    (rows, parts): (i64, i64),
+    align: u32,
+) -> Result<(Operand, i64), String> {
     let (bytes, layout): (_, &Layout) = (at.ty.elem.bytes(), &at.ty.layout);
     let operand = Operand::new(layout, at.ty.swizzle, bytes).map_err(|x| x.to_string())?;
     let step = if parts > 1 { operand.at(rows, 0) } else { Some(0) };
@@ -380,7 +389,11 @@ pub(super) fn operand(at: &Place, (rows, parts): (i64, i64), align: u32) -> Resu
 }
 
 /// A tile at a place, with the bytes to the part of this warpgroup.
-pub(super) fn source_of(e: &mut Editor, at: &Place, (operand, part): (Operand, Int)) -> Built<Source> {
+pub(super) fn source_of(
+    e: &mut Editor,
+    at: &TensorAddress,
+    (operand, part): (Operand, Int),
+) -> Built<Source> {
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
     let offset = &at.offset * Int::from(i64::from(at.ty.elem.bytes()));
     Ok(Source { operand, root, offset, part })

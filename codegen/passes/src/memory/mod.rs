@@ -26,7 +26,7 @@ use crate::report::{self, Instr};
 use crate::{Lowering, Options, Report};
 use fragment::Fragment;
 use moves::{Read, Write};
-use place::{Place, Route, found};
+use place::{Route, TensorAddress, found};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use weft_ir::builder::Built;
@@ -66,7 +66,7 @@ pub(crate) fn run(
 struct MemoryPass<'a> {
     options: &'a Options,
     report: &'a mut Report,
-    places: FxHashMap<Value, Place>,
+    places: FxHashMap<Value, TensorAddress>,
     /// The tile of each op on accumulators.
     accumulators: FxHashMap<Value, Accumulator>,
     /// The accumulators that nothing was added to.
@@ -84,7 +84,7 @@ impl Rewrite for MemoryPass<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
         let k = e.b.kernel();
         let span = k.insts[v].span;
-        if let Some(root) = Place::root(k, v) {
+        if let Some(root) = TensorAddress::root(k, v) {
             self.places.insert(v, root);
             return Ok(Action::Keep);
         }
@@ -160,7 +160,7 @@ impl MemoryPass<'_> {
 
 impl MemoryPass<'_> {
     /// The address of the first byte of a place's root on another PE.
-    fn peer(&mut self, e: &mut Editor, place: &Place, team: TeamRef, pe: Value) -> Built<Value> {
+    fn peer(&mut self, e: &mut Editor, place: &TensorAddress, team: TeamRef, pe: Value) -> Built<Value> {
         let peers = self.peers(e, place, team)?;
         let pe = e.b.convert(pe, Scalar::I64)?;
         let pe = e.b.symbol(pe)?;
@@ -168,7 +168,7 @@ impl MemoryPass<'_> {
     }
 
     /// A root's addresses on every PE of a team.
-    fn peers(&mut self, e: &mut Editor, place: &Place, team: TeamRef) -> Built<Peers> {
+    fn peers(&mut self, e: &mut Editor, place: &TensorAddress, team: TeamRef) -> Built<Peers> {
         let (base, source) = (base(e, place), Source::of(self.options));
         if let Some(peers) = self.peers.get(&(base, team)) {
             return Ok(*peers);
@@ -179,7 +179,7 @@ impl MemoryPass<'_> {
     }
 
     /// A root's multicast address in a team.
-    fn multicast(&mut self, e: &mut Editor, place: &Place, team: TeamRef) -> Built<Value> {
+    fn multicast(&mut self, e: &mut Editor, place: &TensorAddress, team: TeamRef) -> Built<Value> {
         let (base, source) = (base(e, place), Source::of(self.options));
         if let Some(mc) = self.multicast.get(&(base, team)) {
             return Ok(*mc);
@@ -190,7 +190,7 @@ impl MemoryPass<'_> {
     }
 
     /// The address of a place's first element.
-    fn first(&mut self, e: &mut Editor, at: &Place) -> Built<Value> {
+    fn first(&mut self, e: &mut Editor, at: &TensorAddress) -> Built<Value> {
         let root = match at.route {
             Route::Local => e.b.emit(Bridge::AddressOf { base: at.root })?,
             Route::There(pointer) => pointer,
@@ -214,7 +214,7 @@ impl MemoryPass<'_> {
         });
     }
 
-    fn access(&mut self, e: &mut Editor, v: Value, op: &Access, at: &Place) -> Built<Action> {
+    fn access(&mut self, e: &mut Editor, v: Value, op: &Access, at: &TensorAddress) -> Built<Action> {
         let span = e.b.kernel().insts[v].span;
         match (at.route, self.options.lowering) {
             (Route::Everywhere(team), Lowering::Multimem) if op.in_switch() => {
@@ -232,7 +232,7 @@ impl MemoryPass<'_> {
 }
 
 /// The parameter whose memory a place is in.
-fn base(e: &Editor, place: &Place) -> u32 {
+fn base(e: &Editor, place: &TensorAddress) -> u32 {
     param_index(e.b.kernel(), place.root).unwrap_or(u32::MAX)
 }
 

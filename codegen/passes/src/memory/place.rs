@@ -10,7 +10,7 @@ use weft_ir::{Address, BinOp, Int, Operation, Scalar, TeamRef, TensorType, Value
 
 /// Where a tensor is.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct TensorAddress {
     /// The parameter or shared allocation whose memory it is.
     pub root: Value,
     /// The route by which the memory is accessed.
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub ty: Arc<TensorType>,
     /// Where it is what a thread has of a tile that warpgroups share out: the tile, and how many share out its rows and
     /// its columns.
-    pub dealt: Option<Arc<(Place, [u32; 2])>>,
+    pub dealt: Option<Arc<(TensorAddress, [u32; 2])>>,
     root_align: u32,
 }
 
@@ -42,45 +42,47 @@ pub(super) enum Route {
     There(Value),
 }
 
-impl Place {
+impl TensorAddress {
     /// A parameter or allocation itself.
-    pub fn root(k: &Kernel, v: Value) -> Option<Place> {
+    pub fn root(k: &Kernel, v: Value) -> Option<TensorAddress> {
         let Type::Tensor(ty) = k.ty(v) else { return None };
         let ty = ty.clone();
-        (param_index(k, v).is_some() || matches!(k.op(v).view(), Some(View::Shared { .. }))).then(|| Place {
-            root: v,
-            route: Route::Local,
-            pe: None,
-            cta: None,
-            offset: Int::ZERO,
-            align: ty.align.max(1),
-            dealt: None,
-            root_align: ty.align.max(1),
-            ty,
+        (param_index(k, v).is_some() || matches!(k.op(v).view(), Some(View::Shared { .. }))).then(|| {
+            TensorAddress {
+                root: v,
+                route: Route::Local,
+                pe: None,
+                cta: None,
+                offset: Int::ZERO,
+                align: ty.align.max(1),
+                dealt: None,
+                root_align: ty.align.max(1),
+                ty,
+            }
         })
     }
 
     /// A view of it.
-    pub fn view(&self, offset: &Int, ty: Arc<TensorType>) -> Place {
+    pub fn view(&self, offset: &Int, ty: Arc<TensorType>) -> TensorAddress {
         let offset = &self.offset + offset;
         // What the view's maker knows may be more than what the sum of the offsets shows.
         let align = ty.align.max(aligned(self.root_align, &offset, ty.elem.bytes()));
-        Place { offset, align, ty, dealt: None, ..self.clone() }
+        TensorAddress { offset, align, ty, dealt: None, ..self.clone() }
     }
 
-    /// It by another way.
-    pub fn by(&self, route: Route, ty: Arc<TensorType>) -> Place {
-        Place { route, ty, dealt: None, ..self.clone() }
+    /// The same address by another route.
+    pub fn by(&self, route: Route, ty: Arc<TensorType>) -> TensorAddress {
+        TensorAddress { route, ty, dealt: None, ..self.clone() }
     }
 
-    /// It on the PE of that rank in a team.
-    pub fn on(self, pe: (TeamRef, Value)) -> Place {
-        Place { pe: Some(pe), ..self }
+    /// The same address on the PE of this rank in a team.
+    pub fn on(self, pe: (TeamRef, Value)) -> TensorAddress {
+        TensorAddress { pe: Some(pe), ..self }
     }
 
-    /// It in the CTA of that rank.
-    pub fn in_cta(self, cta: Value) -> Place {
-        Place { cta: Some(cta), ..self }
+    /// The same address in the CTA of this rank.
+    pub fn in_cta(self, cta: Value) -> TensorAddress {
+        TensorAddress { cta: Some(cta), ..self }
     }
 
     /// The address of its first element, from that of its root's first byte.
@@ -123,6 +125,11 @@ pub(super) fn no_address(span: Span, what: &Type) -> Diagnostic {
 }
 
 /// The place, or the error.
-pub(super) fn found<'a>(place: Option<&'a Place>, k: &Kernel, v: Value, span: Span) -> Built<&'a Place> {
+pub(super) fn found<'a>(
+    place: Option<&'a TensorAddress>,
+    k: &Kernel,
+    v: Value,
+    span: Span,
+) -> Built<&'a TensorAddress> {
     place.ok_or_else(|| no_address(span, k.ty(v)))
 }

@@ -4,7 +4,7 @@ use super::MemoryPass;
 use super::direct::{At, Reductions, reject_product};
 use super::everywhere::{Every, unicast_name};
 use super::fragment::Fragment;
-use super::place::Place;
+use super::place::TensorAddress;
 use crate::codes::NO_ACCUMULATOR;
 use crate::edit::{Action, Editor};
 use crate::report::{Cover, Instr};
@@ -21,7 +21,7 @@ impl MemoryPass<'_> {
         e: &mut Editor,
         v: Value,
         op: &Access,
-        at: &Place,
+        at: &TensorAddress,
         team: TeamRef,
         span: Span,
     ) -> Built<Action> {

@@ -1,6 +1,6 @@
 //! Copies of tiles become copies of boxes, each issued by thread 0 with a tensor map that the launch makes.
 
-use super::place::{Place, found};
+use super::place::{TensorAddress, found};
 use super::{MemoryPass, limits};
 use crate::cluster::ranks;
 use crate::codes::BAD_BOX;
@@ -24,7 +24,7 @@ use weft_layout::{Nearest, Swizzle, TileBoxes};
 /// A copy between a tile in shared memory and one of a tensor.
 struct Copy<'a> {
     /// The tile in shared memory.
-    inside: &'a Place,
+    inside: &'a TensorAddress,
     /// Its boxes.
     boxes: TileBoxes,
     /// For each dimension of the tensor map, the coordinate of the tile's first element (`i64`).
@@ -103,8 +103,8 @@ impl MemoryPass<'_> {
     fn copy<'a>(
         &mut self,
         e: &mut Editor,
-        inside: &'a Place,
-        outside: &Place,
+        inside: &'a TensorAddress,
+        outside: &TensorAddress,
         (at, along): (&[Value], &[u32]),
         span: Span,
     ) -> Built<Copy<'a>> {
@@ -139,7 +139,7 @@ impl MemoryPass<'_> {
     }
 
     /// The address of the tensor map of a place: a parameter, or an entry of a table for a place on another PE.
-    fn map(&mut self, e: &mut Editor, outside: &Place, map: MapShape) -> Built<Value> {
+    fn map(&mut self, e: &mut Editor, outside: &TensorAddress, map: MapShape) -> Built<Value> {
         let base = super::base(e, outside);
         let Some((team, pe)) = outside.pe else {
             let index = hidden::param(e.b.kernel_mut(), Hidden::TensorMap { base, map });

@@ -17,7 +17,7 @@ pub(super) struct Mode {
     /// Elements from one of its coordinates to the next, on both sides.
     pub dst: Int,
     pub src: Int,
-    /// As many positions, for each limit.
+    /// The positions of each limit.
     pub positions: Vec<Int>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Pair {
     pub run: Mode,
     /// A piece is consecutive on both sides; else each side has its stride.
     pub contiguous: bool,
-    /// From piece to piece.
+    /// The modes that lead from piece to piece.
     pub rest: Vec<Mode>,
     /// What is not proven of the bounds.
     pub limits: Vec<Limit>,

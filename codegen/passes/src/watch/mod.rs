@@ -21,8 +21,8 @@ use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{
-    Address, Arith, BinOp, CmpOp, Control, Hidden, Int, Kind, LocalId, Memory, Operation, RedOp, Scalar,
-    Scope, Sem, Space, Sreg, Thread, Value,
+    Address, Arith, BinOp, CmpOp, Control, Hidden, Int, LocalId, Memory, NumberKind, Operation, RedOp,
+    Scalar, Scope, Sem, Space, Sreg, Thread, Value,
 };
 
 /// Rounds of a wait between two looks at the clock, a power of two.
@@ -266,7 +266,9 @@ fn number_of(b: &mut Builder, value: Option<Value>) -> Built<Value> {
     match *b.ty(value) {
         Type::Scalar(Scalar::I64) => Ok(value),
         Type::Scalar(Scalar::U64) => b.emit_as(Arith::Bitcast { a: value }, I64),
-        Type::Scalar(s) if !matches!(s.kind(), Kind::Float | Kind::Bool) => b.convert(value, Scalar::I64),
+        Type::Scalar(s) if !matches!(s.kind(), NumberKind::Float | NumberKind::Bool) => {
+            b.convert(value, Scalar::I64)
+        }
         _ => b.i64(0),
     }
 }

@@ -1,6 +1,6 @@
 //! The body of a loop over several rounds at once. A wide value has the lanes of the first round, then the second's, ...
 
-use super::plan::{Kind, Loop, Plan};
+use super::plan::{Loop, Plan, ValueKind};
 use crate::edit::{Editor, Emit};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub(super) struct Wide<'a> {
     plan: &'a Plan,
     /// The variable in the first round.
     start: &'a Int,
-    /// What stands for the body's values: one value for those of [`Kind::Same`] and tensors (as in the first round), the
-    /// wide one for those of [`Kind::Rounds`].
+    /// What stands for the body's values: one value for those of [`ValueKind::Same`] and tensors (as in the first round), the
+    /// wide one for those of [`ValueKind::Rounds`].
     copies: FxHashMap<Value, Value>,
 }
 
@@ -29,7 +29,7 @@ impl Wide<'_> {
     /// Writes what is the same in every round. It needs nothing else, so it comes first.
     pub fn same(&mut self, e: &mut Editor) -> Built<()> {
         for &v in &self.l.body.0 {
-            if self.plan.kinds.get(&v) == Some(&Kind::Same) {
+            if self.plan.kinds.get(&v) == Some(&ValueKind::Same) {
                 let (op, ty) = (e.op(v), e.b.ty(v).clone());
                 let copy = self.once(e, op, &ty, 0)?;
                 self.copies.insert(v, copy);
@@ -44,9 +44,9 @@ impl Wide<'_> {
             let (op, ty) = (e.op(v), e.b.ty(v).clone());
             e.b.at(e.b.kernel().insts[v].span);
             let copy = match self.plan.kinds.get(&v) {
-                Some(Kind::Same) => continue,
-                Some(Kind::Tensor) => self.once(e, op, &ty, 0)?,
-                Some(Kind::Rounds(_)) if op.is_pure() => match elementwise(&op, e) {
+                Some(ValueKind::Same) => continue,
+                Some(ValueKind::Tensor) => self.once(e, op, &ty, 0)?,
+                Some(ValueKind::Rounds(_)) if op.is_pure() => match elementwise(&op, e) {
                     true => self.lanewise(e, op, &ty)?,
                     false => self.each(e, &op, &ty)?,
                 },
@@ -112,7 +112,7 @@ impl Wide<'_> {
         for x in operands(op) {
             let part = match (self.copies.get(&x), self.plan.kinds.get(&x)) {
                 _ if x == self.l.var => e.b.index(self.int(&self.l.symbol, round))?,
-                (Some(wide), Some(Kind::Rounds(lanes))) => e.b.slice(*wide, round * lanes, *lanes)?,
+                (Some(wide), Some(ValueKind::Rounds(lanes))) => e.b.slice(*wide, round * lanes, *lanes)?,
                 (Some(copy), _) => *copy,
                 (None, _) => x,
             };
@@ -149,7 +149,7 @@ impl Wide<'_> {
             return e.b.concat(each);
         }
         let copy = self.copies.get(&x).copied().unwrap_or(x);
-        if let Some(Kind::Rounds(_)) = self.plan.kinds.get(&x) {
+        if let Some(ValueKind::Rounds(_)) = self.plan.kinds.get(&x) {
             return Ok(copy);
         }
         match e.b.ty(copy).clone() {

@@ -24,7 +24,7 @@ pub(super) struct Loop {
     pub body: Block,
     /// The variable in layouts and offsets.
     pub symbol: Int,
-    /// From one round to the next.
+    /// The distance from one round to the next.
     pub stride: Int,
     /// How many rounds there are, if that is known.
     pub trip: Option<i64>,
@@ -32,7 +32,7 @@ pub(super) struct Loop {
 
 /// What a value of the body is, over all rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// The same in every round.
     Same,
     /// That many lanes a round.
@@ -49,8 +49,8 @@ pub(super) struct Plan {
     pub rounds: u32,
     /// Why there are fewer than asked for.
     pub fewer: Option<String>,
-    pub kinds: FxHashMap<Value, Kind>,
-    /// From one round's first element to the next round's, of each place accessed.
+    pub kinds: FxHashMap<Value, ValueKind>,
+    /// The distance from one round's first element to the next round's, for each place that is accessed.
     pub strides: FxHashMap<Value, Int>,
     /// What positions are below.
     pub tests: Vec<Test>,
@@ -144,7 +144,7 @@ pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
     for &v in &l.body.0 {
         let kind = kind(k, l, &plan, v)?;
         plan.kinds.insert(v, kind);
-        if let Kind::Rounds(lanes) = kind {
+        if let ValueKind::Rounds(lanes) = kind {
             most = most.max(lanes);
         }
         if let Some(op) = k.op(v).access() {
@@ -193,10 +193,10 @@ fn asked(l: &Loop) -> Result<u32, String> {
     Ok(u32::try_from(rounds).unwrap_or(0))
 }
 
-fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<Kind, String> {
+fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<ValueKind, String> {
     let (op, ty) = (k.op(v), k.ty(v));
     let mut same = true;
-    op.operands(&mut |x| same &= x != l.var && !matches!(plan.kinds.get(&x), Some(Kind::Rounds(_))));
+    op.operands(&mut |x| same &= x != l.var && !matches!(plan.kinds.get(&x), Some(ValueKind::Rounds(_))));
     if let Some(access) = op.access() {
         let (sem, _) = access.ordering();
         return match access {
@@ -209,24 +209,24 @@ fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<Kind, String> {
             | Access::McStore { .. }
             | Access::McRed { .. }
             | Access::Red { .. } => match sem {
-                Sem::Weak | Sem::Relaxed => Ok(ty.lanes().map_or(Kind::Effect, Kind::Rounds)),
+                Sem::Weak | Sem::Relaxed => Ok(ty.lanes().map_or(ValueKind::Effect, ValueKind::Rounds)),
                 _ => Err(format!("a `{sem}` access keeps the order of the rounds")),
             },
         };
     }
     match op.view() {
         Some(View::Peer { pe, .. } | View::InCta { cta: pe, .. })
-            if *pe == l.var || matches!(plan.kinds.get(pe), Some(Kind::Rounds(_))) =>
+            if *pe == l.var || matches!(plan.kinds.get(pe), Some(ValueKind::Rounds(_))) =>
         {
             Err("the PE, or the CTA, differs from round to round".into())
         }
         Some(View::Dealt { .. }) => Err("the threads of the CTA access a tile together".into()),
         Some(View::Part { .. } | View::Multicast { .. } | View::Peer { .. } | View::InCta { .. }) => {
-            Ok(Kind::Tensor)
+            Ok(ValueKind::Tensor)
         }
         Some(View::Index { .. } | View::Shared { .. }) | None if op.is_pure() => match (same, ty.lanes()) {
-            (true, _) => Ok(Kind::Same),
-            (false, Some(lanes)) => Ok(Kind::Rounds(lanes)),
+            (true, _) => Ok(ValueKind::Same),
+            (false, Some(lanes)) => Ok(ValueKind::Rounds(lanes)),
             (false, None) => Err(format!("`{}` differs from round to round", op.mnemonic())),
         },
         Some(View::Index { .. } | View::Shared { .. }) | None => {
@@ -249,7 +249,7 @@ fn access(
     // Symbols that the body computes anew in each round are as bad as the variable in what must stay.
     let changes = |e: &Int| {
         let mut found = false;
-        e.vars(&mut |v| found |= matches!(plan.kinds.get(&Value(v.id)), Some(Kind::Rounds(_))));
+        e.vars(&mut |v| found |= matches!(plan.kinds.get(&Value(v.id)), Some(ValueKind::Rounds(_))));
         found
     };
     let stays = |e: &Int| !l.mentions(e) && !changes(e);

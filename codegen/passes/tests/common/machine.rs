@@ -75,7 +75,7 @@ const SHARED: u64 = 4 << 60;
 const NOWHERE: u64 = 5 << 60;
 
 /// What a kernel's parameter is: the launch's parameter, and who fills it in.
-struct Given {
+struct ParamSource {
     source: u32,
     kind: ParamKind,
 }
@@ -83,7 +83,7 @@ struct Given {
 struct Machine<'a, L: Level> {
     k: &'a Kernel<L>,
     /// By the kernel's own parameters.
-    given: Vec<Given>,
+    given: Vec<ParamSource>,
     w: &'a mut World,
     threads: Vec<Tid>,
     vals: Vec<Vec<Val>>,
@@ -112,7 +112,7 @@ impl World {
     /// Launches a kernel as it was written on every PE.
     pub fn launch(&mut self, k: &tensor::Kernel) {
         let params = (0..).zip(&k.head.params);
-        let given = params.map(|(source, p)| Given { source, kind: p.kind }).collect();
+        let given = params.map(|(source, p)| ParamSource { source, kind: p.kind }).collect();
         self.run(k, given);
     }
 
@@ -125,12 +125,12 @@ impl World {
                 weft_abi::ParamKind::Hidden(hidden) => ParamKind::Hidden(hidden),
                 _ => ParamKind::User,
             };
-            Given { source: p.source, kind }
+            ParamSource { source: p.source, kind }
         };
         self.run(k, k.head.params.iter().map(given).collect());
     }
 
-    fn run<L: Level>(&mut self, k: &Kernel<L>, given: Vec<Given>) {
+    fn run<L: Level>(&mut self, k: &Kernel<L>, given: Vec<ParamSource>) {
         let mut threads = Vec::new();
         for pe in 0..self.pes {
             for cta in coordinates(self.grid) {
@@ -345,7 +345,7 @@ impl<L: Level> Machine<'_, L> {
     fn param(&self, t: usize, index: u32, ty: &L::Type) -> Val {
         let pe = self.threads[t].pe;
         let base = |base: u32| u64::from(base) << 40;
-        let Given { source, kind } = &self.given[index as usize];
+        let ParamSource { source, kind } = &self.given[index as usize];
         let word = match kind {
             ParamKind::Hidden(hidden) => match *hidden {
                 // Copies of tiles and waits that report themselves run on the simulator alone.

@@ -1,13 +1,13 @@
 //! Numbers as their bits, one lane a `u64`.
 
 use half::{bf16, f16};
-use weft_ir::{BinOp, CmpOp, Kind, RedOp, Scalar, UnOp};
+use weft_ir::{BinOp, CmpOp, NumberKind, RedOp, Scalar, UnOp};
 
 /// An integer's value.
 pub fn int(s: Scalar, bits: u64) -> i64 {
     let shift = 64 - s.bits();
     match s.kind() {
-        Kind::Signed => ((bits << shift) as i64) >> shift,
+        NumberKind::Signed => ((bits << shift) as i64) >> shift,
         _ => ((bits << shift) >> shift) as i64,
     }
 }
@@ -67,7 +67,7 @@ pub fn binary(op: BinOp, s: Scalar, a: u64, b: u64) -> u64 {
         return float_bits(s, r);
     }
     let (x, y) = (int(s, a), int(s, b));
-    let unsigned = s.kind() == Kind::Unsigned;
+    let unsigned = s.kind() == NumberKind::Unsigned;
     let r = match op {
         BinOp::Add => x.wrapping_add(y),
         BinOp::Sub => x.wrapping_sub(y),
@@ -104,8 +104,8 @@ pub fn unary(op: UnOp, s: Scalar, a: u64) -> u64 {
 
 pub fn compare(op: CmpOp, s: Scalar, a: u64, b: u64) -> u64 {
     let order = match s.kind() {
-        Kind::Float => float(s, a).partial_cmp(&float(s, b)),
-        Kind::Signed => Some(int(s, a).cmp(&int(s, b))),
+        NumberKind::Float => float(s, a).partial_cmp(&float(s, b)),
+        NumberKind::Signed => Some(int(s, a).cmp(&int(s, b))),
         _ => Some(a.cmp(&b)),
     };
     let is = match (op, order) {

@@ -14,11 +14,11 @@ use crate::error::Code;
 const FAST: Options = Options { timeout: Duration::from_millis(600), grace: None };
 const SLOW: Options = Options { timeout: Duration::from_secs(20), grace: None };
 
-fn places(size: u32) -> Vec<Place> {
+fn places(size: u32) -> Vec<ProcessRank> {
     static JOBS: AtomicU32 = AtomicU32::new(0);
     let job = format!("test {} {}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
     let hub = Address::Local(env::local_name(&job));
-    let place = |rank| Place {
+    let place = |rank| ProcessRank {
         rank,
         size,
         local_rank: Some(rank),
@@ -32,7 +32,7 @@ fn places(size: u32) -> Vec<Place> {
 }
 
 /// What every PE of a job returns, by rank.
-fn job<T: Send>(places: &[Place], options: Options, pe: impl Fn(&Control) -> T + Sync) -> Vec<T> {
+fn job<T: Send>(places: &[ProcessRank], options: Options, pe: impl Fn(&Control) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let start = |place| {
             let pe = &pe;
@@ -279,7 +279,7 @@ fn strangers_and_misfits_are_refused() {
             let refused = matches!(&answer, Ok(Some(Reply::Refused(why))) if why == STRANGER);
             assert!(refused || !matches!(answer, Ok(Some(_))), "{answer:?}");
         }
-        let refusal = |change: fn(&mut Place)| {
+        let refusal = |change: fn(&mut ProcessRank)| {
             let mut place = places[1].clone();
             change(&mut place);
             let error = Control::connect_with(&place, SLOW).unwrap_err();
@@ -305,7 +305,7 @@ fn strangers_and_misfits_are_refused() {
     });
 }
 
-fn refusal_when_full(place: &Place) -> String {
+fn refusal_when_full(place: &ProcessRank) -> String {
     Control::connect_with(place, FAST).unwrap_err().message
 }
 
@@ -352,7 +352,7 @@ fn the_end_leaves_nothing() {
 
 #[test]
 fn a_pe_that_is_alone_may_fail_and_go_on() {
-    let options = Options { grace: Some(Duration::from_millis(50)), ..FAST };
+    let options = FAST.grace(Some(Duration::from_millis(50)));
     let control = Control::connect_with(&places(1)[0], options).unwrap();
     control.fail("no NVSHMEM");
     // Were it watched, this process would end now.
@@ -361,10 +361,13 @@ fn a_pe_that_is_alone_may_fail_and_go_on() {
 }
 
 /// Places that meet on the loopback address.
-fn on_loopback(size: u32, admission: &Admission) -> Vec<Place> {
+fn on_loopback(size: u32, admission: &Admission) -> Vec<ProcessRank> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let place =
-        |place| Place { hub: Address::Tcp("127.0.0.1".into(), port), admission: admission.clone(), ..place };
+    let place = |place| ProcessRank {
+        hub: Address::Tcp("127.0.0.1".into(), port),
+        admission: admission.clone(),
+        ..place
+    };
     places(size).into_iter().map(place).collect()
 }
 
@@ -394,7 +397,7 @@ fn a_secret_lets_in_and_a_wrong_one_does_not() {
     thread::scope(|scope| {
         let hub = scope.spawn(|| code(Control::connect_with(&places[0], FAST)));
         for admission in [Admission::SameUser, Admission::Anybody, Admission::Secret(Secret::new(b"guess"))] {
-            let stranger = Place { admission, ..places[1].clone() };
+            let stranger = ProcessRank { admission, ..places[1].clone() };
             let (code, message) = code(Control::connect_with(&stranger, SLOW));
             assert!(code == BOOTSTRAP && message.ends_with(STRANGER), "{message}");
         }

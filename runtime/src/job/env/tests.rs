@@ -1,15 +1,15 @@
 use super::*;
 
-fn place(env: &[(&str, &str)]) -> Result<Option<Place>> {
+fn place(env: &[(&str, &str)]) -> Result<Option<ProcessRank>> {
     detect(&Vars(&|name| env.iter().find(|e| e.0 == name).map(|e| e.1.to_string())))
 }
 
-fn found(env: &[(&str, &str)]) -> Place {
+fn found(env: &[(&str, &str)]) -> ProcessRank {
     place(env).unwrap().unwrap()
 }
 
 /// Rank, size, and both on this host.
-fn numbers(place: &Place) -> (Launcher, [u32; 4]) {
+fn numbers(place: &ProcessRank) -> (Launcher, [u32; 4]) {
     let (rank, size) = (place.local_rank.unwrap(), place.local_size.unwrap());
     (place.launcher, [place.rank, place.size, rank, size])
 }

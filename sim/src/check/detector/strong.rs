@@ -252,7 +252,7 @@ impl Detector {
         let Detector { warps, threads, shadow, sequential, now, .. } = self;
         let warp = &mut warps[slot];
         let me = Record::new(*now, warp.number, 0, 1 << lane, Agent::Thread, &Order::WEAK);
-        let known = |place: Place| {
+        let known = |place: CodeLocation| {
             let observed = warp.lanes.as_ref().and_then(|l| l[lane].observed.get(&place).copied());
             let clock = warp.clock(lane);
             let write = shadow.cell(place.0, place.1).write;

@@ -1,7 +1,7 @@
 //! Operations under way as the schedule goes on.
 
 use super::{Failure, World};
-use crate::error::{Place, SimError};
+use crate::error::{CodeLocation, SimError};
 use crate::exec::run::Run;
 use crate::model::{CtaSlot, WarpSlot};
 use crate::names::Named;
@@ -63,7 +63,7 @@ impl Run {
         let Failure { origin, fault } = f;
         let grid = &self.grids[origin.grid];
         let inst = &grid.module.insts[origin.pc as usize];
-        let place = Place {
+        let place = CodeLocation {
             pe: origin.pe,
             cta: origin.ctaid,
             thread: Some(origin.tid),

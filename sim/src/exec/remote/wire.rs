@@ -76,7 +76,7 @@ impl Change {
     }
 }
 
-enum Kind {
+enum TransferKind {
     /// Elements of `element` bytes to heap offset `dst`, every `step` bytes.
     Put {
         dst: u64,
@@ -107,7 +107,7 @@ struct Pending {
     is_signal: bool,
     /// Number in the order of issue.
     number: u64,
-    kind: Kind,
+    kind: TransferKind,
     landing: Option<Box<Landing>>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Landing {
 
 impl Pending {
     fn is_get(&self) -> bool {
-        matches!(self.kind, Kind::Get { .. })
+        matches!(self.kind, TransferKind::Get { .. })
     }
 }
 
@@ -205,17 +205,18 @@ impl Wire {
         (from, to): (usize, usize),
         late: Late,
         group: u64,
-        kind: Kind,
+        kind: TransferKind,
         landing: Option<Box<Landing>>,
     ) {
-        let (epoch, is_signal) = (self.epoch[from], group != 0 && matches!(kind, Kind::Update { .. }));
+        let (epoch, is_signal) =
+            (self.epoch[from], group != 0 && matches!(kind, TransferKind::Update { .. }));
         self.issued += 1;
         let number = self.issued;
         if let Some(log) = &mut self.log {
             let (what, bytes) = match &kind {
-                Kind::Put { data, .. } => ("put", data.len()),
-                Kind::Get { bytes, .. } => ("get", *bytes),
-                Kind::Update { bytes, .. } => (if is_signal { "signal" } else { "update" }, *bytes),
+                TransferKind::Put { data, .. } => ("put", data.len()),
+                TransferKind::Get { bytes, .. } => ("get", *bytes),
+                TransferKind::Update { bytes, .. } => (if is_signal { "signal" } else { "update" }, *bytes),
             };
             log.issue(number, what, (from, to), bytes);
         }
@@ -246,7 +247,14 @@ impl Wire {
             if !part.is_empty() {
                 let dst = dst + part.start as u64 * step;
                 let data = data.part(part.start * element..part.end * element);
-                self.push(memory, (from, to), late, group, Kind::Put { dst, step, element, data }, None);
+                self.push(
+                    memory,
+                    (from, to),
+                    late,
+                    group,
+                    TransferKind::Put { dst, step, element, data },
+                    None,
+                );
             }
         }
         if let Some((dst, value, change)) = signal {
@@ -255,7 +263,7 @@ impl Wire {
                 (from, to),
                 late,
                 group,
-                Kind::Update { dst, bytes: 8, value, change },
+                TransferKind::Update { dst, bytes: 8, value, change },
                 landing,
             );
         }
@@ -271,7 +279,7 @@ impl Wire {
         dst: Spot,
         bytes: usize,
     ) {
-        self.push(memory, (from, to), Late::Lazy, 0, Kind::Get { src, dst, bytes }, None);
+        self.push(memory, (from, to), Late::Lazy, 0, TransferKind::Get { src, dst, bytes }, None);
     }
 
     /// Issues a change of one element without asking for its value.
@@ -284,7 +292,14 @@ impl Wire {
         change: Change,
         landing: Option<Box<Landing>>,
     ) {
-        self.push(memory, (from, to), Late::Prompt, 0, Kind::Update { dst, bytes, value, change }, landing);
+        self.push(
+            memory,
+            (from, to),
+            Late::Prompt,
+            0,
+            TransferKind::Update { dst, bytes, value, change },
+            landing,
+        );
     }
 
     /// `nvshmem_fence` on a PE.
@@ -310,7 +325,7 @@ impl Wire {
     /// `nvshmemx_flush` on a PE: the sources of its puts are read.
     pub(crate) fn flush(&mut self, memory: &Memory, pe: usize) {
         for o in self.queue.iter_mut().filter(|o| o.from == pe) {
-            if let Kind::Put { data, .. } = &mut o.kind
+            if let TransferKind::Put { data, .. } = &mut o.kind
                 && let Data::Memory(s, n) = *data
             {
                 *data = Data::Bytes(memory.at(s, n).to_vec());
@@ -418,7 +433,7 @@ impl Wire {
             self.behind[from] = self.behind[from].saturating_sub(1);
         }
         match op.kind {
-            Kind::Put { dst, step, element, data } => {
+            TransferKind::Put { dst, step, element, data } => {
                 let bytes = match data {
                     Data::Bytes(bytes) => bytes,
                     Data::Memory(s, n) => memory.at(s, n).to_vec(),
@@ -430,12 +445,12 @@ impl Wire {
                     memory.store_at(memory.heap(to, dst + i as u64 * step), piece);
                 }
             }
-            Kind::Get { src, dst, bytes } => {
+            TransferKind::Get { src, dst, bytes } => {
                 let data = memory.at(memory.heap(to, src), bytes).to_vec();
                 self.count(to, from, bytes);
                 memory.store_at(dst, &data);
             }
-            Kind::Update { dst, bytes, value, change } => {
+            TransferKind::Update { dst, bytes, value, change } => {
                 self.count(from, to, bytes);
                 if matches!(change, Change::Set) {
                     self.note(from, to, dst, op.number, value);

@@ -17,7 +17,7 @@ const NAMED: usize = 8;
 
 /// What a group waits for. The order is that of a report: causes before consequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum WaitKind {
     Memory,
     Nothing,
     Lanes,
@@ -26,7 +26,7 @@ enum Kind {
 
 /// A wait of a group, at a place of the program.
 struct Wait {
-    kind: Kind,
+    kind: WaitKind,
     pc: u32,
     text: String,
     /// The memory that it waits for.
@@ -38,14 +38,14 @@ type Waiting = BTreeMap<(usize, [u32; 3], Option<Named>), Vec<(u32, Option<u32>)
 
 /// Those who wait at one place.
 #[derive(Default)]
-struct Place {
+struct WaitSite {
     texts: BTreeMap<String, (Waiting, Option<Spot>)>,
 }
 
 /// What all groups wait for, by places of the program: a line for each different piece of memory, one for all who wait at a
 /// barrier there.
 pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
-    let mut places: BTreeMap<(Kind, u32), Place> = BTreeMap::new();
+    let mut places: BTreeMap<(WaitKind, u32), WaitSite> = BTreeMap::new();
     let mut sorted = order.to_vec();
     sorted.sort_unstable_by_key(|&w| run.warps[w].index);
     for w in sorted {
@@ -74,8 +74,8 @@ pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
     out
 }
 
-fn lines(run: &Run, kind: Kind, place: &Place) -> Vec<String> {
-    let most = if kind == Kind::Memory { OF_PLACE } else { 1 };
+fn lines(run: &Run, kind: WaitKind, place: &WaitSite) -> Vec<String> {
+    let most = if kind == WaitKind::Memory { OF_PLACE } else { 1 };
     let named = |(text, (who, _)): (&String, &(Waiting, Option<Spot>))| format!("{}: {text}", named(who));
     let mut out: Vec<String> = place.texts.iter().take(most).map(named).collect();
     let warps = |(who, _): &(Waiting, Option<Spot>)| who.values().map(Vec::len).sum::<usize>();
@@ -158,29 +158,29 @@ fn wait(run: &Run, w: WarpSlot, g: &Group) -> Wait {
         |kind, pc: u32, text: String| Wait { kind, pc, text: format!("{text}, {}", place(pc)), word: None };
     if let Some(ticket) = warp.ticket(g.mask) {
         let what = run.remote.describe(ticket, &run.memory, cta.at.pe, cta.at.ntid.iter().product());
-        return at(Kind::Memory, g.pc, what.unwrap_or_default());
+        return at(WaitKind::Memory, g.pc, what.unwrap_or_default());
     }
     match g.state {
         State::Barrier(a) => {
             let b = &cta.barriers[a.id as usize];
             let wanted = a.count.unwrap_or(cta.live);
             let text = format!("at barrier {} ({} of {wanted} threads arrived)", a.id, b.lanes);
-            at(Kind::Barrier, g.pc, text)
+            at(WaitKind::Barrier, g.pc, text)
         }
-        State::Cluster => at(Kind::Barrier, g.pc, run.describe_cluster(warp.cta)),
+        State::Cluster => at(WaitKind::Barrier, g.pc, run.describe_cluster(warp.cta)),
         State::Converge(needed) | State::Meet(needed) => {
             let missing = needed & warp.live & !g.mask;
-            at(Kind::Lanes, g.pc, format!("waits for lanes {missing:#010x} of its warp"))
+            at(WaitKind::Lanes, g.pc, format!("waits for lanes {missing:#010x} of its warp"))
         }
         State::Ready if warp.pipe.waits() => {
             let what = "waits for the other warps of its warpgroup to begin the same wgmma.mma_async";
-            at(Kind::Barrier, g.pc, what.to_owned())
+            at(WaitKind::Barrier, g.pc, what.to_owned())
         }
         State::Ready if warp.poll.valid => {
             let (text, word) = polls(run, w, g);
-            Wait { word, ..at(Kind::Memory, warp.poll.pc, text) }
+            Wait { word, ..at(WaitKind::Memory, warp.poll.pc, text) }
         }
-        State::Ready => at(Kind::Nothing, g.pc, "loops without reading memory".to_owned()),
+        State::Ready => at(WaitKind::Nothing, g.pc, "loops without reading memory".to_owned()),
     }
 }
 

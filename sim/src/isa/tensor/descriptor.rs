@@ -3,7 +3,7 @@
 //! Memory is moved in *pieces* of 16 bytes. Eight of them, from eight rows, make a core matrix; the descriptor says how
 //! far apart core matrices are, and whether pieces are exchanged (swizzled) within spans of 32, 64 or 128 bytes.
 
-use super::Kind;
+use super::ElementFormat;
 use crate::check::AccessKind;
 use crate::check::detector::Ticket;
 use crate::codes;
@@ -88,7 +88,7 @@ impl Descriptor {
     }
 
     /// Addresses of an operand's pieces, in order.
-    fn pieces(self, major: Major, rows: Range<usize>, kind: Kind) -> impl Iterator<Item = u64> {
+    fn pieces(self, major: Major, rows: Range<usize>, kind: ElementFormat) -> impl Iterator<Item = u64> {
         let rows = rows.start as u64..rows.end as u64;
         let (rows, along) = match major {
             Major::K => (rows, ALONG_K / PIECE),
@@ -103,7 +103,7 @@ impl Descriptor {
         cx: &Context<'_>,
         major: Major,
         rows: Range<usize>,
-        kind: Kind,
+        kind: ElementFormat,
     ) -> Result<(), Fault> {
         let size = cx.memory.buffers[cx.shared].len() as u64;
         match self.pieces(major, rows, kind).find(|at| at + PIECE > size) {
@@ -125,7 +125,7 @@ impl Descriptor {
         cx: &mut Context<'_>,
         major: Major,
         rows: Range<usize>,
-        kind: Kind,
+        kind: ElementFormat,
         ticket: Option<&Ticket>,
     ) -> Vec<u64> {
         let shared = cx.shared;
@@ -154,7 +154,7 @@ impl Descriptor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::ElementFormat;
     use super::*;
     use std::collections::HashSet;
 
@@ -193,7 +193,7 @@ mod tests {
     /// No two pieces of an operand share memory in any of the layouts.
     #[test]
     fn pieces_are_apart() {
-        let kind = Kind::parse("bf16").unwrap();
+        let kind = ElementFormat::parse("bf16").unwrap();
         for (leading, stride, mode, major) in [
             (128, 256, 0, Major::K),
             (16, 256, 3, Major::K),

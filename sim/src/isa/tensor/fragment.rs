@@ -3,7 +3,7 @@
 //! A lane belongs to group `lane / 4` and is number `lane % 4` in it. With few exceptions an operand's rows go by
 //! groups, and the elements of a row, a register of them at a time, by the numbers.
 
-use super::{Kind, Shape};
+use super::{ElementFormat, Shape};
 use crate::exec::{Context, Reg, Src};
 use crate::model::LANES;
 use crate::num::mask;
@@ -29,12 +29,12 @@ pub(super) fn accumulator(m: usize, lane: usize, x: usize) -> (usize, usize) {
 }
 
 /// Registers of an operand with `rows` rows of `k` elements.
-pub(super) fn operand_registers(rows: usize, k: usize, kind: Kind) -> usize {
+pub(super) fn operand_registers(rows: usize, k: usize, kind: ElementFormat) -> usize {
     rows * k / (LANES * kind.packed())
 }
 
 /// An operand's bits, row by row.
-pub(super) fn gather(cx: &Context<'_>, rows: usize, k: usize, kind: Kind, regs: &[Src]) -> Vec<u64> {
+pub(super) fn gather(cx: &Context<'_>, rows: usize, k: usize, kind: ElementFormat, regs: &[Src]) -> Vec<u64> {
     let mut out = vec![0; rows * k];
     let packed = kind.packed();
     for (j, &r) in regs.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! `mma.sync`: a warp multiplies matrices that its lanes hold in registers.
 
 use super::fragment::{Accumulator, gather, operand_registers, quads};
-use super::{Kind, Shape, arithmetic, register_type, whole_warp};
+use super::{ElementFormat, Shape, arithmetic, register_type, whole_warp};
 use crate::codes;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
 use crate::isa::classes::RND;
@@ -123,8 +123,8 @@ pub(super) fn accumulator_bits(s: &Site<'_, '_, '_>, position: &str) -> u32 {
 struct Mma {
     shape: Shape,
     arithmetic: Arithmetic,
-    a: (Kind, Vec<Src>),
-    b: (Kind, Vec<Src>),
+    a: (ElementFormat, Vec<Src>),
+    b: (ElementFormat, Vec<Src>),
     from: (Accumulator, Vec<Src>),
     to: (Accumulator, Vec<Reg>),
 }
@@ -137,7 +137,7 @@ pub(super) fn kind_name(s: &Site<'_, '_, '_>, position: &str) -> &'static str {
 fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (atype, btype) = (kind_name(s, "atype"), kind_name(s, "btype"));
     let shape = Shape::parse(s.text("shape"), atype)?;
-    let (a, b) = (Kind::parse(atype)?, Kind::parse(btype)?);
+    let (a, b) = (ElementFormat::parse(atype)?, ElementFormat::parse(btype)?);
     if s.get("dtype") != s.get("ctype") {
         return issue(
             codes::UNKNOWN_MODIFIER,
@@ -148,7 +148,7 @@ fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let accumulator = Accumulator { m: shape.m, n: shape.n, bits: accumulator_bits(s, "dtype") };
     let (d, count) = (register_type(accumulator.register()), accumulator.registers());
     let to: Vec<Reg> = s.vector_dst(0, count, d, false)?.into_iter().map(|d| d.0).collect();
-    let operand = |s: &mut Site<'_, '_, '_>, i, rows, kind: Kind| {
+    let operand = |s: &mut Site<'_, '_, '_>, i, rows, kind: ElementFormat| {
         s.vector_src(i, operand_registers(rows, shape.k, kind), register_type(kind.register()), false)
     };
     Ok(Box::new(Mma {
@@ -181,7 +181,7 @@ impl Operation for Mma {
 /// `mma.m8n8k4`, Volta's: four multiplications at once.
 struct Quads {
     arithmetic: Arithmetic,
-    kind: Kind,
+    kind: ElementFormat,
     /// Whether a lane's elements of A, of B, are along K.
     along: (bool, bool),
     a: Vec<Src>,
@@ -196,7 +196,7 @@ fn mma_quads(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     if d == 16 && c == 32 {
         return issue(codes::UNKNOWN_MODIFIER, "an .f32 accumulator gives an .f32 result", "");
     }
-    let half = Kind::parse("f16")?;
+    let half = ElementFormat::parse("f16")?;
     let t = register_type(32);
     let registers = |bits: u32| if bits == 16 { 4 } else { 8 };
     Ok(Box::new(Quads {

@@ -18,36 +18,36 @@ use crate::types::Ty;
 
 /// How the elements of a type lie in registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct ElementFormat {
     /// Bits that an element takes.
     pub storage: u32,
     pub element: Element,
 }
 
-const fn float(storage: u32, format: Format) -> Kind {
-    Kind { storage, element: Element::Float(format) }
+const fn float(storage: u32, format: Format) -> ElementFormat {
+    ElementFormat { storage, element: Element::Float(format) }
 }
 
-const fn int(bits: u32, signed: bool) -> Kind {
-    Kind { storage: bits, element: Element::Int { bits, signed } }
+const fn int(bits: u32, signed: bool) -> ElementFormat {
+    ElementFormat { storage: bits, element: Element::Int { bits, signed } }
 }
 
-const KINDS: &[(&str, Kind)] = &[
+const KINDS: &[(&str, ElementFormat)] = &[
     ("f16", float(16, F16)),
     ("bf16", float(16, BF16)),
     ("tf32", float(32, TF32)),
     ("e4m3", float(8, E4M3)),
     ("e5m2", float(8, E5M2)),
-    ("f64", Kind { storage: 64, element: Element::Word }),
+    ("f64", ElementFormat { storage: 64, element: Element::Word }),
     ("s8", int(8, true)),
     ("u8", int(8, false)),
     ("s4", int(4, true)),
     ("u4", int(4, false)),
-    ("b1", Kind { storage: 32, element: Element::Word }),
+    ("b1", ElementFormat { storage: 32, element: Element::Word }),
 ];
 
-impl Kind {
-    pub(super) fn parse(name: &str) -> Result<Kind, Issue> {
+impl ElementFormat {
+    pub(super) fn parse(name: &str) -> Result<ElementFormat, Issue> {
         match KINDS.iter().find(|(n, _)| *n == name) {
             Some((_, k)) => Ok(*k),
             None => issue(codes::UNKNOWN_MODIFIER, format!("`.{name}` is not a type of matrix elements"), ""),

@@ -3,7 +3,7 @@
 
 use super::fragment::{Accumulator, gather, operand_registers};
 use super::mma::{accumulator_bits, kind_name};
-use super::{Kind, Shape, arithmetic, register_type, whole_warp};
+use super::{ElementFormat, Shape, arithmetic, register_type, whole_warp};
 use crate::codes;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::site::{Issue, Site, issue};
@@ -108,8 +108,8 @@ struct Sparse {
     shape: Shape,
     arithmetic: Arithmetic,
     places: Places,
-    a: (Kind, Vec<Src>),
-    b: (Kind, Vec<Src>),
+    a: (ElementFormat, Vec<Src>),
+    b: (ElementFormat, Vec<Src>),
     c: Vec<Src>,
     metadata: Src,
     /// First of the lanes of a group that give the metadata, and how many do.
@@ -121,7 +121,7 @@ struct Sparse {
 fn sparse(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (atype, btype) = (kind_name(s, "atype"), kind_name(s, "btype"));
     let shape = Shape::parse(s.text("shape"), atype)?;
-    let (ka, kb) = (Kind::parse(atype)?, Kind::parse(btype)?);
+    let (ka, kb) = (ElementFormat::parse(atype)?, ElementFormat::parse(btype)?);
     if s.get("dtype") != s.get("ctype") {
         return issue(codes::UNKNOWN_MODIFIER, "the accumulators before and after have one type", "");
     }

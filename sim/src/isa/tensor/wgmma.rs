@@ -6,7 +6,7 @@
 use super::descriptor::{Descriptor, Major};
 use super::fragment::{Accumulator, gather, operand_registers};
 use super::mma::{accumulator_bits, kind_name};
-use super::{Kind, Shape, arithmetic, register_type, whole_warp};
+use super::{ElementFormat, Shape, arithmetic, register_type, whole_warp};
 use crate::check::detector::Ticket;
 use crate::codes;
 use crate::exec::pipe::{self, Multiplication, Operands, WARPS};
@@ -119,8 +119,8 @@ pub(super) struct Wgmma {
     arithmetic: Arithmetic,
     accumulator: Accumulator,
     d: Vec<Reg>,
-    a: (Kind, Left),
-    b: (Kind, Src),
+    a: (ElementFormat, Left),
+    b: (ElementFormat, Src),
     /// Whether the accumulator counts: `scale-d`.
     keep: PredSrc,
     /// Signs of A and B are turned.
@@ -139,7 +139,7 @@ struct Begin(Arc<Wgmma>);
 fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (atype, btype) = (kind_name(s, "atype"), kind_name(s, "btype"));
     let shape = Shape::parse(s.text("shape"), atype)?;
-    let (ka, kb) = (Kind::parse(atype)?, Kind::parse(btype)?);
+    let (ka, kb) = (ElementFormat::parse(atype)?, ElementFormat::parse(btype)?);
     let accumulator = Accumulator { m: 16, n: shape.n, bits: accumulator_bits(s, "dtype") };
     let t = register_type(32);
     let d: Vec<Reg> = s.vector_dst(0, accumulator.registers(), t, false)?.into_iter().map(|d| d.0).collect();
@@ -309,7 +309,7 @@ impl Wgmma {
         (a, b): &(Descriptor, Descriptor),
         ticket: Option<&Ticket>,
     ) -> Operands {
-        let turn = |bits: &mut Vec<u64>, kind: Kind, negate: bool| {
+        let turn = |bits: &mut Vec<u64>, kind: ElementFormat, negate: bool| {
             if negate {
                 bits.iter_mut().for_each(|v| *v ^= 1 << (kind.storage - 1));
             }
@@ -345,7 +345,7 @@ impl Wgmma {
         } else {
             vec![0; 16 * n]
         };
-        let rows = |bits, kind: Kind| Rows { element: kind.element, bits };
+        let rows = |bits, kind: ElementFormat| Rows { element: kind.element, bits };
         multiply(self.arithmetic, k, &rows(a, self.a.0), &rows(&operands.b, self.b.0), &mut acc);
         self.accumulator.scatter(cx, &self.d, &acc);
     }

@@ -5,7 +5,7 @@
 
 use super::fragment::Accumulator;
 use super::mma::{accumulator_bits, convert};
-use super::{Kind, Shape, arithmetic, register_type, whole_warp};
+use super::{ElementFormat, Shape, arithmetic, register_type, whole_warp};
 use crate::check::AccessKind;
 use crate::codes;
 use crate::exec::access::Space;
@@ -158,7 +158,7 @@ struct Fragment {
 
 impl Fragment {
     /// Of A or B, with so many rows (columns) along K.
-    fn operand(rows: usize, k: usize, kind: Kind, name: &str) -> Fragment {
+    fn operand(rows: usize, k: usize, kind: ElementFormat, name: &str) -> Fragment {
         let elements = rows * k;
         // Halves take as much as the largest shape needs.
         let registers = if name == "f16" { 8 } else { elements / (LANES * kind.packed()) };
@@ -229,7 +229,7 @@ fn tile(s: &mut Site<'_, '_, '_>, address: usize) -> Result<Tile, Issue> {
             (shape.m, shape.n, Fragment::accumulator(shape, bits))
         }
         _ => {
-            let kind = Kind::parse(name)?;
+            let kind = ElementFormat::parse(name)?;
             let rows = if operand == "a" { shape.m } else { shape.n };
             (rows, shape.k, Fragment::operand(rows, shape.k, kind, name))
         }
@@ -381,8 +381,8 @@ impl Operation for Store {
 struct Mma {
     shape: Shape,
     arithmetic: Arithmetic,
-    a: (Kind, Fragment, Vec<Src>),
-    b: (Kind, Fragment, Vec<Src>),
+    a: (ElementFormat, Fragment, Vec<Src>),
+    b: (ElementFormat, Fragment, Vec<Src>),
     c: (Fragment, Vec<Src>),
     d: (Fragment, Vec<Reg>),
 }
@@ -390,7 +390,7 @@ struct Mma {
 fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (atype, btype) = (s.get("atype").unwrap_or("f16"), s.get("btype").unwrap_or("f16"));
     let shape = Shape::parse(s.text("shape"), atype)?;
-    let (ka, kb) = (Kind::parse(atype)?, Kind::parse(btype)?);
+    let (ka, kb) = (ElementFormat::parse(atype)?, ElementFormat::parse(btype)?);
     let fa = Fragment::operand(shape.m, shape.k, ka, atype);
     let fb = Fragment::operand(shape.n, shape.k, kb, btype);
     let fd = Fragment::accumulator(shape, accumulator_bits(s, "dtype"));

@@ -1,7 +1,7 @@
 //! The model against what was measured.
 
 use super::*;
-use crate::collective::{ALGORITHMS, Algorithm, Collective, Place};
+use crate::collective::{ALGORITHMS, Algorithm, Collective, Placement};
 use weft_runtime::DType;
 
 /// Published times of MSCCL++'s allreduce through the switch on 8 H100s (docs/dsl/results.md, read off its figures):
@@ -27,47 +27,47 @@ fn published_times_of_the_switch_are_met() {
 
 /// `weft bench` on 2 H200s, bf16, in a CUDA graph, 2026-11-21 (docs/performance.md): microseconds of sizes from 1 KiB on,
 /// each four times the one before.
-type Measured = (Collective, Place, &'static str, &'static [f64]);
+type Measured = (Collective, Placement, &'static str, &'static [f64]);
 
 #[rustfmt::skip]
 const MEASURED: &[Measured] = &[
-    (Collective::AllReduce, Place::OutOfPlace, "ll", &[2.25, 2.31, 2.49, 2.79, 4.02, 10.22, 34.19, 120.89, 511.2, 1848.4, 7099.5]),
-    (Collective::AllReduce, Place::OutOfPlace, "ll_two_shot", &[3.15, 3.36, 3.60, 3.90, 5.08, 10.48, 35.87, 131.78, 547.75, 2055.5, 8029.0]),
-    (Collective::AllReduce, Place::OutOfPlace, "one_shot", &[6.61, 6.78, 6.86, 8.00, 8.28, 10.09, 19.65, 57.18, 206.6, 808.3, 3188.2]),
-    (Collective::AllReduce, Place::OutOfPlace, "two_shot", &[7.22, 7.24, 7.49, 7.73, 8.00, 9.85, 18.58, 55.35, 202.8, 789.8, 3135.4]),
-    (Collective::AllReduce, Place::OutOfPlace, "push_direct", &[5.38, 5.49, 5.59, 5.75, 6.59, 9.11, 18.25, 52.59, 195.06, 750.3, 2985.3]),
-    (Collective::AllReduce, Place::OutOfPlace, "push", &[5.70, 5.85, 5.98, 6.24, 6.96, 9.52, 19.60, 56.74, 201.94, 767.4, 3057.8]),
-    (Collective::AllReduce, Place::OutOfPlace, "rotate", &[5.68, 5.77, 5.83, 6.04, 6.76, 9.32, 18.56, 52.98, 195.81, 752.8, 2993.6]),
-    (Collective::AllGather, Place::OutOfPlace, "ll", &[2.18, 2.30, 2.41, 2.60, 3.22, 6.26, 17.72, 66.72, 332.8]),
-    (Collective::AllGather, Place::InPlace, "ll", &[2.17, 2.29, 2.43, 2.61, 3.23, 6.17, 18.48, 67.73, 270.5]),
-    (Collective::AllGather, Place::OutOfPlace, "push", &[5.91, 6.03, 6.26, 6.34, 6.56, 7.80, 11.76, 29.02, 98.38]),
-    (Collective::AllGather, Place::InPlace, "push", &[5.96, 6.04, 6.29, 6.38, 6.51, 7.84, 11.80, 28.84, 98.78]),
-    (Collective::AllGather, Place::OutOfPlace, "staged", &[4.83, 4.90, 4.95, 5.73, 6.62, 8.17, 13.51, 35.02, 111.0]),
-    (Collective::AllGather, Place::InPlace, "staged", &[4.80, 4.86, 4.95, 5.73, 6.58, 8.20, 13.53, 34.57, 110.5]),
-    (Collective::ReduceScatter, Place::OutOfPlace, "ll", &[2.24, 2.37, 2.48, 2.68, 3.30, 6.37, 18.29, 66.93, 338.3]),
-    (Collective::ReduceScatter, Place::InPlace, "ll", &[2.22, 2.33, 2.45, 2.68, 3.30, 6.36, 18.18, 67.19, 334.9]),
-    (Collective::ReduceScatter, Place::OutOfPlace, "pull", &[6.70, 6.74, 7.04, 7.79, 7.91, 8.36, 12.86, 32.17, 108.3]),
-    (Collective::ReduceScatter, Place::InPlace, "pull", &[6.87, 6.94, 7.22, 7.98, 8.04, 8.69, 12.90, 32.52, 108.3]),
-    (Collective::ReduceScatter, Place::OutOfPlace, "staged", &[4.81, 4.90, 4.95, 5.80, 6.59, 8.08, 13.35, 34.62, 110.4]),
-    (Collective::ReduceScatter, Place::InPlace, "staged", &[4.84, 4.90, 5.02, 5.79, 6.58, 8.11, 13.36, 34.39, 110.2]),
-    (Collective::Broadcast, Place::OutOfPlace, "ll", &[1.76, 1.82, 1.82, 1.95, 3.19, 7.45, 27.32, 106.1, 422.1]),
-    (Collective::Broadcast, Place::InPlace, "ll", &[1.90, 1.95, 1.97, 2.10, 3.32, 7.41, 27.41, 104.8, 416.4]),
-    (Collective::Broadcast, Place::OutOfPlace, "push", &[6.02, 6.33, 6.37, 6.52, 7.09, 8.68, 17.24, 51.17, 188.1]),
-    (Collective::Broadcast, Place::InPlace, "push", &[5.99, 6.26, 6.33, 6.54, 7.01, 8.59, 17.35, 51.16, 188.4]),
-    (Collective::Broadcast, Place::OutOfPlace, "scatter_gather", &[8.78, 8.72, 9.13, 9.26, 9.55, 12.19, 19.42, 52.62, 202.1]),
-    (Collective::Broadcast, Place::InPlace, "scatter_gather", &[8.50, 8.27, 8.82, 9.22, 9.51, 11.92, 18.94, 51.21, 188.5]),
-    (Collective::Broadcast, Place::OutOfPlace, "staged_direct", &[4.92, 4.88, 5.17, 6.31, 7.35, 10.03, 21.00, 56.29, 196.6]),
-    (Collective::Broadcast, Place::InPlace, "staged_direct", &[4.90, 4.83, 5.12, 6.25, 7.37, 9.81, 20.92, 56.05, 196.2]),
-    (Collective::Broadcast, Place::OutOfPlace, "staged", &[4.99, 4.97, 5.22, 6.39, 7.40, 9.92, 21.04, 56.68, 195.9]),
-    (Collective::Broadcast, Place::InPlace, "staged", &[4.98, 4.95, 5.21, 6.32, 7.44, 9.88, 21.07, 56.20, 195.7]),
-    (Collective::AllToAll, Place::OutOfPlace, "ll", &[2.24, 2.36, 2.50, 2.71, 3.31, 6.42, 18.53, 72.62, 363.8]),
-    (Collective::AllToAll, Place::InPlace, "ll", &[2.21, 2.32, 2.51, 2.67, 3.27, 6.37, 18.13, 67.14, 336.9]),
-    (Collective::AllToAll, Place::OutOfPlace, "push", &[6.15, 6.12, 6.33, 6.41, 6.59, 7.99, 11.84, 29.96, 107.2]),
-    (Collective::AllToAll, Place::OutOfPlace, "staged", &[4.84, 4.92, 4.99, 5.80, 6.60, 8.22, 13.66, 35.53, 111.4]),
-    (Collective::AllToAll, Place::InPlace, "staged", &[4.83, 4.90, 4.97, 5.84, 6.60, 8.18, 13.54, 34.53, 111.7]),
+    (Collective::AllReduce, Placement::OutOfPlace, "ll", &[2.25, 2.31, 2.49, 2.79, 4.02, 10.22, 34.19, 120.89, 511.2, 1848.4, 7099.5]),
+    (Collective::AllReduce, Placement::OutOfPlace, "ll_two_shot", &[3.15, 3.36, 3.60, 3.90, 5.08, 10.48, 35.87, 131.78, 547.75, 2055.5, 8029.0]),
+    (Collective::AllReduce, Placement::OutOfPlace, "one_shot", &[6.61, 6.78, 6.86, 8.00, 8.28, 10.09, 19.65, 57.18, 206.6, 808.3, 3188.2]),
+    (Collective::AllReduce, Placement::OutOfPlace, "two_shot", &[7.22, 7.24, 7.49, 7.73, 8.00, 9.85, 18.58, 55.35, 202.8, 789.8, 3135.4]),
+    (Collective::AllReduce, Placement::OutOfPlace, "push_direct", &[5.38, 5.49, 5.59, 5.75, 6.59, 9.11, 18.25, 52.59, 195.06, 750.3, 2985.3]),
+    (Collective::AllReduce, Placement::OutOfPlace, "push", &[5.70, 5.85, 5.98, 6.24, 6.96, 9.52, 19.60, 56.74, 201.94, 767.4, 3057.8]),
+    (Collective::AllReduce, Placement::OutOfPlace, "rotate", &[5.68, 5.77, 5.83, 6.04, 6.76, 9.32, 18.56, 52.98, 195.81, 752.8, 2993.6]),
+    (Collective::AllGather, Placement::OutOfPlace, "ll", &[2.18, 2.30, 2.41, 2.60, 3.22, 6.26, 17.72, 66.72, 332.8]),
+    (Collective::AllGather, Placement::InPlace, "ll", &[2.17, 2.29, 2.43, 2.61, 3.23, 6.17, 18.48, 67.73, 270.5]),
+    (Collective::AllGather, Placement::OutOfPlace, "push", &[5.91, 6.03, 6.26, 6.34, 6.56, 7.80, 11.76, 29.02, 98.38]),
+    (Collective::AllGather, Placement::InPlace, "push", &[5.96, 6.04, 6.29, 6.38, 6.51, 7.84, 11.80, 28.84, 98.78]),
+    (Collective::AllGather, Placement::OutOfPlace, "staged", &[4.83, 4.90, 4.95, 5.73, 6.62, 8.17, 13.51, 35.02, 111.0]),
+    (Collective::AllGather, Placement::InPlace, "staged", &[4.80, 4.86, 4.95, 5.73, 6.58, 8.20, 13.53, 34.57, 110.5]),
+    (Collective::ReduceScatter, Placement::OutOfPlace, "ll", &[2.24, 2.37, 2.48, 2.68, 3.30, 6.37, 18.29, 66.93, 338.3]),
+    (Collective::ReduceScatter, Placement::InPlace, "ll", &[2.22, 2.33, 2.45, 2.68, 3.30, 6.36, 18.18, 67.19, 334.9]),
+    (Collective::ReduceScatter, Placement::OutOfPlace, "pull", &[6.70, 6.74, 7.04, 7.79, 7.91, 8.36, 12.86, 32.17, 108.3]),
+    (Collective::ReduceScatter, Placement::InPlace, "pull", &[6.87, 6.94, 7.22, 7.98, 8.04, 8.69, 12.90, 32.52, 108.3]),
+    (Collective::ReduceScatter, Placement::OutOfPlace, "staged", &[4.81, 4.90, 4.95, 5.80, 6.59, 8.08, 13.35, 34.62, 110.4]),
+    (Collective::ReduceScatter, Placement::InPlace, "staged", &[4.84, 4.90, 5.02, 5.79, 6.58, 8.11, 13.36, 34.39, 110.2]),
+    (Collective::Broadcast, Placement::OutOfPlace, "ll", &[1.76, 1.82, 1.82, 1.95, 3.19, 7.45, 27.32, 106.1, 422.1]),
+    (Collective::Broadcast, Placement::InPlace, "ll", &[1.90, 1.95, 1.97, 2.10, 3.32, 7.41, 27.41, 104.8, 416.4]),
+    (Collective::Broadcast, Placement::OutOfPlace, "push", &[6.02, 6.33, 6.37, 6.52, 7.09, 8.68, 17.24, 51.17, 188.1]),
+    (Collective::Broadcast, Placement::InPlace, "push", &[5.99, 6.26, 6.33, 6.54, 7.01, 8.59, 17.35, 51.16, 188.4]),
+    (Collective::Broadcast, Placement::OutOfPlace, "scatter_gather", &[8.78, 8.72, 9.13, 9.26, 9.55, 12.19, 19.42, 52.62, 202.1]),
+    (Collective::Broadcast, Placement::InPlace, "scatter_gather", &[8.50, 8.27, 8.82, 9.22, 9.51, 11.92, 18.94, 51.21, 188.5]),
+    (Collective::Broadcast, Placement::OutOfPlace, "staged_direct", &[4.92, 4.88, 5.17, 6.31, 7.35, 10.03, 21.00, 56.29, 196.6]),
+    (Collective::Broadcast, Placement::InPlace, "staged_direct", &[4.90, 4.83, 5.12, 6.25, 7.37, 9.81, 20.92, 56.05, 196.2]),
+    (Collective::Broadcast, Placement::OutOfPlace, "staged", &[4.99, 4.97, 5.22, 6.39, 7.40, 9.92, 21.04, 56.68, 195.9]),
+    (Collective::Broadcast, Placement::InPlace, "staged", &[4.98, 4.95, 5.21, 6.32, 7.44, 9.88, 21.07, 56.20, 195.7]),
+    (Collective::AllToAll, Placement::OutOfPlace, "ll", &[2.24, 2.36, 2.50, 2.71, 3.31, 6.42, 18.53, 72.62, 363.8]),
+    (Collective::AllToAll, Placement::InPlace, "ll", &[2.21, 2.32, 2.51, 2.67, 3.27, 6.37, 18.13, 67.14, 336.9]),
+    (Collective::AllToAll, Placement::OutOfPlace, "push", &[6.15, 6.12, 6.33, 6.41, 6.59, 7.99, 11.84, 29.96, 107.2]),
+    (Collective::AllToAll, Placement::OutOfPlace, "staged", &[4.84, 4.92, 4.99, 5.80, 6.60, 8.22, 13.66, 35.53, 111.4]),
+    (Collective::AllToAll, Placement::InPlace, "staged", &[4.83, 4.90, 4.97, 5.84, 6.60, 8.18, 13.54, 34.53, 111.7]),
 ];
 
-fn request(collective: Collective, place: Place, i: usize) -> Request {
+fn request(collective: Collective, place: Placement, i: usize) -> Request {
     let counts = collective.counts(1024 << (2 * i), 2, 2).unwrap();
     Request { place, ..Request::new(collective, DType::BF16, counts.count, 2) }
 }
@@ -133,7 +133,7 @@ fn few_ctas_and_plain_memory_count() {
     let two_shot = Algorithm::find(Collective::AllReduce, "two_shot").unwrap();
     let time = |ctas| Links::H200.time(&Plan { ctas, ..Plan::of(two_shot, &request, 132) }, &request);
     assert!(time(1) > 3.0 * time(4) && time(64) == time(132), "{} {}", time(1), time(64));
-    let plain = Request { symmetric: [false; 2], place: Place::InPlace, ..request };
+    let plain = Request { symmetric: [false; 2], place: Placement::InPlace, ..request };
     assert_eq!(Plan::choose(&plain, 132, &Links::H200).unwrap().algorithm.name, "push");
 }
 

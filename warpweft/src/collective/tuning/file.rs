@@ -2,7 +2,7 @@
 
 use super::super::Links;
 use super::{Setting, Table};
-use crate::tuned::Kind;
+use crate::tuned::TuningFile;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use weft_runtime::Error;
@@ -11,7 +11,8 @@ use weft_runtime::Error;
 const FORM: u32 = 1;
 
 /// The file: `WEFT_TUNING` names another, or is `off`.
-const FILE: Kind = Kind { variable: "WEFT_TUNING", name: "tuning.json", command: "weft tune", form: FORM };
+const FILE: TuningFile =
+    TuningFile { variable: "WEFT_TUNING", name: "tuning.json", command: "weft tune", form: FORM };
 
 /// Tables of any number of settings.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,13 +31,13 @@ pub enum Stored {
     None(String),
 }
 
-/// The file with the tables, which `WEFT_TUNING` names. By default, it is `tuning.json` in warpweft's folder
-/// of the user's data. It is none if `WEFT_TUNING` is `off`, or if no folder is known.
-pub fn path() -> Option<PathBuf> {
-    FILE.path()
-}
-
 impl Tables {
+    /// The file with the tables, which `WEFT_TUNING` names. By default, it is `tuning.json` in warpweft's folder
+    /// of the user's data. It is none if `WEFT_TUNING` is `off`, or if no folder is known.
+    pub fn path() -> Option<PathBuf> {
+        FILE.path()
+    }
+
     /// Creates a file without tables.
     pub fn new() -> Tables {
         Tables { form: FORM, tables: Vec::new() }

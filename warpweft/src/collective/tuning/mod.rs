@@ -3,10 +3,10 @@
 mod file;
 mod selector;
 
-pub use file::{Stored, Tables, path};
+pub use file::{Stored, Tables};
 pub use selector::{By, Selector, Tuning};
 
-use super::{Algorithm, Collective, Limits, Links, Place, Plan, Request};
+use super::{Algorithm, Collective, Limits, Links, Placement, Plan, Request};
 use crate::tuned::{driver, hash, here};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ pub struct Entry {
     /// The collective that the plan is for.
     pub collective: Collective,
     /// Where the results are.
-    pub place: Place,
+    pub place: Placement,
     /// Whether operands are in the symmetric heap; if not, in any memory.
     pub symmetric: bool,
     /// The type of the elements.
@@ -112,7 +112,7 @@ pub struct Table {
     pub warpweft: String,
     /// The version of NVSHMEM.
     pub nvshmem: String,
-    /// When it was measured.
+    /// The time at which it was measured.
     pub date: String,
     /// The words of the command that measured it.
     pub command: Vec<String>,

@@ -1,7 +1,7 @@
 //! Which plan a request gets: of the table, or else of the model. All PEs of a team have the same.
 
 use super::super::{Links, Plan, Request};
-use super::{Setting, Stored, Table, Tables, Wire, path};
+use super::{Setting, Stored, Table, Tables, Wire};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Selector {
         Ok(match asked {
             Tuning::Table(table) => Selector::table(table.as_ref().clone().usable().0, "a table given"),
             Tuning::Model => model("asked for".into()),
-            Tuning::Stored => match path() {
+            Tuning::Stored => match Tables::path() {
                 None => model("WEFT_TUNING is off, or there is no folder".into()),
                 Some(file) => {
                     match Tables::read(&file).map(|all| (all.links(&setting), all.find(&setting))) {

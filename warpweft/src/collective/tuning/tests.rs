@@ -17,7 +17,7 @@ fn setting() -> Setting {
 fn entry(symmetric: bool, dtype: DType, algorithm: &str, sizes: &[u64]) -> Entry {
     Entry {
         collective: Collective::AllReduce,
-        place: Place::OutOfPlace,
+        place: Placement::OutOfPlace,
         symmetric,
         dtype,
         algorithm: algorithm.into(),
@@ -94,7 +94,7 @@ fn types_memory_and_what_an_algorithm_can() {
     // Any memory, if only of one operand.
     assert_eq!(of(|r| r.symmetric = [false; 2]), Some("push"));
     assert_eq!(of(|r| r.symmetric = [true, false]), Some("push"));
-    assert_eq!(of(|r| r.place = Place::InPlace), None);
+    assert_eq!(of(|r| r.place = Placement::InPlace), None);
     assert_eq!(of(|r| r.op = Reduce::Xor), None);
     assert_eq!(of(|r| r.collective = Collective::AllToAll), None);
 }

@@ -33,7 +33,7 @@ pub enum Form {
     AllGather,
     /// The sum over PEs of A (m, k) times B (n, k), of which each PE gets its part of the rows: D (m / PEs, n).
     ReduceScatter,
-    /// That sum, of which each PE gets all rows: D (m, n).
+    /// The sum of the products of all PEs, of which each PE gets all rows: D (m, n).
     AllReduce,
 }
 
@@ -80,7 +80,7 @@ impl Fused {
     /// together, `n` and `k` what a PE has. *Collective*: all PEs of the world call it with the same arguments.
     ///
     /// # Errors
-    /// `R0505` for a problem or a plan that the kernel does not have, and where PEs of the team ask for different ones;
+    /// Fails for a problem or a plan that the kernel does not have (R0505), and where PEs of the team ask for different ones;
     /// `R0302` where there is no memory; as [`Kernel::compile`].
     pub fn new(
         world: &World,
@@ -100,7 +100,7 @@ impl Fused {
         Ok(Fused { form, problem, choice, how })
     }
 
-    /// As [`new`](Fused::new), with what is likely to be the fastest: one launch, or a product and a collective.
+    /// Compiles what is likely to be the fastest like [`new`](Fused::new): one launch, or a product and a collective.
     /// *Collective.*
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Fused {
     /// others come there. D is symmetric for an allreduce, and for a reduce-scatter with `send=add`.
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
     pub fn launch(
         &self,
         stream: &Stream,
@@ -236,7 +236,7 @@ fn chosen(world: &World, team: &Team, form: Form, problem: &Problem) -> Result<C
 /// Compares what the PEs of a team ask for, so that none waits for flags that others never raise. *Collective.*
 ///
 /// # Errors
-/// `R0505` on every PE of a team whose PEs differ.
+/// Fails on every PE of a team whose PEs differ (R0505).
 pub(crate) fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
     let all = world.all_gather_host(asked.as_bytes())?;
     let of = |pe: u32| String::from_utf8_lossy(all.get(pe as usize).map_or(&[][..], |text| text));

@@ -183,7 +183,7 @@ impl FusedPlan {
     /// The plan that text says, as `bn=128,ctas=2,send=tma`, for a form.
     ///
     /// # Errors
-    /// A name or a value that there is not.
+    /// Fails if there is no such name or value.
     pub fn parse(text: &str, form: Form) -> Result<FusedPlan, String> {
         let mut plan = FusedPlan::of(form);
         let mut given = Vec::new();
@@ -262,7 +262,7 @@ impl FusedPlan {
     /// Whether a problem can be computed with it.
     ///
     /// # Errors
-    /// `R0505` with the limit that is met.
+    /// Fails with the limit that is exceeded (R0505).
     pub fn fits(&self, form: Form, problem: &Problem) -> Result<(), Error> {
         let name = || format!("the plan {}", self.text(form));
         let refused = self.refused(form, problem).map(|(what, help)| (format!("{} {what}", name()), help));

@@ -21,7 +21,7 @@ impl Sequence {
     /// Compiles the product, and allocates what lies between both. *Collective.*
     ///
     /// # Errors
-    /// As [`Gemm::new`] and [`Collectives::with`].
+    /// Fails where [`Gemm::new`] or [`Collectives::with`] fails.
     pub fn new(world: &World, team: Team, form: Form, problem: &Problem) -> Result<Sequence, GpuError> {
         let Shape { m, n, .. } = problem.shape;
         let pes = u64::from(team.n_pes());
@@ -39,7 +39,7 @@ impl Sequence {
     /// Puts both on a stream.
     ///
     /// # Errors
-    /// As [`Gemm::launch`] and [`Collectives::run`].
+    /// Fails where [`Gemm::launch`] or [`Collectives::run`] fails.
     pub fn launch(
         &self,
         stream: &Stream,

@@ -3,7 +3,7 @@
 use super::{Choice, Form};
 use crate::gemm::Problem;
 use crate::gemm::tuning::{FAR, Setting, distance};
-use crate::tuned::{self, Kind};
+use crate::tuned::{self, TuningFile};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use weft_runtime::Error;
@@ -12,7 +12,7 @@ use weft_runtime::Error;
 const FORM: u32 = 1;
 
 /// The file: `WEFT_GEMM_COMM_TUNING` names another, or is `off`.
-const FILE: Kind = Kind {
+const FILE: TuningFile = TuningFile {
     variable: "WEFT_GEMM_COMM_TUNING",
     name: "gemm_comm.json",
     command: "weft tune gemm-reducescatter",
@@ -111,12 +111,6 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
-/// Where tables are stored: the file that `WEFT_GEMM_COMM_TUNING` names, or `gemm_comm.json` in warpweft's folder of the
-/// user's data. There is none where the variable is `off`, or where no folder is known.
-pub fn path() -> Option<PathBuf> {
-    FILE.path()
-}
-
 impl Default for Tables {
     fn default() -> Tables {
         Tables { form: FORM, tables: Vec::new() }
@@ -124,10 +118,16 @@ impl Default for Tables {
 }
 
 impl Tables {
+    /// Where tables are stored: the file that `WEFT_GEMM_COMM_TUNING` names, or `gemm_comm.json` in warpweft's folder of the
+    /// user's data. There is none where the variable is `off`, or where no folder is known.
+    pub fn path() -> Option<PathBuf> {
+        FILE.path()
+    }
+
     /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_COMM_TUNING` names it.
     ///
     /// # Errors
-    /// `R0111` where the file cannot be read, is damaged, or is of another form.
+    /// Fails if the file cannot be read, is damaged, or has another form (R0111).
     pub fn read(file: &Path) -> Result<Tables, Error> {
         let Some(text) = FILE.read(file)? else { return Ok(Tables::default()) };
         FILE.parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display())))
@@ -163,7 +163,7 @@ impl Tables {
 
 /// What is stored for a case in a setting. A file that cannot be read is said on standard error.
 pub(super) fn stored(setting: &Setting, case: &Case) -> Option<Choice> {
-    let tables = Tables::read(&path()?);
+    let tables = Tables::read(&Tables::path()?);
     let tables = tables.inspect_err(|e| eprintln!("warning: products go without tuning: {e}")).ok()?;
     tables.find(setting)?.choice(case)
 }

@@ -319,16 +319,16 @@ fn masked(e: &mut Elab<'_>, f: &Frag, op: RedOp, elem: Scalar, span: Span) -> R<
 /// The value that changes nothing in a reduction.
 fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> R<Value> {
     let bits = elem.bits();
-    let signed = elem.kind() == weft_ir::Kind::Signed;
+    let signed = elem.kind() == weft_ir::NumberKind::Signed;
     let least = if signed { i64::MIN >> (64 - bits) } else { 0 };
     let most = if signed { i64::MAX >> (64 - bits) } else { ((1u128 << bits) - 1) as i64 };
     let v = match (op, elem.kind()) {
-        (RedOp::And, weft_ir::Kind::Bool) => {
+        (RedOp::And, weft_ir::NumberKind::Bool) => {
             e.b.emit_as(Arith::Const { value: weft_ir::Constant::Bool(true) }, Type::Scalar(elem))?
         }
-        (RedOp::Min, weft_ir::Kind::Float) => e.b.float(elem, f64::INFINITY)?,
-        (RedOp::Max, weft_ir::Kind::Float) => e.b.float(elem, f64::NEG_INFINITY)?,
-        (RedOp::Mul, weft_ir::Kind::Float) => e.b.float(elem, 1.0)?,
+        (RedOp::Min, weft_ir::NumberKind::Float) => e.b.float(elem, f64::INFINITY)?,
+        (RedOp::Max, weft_ir::NumberKind::Float) => e.b.float(elem, f64::NEG_INFINITY)?,
+        (RedOp::Mul, weft_ir::NumberKind::Float) => e.b.float(elem, 1.0)?,
         (RedOp::Mul, _) => e.b.int(elem, 1)?,
         (RedOp::Min, _) => e.b.int(elem, if elem == Scalar::U64 { -1 } else { most })?,
         (RedOp::Max, _) => e.b.int(elem, least)?,

@@ -1,0 +1,119 @@
+//! The tensors of a run: where their elements lie, and what is in them at first.
+
+use super::array::{Number, write_number};
+use super::positions::Positions;
+use super::{RunError, TensorInfo};
+use std::sync::Arc;
+use weft::TensorRole;
+use weft_ir::{Layout, NumberKind, Role, Space, TensorType};
+use weft_sim::{Elements, Name};
+
+/// A tensor: its extents, and where each element lies.
+pub(super) struct Tensor {
+    pub info: TensorInfo,
+    pub layout: Layout,
+    /// Where its elements lie.
+    pub places: Arc<Positions>,
+    /// What is in it before a launch, where no file says that.
+    pub role: Role,
+    /// Whether it is put back to what is in it at first before each launch that the host waits for: what a launch leaves
+    /// there is a result, or nobody's.
+    pub renewed: bool,
+    /// Whether `computes(...)` names it as a result that is no operand as well.
+    pub is_result: bool,
+    pub symmetric: bool,
+}
+
+impl Tensor {
+    pub fn new(
+        name: &str,
+        t: &TensorType,
+        layout: Layout,
+        assigned: &TensorRole,
+    ) -> Result<Tensor, RunError> {
+        let places = Positions::new(&layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
+        let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
+        let places = Arc::new(places);
+        let role = assigned.role;
+        let is_result = assigned.is_result;
+        let renewed = is_result || matches!(role, Role::Output | Role::Workspace);
+        Ok(Tensor { info, layout, places, role, renewed, is_result, symmetric: t.space == Space::Symmetric })
+    }
+
+    /// Bytes of an element.
+    pub fn size(&self) -> usize {
+        self.info.dtype.bytes() as usize
+    }
+
+    /// Its name, by which the simulator tells its elements.
+    pub fn name(&self) -> Name {
+        let elements = Counted { places: Arc::clone(&self.places), size: self.size() as u64 };
+        Name::of(&self.info.name, Arc::new(elements))
+    }
+
+    /// Bytes of memory from the first to the last element.
+    pub fn bytes(&self) -> u64 {
+        self.places.span().saturating_mul(self.size() as u64)
+    }
+
+    /// Its elements on a PE before the first launch, in C order; none where nobody writes them.
+    pub fn first(&self, seed: u64, pe: usize) -> Option<Vec<u8>> {
+        match self.role {
+            Role::Output | Role::Workspace => None,
+            Role::Zeroed => Some(self.zeros()),
+            Role::Input => Some(seeded(&self.info, seed, pe)),
+        }
+    }
+
+    /// The bytes of the elements if all are 0.
+    pub fn zeros(&self) -> Vec<u8> {
+        vec![0; self.places.len() * self.size()]
+    }
+}
+
+/// The elements of a tensor, for the simulator.
+#[derive(Debug)]
+struct Counted {
+    places: Arc<Positions>,
+    size: u64,
+}
+
+impl Elements for Counted {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn count(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
+        self.places.coordinate(offset)
+    }
+}
+
+/// Data that depends on PE and index: floats in [-1, 1), integers in [-100, 100) or [0, 200).
+fn seeded(info: &TensorInfo, seed: u64, pe: usize) -> Vec<u8> {
+    let n = info.shape.iter().product::<u64>();
+    let mut out = Vec::with_capacity(n as usize * info.dtype.bytes() as usize);
+    let name = info.name.bytes().fold(seed, |h, b| mix(h ^ u64::from(b)));
+    for i in 0..n {
+        let bits = mix(name ^ mix((pe as u64) << 40 | i));
+        let x = if info.dtype.is_float() {
+            Number::Float((bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
+        } else {
+            let least = if info.dtype.kind() == NumberKind::Signed { 100 } else { 0 };
+            Number::Int(i128::from(bits % 200) - least)
+        };
+        write_number(info.dtype, x, &mut out);
+    }
+    out
+}
+
+/// One step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output bit.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

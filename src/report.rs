@@ -2,6 +2,7 @@
 
 use super::progress::Bar;
 use super::run::grid;
+use super::verbosity::quiet;
 use super::{CompileArgs, Limits, args};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -60,7 +61,8 @@ impl Report {
         bar.clear();
         let page = page?;
         super::write_out(self.output.as_deref(), page.text.as_bytes())?;
-        if let Some(path) = self.output.as_deref().filter(|path| *path != Path::new("-")) {
+        let file = self.output.as_deref().filter(|path| *path != Path::new("-") && !quiet());
+        if let Some(path) = file {
             let s = if page.kernels == 1 { "" } else { "s" };
             let (kernels, size) = (page.kernels, page.text.len().div_ceil(1000));
             let said = format!("wrote {}: {kernels} kernel{s}, {size} kB\n", path.display());

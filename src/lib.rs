@@ -25,6 +25,7 @@ mod verbosity;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use progress::Spinner;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -432,6 +433,7 @@ fn show(warnings: &[weft::ir::diag::Diagnostic], compiled: &weft::Compiled) -> R
 impl CompileArgs {
     /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {
+        let _compiling = Spinner::new("compiling");
         let path = &self.file.path;
         if path.extension().is_some_and(|e| e == "ir") {
             if self.no_assert {

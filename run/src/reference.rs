@@ -176,10 +176,7 @@ pub fn check(
     let root = match root {
         None => 0,
         Some(root) => usize::try_from(root).ok().filter(|root| *root < n_pes).ok_or_else(|| {
-            format!(
-                "computes({what}): the root is PE {root}, and the PEs have numbers from 0 to {}",
-                n_pes - 1
-            )
+            format!("computes({what}): ROOT is {root}, and the PEs have numbers from 0 to {}", n_pes - 1)
         })?,
     };
     let context = Context { from: &from, n_pes, root, op };

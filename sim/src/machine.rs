@@ -213,6 +213,8 @@ pub struct Machine {
     running: Option<Running>,
     /// Grids of runs that have ended.
     ended: u64,
+    /// By PE, the launches in runs that have ended.
+    launched: Vec<usize>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -237,6 +239,7 @@ impl Machine {
                 format!("1 to {MAX_PES} PEs are possible"),
             ));
         }
+        let launched = vec![0; config.n_pes];
         let mut memory = Memory::new(config.n_pes, config.poison, config.memory_limit);
         if let Some(bytes) = config.heap {
             memory.fix_heap(bytes)?;
@@ -252,6 +255,7 @@ impl Machine {
             trace: Trace::default(),
             running: None,
             ended: 0,
+            launched,
         })
     }
 

@@ -8,7 +8,9 @@ use crate::names::Named;
 pub(crate) struct GridWords<'a> {
     pub kernel: &'a str,
     pub block: [u32; 3],
-    pub pe: usize,
+    /// The number of its launch among those of its PE, counted from 1. Kernels that carry out operations on streams do not
+    /// count.
+    pub launch: usize,
     /// The names of groups of threads.
     pub names: &'a [Named],
 }

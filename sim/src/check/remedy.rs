@@ -68,6 +68,31 @@ impl Distance {
     }
 }
 
+/// The PEs of two accesses and the numbers of their launches, counted from 1 on each PE.
+struct Launches {
+    pes: [u32; 2],
+    later: usize,
+    earlier: usize,
+}
+
+impl Launches {
+    /// A line where an earlier launch plays a part.
+    fn note(&self) -> Option<String> {
+        let Launches { pes: [a, b], later, earlier } = self;
+        if later != earlier {
+            return Some(format!(
+                "PE {a} makes its access in launch {later} and PE {b} in launch {earlier}: no PE waits at the end of a \
+                 launch for the others, unless the kernel or the host lets it"
+            ));
+        }
+        let before = later.checked_sub(1).filter(|before| *before > 0)?;
+        Some(format!(
+            "both accesses are in launch {later}: a signal or a counter that keeps its value from launch {before} lets a \
+             wait for the same value pass at once"
+        ))
+    }
+}
+
 /// A thread of which no access is told.
 fn thread(warp: WarpId, lane: u32) -> Side {
     at(warp, lane, 0)
@@ -79,8 +104,13 @@ fn at(warp: WarpId, lane: u32, pc: u32) -> Side {
 }
 
 impl Detector {
-    /// Code, message, missing order and remedy of a pair.
+    /// Code, message, missing order and remedy of a pair, and the launches that it is in.
     pub(super) fn explain(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) {
+        self.explain_order(programs, raw, other, f);
+        f.notes.extend(self.launches(programs, raw, other).and_then(|launches| launches.note()));
+    }
+
+    fn explain_order(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) {
         let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
             return;
         };
@@ -172,27 +202,20 @@ impl Detector {
 
     /// Two launches. Answers whether they are two.
     fn tell_launches(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
-        let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
-            return false;
-        };
-        // Grids come in the order in which the host launched them.
-        let number = |c: &CtaInfo| {
-            let before = (0..=c.grid).filter_map(|grid| programs.grid(grid));
-            before.filter(|g| g.pe == c.pe as usize).count()
-        };
-        let (later, earlier) = (number(a), number(b));
-        if later == earlier {
+        if self.launches(programs, raw, other).is_none_or(|launches| launches.later == launches.earlier) {
             return false;
         }
         f.message = f.message.replacen(":", ", in two launches:", 1);
-        f.notes.push(format!(
-            "PE {} makes its access in launch {later} and PE {} in launch {earlier}: no PE waits at the end of a launch \
-             for the others, unless the kernel or the host lets it",
-            a.pe, b.pe
-        ));
         f.help = "put a barrier over the PEs at the end of the kernel, or let the host wait for all PEs between the launches"
             .into();
         true
+    }
+
+    /// The launches of a pair.
+    fn launches(&self, programs: &dyn Programs, raw: &Raw, other: &Side) -> Option<Launches> {
+        let (a, b) = (self.threads.info(raw.at.warp)?, self.threads.info(other.warp)?);
+        let number = |c: &CtaInfo| programs.grid(c.grid).map(|grid| grid.launch);
+        Some(Launches { pes: [a.pe, b.pe], later: number(a)?, earlier: number(b)? })
     }
 
     /// Threads that update the same memory, none of them atomically. Answers whether that is so.

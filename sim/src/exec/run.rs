@@ -161,6 +161,8 @@ pub(crate) struct Run {
     /// The machine's, while grids run.
     pub memory: Memory,
     pub grids: Vec<Grid>,
+    /// By PE, the launches of earlier runs.
+    pub launched: Vec<usize>,
     /// The modules of the grids.
     pub modules: Vec<Arc<Code>>,
     /// Grids that have ended since they were last asked for.
@@ -222,6 +224,7 @@ impl Run {
             quiet_since: 0,
             memory,
             grids: Vec::new(),
+            launched: Vec::new(),
             modules: Vec::new(),
             ended: Vec::new(),
             first_open: 0,

@@ -11,7 +11,14 @@ impl Programs for Run {
 
     fn grid(&self, grid: u32) -> Option<GridWords<'_>> {
         let g = self.grids.get(grid as usize)?;
-        Some(GridWords { kernel: &g.kernel().name, block: g.block, pe: g.pe, names: &g.names })
+        let before = self.launched.get(g.pe).copied().unwrap_or(0);
+        let here = self
+            .grids
+            .iter()
+            .take(grid as usize + 1)
+            .filter(|other| other.pe == g.pe && !other.module.of_host);
+        let launch = before + here.count();
+        Some(GridWords { kernel: &g.kernel().name, block: g.block, launch, names: &g.names })
     }
 
     fn instruction(&self, grid: u32, pc: u32) -> Option<InstructionWords<'_>> {

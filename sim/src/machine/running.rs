@@ -172,6 +172,7 @@ impl Machine {
         let (links, remote) = (self.memory.links.clone(), self.memory.remote);
         let memory = std::mem::replace(&mut self.memory, Memory::none());
         let mut run = Box::new(Run::new(memory, (self.config.seed, self.config.explore)));
+        run.launched.clone_from(&self.launched);
         run.step_limit = self.config.step_limit;
         run.time_limit = self.config.time_limit.map(|limit| (Instant::now() + limit, limit));
         run.stop.clone_from(&self.config.stop);
@@ -198,6 +199,9 @@ impl Machine {
         run.memory.unshare();
         self.findings.extend(run.findings());
         self.ended += run.grids.len() as u64;
+        for grid in run.grids.iter().filter(|grid| !grid.module.of_host) {
+            self.launched[grid.pe] += 1;
+        }
         std::mem::swap(&mut run.memory, &mut self.memory);
         Some(running)
     }

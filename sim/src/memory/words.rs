@@ -20,7 +20,8 @@ impl Memory {
 
     pub(super) fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {
         let near = self.region_at(addr).and_then(|region| self.allocator(region).nearest(addr & REGION_MASK));
-        let help = if near.is_some_and(|allocation| allocation.name.is_of_peers()) {
+        // A row has 8 bytes or more. A smaller access is one of a tensor that lies beside the table.
+        let help = if len >= 8 && near.is_some_and(|allocation| allocation.name.is_of_peers()) {
             "check the PE: the PEs of a team have numbers from 0 to n_pes(team) - 1"
         } else {
             "check the bound on the index: the tail of a tensor whose size is not a multiple of the tile is the usual cause"

@@ -75,7 +75,7 @@ pub fn table(request: &Request, pes: u32, all: &[Predicted]) -> String {
 mod tests {
     use weft::collective::Links;
     use weft::compile::{KernelFile, Lowering, Options};
-    use weft::gemm::{Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
+    use weft::gemm::{Epilogue, Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
     use weft::run::{Ran, RunOptions, run_file};
     use weft_lang::elaborate::Define;
     use weft_runtime::DType;
@@ -106,7 +106,7 @@ mod tests {
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
         let said = team.bytes(form, &problem, &plan);
 
-        let (name, defines) = plan.kernel(form, &problem, pes);
+        let (name, defines) = plan.kernel(form, &problem, &Epilogue::default(), pes);
         let mut options = Options::new(machine.target);
         options.defines = defines.into_iter().collect();
         options.lowering = if multicast { Lowering::Multimem } else { Lowering::Unicast };

@@ -3,7 +3,7 @@
 use super::{Contender, Report, Request, Row, Wrong};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
-use crate::rounds::{Call, Rounds};
+use crate::rounds::{Call, Rounds, Timed};
 use crate::start::StartLine;
 use std::time::SystemTime;
 use weft::gemm::{self, Shape};
@@ -94,7 +94,7 @@ impl<'a> Bed<'a> {
             }
         }
         let Request { iters, warmup, repeats, graph, .. } = *self.request;
-        let timed: Vec<_> = calls.iter().map(|call| (None, call)).collect();
+        let timed: Vec<_> = calls.iter().map(|call| Timed::Call(None, call)).collect();
         let times = Rounds { iters, warmup, repeats, graph }.times(&self.start, &timed)?;
         let of = |i: usize| (&self.request.contenders[i], &times[i]);
         let nccl = (0..calls.len()).map(of).find(|(c, _)| **c == Contender::Nccl).map(|(_, t)| t.median);

@@ -39,7 +39,9 @@ pub use decode::{Decode, DecodeNorm, DecodePlan, MOST_ROWS, Normed};
 pub use fit::{candidates, fits, fits_some, shared_bytes};
 pub(crate) use fused::alike;
 pub use fused::tuning as fused_tuning;
-pub use fused::{Bytes, Choice, Estimate, Form, Fused, FusedPlan, FusedTeam};
+pub use fused::{
+    Activation, Bytes, Choice, Epilogue, Estimate, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Scales,
+};
 pub use handle::Gemm;
 pub use model::{Machine, cycles, ranked};
 pub use plan::{PARAMETERS, Param, Parameter, Plan};

@@ -10,13 +10,14 @@
 //!   once from each PE that has a part. With the switch a PE sends its own product once and receives all of D once.
 //! - An allreduce sends the own tiles of the last wave behind the product, and a reduce-scatter by `add` the last tiles of
 //!   others. Sums show [`SUM_US`] beside the launch, and an all-gather [`FIRST_US`], as far as two H200s tell.
+//! - Packets of few rows are sent behind the product. They take [`PACKETS_US`] beside their bytes, and [`HOP_US`] at least.
 //!
 //! A test compares it with what two H200s take. Of 8 PEs nothing was measured.
 
 use super::plan::{Choice, FusedPlan, Part};
-use super::{Form, part_of};
+use super::{Epilogue, Form, TARGET, part_of};
 use crate::collective::{self, Collective, Links};
-use crate::gemm::{Machine, Param, Plan, Problem, Shape, cycles, ranked};
+use crate::gemm::{DecodePlan, Machine, Param, Plan, Problem, Shape, cycles, ranked};
 use weft_runtime::{Error, error};
 
 /// The part of a link's bandwidth that pushes may take before loads of the same multiprocessors stall.
@@ -27,6 +28,12 @@ const SEEN: f64 = 0.25;
 const SUM_US: f64 = 6.0;
 /// Microseconds that an all-gather takes until rows of others are there, beside what own rows hide.
 const FIRST_US: f64 = 4.0;
+/// Microseconds that packets take beside their bytes, since PEs begin at different times; and the least that a flight
+/// takes, however few bytes it has. A hand-written kernel on two H200s told 4.4 and 17.6 us for 16 and 256 rows.
+const PACKETS_US: f64 = 1.2;
+const HOP_US: f64 = 2.2;
+/// Microseconds of a second flight.
+const FLIGHT_US: f64 = 2.0;
 /// The part of a tile's time over which its strips are sent.
 const SPREAD: f64 = 0.65;
 /// Waves of tiles below which nothing is gained by sending slowly, since nothing hides it.
@@ -158,6 +165,20 @@ impl FusedTeam {
         Estimate { product_us, moving_us, tail_us, start_us }
     }
 
+    /// What a launch that exchanges packets is likely to take, with the plan that it has then.
+    ///
+    /// # Errors
+    /// Fails as [`DecodePlan::of`] does (R0505).
+    pub fn decode(&self, problem: &Problem, plan: DecodePlan) -> Result<(DecodePlan, Estimate), Error> {
+        let plan = plan.of(problem, self.pes, self.machine.sms)?;
+        let product_us = cycles(problem, &plan.tiles(), self.machine.sms) / FusedTeam::CLOCK;
+        let moving = self.moving(Bytes { peer: plan.sent(problem, self.pes), switch: 0.0 });
+        let tail_us = if self.pes < 2 { 0.0 } else { moving.max(HOP_US) };
+        let waits = if self.pes < 2 { 0.0 } else { PACKETS_US + FLIGHT_US * f64::from(plan.flights - 1) };
+        let start_us = self.links.launch_us + self.links.work_us + waits;
+        Ok((plan, Estimate { product_us, moving_us: 0.0, tail_us, start_us }))
+    }
+
     /// What a product and our collective are likely to take, one after the other.
     ///
     /// # Errors
@@ -199,6 +220,19 @@ impl FusedTeam {
                 "bn=128,ctas=2,outs=4,send=switch",
             ],
         };
+        self.filled_all(form, problem, texts)
+    }
+
+    /// Plans that are likely to be fast with an epilogue. What it reads for columns and elements takes the registers of
+    /// larger tiles.
+    fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
+        match epilogue.reads() || epilogue.gated {
+            false => self.candidates(form, problem),
+            true => self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"]),
+        }
+    }
+
+    fn filled_all(&self, form: Form, problem: &Problem, texts: &[&str]) -> Vec<FusedPlan> {
         let usable = |plan: &FusedPlan| self.multicast || plan.part(form) != Part::Switch;
         let plans = texts.iter().filter_map(|text| FusedPlan::parse(text, form).ok()).filter(usable);
         plans.filter_map(|plan| self.filled(form, problem, plan)).collect()
@@ -239,11 +273,33 @@ impl FusedTeam {
     /// # Errors
     /// `R0505` where neither a plan nor a sequence computes the problem.
     pub fn choose(&self, form: Form, problem: &Problem) -> Result<(Choice, Estimate), Error> {
+        self.choose_with(form, problem, &Epilogue::default())
+    }
+
+    /// As [`choose`](FusedTeam::choose), for products with an epilogue.
+    ///
+    /// # Errors
+    /// Fails as [`choose`](FusedTeam::choose) does.
+    pub fn choose_with(
+        &self,
+        form: Form,
+        problem: &Problem,
+        epilogue: &Epilogue,
+    ) -> Result<(Choice, Estimate), Error> {
         problem.check()?;
+        let fused = self.machine.target.name() == TARGET;
         let launch = |plan: FusedPlan| (Choice::Launch(plan), self.launch(form, problem, &plan));
-        let launches = self.candidates(form, problem).into_iter().map(launch);
+        let plans = if fused { self.candidates_with(form, problem, epilogue) } else { Vec::new() };
+        let launches = plans.into_iter().map(launch);
         let sequence = self.sequence(form, problem).ok().map(|e| (Choice::Sequence, e));
-        let least = launches.chain(sequence).min_by(|a, b| a.1.total().total_cmp(&b.1.total()));
+        let packets = match form {
+            Form::AllReduce if fused => self.decode(problem, DecodePlan::default()).ok(),
+            _ => None,
+        };
+        let packets = packets.map(|(plan, estimate)| (Choice::Decode(plan), estimate));
+        let all = launches.chain(packets).chain(sequence);
+        let all = all.filter(|(choice, _)| epilogue.fits(form, problem, choice).is_ok());
+        let least = all.min_by(|a, b| a.1.total().total_cmp(&b.1.total()));
         least.ok_or_else(|| {
             Error::new(error::GEMM, format!("no plan fits {problem}"))
                 .help("choose other element types: sums of 8 bits are sent as bf16")
@@ -291,10 +347,31 @@ mod tests {
     /// Where rows are few, whole tiles of each PE's rows would be computed for nothing.
     #[test]
     fn few_rows_go_in_sequence() {
-        for form in Form::ALL {
+        for form in [Form::AllGather, Form::ReduceScatter] {
             let (choice, _) = team(8, false).choose(form, &problem(16, 8192, 1024)).unwrap();
             assert_eq!(choice, Choice::Sequence, "{form:?}");
         }
+    }
+
+    /// An allreduce of few rows goes by packets. The hand-written kernel on two H200s takes 23.2, 25.5 and 46.1 us.
+    #[test]
+    fn few_rows_of_an_allreduce_go_by_packets() {
+        for (m, measured) in [(16, 23.2), (64, 25.5), (256, 46.1)] {
+            let problem = problem(m, 8192, 4096);
+            let (plan, estimate) = team(2, false).decode(&problem, DecodePlan::default()).unwrap();
+            let ratio = estimate.total() / measured;
+            assert!((0.85..1.15).contains(&ratio), "{m} rows: {estimate:?}, measured {measured}");
+            let (choice, chosen) = team(2, false).choose(Form::AllReduce, &problem).unwrap();
+            assert_ne!(choice, Choice::Sequence, "{m} rows: {chosen:?}");
+            assert!(chosen.total() <= estimate.total());
+            assert!(m > 64 || choice == plan.into(), "{m} rows: {choice:?}");
+        }
+        // The kernels are for Hopper.
+        let machine = Machine { target: "sm_100a".parse().unwrap(), sms: 148 };
+        let other = FusedTeam { machine, ..team(2, false) };
+        assert_eq!(other.choose(Form::AllReduce, &problem(16, 8192, 4096)).unwrap().0, Choice::Sequence);
+        let (choice, _) = team(2, false).choose(Form::AllReduce, &problem(257, 8192, 4096)).unwrap();
+        assert!(!matches!(choice, Choice::Decode(_)), "{choice:?}");
     }
 
     /// The switch sends less of an allreduce of eight PEs, and more of one of two.

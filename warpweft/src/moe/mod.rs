@@ -7,8 +7,10 @@
 //! Launches of one `Moe` follow each other on one stream, and can be captured into a graph. Routes that cannot be carried
 //! out are an error on every PE, which [`Moe::check`] reads: then no token was sent.
 
+mod model;
 mod problem;
 
+pub use model::{Bytes, Estimate, bytes, estimate};
 pub use problem::{Plan, Problem};
 
 use crate::collective::Flat;
@@ -42,8 +44,10 @@ pub struct Moe {
     route: DeviceTensor<i32>,
     order: DeviceTensor<i32>,
     table: DeviceTensor<u32>,
+    lists: SymmetricTensor<u64>,
+    flags: SymmetricTensor<u64>,
     counts: SymmetricTensor<u64>,
-    arrived: SymmetricTensor<u64>,
+    arrived: DeviceTensor<u64>,
     due: DeviceTensor<u64>,
     rounds: DeviceTensor<u64>,
     status: DeviceTensor<u32>,
@@ -90,30 +94,34 @@ impl Moe {
         let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
         let ctas = ("CTAS", Define::Int(CTAS.into()));
         let align = ("ALIGN", Define::Int(Problem::ALIGN as i64));
+        // Both kernels have the flags of pieces.
+        let piece = ("PIECE", Define::Int(plan.piece.into()));
         let mut of_experts = vec![("T", dtype), ("OUT", out), ctas];
         of_experts.extend(plan.defines());
         let (device, stream) = (world.device(), world.stream());
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let (tokens, choices) = (count(problem.tokens), problem.choices as usize);
         let (experts, local) = (problem.experts as usize, (problem.experts / pes) as usize);
-        let room = problem.rows(pes);
+        let (room, each) = (problem.rows(pes), pes as usize);
         let symmetric = |dtype: weft_runtime::DType, columns: u64| -> Result<AnyTensor, GpuError> {
             let shape = [count(room), count(columns)];
             let buffer = world.buffer(shape[0] * shape[1] * dtype.bytes() as usize)?;
             Ok(AnyTensor::new(buffer, dtype, shape.into_layout()?)?)
         };
         let moe = Moe {
-            dispatch: kernel("moe_dispatch", &[("T", dtype), ctas, align])?,
+            dispatch: kernel("moe_dispatch", &[("T", dtype), ctas, align, piece])?,
             experts: kernel("moe_experts", &of_experts)?,
             combine: kernel("moe_combine", &[("T", out), ("OUT", out)])?,
             received: symmetric(problem.dtype, problem.hidden)?,
             results: symmetric(problem.out, problem.columns)?,
             offsets: DeviceTensor::zeros(local + 1, stream)?,
             route: DeviceTensor::zeros([tokens, choices], stream)?,
-            order: DeviceTensor::alloc(device, tokens * choices * pes as usize)?,
-            table: DeviceTensor::alloc(device, CTAS as usize * (experts + 1))?,
-            counts: world.zeros((experts + 1) * pes as usize * 2)?,
-            arrived: world.zeros(local)?,
+            order: DeviceTensor::alloc(device, tokens * each)?,
+            table: DeviceTensor::alloc(device, CTAS as usize * (2 * experts + 1))?,
+            lists: world.zeros(choices * tokens * each)?,
+            flags: world.zeros(tokens.div_ceil(plan.piece as usize) * each)?,
+            counts: world.zeros((experts + 2) * each * 2)?,
+            arrived: DeviceTensor::zeros(local, stream)?,
             due: DeviceTensor::zeros(local, stream)?,
             rounds: DeviceTensor::zeros(16, stream)?,
             status: DeviceTensor::zeros(1, stream)?,
@@ -164,7 +172,7 @@ impl Moe {
         let received = Flat(&self.received);
         let mut arguments: Vec<&dyn AsArgument> =
             vec![&tokens, &hidden, &self.room, x, routes.ids, routes.live];
-        let places = [Flat(&self.order), Flat(&self.table), Flat(&self.counts)];
+        let places = self.places();
         arguments.extend([&received as &dyn AsArgument, &self.offsets]);
         arguments.extend(self.workspaces(&places));
         self.launch(&self.dispatch, stream, &arguments)
@@ -187,7 +195,7 @@ impl Moe {
         let (received, results, b) = (Flat(&self.received), Flat(&self.results), Flat(b));
         let mut arguments: Vec<&dyn AsArgument> =
             vec![&tokens, &columns, &hidden, &self.room, x, routes.ids, routes.live];
-        let places = [Flat(&self.order), Flat(&self.table), Flat(&self.counts)];
+        let places = self.places();
         arguments.extend([&b as &dyn AsArgument, &received, &results, &self.offsets]);
         arguments.extend(self.workspaces(&places));
         self.launch(&self.experts, stream, &arguments)
@@ -260,13 +268,20 @@ impl Moe {
         [tokens, hidden, columns].map(|n| i64::try_from(n).unwrap_or(i64::MAX))
     }
 
-    /// The last arguments of a dispatch; `places` are `order`, `table` and `counts`.
-    fn workspaces<'a>(&'a self, places: &'a [Flat<'a>; 3]) -> [&'a dyn AsArgument; 10] {
-        let [order, table, counts] = places;
+    /// Workspaces whose modes the kernels know.
+    fn places(&self) -> [Flat<'_>; 5] {
+        [Flat(&self.order), Flat(&self.table), Flat(&self.lists), Flat(&self.flags), Flat(&self.counts)]
+    }
+
+    /// The last arguments of a dispatch; `places` are those of [`Moe::places`].
+    fn workspaces<'a>(&'a self, places: &'a [Flat<'a>; 5]) -> [&'a dyn AsArgument; 12] {
+        let [order, table, lists, flags, counts] = places;
         [
             &self.route,
             order,
             table,
+            lists,
+            flags,
             counts,
             &self.arrived,
             &self.due,

@@ -128,10 +128,11 @@ impl Plan {
     pub fn shared_bytes(&self, problem: &Problem, pes: u32) -> u64 {
         /// Columns of a strip of results, of which there are two for each row of a tile.
         const STRIPS: u64 = 2 * 64;
-        /// Barriers of the pipelines, what the memory's alignment leaves, and an expert of each thread.
-        const BESIDE: u64 = 2048 + 4 * 384;
+        /// Barriers of the pipelines, what the memory's alignment leaves, and an expert and a mark of each thread.
+        const BESIDE: u64 = 2048 + 8 * 384;
         let [bn, bk, stages, _] = self.values().map(u64::from);
-        let counts = u64::from(problem.experts + 1) * (u64::from(pes) + 4) * 4;
+        // Entries and leads of each expert, here and of all CTAs; entries from each PE; and two places.
+        let counts = (u64::from(problem.experts) * (u64::from(pes) + 6) + 4 * u64::from(pes)) * 4;
         stages * (Problem::ALIGN + bn) * bk * u64::from(problem.dtype.bytes())
             + Problem::ALIGN * STRIPS * u64::from(problem.out.bytes())
             + counts

@@ -10,7 +10,7 @@ use weft_runtime::{DType, Error, error};
 /// Scales of the operands of a product, which elements of the product are multiplied by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Scales {
-    /// None.
+    /// There are no scales.
     #[default]
     None,
     /// One for A and one for B.
@@ -22,10 +22,10 @@ pub enum Scales {
 /// The function that elements go through behind the bias.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Activation {
-    /// None.
+    /// Elements stay as they are.
     #[default]
     None,
-    /// max(x, 0)
+    /// The larger one of x and 0.
     Relu,
     /// x times the normal distribution's function at x.
     Gelu,
@@ -57,11 +57,11 @@ pub struct Epilogue {
 /// What a launch reads and writes. What the product's [`Epilogue`] does not name must be none.
 #[derive(Clone, Copy)]
 pub struct FusedOperands<'a> {
-    /// The matrix A.
+    /// The matrix A of the product.
     pub a: &'a dyn AsArgument,
-    /// The matrix B.
+    /// The matrix B of the product.
     pub b: &'a dyn AsArgument,
-    /// The result.
+    /// The result of the product.
     pub d: &'a dyn AsArgument,
     /// Scales of A, f32: one, or one for each row. For an all-gather they are symmetric, with modes (row of a PE, PE) as A
     /// has them, and those of the other PEs arrive in their places; one for the whole matrix is in this PE's place.
@@ -77,7 +77,7 @@ pub struct FusedOperands<'a> {
 }
 
 impl<'a> FusedOperands<'a> {
-    /// Matrices alone.
+    /// Creates operands of a product without an epilogue.
     pub fn new(a: &'a dyn AsArgument, b: &'a dyn AsArgument, d: &'a dyn AsArgument) -> FusedOperands<'a> {
         FusedOperands { a, b, d, scale_a: None, scale_b: None, bias: None, residual: None, scale: None }
     }

@@ -191,7 +191,7 @@ fn no_more_instructions_than_by_hand() {
 }
 
 /// Kernels of the library that multiply and communicate, and of experts, with parameters beside the number of PEs.
-const COMMUNICATING: [(&str, &str); 16] = [
+const COMMUNICATING: [(&str, &str); 18] = [
     ("gemm_reduce_scatter", ""),
     ("gemm_reduce_scatter", "BN=128 CTAS=2 SEND=2"),
     ("gemm_reduce_scatter_add", ""),
@@ -205,7 +205,9 @@ const COMMUNICATING: [(&str, &str); 16] = [
     ("moe_dispatch", "EXPERTS=64 K=8"),
     ("moe_dispatch_scaled", "EXPERTS=64 K=8"),
     ("moe_experts", "EXPERTS=64 K=8"),
+    ("moe_experts", "EXPERTS=64 K=8 T=e4m3 BN=128 BK=128 STAGES=4 SCALES=1"),
     ("moe_combine", "EXPERTS=64 K=8"),
+    ("moe_combine_once", "EXPERTS=64 K=8"),
     ("moe_ll_dispatch", "EXPERTS=64 K=8"),
     ("moe_ll_combine", "EXPERTS=64 K=8"),
 ];

@@ -37,6 +37,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("ll", include_str!("library/ll.weft")),
     ("moe", include_str!("library/moe.weft")),
     ("moe_combine", include_str!("library/moe_combine.weft")),
+    ("moe_combine_once", include_str!("library/moe_combine_once.weft")),
     ("moe_dispatch", include_str!("library/moe_dispatch.weft")),
     ("moe_dispatch_scaled", include_str!("library/moe_dispatch_scaled.weft")),
     ("moe_experts", include_str!("library/moe_experts.weft")),

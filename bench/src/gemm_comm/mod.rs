@@ -141,7 +141,7 @@ impl Request {
         } else if self.shapes.is_empty() || self.iters == 0 || self.repeats == 0 {
             "shapes, iterations and repeats are 1 or more".to_owned()
         } else {
-            return self.contenders.contains(&Contender::Torch).then(|| self.torch()).unwrap_or(Ok(()));
+            return if self.contenders.contains(&Contender::Torch) { self.torch() } else { Ok(()) };
         };
         Err(BenchError::Request(wrong))
     }

@@ -198,7 +198,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Compares samples with float64. A product may be off by a unit of f32 for each addition, relative to the sum of
-    /// magnitudes, and by its rounding to the type of results.
+    /// magnitudes, and by its rounding to the type of results, and so may be what a PE's experts make of a token.
     fn compare(&self, problem: &Problem, result: &[u8]) -> Wrong {
         let (me, pes) = (self.world.my_pe(), self.world.n_pes());
         let Problem { tokens, hidden: k, columns: n, experts, choices, dtype, out, .. } = *problem;
@@ -218,7 +218,7 @@ impl<'a> Bed<'a> {
                 sum += gate * one;
                 bound += gate
                     * (k as f64 * 2.0 * unit_roundoff(DType::F32) * magnitude
-                        + unit_roundoff(out) * f64::abs(one) * 1.01);
+                        + 2.0 * unit_roundoff(out) * f64::abs(one) * 1.01);
             }
             bound += 2.0 * unit_roundoff(out) * f64::abs(sum);
             let size = out.bytes() as usize;

@@ -355,7 +355,8 @@ impl<'a> Bed<'a> {
     /// Elements of what the product of a sequence reads or writes, and of the collective's other side.
     fn sides<T: Element>(&self, problem: &Problem, operands: &Operands<T>) -> Result<(usize, usize)> {
         let Shape { m, n, k } = problem.shape;
-        if !m.is_multiple_of(u64::from(self.world.n_pes())) {
+        let shared_out = self.request.form != Form::AllReduce;
+        if shared_out && !m.is_multiple_of(u64::from(self.world.n_pes())) {
             let message =
                 format!("{m} rows are not shared out evenly, as the collective of a sequence needs it");
             return Err(BenchError::Request(message));

@@ -29,9 +29,11 @@ const SUM_US: f64 = 6.0;
 /// Microseconds that an all-gather takes until rows of others are there, beside what own rows hide.
 const FIRST_US: f64 = 4.0;
 /// Microseconds that packets take beside their bytes, since PEs begin at different times; and the least that a flight
-/// takes, however few bytes it has. A hand-written kernel on two H200s told 4.4 and 17.6 us for 16 and 256 rows.
+/// takes, however few bytes it has; and how many times as long as stores packets take for their bytes. On two H100s 16,
+/// 64 and 256 rows of 8192 columns took 3.3, 10.6 and 31.2 us more than the product alone.
 const PACKETS_US: f64 = 1.2;
 const HOP_US: f64 = 2.2;
+const PACKING: f64 = 2.2;
 /// Microseconds of a second flight.
 const FLIGHT_US: f64 = 2.0;
 /// The part of a tile's time over which its strips are sent.
@@ -156,6 +158,8 @@ impl FusedTeam {
             (Part::Switch, true) => by_switch(last * (pes + 1.0)),
             (Part::Switch, false) => by_peers(2.0 * last * others),
         };
+        // One wave of tiles hides nothing.
+        let tail_us = if self.waves(&product, plan) < WAVES { moving_us.max(tail_us) } else { tail_us };
         let waits = match plan.part(form) {
             _ if self.pes < 2 => 0.0,
             Part::Gather => FIRST_US,
@@ -173,7 +177,7 @@ impl FusedTeam {
         let plan = plan.of(problem, self.pes, self.machine.sms)?;
         let product_us = cycles(problem, &plan.tiles(), self.machine.sms) / FusedTeam::CLOCK;
         let moving = self.moving(Bytes { peer: plan.sent(problem, self.pes), switch: 0.0 });
-        let tail_us = if self.pes < 2 { 0.0 } else { moving.max(HOP_US) };
+        let tail_us = if self.pes < 2 { 0.0 } else { (PACKING * moving).max(HOP_US) };
         let waits = if self.pes < 2 { 0.0 } else { PACKETS_US + FLIGHT_US * f64::from(plan.flights - 1) };
         let start_us = self.links.launch_us + self.links.work_us + waits;
         Ok((plan, Estimate { product_us, moving_us: 0.0, tail_us, start_us }))
@@ -208,17 +212,11 @@ impl FusedTeam {
     pub fn candidates(&self, form: Form, problem: &Problem) -> Vec<FusedPlan> {
         let texts: &[&str] = match form {
             Form::AllGather => &["bn=256", "bn=128,ctas=2", "bn=128"],
-            Form::ReduceScatter => {
-                &["bn=256", "bn=128,ctas=2", "bn=128", "bn=256,send=tma", "bn=256,send=bulk"]
+            // Bulk copies were the fastest on two H100s, and clusters of two took three times as long there.
+            Form::ReduceScatter => &["bn=256,send=bulk", "bn=128,send=bulk", "bn=256", "bn=256,send=tma"],
+            Form::AllReduce => {
+                &["bn=256,send=bulk", "bn=128,send=bulk", "bn=256", "bn=256,outs=4,send=switch"]
             }
-            Form::AllReduce => &[
-                "bn=256",
-                "bn=128,ctas=2",
-                "bn=128",
-                "bn=256,send=bulk",
-                "bn=256,outs=4,send=switch",
-                "bn=128,ctas=2,outs=4,send=switch",
-            ],
         };
         self.filled_all(form, problem, texts)
     }
@@ -228,7 +226,10 @@ impl FusedTeam {
     fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
         match epilogue.reads() || epilogue.gated {
             false => self.candidates(form, problem),
-            true => self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"]),
+            true if form == Form::AllGather => {
+                self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"])
+            }
+            true => self.filled_all(form, problem, &["bn=128,strip=32,send=bulk"]),
         }
     }
 
@@ -248,23 +249,24 @@ impl FusedTeam {
         Some(FusedPlan { pace: self.pace(form, problem, &plan), ..plan })
     }
 
+    /// Waves of tiles of a product whose rows are whole tiles.
+    fn waves(&self, product: &Problem, plan: &FusedPlan) -> u64 {
+        let Shape { m, n, .. } = product.shape;
+        (m / u64::from(plan.bm) * n.div_ceil(plan.bn.into())).div_ceil(self.machine.sms.into())
+    }
+
     /// Cycles between two parts of what is sent, so that sending takes [`SPREAD`] of the time that hides it.
     fn pace(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> u32 {
         let product = padded(problem, plan, self.pes);
-        let Shape { m, n, k } = product.shape;
-        let tiles_in_all = m / u64::from(plan.bm) * n.div_ceil(plan.bn.into());
-        let waves = tiles_in_all.div_ceil(self.machine.sms.into());
-        if self.pes < 2 || waves < WAVES || plan.part(form) == Part::Switch {
+        let Shape { m, k, .. } = product.shape;
+        let waves = self.waves(&product, plan);
+        // Sums by bulk copies take longer with a pace on two H100s: 449 us instead of 425 for 4096x8192x8192.
+        if self.pes < 2 || waves < WAVES || form != Form::AllGather {
             return 0;
         }
         let all = cycles(&product, &tiles(plan), self.machine.sms);
-        let parts = match form {
-            Form::AllGather => {
-                let pieces = m / u64::from(plan.bm) * k.div_ceil(plan.piece.into());
-                2.0 * pieces as f64 / f64::from(self.machine.sms)
-            }
-            _ => f64::from(2 * plan.bn / plan.strip) * waves as f64,
-        };
+        let pieces = m / u64::from(plan.bm) * k.div_ceil(plan.piece.into());
+        let parts = 2.0 * pieces as f64 / f64::from(self.machine.sms);
         (SPREAD * all / parts.max(1.0)) as u32 / 100 * 100
     }
 
@@ -353,18 +355,19 @@ mod tests {
         }
     }
 
-    /// An allreduce of few rows goes by packets. The hand-written kernel on two H200s takes 23.2, 25.5 and 46.1 us.
+    /// An allreduce of few rows goes by packets where that is faster than a sequence. What two H100s took more than for the
+    /// product alone is beside the rows.
     #[test]
     fn few_rows_of_an_allreduce_go_by_packets() {
-        for (m, measured) in [(16, 23.2), (64, 25.5), (256, 46.1)] {
+        for (m, measured) in [(16, 3.3), (64, 10.6), (256, 31.2)] {
             let problem = problem(m, 8192, 4096);
             let (plan, estimate) = team(2, false).decode(&problem, DecodePlan::default()).unwrap();
-            let ratio = estimate.total() / measured;
-            assert!((0.85..1.15).contains(&ratio), "{m} rows: {estimate:?}, measured {measured}");
-            let (choice, chosen) = team(2, false).choose(Form::AllReduce, &problem).unwrap();
-            assert_ne!(choice, Choice::Sequence, "{m} rows: {chosen:?}");
-            assert!(chosen.total() <= estimate.total());
-            assert!(m > 64 || choice == plan.into(), "{m} rows: {choice:?}");
+            let ratio = (estimate.total() - estimate.product_us) / measured;
+            assert!((0.7..1.4).contains(&ratio), "{m} rows: {estimate:?}, measured {measured}");
+            // The sequence took 0.97 times as long for 64 rows, and 0.80 times for 256.
+            let (choice, _) = team(2, false).choose(Form::AllReduce, &problem).unwrap();
+            let expected = if m == 16 { plan.into() } else { Choice::Sequence };
+            assert_eq!(choice, expected, "{m} rows");
         }
         // The kernels are for Hopper.
         let machine = Machine { target: "sm_100a".parse().unwrap(), sms: 148 };

@@ -33,7 +33,8 @@ pub struct GemmComm {
     /// kernel for few rows, such as decode=1,bn=32,split=4. Give the option again for each further plan.
     #[arg(long, value_name = "auto|sequence|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
-    /// The contenders in the same run beside the product alone: cublas+ours, cublas+nccl, or none.
+    /// The contenders in the same run beside the product alone: cublas+ours, cublas+nccl, torch (PyTorch's
+    /// fused product, which gemm-allreduce does not have), or none.
     #[arg(long, value_name = "PEER,...", default_value = "cublas+ours,cublas+nccl")]
     against: String,
     /// Do not measure cuBLASLt's product alone.

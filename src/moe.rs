@@ -4,14 +4,14 @@ use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
 use super::bench::timing::Timing;
 use super::run::gpus;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::moe::{Plan, Problem};
 use weft::runtime::World;
 use weft::runtime::job::{Started, start};
-use weft_bench::moe::{Contender, Report, Request, run};
+use weft_bench::moe::{Contender, Report, Request, predict, run};
 
 #[derive(Args)]
 pub struct BenchMoe {
@@ -48,6 +48,9 @@ pub struct BenchMoe {
     /// Compare samples of our results with float64, and fail if they differ.
     #[arg(long)]
     check: bool,
+    /// Print the times that the model predicts for --pes H200s, and measure nothing.
+    #[arg(long, conflicts_with_all = ["graph", "check", "json"])]
+    predict: bool,
     /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -56,6 +59,11 @@ pub struct BenchMoe {
 impl BenchMoe {
     pub fn run(&self) -> Result<ExitCode> {
         let request = self.request()?;
+        if self.predict {
+            let pes = self.pes.context("--predict needs --pes, the number of GPUs to predict times for")?;
+            super::write_out(None, predict(&request, pes)?.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         writable_all([&self.json])?;
         match start(gpus(self.pes)?)? {
             Started::Done(code) => Ok(code),

@@ -6,9 +6,12 @@
 #[expect(dead_code, reason = "a test has no `main` of its own")]
 mod example;
 
+use weft::collective::Flat;
 use weft::gpu::GpuError;
 use weft::moe::{Moe, Plan, Problem, Routes};
-use weft::runtime::{DType, DeviceTensor, Error, World};
+use weft_run::array::{Number, write_number};
+use weft::runtime::memory::AnyTensor;
+use weft::runtime::{DType, DeviceTensor, Error, IntoLayout, World};
 use weft_bench::moe::{Contender, Request, run};
 
 #[test]
@@ -75,7 +78,8 @@ fn the_benchmark_checks_results() {
     let problem = Problem { columns: 72, ..Problem::new(8, 64, 4, 2, DType::BF16) };
     let plan = Plan { bn: 64, stages: 2, ..Plan::default() };
     let request = Request {
-        problems: vec![problem],
+        // All experts of a token on each PE: their results are added up there.
+        problems: vec![problem, Problem { choices: 4, ..problem }],
         contenders: vec![Contender::Ours(plan)],
         iters: 1,
         warmup: 1,
@@ -85,9 +89,11 @@ fn the_benchmark_checks_results() {
     };
     let reports = World::simulated(2).unwrap().run(|world| run(world, &request, &mut |_, _| Ok(())));
     for report in reports.unwrap() {
-        let checked = report.rows[0].checked.as_ref().unwrap();
-        assert_eq!(checked.elements, 0, "{checked:?}");
-        assert!(checked.of > 30, "{checked:?}");
+        assert_eq!(report.rows.len(), 2);
+        for checked in report.rows.iter().map(|row| row.checked.as_ref().unwrap()) {
+            assert_eq!(checked.elements, 0, "{checked:?}");
+            assert!(checked.of > 30, "{checked:?}");
+        }
     }
 }
 
@@ -103,4 +109,65 @@ fn problems_and_plans_that_do_not_fit_are_refused() {
     assert!(plan.fits(&problem, 2).unwrap_err().to_string().contains("shared memory"));
     assert_eq!(plan.to_string().parse(), Ok(plan));
     assert!("lag=1".parse::<Plan>().unwrap_err().contains("no `lag`"));
+}
+
+/// Tokens and matrices of 8 bits, with scales of powers of two, against the same on the host.
+#[test]
+fn scales_go_along() {
+    const TOKENS: usize = 6;
+    const HIDDEN: usize = 64;
+    const COLUMNS: usize = 72;
+    let number = |seed: usize, i: usize| ((i * 7 + i / 11 + seed * 5) % 7) as f64 - 3.0;
+    let power = |seed: usize, i: usize| 2f64.powi((i + seed) as i32 % 3 - 1);
+    let expert = |pe: usize, i: usize| (i * 3 + pe + i / 4) % 4;
+    let gate = |i: usize| 0.25 * (1 + i % 3) as f64;
+    let body = |world: &World| {
+        let (me, stream) = (world.my_pe() as usize, world.stream());
+        let problem = Problem::new(TOKENS as u64, HIDDEN as u64, 4, 2, DType::E4M3);
+        let problem = Problem { columns: COLUMNS as u64, ..problem };
+        let moe = Moe::new(world, world.team(), problem, Plan { bn: 64, stages: 2, ..Plan::of(&problem) })?;
+        let bytes = |n: usize, seed: usize| -> Result<AnyTensor, Error> {
+            let mut all = Vec::new();
+            (0..n).for_each(|i| write_number(DType::E4M3, Number::Float(number(seed, i)), &mut all));
+            let buffer = world.buffer(n)?;
+            buffer.write(0, &all, stream)?;
+            AnyTensor::new(buffer, DType::E4M3, n.into_layout()?)
+        };
+        let floats = |n: usize, of: &dyn Fn(usize) -> f64| {
+            DeviceTensor::from_slice(&(0..n).map(|i| of(i) as f32).collect::<Vec<_>>(), stream)
+        };
+        let x = bytes(TOKENS * HIDDEN, me)?;
+        let x = Flat(&x);
+        let b = bytes(2 * COLUMNS * HIDDEN, 8 + me)?;
+        let scales = floats(TOKENS, &|i| power(me, i))?;
+        let scale_b = floats(2 * COLUMNS, &|i| power(8 + me, i))?;
+        let experts: Vec<i32> = (0..2 * TOKENS).map(|i| expert(me, i) as i32).collect();
+        let ids = DeviceTensor::<i32>::zeros([TOKENS, 2], stream)?;
+        ids.copy_from(&experts, stream)?;
+        let live = DeviceTensor::from_slice(&[TOKENS as i32], stream)?;
+        let gates = DeviceTensor::<f32>::zeros([TOKENS, 2], stream)?;
+        gates.copy_from(&(0..2 * TOKENS).map(|i| gate(i) as f32).collect::<Vec<_>>(), stream)?;
+        let out = DeviceTensor::<half::bf16>::zeros([TOKENS, COLUMNS], stream)?;
+        let routes = Routes { ids: &ids, live: &live };
+        assert!(moe.experts(stream, &x, &routes, &b).unwrap_err().to_string().contains("experts_scaled"));
+        for _ in 0..2 {
+            moe.experts_scaled(stream, (&x, &scales), &routes, (&b, &scale_b))?;
+            moe.combine(stream, &routes, &gates, &out)?;
+            moe.check(stream)?;
+        }
+        for (i, is) in out.to_vec(stream)?.into_iter().enumerate() {
+            let (token, column) = (i / COLUMNS, i % COLUMNS);
+            let of_choice = |c: usize| {
+                let e = expert(me, token * 2 + c);
+                let (pe, row) = (e / 2, e % 2 * COLUMNS + column);
+                let both = |l: usize| number(me, token * HIDDEN + l) * number(8 + pe, row * HIDDEN + l);
+                let sum = (0..HIDDEN).map(both).sum::<f64>();
+                gate(token * 2 + c) * sum * power(me, token) * power(8 + pe, row)
+            };
+            let (sum, size) = (of_choice(0) + of_choice(1), of_choice(0).abs() + of_choice(1).abs());
+            assert!((is.to_f64() - sum).abs() <= size / 64.0, "({token}, {column}) is {is}, expected {sum}");
+        }
+        Ok::<_, GpuError>(())
+    };
+    World::simulated(2).unwrap().run(body).unwrap();
 }

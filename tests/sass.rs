@@ -191,6 +191,61 @@ fn no_more_instructions_than_by_hand() {
     assert!(more.is_empty(), "more instructions than by hand: {more:#?}");
 }
 
+/// Kernels of the library that multiply and communicate, and of experts, with parameters beside the number of PEs.
+const COMMUNICATING: [(&str, &str); 18] = [
+    ("gemm_reduce_scatter", ""),
+    ("gemm_reduce_scatter", "BN=128 CTAS=2 SEND=2"),
+    ("gemm_reduce_scatter_add", ""),
+    ("gemm_allreduce", ""),
+    ("gemm_allreduce", "BN=128 CTAS=2 SEND=2"),
+    ("gemm_allreduce_switch", ""),
+    ("all_gather_gemm", ""),
+    ("gemm_allreduce_decode", ""),
+    ("gemm_allreduce_rms_norm", ""),
+    ("gemm_all_to_all", ""),
+    ("moe_dispatch", "EXPERTS=64 K=8"),
+    ("moe_dispatch_scaled", "EXPERTS=64 K=8"),
+    ("moe_experts", "EXPERTS=64 K=8"),
+    ("moe_experts", "EXPERTS=64 K=8 T=e4m3 BN=128 BK=128 STAGES=4 SCALES=1"),
+    ("moe_combine", "EXPERTS=64 K=8"),
+    ("moe_combine_once", "EXPERTS=64 K=8"),
+    ("moe_ll_dispatch", "EXPERTS=64 K=8"),
+    ("moe_ll_combine", "EXPERTS=64 K=8"),
+];
+
+/// No thread keeps values in memory for want of registers, on two PEs and on eight. Eight PEs have eight addresses where
+/// there is no multicast.
+#[test]
+fn kernels_that_communicate_do_not_spill() {
+    if let Err(missing) = tools() {
+        assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
+        writeln!(std::io::stdout().lock(), "skipped: {missing}").unwrap();
+        return;
+    }
+    let target = "sm_90a".parse().unwrap();
+    let mut spilled = Vec::new();
+    for ((part, parameters), pes) in COMMUNICATING.into_iter().flat_map(|case| [2, 8].map(|pes| (case, pes)))
+    {
+        let file = KernelFile::parse(part, weft::library::part(part).unwrap()).unwrap();
+        let mut options = Options::new(target).lowering(Lowering::Unicast);
+        options.defines.insert("P".into(), Define::Int(pes));
+        for word in parameters.split_whitespace() {
+            let (name, value) = word.split_once('=').unwrap();
+            options.defines.insert(name.into(), Define::parse(value).unwrap());
+        }
+        let compiled = file.compile(&options).unwrap();
+        let listing = disassemble(&assemble_ptx(&compiled.ptx, target).unwrap()).unwrap();
+        let all = kernels(&listing);
+        assert_eq!(all.len(), 1, "{part}");
+        let count = |name: &str| all.values().map(|kernel| kernel.count(name)).sum::<usize>();
+        let [stores, loads] = ["STL", "LDL"].map(count);
+        if stores + loads > 0 {
+            spilled.push(format!("{part} {parameters} on {pes} PEs: {stores} stores, {loads} loads"));
+        }
+    }
+    assert!(spilled.is_empty(), "{spilled:#?}");
+}
+
 #[test]
 fn the_hot_loop_is_found() {
     // A loop with a slow way through it, inside a loop that has no LDGMC of its own, and one after it with fewer.

@@ -2,7 +2,7 @@
 
 use crate::BenchError;
 use crate::report::Spread;
-use crate::start::StartLine;
+use crate::start::{Block, StartLine};
 use crate::times::{Drawn, gather};
 use serde::{Deserialize, Serialize};
 use weft_runtime::{Stream, World, cuda};
@@ -11,6 +11,39 @@ type Result<T> = std::result::Result<T, BenchError>;
 
 /// A call of a contender on a stream.
 pub(crate) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
+
+/// Blocks of calls that another process makes and times.
+pub(crate) trait Blocks {
+    /// Makes a block of so many calls, after others that are not timed: microseconds of its first run. *Collective.*
+    fn arrange(&self, calls: u32, before: u32) -> Result<f64>;
+
+    /// Microseconds of another run of that block. *Collective.*
+    fn again(&self) -> Result<f64>;
+}
+
+/// What is timed.
+pub(crate) enum Timed<'a> {
+    /// What puts operands in place, where that is needed, and a call on the world's stream.
+    Call(Option<&'a Call<'a>>, &'a Call<'a>),
+    /// Calls of another process.
+    Process(&'a dyn Blocks),
+}
+
+/// A block that is ready to be timed.
+enum Ready<'a> {
+    Block(Block<'a>),
+    Process(&'a dyn Blocks),
+}
+
+impl Ready<'_> {
+    /// Microseconds of the block. *Collective.*
+    fn time(&self, start: &StartLine<'_>) -> Result<f64> {
+        match self {
+            Ready::Block(block) => start.time(block),
+            Ready::Process(process) => process.again(),
+        }
+    }
+}
 
 /// The time in microseconds that a block takes at most. A block of a single call may take longer.
 const BLOCK_US: f64 = 50_000.0;
@@ -28,32 +61,19 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// The times of a call of each contender, over all PEs. A contender is what puts its operands in place, if it needs
-    /// that, and its call. Each round times one block of each in an order that is drawn anew. *Collective.*
-    pub fn times(
-        &self,
-        start: &StartLine<'_>,
-        contenders: &[(Option<&Call<'_>>, &Call<'_>)],
-    ) -> Result<Vec<Spread>> {
-        let (world, stream) = (start.world(), start.world().stream());
-        let mut blocks = Vec::new();
-        for (place, call) in contenders {
-            if let Some(place) = place {
-                place(stream)?;
-                cuda::wait_for(stream)?;
-                world.wait_for_all()?;
+    /// The times of a call of each contender, over all PEs. Each round times one block of each in an order that is drawn
+    /// anew. *Collective.*
+    pub fn times<'a>(&self, start: &StartLine<'a>, contenders: &[Timed<'a>]) -> Result<Vec<Spread>> {
+        let world = start.world();
+        let ready = |contender: &Timed<'a>| match contender {
+            Timed::Call(place, call) => self.block(start, *place, call),
+            Timed::Process(process) => {
+                let iters = self.fitting(world, [process.arrange(1, self.warmup)?, process.again()?])?;
+                process.arrange(iters, 0)?;
+                Ok((iters, Ready::Process(*process)))
             }
-            let calls = |n: u32, s: &Stream| (0..n).try_for_each(|_| call(s));
-            calls(self.warmup.max(1), stream)?;
-            cuda::wait_for(stream)?;
-            let one = start.block(false, move |s| calls(1, s))?;
-            let about = Spread::over(&gather(world, &[start.time(&one)?, start.time(&one)?])?);
-            let iters = self.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1);
-            let block = start.block(self.graph, move |s| calls(iters, s))?;
-            // A graph's first launch is not like the others.
-            start.time(&block)?;
-            blocks.push((iters, block));
-        }
+        };
+        let blocks = contenders.iter().map(ready).collect::<Result<Vec<_>>>()?;
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
         let mut order: Vec<usize> = (0..contenders.len()).collect();
         let mut drawn = Drawn::together(world)?;
@@ -62,13 +82,43 @@ impl Rounds {
             drawn.shuffle(&mut order);
             for &i in &order {
                 let (iters, block) = &blocks[i];
-                let time = start.time(block)? / f64::from(*iters);
+                let time = block.time(start)? / f64::from(*iters);
                 if round > 0 {
                     times[i].push(time);
                 }
             }
         }
         times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
+    }
+
+    /// Calls of a block, from times of single ones in microseconds. *Collective.*
+    fn fitting(&self, world: &World, ones: [f64; 2]) -> Result<u32> {
+        let about = Spread::over(&gather(world, &ones)?);
+        Ok(self.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1))
+    }
+
+    /// A block of calls on the world's stream, and how many it has.
+    fn block<'a>(
+        &self,
+        start: &StartLine<'a>,
+        place: Option<&Call<'_>>,
+        call: &'a Call<'a>,
+    ) -> Result<(u32, Ready<'a>)> {
+        let (world, stream) = (start.world(), start.world().stream());
+        if let Some(place) = place {
+            place(stream)?;
+            cuda::wait_for(stream)?;
+            world.wait_for_all()?;
+        }
+        let calls = |n: u32, s: &Stream| (0..n).try_for_each(|_| call(s));
+        calls(self.warmup.max(1), stream)?;
+        cuda::wait_for(stream)?;
+        let one = start.block(false, move |s| calls(1, s))?;
+        let iters = self.fitting(world, [start.time(&one)?, start.time(&one)?])?;
+        let block = start.block(self.graph, move |s| calls(iters, s))?;
+        // A graph's first launch is not like the others.
+        start.time(&block)?;
+        Ok((iters, Ready::Block(block)))
     }
 }
 

@@ -120,6 +120,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A number of elements, or one that no memory has.
+pub(crate) fn count(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
 /// A side of a call.
 pub(crate) enum Side {
     Symmetric(AnyTensor),

@@ -28,7 +28,9 @@
 #![deny(missing_docs)]
 
 mod comm;
+pub mod gemm;
 mod id;
+pub mod moe;
 mod norm;
 
 pub use comm::{Buffer, Comm, Options, Reduce};

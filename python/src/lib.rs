@@ -7,9 +7,11 @@ mod check;
 mod comm;
 mod dlpack;
 mod error;
+mod gemm;
 mod kernel;
 mod launch;
 mod layout;
+mod moe;
 mod pool;
 mod rma;
 mod simulated;
@@ -28,11 +30,15 @@ mod _native {
     #[pymodule_export]
     use super::comm::{AddRmsNorm, Buffer, Comm, random_id};
     #[pymodule_export]
+    use super::gemm::Matmul;
+    #[pymodule_export]
     use super::kernel::{Compiled, compile, explain_code};
     #[pymodule_export]
     use super::launch::{Borrowed, Gpu, Launcher};
     #[pymodule_export]
     use super::layout::{draw_layout, evaluate, layout_functions};
+    #[pymodule_export]
+    use super::moe::Experts;
     #[pymodule_export]
     use super::pool::set_pool;
     #[pymodule_export]

@@ -141,6 +141,48 @@ class AddRmsNorm:
     def __new__(cls, comm: Comm, hidden: int, code: int, most_tokens: int) -> AddRmsNorm: ...
     def run(self, stream: int, tokens: int, operands: tuple[int, int, int, int], eps: float) -> None: ...
 
+@final
+class Matmul:
+    plan: str
+    all_rows: Optional[int]
+    own_rows: Optional[int]
+    own_scales: Optional[int]
+    sum: Optional[int]
+    def __new__(
+        cls,
+        comm: Comm,
+        form: str,
+        shape: tuple[int, int, int],
+        types: tuple[int, int],
+        b_rows: bool,
+        epilogue: tuple[str, str, bool, bool, bool, bool],
+    ) -> Matmul: ...
+    def run(
+        self,
+        stream: int,
+        matrices: tuple[int, int, int],
+        others: tuple[Optional[int], Optional[int], Optional[int], Optional[int], Optional[int]],
+    ) -> None: ...
+
+@final
+class Experts:
+    rows: int
+    received: int
+    results: int
+    offsets: int
+    def __new__(
+        cls,
+        comm: Comm,
+        shape: tuple[int, int, int],
+        experts: int,
+        choices: int,
+        code: int,
+        rows: Optional[int],
+    ) -> Experts: ...
+    def dispatch(self, stream: int, x: int, routes: tuple[int, int], b: Optional[int]) -> None: ...
+    def combine(self, stream: int, routes: tuple[int, int], gates: int, out: int) -> None: ...
+    def check(self, stream: int) -> None: ...
+
 def compile(request: dict[str, Any], defines: dict[str, Any]) -> Compiled: ...
 def explain_code(code: str) -> Optional[str]: ...
 def check(request: dict[str, Any], defines: dict[str, Any], what: dict[str, Any]) -> tuple[str, str, list[str]]: ...

@@ -13,12 +13,14 @@ import atexit
 import contextlib
 import itertools
 import socket
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Sequence
 
 import torch
 
 from . import _arrays, _dtypes, _fork, _native
 from ._errors import Error, TooLarge, unsupported, usage
+from ._matmul import Epilogue, Matmuls, rows_of, shaped
+from .moe import MoE
 
 #: Open communicators in the order in which they were made, which is the same on all ranks. They are kept until they are
 #: closed: closing is collective, and ranks collect garbage at different times.
@@ -39,7 +41,7 @@ _REDUCED = {
 
 def _forked() -> None:
     for comm in list(_OPEN):
-        for thing in (comm._native, *comm._norms.values()):
+        for thing in (comm._native, *comm._norms.values(), *comm._matmuls.products(), *comm._layers()):
             _fork.leak(thing)
         comm._end(_fork.unusable("communicator"))
 
@@ -98,6 +100,8 @@ class Comm:
         self._norms: dict = {}
         self._gammas: dict = {}
         self._pool: Any = None
+        self._matmuls = Matmuls(self)
+        self._moes: dict = {}
         with torch.cuda.device(self.device):
             torch.cuda.init()
             self._native: Any = _native.Comm(rank, size, id, self._index, max_bytes, timeout, share_gpu, max_ctas)
@@ -313,6 +317,118 @@ class Comm:
             norm.run(stream, tokens, operands, rms_eps)
         return norm_out, residual_out
 
+    # Products with communication inside. The arguments are those of PyTorch's operations of the same names in
+    # `torch.ops.symm_mem`, without the name of the group.
+
+    def fused_all_gather_matmul(
+        self, A: torch.Tensor, Bs: Sequence[torch.Tensor], gather_dim: int, *, return_A: bool = True
+    ) -> tuple:
+        """Gather the ranks' A along a dimension, and multiply by each B (K, N): return ``(A of all ranks, results)``."""
+        outs, biases = [A.dtype] * len(Bs), [None] * len(Bs)
+        return self._matmuls.all_gather(A, Bs, gather_dim, outs, None, biases, return_A)
+
+    def fused_all_gather_scaled_matmul(
+        self,
+        A: torch.Tensor,
+        Bs: Sequence[torch.Tensor],
+        A_scale: torch.Tensor,
+        B_scales: Sequence[torch.Tensor],
+        gather_dim: int,
+        biases: Sequence[Optional[torch.Tensor]],
+        result_scales: Sequence[Optional[torch.Tensor]],
+        out_dtypes: Sequence[Optional[torch.dtype]],
+        use_fast_accum: Sequence[bool] = (),
+    ) -> tuple:
+        """As :meth:`fused_all_gather_matmul`, of fp8 with scales: of matrices, or of rows of A and columns of B.
+
+        ``A_scale`` belongs to this rank's rows, and the others' arrive with their rows. Sums are always made in f32.
+        """
+        if any(scale is not None for scale in result_scales):
+            raise unsupported("there are no scales of results", "pass None, or scale the result by a kernel behind it")
+        outs = [out or b.dtype for out, b in zip(out_dtypes, Bs)]
+        return self._matmuls.all_gather(A, Bs, gather_dim, outs, (A_scale, B_scales), biases, True)
+
+    def fused_matmul_reduce_scatter(self, A: torch.Tensor, B: torch.Tensor, reduce_op: str, scatter_dim: int) -> torch.Tensor:
+        """Return this rank's part, along a dimension of A, of the sum or mean of all ranks' products A times B (K, N)."""
+        return self._matmuls.reduce_scatter(A, B, reduce_op, scatter_dim, A.dtype, None, None)
+
+    def fused_scaled_matmul_reduce_scatter(
+        self,
+        A: torch.Tensor,
+        B: torch.Tensor,
+        A_scale: torch.Tensor,
+        B_scale: torch.Tensor,
+        reduce_op: str,
+        orig_scatter_dim: int,
+        scatter_dim_after_maybe_reshape: int,
+        output_shape: Optional[Sequence[int]],
+        bias: Optional[torch.Tensor] = None,
+        result_scale: Optional[torch.Tensor] = None,
+        out_dtype: Optional[torch.dtype] = None,
+        use_fast_accum: bool = False,
+    ) -> torch.Tensor:
+        """As :meth:`fused_matmul_reduce_scatter`, of fp8 with scales: of matrices, or of rows of A and columns of B.
+
+        ``output_shape`` is the shape of the whole product, of which dimension ``orig_scatter_dim`` is scattered, where A is
+        a matrix that was reshaped. Sums are always made in f32.
+        """
+        if result_scale is not None:
+            raise unsupported("there are no scales of results", "pass None, or scale the result by a kernel behind it")
+        if output_shape is not None:
+            leading = tuple(output_shape[:-1])
+            A = A.reshape(*leading, A.shape[-1])
+            A_scale = A_scale if A_scale.numel() == 1 else A_scale.reshape(*leading, 1)
+        dim = orig_scatter_dim if output_shape is not None else scatter_dim_after_maybe_reshape
+        return self._matmuls.reduce_scatter(A, B, reduce_op, dim, out_dtype or B.dtype, (A_scale, B_scale), bias)
+
+    def gemm_all_reduce(
+        self,
+        A: torch.Tensor,
+        B: torch.Tensor,
+        *,
+        bias: Optional[torch.Tensor] = None,
+        residual: Optional[torch.Tensor] = None,
+        activation: str = "none",
+    ) -> torch.Tensor:
+        """Return the sum of all ranks' products A times B (K, N), on each rank.
+
+        The bias is added to the sum, the activation is applied to that (``none``, ``relu``, ``gelu``, ``gelu_tanh`` or
+        ``silu``), and the residual is added last. All ranks pass the same bias and residual.
+        """
+        rows = rows_of(A, 0, "A")
+        flat = None if residual is None else residual.reshape(-1, residual.shape[-1])
+        epilogue = Epilogue(activation=activation, bias=bias is not None, residual=residual is not None)
+        more = {"bias": bias, "residual": flat}
+        return shaped(self._matmuls.run("matmul_all_reduce", rows.matrix, B, A.dtype, epilogue, more)[0], rows, 1)
+
+    # Mixtures of experts.
+
+    def moe(
+        self,
+        tokens: int,
+        hidden: int,
+        experts: int,
+        choices: int,
+        *,
+        columns: Optional[int] = None,
+        dtype: torch.dtype = torch.bfloat16,
+        rows: Optional[int] = None,
+    ) -> MoE:
+        """Return a layer of experts, which the first call with these arguments makes on all ranks. *Collective.*
+
+        ``tokens`` is the most that a rank has, and ``choices`` the experts of a token. ``columns`` are those of results, as
+        many as of tokens by default. A rank has room for ``rows`` rows of tokens, by default for any route.
+        """
+        key = (tokens, hidden, experts, choices, columns, dtype, rows)
+        if key not in self._moes:
+            if _is_capturing():
+                raise usage("a layer of experts is made in a capture", "make it before: it allocates on all ranks")
+            self._moes[key] = MoE(self, tokens, hidden, experts, choices, columns, dtype, rows)
+        return self._moes[key]
+
+    def _layers(self) -> list:
+        return [layer._native for layer in self._moes.values()]
+
     def _norm(self, hidden: int, dtype: torch.dtype) -> Any:
         """Return the fused call's state, which the first call of its kind makes on all ranks."""
         key = (hidden, dtype)
@@ -387,7 +503,9 @@ class Comm:
 
     def _end(self, stands_for_it: _fork.Unusable) -> None:
         self._native = stands_for_it
-        self._norms, self._gammas = {}, {}
+        for layer in self._moes.values():
+            layer._native = stands_for_it
+        self._norms, self._gammas, self._moes, self._matmuls = {}, {}, {}, Matmuls(self)
         _OPEN.pop(self, None)
 
     def close(self) -> None:

@@ -38,6 +38,21 @@ _SCHEMAS = (
     "reduce_scatter(Tensor inp, str comm) -> Tensor",
     "fused_allreduce_add_rmsnorm(Tensor input, Tensor residual_in, Tensor rms_gamma, float rms_eps, str comm)"
     " -> (Tensor, Tensor)",
+    # Those of torch.ops.symm_mem, where the name of the group is that of the communicator.
+    "fused_all_gather_matmul(Tensor A, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True)"
+    " -> (Tensor?, Tensor[])",
+    "fused_all_gather_scaled_matmul(Tensor A, Tensor[] Bs, Tensor A_scale, Tensor[] B_scales, int gather_dim,"
+    " str group_name, Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum)"
+    " -> (Tensor, Tensor[])",
+    "fused_matmul_reduce_scatter(Tensor A, Tensor B, str reduce_op, int scatter_dim, str group_name) -> Tensor",
+    "fused_scaled_matmul_reduce_scatter(Tensor A, Tensor B, Tensor A_scale, Tensor B_scale, str reduce_op,"
+    " int orig_scatter_dim, int scatter_dim_after_maybe_reshape, str group_name, SymInt[]? output_shape,"
+    " Tensor? bias=None, Tensor? result_scale=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+    "gemm_all_reduce(Tensor A, Tensor B, str group_name, *, Tensor? bias=None, Tensor? residual=None,"
+    ' str activation="none") -> Tensor',
+    "moe_dispatch(Tensor x, Tensor ids, int experts, int most_tokens, str group_name) -> (Tensor, Tensor)",
+    "moe_combine(Tensor results, Tensor x, Tensor ids, Tensor gates, int experts, int most_tokens, str group_name) -> Tensor",
+    "moe_experts(Tensor x, Tensor ids, Tensor gates, Tensor b, int most_tokens, str group_name) -> Tensor",
 )
 
 
@@ -69,6 +84,152 @@ def _fake_fused(input: torch.Tensor, residual_in: torch.Tensor, rms_gamma: torch
     return torch.empty_like(input), torch.empty_like(residual_in)
 
 
+def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
+    return _comm(group_name).fused_all_gather_matmul(A, Bs, gather_dim, return_A=return_A)
+
+
+def _all_gather_scaled_matmul(
+    A, Bs, A_scale, B_scales, gather_dim, group_name, biases, result_scales, out_dtypes, use_fast_accum
+):
+    outs = [_dtype(out) for out in out_dtypes]
+    comm = _comm(group_name)
+    return comm.fused_all_gather_scaled_matmul(A, Bs, A_scale, B_scales, gather_dim, biases, result_scales, outs)
+
+
+def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
+    return _comm(group_name).fused_matmul_reduce_scatter(A, B, reduce_op, scatter_dim)
+
+
+def _scaled_matmul_reduce_scatter(
+    A,
+    B,
+    A_scale,
+    B_scale,
+    reduce_op,
+    orig_scatter_dim,
+    scatter_dim_after_maybe_reshape,
+    group_name,
+    output_shape,
+    bias=None,
+    result_scale=None,
+    out_dtype=None,
+    use_fast_accum=False,
+):
+    dims = (orig_scatter_dim, scatter_dim_after_maybe_reshape)
+    return _comm(group_name).fused_scaled_matmul_reduce_scatter(
+        A, B, A_scale, B_scale, reduce_op, *dims, output_shape, bias, result_scale, _dtype(out_dtype)
+    )
+
+
+def _gemm_all_reduce(A, B, group_name, *, bias=None, residual=None, activation="none"):
+    return _comm(group_name).gemm_all_reduce(A, B, bias=bias, residual=residual, activation=activation)
+
+
+def _layer(comm: Comm, x: torch.Tensor, ids: torch.Tensor, experts: int, most_tokens: int, columns: int) -> Any:
+    return comm.moe(most_tokens, x.shape[1], experts, ids.shape[1], columns=columns, dtype=x.dtype)
+
+
+def _moe_dispatch(x, ids, experts, most_tokens, group_name):
+    layer = _layer(_comm(group_name), x, ids, experts, most_tokens, x.shape[1])
+    received, offsets = layer.dispatch(x, ids)
+    return received.clone(), offsets.clone()
+
+
+def _moe_combine(results, x, ids, gates, experts, most_tokens, group_name):
+    layer = _layer(_comm(group_name), x, ids, experts, most_tokens, x.shape[1])
+    layer.results.copy_(results)
+    return layer.combine(ids, gates)
+
+
+def _moe_experts(x, ids, gates, b, most_tokens, group_name):
+    comm = _comm(group_name)
+    layer = _layer(comm, x, ids, b.shape[0] * comm.size, most_tokens, b.shape[1])
+    layer.experts(x, ids, b)
+    return layer.combine(ids, gates)
+
+
+def _fake_moe_dispatch(x, ids, experts, most_tokens, group_name):
+    size = _comm(group_name).size
+    rows = size * most_tokens * ids.shape[1] + experts // size * 127
+    return x.new_empty(rows, x.shape[1]), ids.new_empty(experts // size + 1, dtype=torch.int32)
+
+
+def _fake_moe_combine(results, x, ids, gates, experts, most_tokens, group_name):
+    return results.new_empty(ids.shape[0], results.shape[1])
+
+
+def _fake_moe_experts(x, ids, gates, b, most_tokens, group_name):
+    return x.new_empty(ids.shape[0], b.shape[1])
+
+
+#: Element types by their numbers in c10's ScalarType, as which a list of them arrives.
+_SCALAR_TYPES = {
+    5: torch.float16,
+    6: torch.float32,
+    15: torch.bfloat16,
+    23: torch.float8_e5m2,
+    24: torch.float8_e4m3fn,
+}
+
+
+def _dtype(given: Any) -> Any:
+    """Return an element type that may have arrived as a number."""
+    return _SCALAR_TYPES.get(given, given) if isinstance(given, int) else given
+
+
+def _gathered(A: torch.Tensor, dim: int, size: int) -> list:
+    return [n * size if i == dim % A.dim() else n for i, n in enumerate(A.shape)]
+
+
+def _fake_all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
+    shape = _gathered(A, gather_dim, _comm(group_name).size)
+    whole = A.new_empty(shape) if return_A else None
+    return whole, [A.new_empty([*shape[:-1], B.shape[1]]) for B in Bs]
+
+
+def _fake_all_gather_scaled_matmul(
+    A, Bs, A_scale, B_scales, gather_dim, group_name, biases, result_scales, out_dtypes, use_fast_accum
+):
+    shape = _gathered(A, gather_dim, _comm(group_name).size)
+    outs = [A.new_empty([*shape[:-1], B.shape[1]], dtype=_dtype(out) or B.dtype) for B, out in zip(Bs, out_dtypes)]
+    return A.new_empty(shape), outs
+
+
+def _fake_matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
+    return _scattered([*A.shape[:-1], B.shape[1]], scatter_dim, A, A.dtype, group_name)
+
+
+def _fake_scaled_matmul_reduce_scatter(
+    A,
+    B,
+    A_scale,
+    B_scale,
+    reduce_op,
+    orig_scatter_dim,
+    scatter_dim_after_maybe_reshape,
+    group_name,
+    output_shape,
+    bias=None,
+    result_scale=None,
+    out_dtype=None,
+    use_fast_accum=False,
+):
+    shape = [*A.shape[:-1], B.shape[1]] if output_shape is None else output_shape
+    dim = scatter_dim_after_maybe_reshape if output_shape is None else orig_scatter_dim
+    return _scattered(shape, dim, A, _dtype(out_dtype) or B.dtype, group_name)
+
+
+def _scattered(shape, dim: int, like: torch.Tensor, dtype: torch.dtype, group_name: str) -> torch.Tensor:
+    """Return an empty part, along a dimension, of a tensor of that shape."""
+    shape = list(shape)
+    shape[dim] //= _comm(group_name).size
+    return like.new_empty(shape, dtype=dtype)
+
+
+def _fake_gemm_all_reduce(A, B, group_name, *, bias=None, residual=None, activation="none"):
+    return A.new_empty([*A.shape[:-1], B.shape[1]])
+
+
 def _save(ctx: Any, inputs: tuple, output: Any) -> None:
     ctx.comm = inputs[1]
 
@@ -81,11 +242,19 @@ def _backward(name: str):
 
 
 #: Each operator: what runs, what a trace assumes, and the operator of its gradient.
-_OPERATORS = {
+_OPERATORS: dict = {
     "all_reduce": (_all_reduce, lambda inp, comm: torch.empty_like(inp), "all_reduce"),
     "all_gather": (_all_gather, _fake_gather, "reduce_scatter"),
     "reduce_scatter": (_reduce_scatter, _fake_scatter, "all_gather"),
     "fused_allreduce_add_rmsnorm": (_fused, _fake_fused, None),
+    "fused_all_gather_matmul": (_all_gather_matmul, _fake_all_gather_matmul, None),
+    "fused_all_gather_scaled_matmul": (_all_gather_scaled_matmul, _fake_all_gather_scaled_matmul, None),
+    "fused_matmul_reduce_scatter": (_matmul_reduce_scatter, _fake_matmul_reduce_scatter, None),
+    "fused_scaled_matmul_reduce_scatter": (_scaled_matmul_reduce_scatter, _fake_scaled_matmul_reduce_scatter, None),
+    "gemm_all_reduce": (_gemm_all_reduce, _fake_gemm_all_reduce, None),
+    "moe_dispatch": (_moe_dispatch, _fake_moe_dispatch, None),
+    "moe_combine": (_moe_combine, _fake_moe_combine, None),
+    "moe_experts": (_moe_experts, _fake_moe_experts, None),
 }
 
 for _schema in _SCHEMAS:

@@ -156,7 +156,7 @@ fn a_grid_that_is_let_begins_early_and_waits_itself() {
         let mut found = Vec::new();
         for seed in 0..10 {
             let check = Some(Check::default());
-            let config = Config { seed, check, step_limit: 1 << 20, ..Config::default() };
+            let config = Config::default().seed(seed).check(check).step_limit(1 << 20);
             let mut m = Machine::new(config).unwrap();
             let words = m.alloc(0, "words", 8, 16).unwrap();
             m.write(0, words, &[0; 8]).unwrap();

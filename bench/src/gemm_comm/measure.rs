@@ -5,11 +5,12 @@ use super::{Contender, Report, Request, Row, Wrong};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
 use crate::report::Spread;
-use crate::rounds::{Call, Rounds};
+use crate::rounds::{Call, Rounds, Timed};
 use crate::start::StartLine;
+use crate::torch::Torch;
 use std::time::SystemTime;
 use weft::collective::{Collectives, Flat};
-use weft::gemm::{Choice, Decode, DecodePlan, Form, Fused, Problem, Shape};
+use weft::gemm::{Choice, Form, Fused, Problem, Shape};
 use weft_lang::evaluate::unit_roundoff;
 use weft_run::array::read_number;
 use weft_runtime::cuda::{self, Event};
@@ -47,6 +48,7 @@ struct Harness<'a> {
     start: StartLine<'a>,
     collectives: Option<Collectives>,
     nccl: Option<Communicator>,
+    torch: Option<Torch>,
 }
 
 /// Operands that all contenders read: A as a PE's part of it, and B. For an all-gather A are the rows of this PE.
@@ -59,11 +61,40 @@ struct Operands<T: Element> {
 struct Case<'a> {
     name: &'static str,
     plan: String,
-    /// Puts operands where the contender reads them.
-    place: Call<'a>,
-    call: Call<'a>,
-    /// The result on this PE; none where there is no result of all PEs.
-    read: Option<Read<'a>>,
+    how: How<'a>,
+}
+
+/// How a contender is called.
+enum How<'a> {
+    /// By calls on the world's stream.
+    Calls {
+        /// Puts operands where the contender reads them.
+        place: Call<'a>,
+        call: Call<'a>,
+        /// The result on this PE; none where there is no result of all PEs.
+        read: Option<Read<'a>>,
+    },
+    /// By PyTorch's process.
+    Torch(&'a Torch),
+}
+
+impl<'a> Case<'a> {
+    fn calls(
+        name: &'static str,
+        plan: String,
+        place: Call<'a>,
+        call: Call<'a>,
+        read: Option<Read<'a>>,
+    ) -> Case<'a> {
+        Case { name, plan, how: How::Calls { place, call, read } }
+    }
+
+    fn timed(&self) -> Timed<'_> {
+        match &self.how {
+            How::Calls { place, call, .. } => Timed::Call(Some(place), call),
+            How::Torch(torch) => Timed::Process(*torch),
+        }
+    }
 }
 
 /// A result that a call writes and a check reads.
@@ -147,13 +178,18 @@ impl<'a> Harness<'a> {
         let has = |c: Contender| request.contenders.contains(&c);
         let collectives = if has(Contender::Ours) { Some(Collectives::new(world)?) } else { None };
         let nccl = if has(Contender::Nccl) { Some(Communicator::over(world)?) } else { None };
-        Ok(Harness { world, request, start: StartLine::new(world)?, collectives, nccl })
+        // What may fail on one PE alone comes before what all free together.
+        let torch = match has(Contender::Torch) {
+            true => Some(Torch::for_products(world, request.dtype, request.graph)?),
+            false => None,
+        };
+        Ok(Harness { world, request, start: StartLine::new(world)?, collectives, nccl, torch })
     }
 
     /// Without rows.
     fn report(&self) -> Result<Report> {
         let Request { form, graph, repeats, contenders, .. } = self.request;
-        let ours = |c: &Contender| matches!(c, Contender::Auto | Contender::Fused(_) | Contender::Decode(_));
+        let ours = |c: &Contender| matches!(c, Contender::Auto | Contender::Fused(_));
         let cublas = !contenders.iter().all(ours);
         Ok(Report {
             warpweft: env!("CARGO_PKG_VERSION").into(),
@@ -164,6 +200,7 @@ impl<'a> Harness<'a> {
             gpu: self.world.device().name()?,
             cublas: if cublas { Some(cublas::installed()?.0.to_string()) } else { None },
             nccl: self.nccl.as_ref().map(|n| n.version().to_string()),
+            torch: self.torch.as_ref().map(|t| t.version.clone()),
             graph: *graph,
             repeats: *repeats,
             rows: Vec::new(),
@@ -179,10 +216,10 @@ impl<'a> Harness<'a> {
         let cases = contenders.map(|c| match c {
             Contender::Auto => self.fused(&problem, None, &operands),
             Contender::Fused(choice) => self.fused(&problem, Some(*choice), &operands),
-            Contender::Decode(plan) => self.decode(&problem, *plan, &operands),
             Contender::Product => self.product(&problem, &operands),
             Contender::Ours => self.ours(&problem, &operands),
             Contender::Nccl => self.with_nccl(&problem, &operands),
+            Contender::Torch => self.with_torch(&problem, &operands),
         });
         let cases = cases.collect::<Result<Vec<_>>>()?;
         let mut checked = vec![None; cases.len()];
@@ -196,7 +233,7 @@ impl<'a> Harness<'a> {
         }
         self.fill(&problem, &operands, &data, Values::Real)?;
         let Request { iters, warmup, repeats, graph, .. } = *self.request;
-        let timed: Vec<_> = cases.iter().map(|case| (Some(&case.place), &case.call)).collect();
+        let timed: Vec<_> = cases.iter().map(Case::timed).collect();
         let times = Rounds { iters, warmup, repeats, graph }.times(&self.start, &timed)?;
         let flops = problem.shape.flops();
         let row = |((case, time), checked): ((&Case<'_>, Spread), Option<Wrong>)| Row {
@@ -208,6 +245,7 @@ impl<'a> Harness<'a> {
             of_product: None,
             of_nccl: None,
             of_ours: None,
+            of_torch: None,
             checked,
         };
         Ok(cases.iter().zip(times).zip(checked).map(row).collect())
@@ -255,30 +293,6 @@ impl<'a> Harness<'a> {
         Ok(self.world.wait_for_all()?)
     }
 
-    /// One launch that exchanges packets.
-    fn decode<'c, T: Element>(
-        &'c self,
-        problem: &Problem,
-        plan: DecodePlan,
-        operands: &'c Operands<T>,
-    ) -> Result<Case<'c>> {
-        let decode = Decode::new(self.world, self.world.team(), *problem, plan)?;
-        let [_, _, d] = self.extents(problem);
-        let Operands { a, b } = operands;
-        let plan = decode.plan().to_string();
-        let to: Shared<DeviceTensor<T>> = DeviceTensor::alloc(self.world.device(), d)?.into();
-        let result = to.clone();
-        let call: Call<'c> = Box::new(move |s| Ok(decode.launch(s, a, b, &*to)?));
-        let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
-        Ok(Case {
-            name: Contender::Decode(DecodePlan::default()).name(),
-            plan,
-            place: nothing(),
-            call,
-            read: Some(read),
-        })
-    }
-
     /// Ours: one launch or a sequence, or what is chosen.
     fn fused<'c, T: Element>(
         &'c self,
@@ -300,21 +314,21 @@ impl<'a> Harness<'a> {
             let result = to.clone();
             let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &*to)?));
             let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
-            return Ok(Case { name, plan, place: nothing(), call, read: Some(read) });
+            return Ok(Case::calls(name, plan, nothing(), call, Some(read)));
         }
         let to: Shared<DeviceTensor<T>> = DeviceTensor::alloc(world.device(), d)?.into();
         let result = to.clone();
         let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
-        if form == Form::ReduceScatter {
+        if form != Form::AllGather {
             let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &*to)?));
-            return Ok(Case { name, plan, place: nothing(), call, read: Some(read) });
+            return Ok(Case::calls(name, plan, nothing(), call, Some(read)));
         }
         let (part, me) = (a.len(), world.my_pe() as usize);
         let x: SymmetricTensor<T> = world.tensor(part * world.n_pes() as usize)?;
         let own = x.slice(me * part..(me + 1) * part)?;
         let place: Call<'c> = Box::new(move |s| Ok(own.copy_from_bytes(&a.to_bytes(s)?, s)?));
         let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, &Flat(&x), b, &*to)?));
-        Ok(Case { name, plan, place, call, read: Some(read) })
+        Ok(Case::calls(name, plan, place, call, Some(read)))
     }
 
     /// The product alone, of operands as they are when all communication is done.
@@ -335,13 +349,14 @@ impl<'a> Harness<'a> {
         let product = Product::new(self.world, problem, [all.as_ref().unwrap_or(a), b, &d])?;
         let call: Call<'c> = Box::new(move |s| product.launch((all.as_ref().unwrap_or(a), b, &d), s));
         let name = Contender::Product.name();
-        Ok(Case { name, plan: String::new(), place: nothing(), call, read: None })
+        Ok(Case::calls(name, String::new(), nothing(), call, None))
     }
 
     /// Elements of what the product of a sequence reads or writes, and of the collective's other side.
     fn sides<T: Element>(&self, problem: &Problem, operands: &Operands<T>) -> Result<(usize, usize)> {
         let Shape { m, n, k } = problem.shape;
-        if !m.is_multiple_of(u64::from(self.world.n_pes())) {
+        let shared_out = self.request.form != Form::AllReduce;
+        if shared_out && !m.is_multiple_of(u64::from(self.world.n_pes())) {
             let message =
                 format!("{m} rows are not shared out evenly, as the collective of a sequence needs it");
             return Err(BenchError::Request(message));
@@ -376,7 +391,7 @@ impl<'a> Harness<'a> {
                 product.launch((&whole, b, &*d), s)
             });
             let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
-            return Ok(Case { name, plan, place, call, read: Some(read) });
+            return Ok(Case::calls(name, plan, place, call, Some(read)));
         }
         let product = Product::new(world, problem, [a, b, &whole])?;
         let part = Shared::new(part);
@@ -386,7 +401,7 @@ impl<'a> Harness<'a> {
             own_collective(form, ours, (&*part, &whole), s)
         });
         let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
-        Ok(Case { name, plan, place: nothing(), call, read: Some(read) })
+        Ok(Case::calls(name, plan, nothing(), call, Some(read)))
     }
 
     /// cuBLASLt's product and NCCL's collective.
@@ -411,7 +426,7 @@ impl<'a> Harness<'a> {
                 product.launch((&whole, b, &*d), s)
             });
             let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
-            return Ok(Case { name, plan, place, call, read: Some(read) });
+            return Ok(Case::calls(name, plan, place, call, Some(read)));
         }
         let product = Product::new(world, problem, [a, b, &whole])?;
         let part = Shared::new(part);
@@ -424,7 +439,21 @@ impl<'a> Harness<'a> {
             sum.store(&result, s)?;
             Ok(result.to_bytes(s)?)
         });
-        Ok(Case { name, plan, place: nothing(), call, read: Some(read) })
+        Ok(Case::calls(name, plan, nothing(), call, Some(read)))
+    }
+
+    /// PyTorch's fused product, in its own process.
+    fn with_torch<'c, T: Element>(&'c self, problem: &Problem, operands: &Operands<T>) -> Result<Case<'c>> {
+        self.sides(problem, operands)?;
+        let missing = || BenchError::Request("PyTorch was not started".into());
+        let torch = self.torch.as_ref().ok_or_else(missing)?;
+        let rows = match self.request.form {
+            Form::AllGather => self.rows_of_a_pe(problem),
+            _ => problem.shape.m,
+        };
+        let seeds = Harness::seeds(self.world.my_pe());
+        torch.multiply(self.world, self.request.form, (rows, problem.shape), seeds)?;
+        Ok(Case { name: Contender::Torch.name(), plan: String::new(), how: How::Torch(torch) })
     }
 
     /// Calls a case twice, and compares samples of its result. *Collective.*
@@ -435,30 +464,54 @@ impl<'a> Harness<'a> {
         values: Values,
         found: &mut Option<Wrong>,
     ) -> Result<()> {
-        let Some(read) = &case.read else { return Ok(()) };
         let (world, stream) = (self.world, self.world.stream());
-        (case.place)(stream)?;
-        cuda::wait_for(stream)?;
-        world.wait_for_all()?;
-        (case.call)(stream)?;
-        (case.call)(stream)?;
-        cuda::wait_for(stream)?;
-        let own = self.compare(problem, &read(stream)?, values);
+        let places = self.places(problem);
+        let elements = match &case.how {
+            How::Calls { read: None, .. } => return Ok(()),
+            How::Calls { place, call, read: Some(read) } => {
+                place(stream)?;
+                cuda::wait_for(stream)?;
+                world.wait_for_all()?;
+                call(stream)?;
+                call(stream)?;
+                cuda::wait_for(stream)?;
+                elements(problem, &read(stream)?, &places)
+            }
+            How::Torch(torch) => torch.sample(values == Values::Whole, &places)?,
+        };
+        let own = self.compare(problem, &places, &elements, values);
         found.get_or_insert_default().add(world, &own)
+    }
+
+    /// Places of this PE's result that are looked at.
+    fn places(&self, problem: &Problem) -> Vec<(u64, u64)> {
+        let Shape { m, n, k } = problem.shape;
+        let part = self.rows_of_a_pe(problem);
+        let rows = match self.request.form {
+            Form::ReduceScatter => part.min(m.saturating_sub(self.first_row(problem))),
+            _ => m,
+        };
+        let seed = self.world.my_pe() + 1;
+        if rows == 0 { Vec::new() } else { samples(Shape { m: rows, n, k }, seed) }
+    }
+
+    /// The first of this PE's rows among those of the sum.
+    fn first_row(&self, problem: &Problem) -> u64 {
+        match self.request.form {
+            Form::ReduceScatter => u64::from(self.world.my_pe()) * self.rows_of_a_pe(problem),
+            _ => 0,
+        }
     }
 
     /// Compares samples of this PE's result with the product in float64. A sum may be off by a unit of f32 for each
     /// addition, relative to the sum of magnitudes, and what PEs add is rounded to the type of the result before.
-    fn compare(&self, problem: &Problem, result: &[u8], values: Values) -> Wrong {
+    fn compare(&self, problem: &Problem, places: &[(u64, u64)], elements: &[f64], values: Values) -> Wrong {
         let (dtype, form, pes) = (problem.out, self.request.form, self.world.n_pes());
-        let Shape { m, n, k } = problem.shape;
-        let (part, me) = (self.rows_of_a_pe(problem), self.world.my_pe());
-        let first = if form == Form::ReduceScatter { u64::from(me) * part } else { 0 };
-        let rows = if form == Form::ReduceScatter { part.min(m.saturating_sub(first)) } else { m };
-        let places = if rows == 0 { Vec::new() } else { samples(Shape { m: rows, n, k }, me + 1) };
+        let k = problem.shape.k;
+        let (part, me, first) = (self.rows_of_a_pe(problem), self.world.my_pe(), self.first_row(problem));
         let element = |at: u64, seed: u32| rounded(problem.dtype, value(at, seed, values));
         let mut found = Wrong { of: places.len() as u64, ..Wrong::default() };
-        for (row, column) in places {
+        for (i, (row, column)) in places.iter().copied().enumerate() {
             // The PEs of rows of A and of B that are multiplied, and the row there.
             let pairs: Vec<(u32, u32, u64)> = match form {
                 Form::AllGather => vec![((row / part) as u32, me, row % part)],
@@ -472,9 +525,7 @@ impl<'a> Harness<'a> {
                 (sum, products, addends) = (sum + one, products + magnitude, addends + f64::abs(one));
             }
             let unit = unit_roundoff(dtype);
-            let size = dtype.bytes() as usize;
-            let at = (row * n + column) as usize * size;
-            let is = result.get(at..at + size).map_or(f64::NAN, |bytes| read_number(dtype, bytes).as_f64());
+            let is = elements.get(i).copied().unwrap_or(f64::NAN);
             let bound = k as f64 * 2.0 * unit_roundoff(weft_runtime::DType::F32) * products
                 + f64::from(pes) * unit * addends
                 + 2.0 * unit * f64::abs(sum);
@@ -487,4 +538,14 @@ impl<'a> Harness<'a> {
         }
         found
     }
+}
+
+/// Elements of a result whose rows have n columns.
+fn elements(problem: &Problem, result: &[u8], places: &[(u64, u64)]) -> Vec<f64> {
+    let size = problem.out.bytes() as usize;
+    let element = |(row, column): &(u64, u64)| {
+        let at = (row * problem.shape.n + column) as usize * size;
+        result.get(at..at + size).map_or(f64::NAN, |bytes| read_number(problem.out, bytes).as_f64())
+    };
+    places.iter().map(element).collect()
 }

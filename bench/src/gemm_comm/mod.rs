@@ -13,7 +13,8 @@ pub use tune::{Found, tried, tune};
 
 use super::BenchError;
 use super::contender::pick;
-use weft::gemm::{Choice, DecodePlan, Form, Problem, Shape};
+use super::torch;
+use weft::gemm::{Choice, Form, Problem, Shape};
 use weft_runtime::{DType, World};
 
 /// Shapes that are measured where none are given: rows of all PEs, columns of B of all PEs, and all of K, as the product
@@ -33,32 +34,29 @@ pub enum Contender {
     Auto,
     /// Ours: one launch by a plan, or a product and a collective.
     Fused(Choice),
-    /// Ours: one launch that exchanges packets, an allreduce of few rows.
-    Decode(DecodePlan),
     /// cuBLASLt's product alone, without communication: no result, but what the others are compared with.
     Product,
     /// cuBLASLt's product, and our collective.
     Ours,
     /// cuBLASLt's product, and NCCL's collective.
     Nccl,
+    /// PyTorch's fused product (`torch.ops.symm_mem`).
+    Torch,
 }
 
 /// Contenders beside ours, as the command line names them.
-const PEERS: [(&str, Contender); 2] = [("cublas+ours", Contender::Ours), ("cublas+nccl", Contender::Nccl)];
+const PEERS: [(&str, Contender); 3] =
+    [("cublas+ours", Contender::Ours), ("cublas+nccl", Contender::Nccl), ("torch", Contender::Torch)];
 
 impl Contender {
-    /// Ours, as `--plan` says: `auto`, `sequence`, or a plan. It begins with `decode=1` where packets are exchanged.
+    /// Ours, as `--plan` says: `auto`, `sequence`, or a plan.
     ///
     /// # Errors
-    /// Fails as [`Choice::parse`] does, and if packets are asked for with another form than an allreduce.
+    /// Fails as [`Choice::parse`] does.
     pub fn ours(word: &str, form: Form) -> Result<Contender, String> {
-        match (word, word.strip_prefix("decode=1")) {
-            (_, Some(_)) if form != Form::AllReduce => {
-                Err("decode=1 is a plan of gemm-allreduce alone".to_owned())
-            }
-            (_, Some(rest)) => DecodePlan::parse(rest).map(Contender::Decode),
-            ("auto", None) => Ok(Contender::Auto),
-            (_, None) => Choice::parse(word, form).map(Contender::Fused),
+        match word {
+            "auto" => Ok(Contender::Auto),
+            _ => Choice::parse(word, form).map(Contender::Fused),
         }
     }
 
@@ -76,10 +74,11 @@ impl Contender {
             Contender::Auto => "auto",
             Contender::Fused(Choice::Launch(_)) => "fused",
             Contender::Fused(Choice::Sequence) => "sequence",
-            Contender::Decode(_) => "decode",
+            Contender::Fused(Choice::Decode(_)) => "decode",
             Contender::Product => "cublas alone",
             Contender::Ours => "cublas+ours",
             Contender::Nccl => "cublas+nccl",
+            Contender::Torch => "torch",
         }
     }
 }
@@ -126,6 +125,12 @@ impl Request {
         Ok(Problem::new(shape, self.dtype))
     }
 
+    /// Whether PyTorch is there and has such a product.
+    fn torch(&self) -> Result<(), BenchError> {
+        torch::product::function(self.form)?;
+        torch::installed().map(drop)
+    }
+
     /// Looks at all that can be known before any GPU works.
     ///
     /// # Errors
@@ -136,7 +141,7 @@ impl Request {
         } else if self.shapes.is_empty() || self.iters == 0 || self.repeats == 0 {
             "shapes, iterations and repeats are 1 or more".to_owned()
         } else {
-            return Ok(());
+            return if self.contenders.contains(&Contender::Torch) { self.torch() } else { Ok(()) };
         };
         Err(BenchError::Request(wrong))
     }

@@ -74,7 +74,7 @@ pub fn table(request: &Request, pes: u32, all: &[Predicted]) -> String {
 #[cfg(test)]
 mod tests {
     use weft::collective::Links;
-    use weft::gemm::{Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
+    use weft::gemm::{Epilogue, Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
     use weft::{KernelFile, Lowering, Options};
     use weft_lang::elaborate::Define;
     use weft_run::{Ran, RunOptions, run_file};
@@ -106,7 +106,7 @@ mod tests {
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
         let said = team.bytes(form, &problem, &plan);
 
-        let (name, defines) = plan.kernel(form, &problem, pes);
+        let (name, defines) = plan.kernel(form, &problem, &Epilogue::default(), pes);
         let mut options = Options::new(machine.target);
         options.defines = defines.into_iter().collect();
         options.lowering = if multicast { Lowering::Multimem } else { Lowering::Unicast };

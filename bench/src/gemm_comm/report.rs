@@ -24,6 +24,9 @@ pub struct Row {
     pub of_nccl: Option<f64>,
     /// The time by that of the product and our collective.
     pub of_ours: Option<f64>,
+    /// The time by that of PyTorch's fused product.
+    #[serde(default)]
+    pub of_torch: Option<f64>,
     /// What a check found.
     pub checked: Option<Wrong>,
 }
@@ -47,6 +50,9 @@ pub struct Report {
     pub cublas: Option<String>,
     /// NCCL's version, where it was measured.
     pub nccl: Option<String>,
+    /// PyTorch's version, where it was measured.
+    #[serde(default)]
+    pub torch: Option<String>,
     /// Whether calls were in a CUDA graph.
     pub graph: bool,
     /// Blocks of each contender.
@@ -58,10 +64,11 @@ pub struct Report {
 /// Sets what rows of one shape are by each other.
 pub(super) fn compare(rows: &mut [Row]) {
     let time = |name: &str| rows.iter().find(|r| r.name == name).map(|r| r.time_us.median);
-    let [product, nccl, ours] = ["cublas alone", "cublas+nccl", "cublas+ours"].map(time);
+    let [product, nccl, ours, torch] = ["cublas alone", "cublas+nccl", "cublas+ours", "torch"].map(time);
     for row in rows {
         let by = |time: Option<f64>| time.map(|t| row.time_us.median / t);
         (row.of_product, row.of_nccl, row.of_ours) = (by(product), by(nccl), by(ours));
+        row.of_torch = by(torch);
     }
 }
 
@@ -73,11 +80,12 @@ impl Report {
             |name: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(", {name} {v}"));
         let how = if self.graph { "in a CUDA graph" } else { "back to back" };
         format!(
-            "# weft bench: {form:?} and GEMM on {n_pes} x {gpu}{}{}, warpweft {warpweft}; {date}\n\
+            "# weft bench: {form:?} and GEMM on {n_pes} x {gpu}{}{}{}, warpweft {warpweft}; {date}\n\
              # medians of {repeats} blocks of calls {how}, in an order drawn anew each round, on the slowest PE\n\
-             #           shape          who       us      min      max  TFLOP/s  of gemm  of +nccl  of +ours   #wrong  plan\n",
+             #           shape          who       us      min      max  TFLOP/s  of gemm  of +nccl  of +ours  of torch   #wrong  plan\n",
             of("cuBLASLt", &self.cublas),
-            of("NCCL", &self.nccl)
+            of("NCCL", &self.nccl),
+            of("PyTorch", &self.torch)
         )
     }
 
@@ -88,7 +96,7 @@ impl Report {
             let Row { shape, name, plan, time_us: t, tflops, .. } = r;
             let wrong = Wrong::counts(r.checked.as_ref());
             format!(
-                "{:>17}{name:>13}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{:>9}{:>10}{:>10}{wrong:>9}  {plan}\n",
+                "{:>17}{name:>13}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{:>9}{:>10}{:>10}{:>10}{wrong:>9}  {plan}\n",
                 shape.to_string(),
                 t.median,
                 t.min,
@@ -96,6 +104,7 @@ impl Report {
                 ratio(r.of_product),
                 ratio(r.of_nccl),
                 ratio(r.of_ours),
+                ratio(r.of_torch),
             )
         };
         rows.iter().map(line).collect()
@@ -123,6 +132,7 @@ mod tests {
             of_product: None,
             of_nccl: None,
             of_ours: None,
+            of_torch: None,
             checked: None,
         };
         // Made up.
@@ -139,6 +149,7 @@ mod tests {
             gpu: "a GPU".into(),
             cublas: None,
             nccl: None,
+            torch: None,
             graph: true,
             repeats: 1,
             rows: rows.to_vec(),

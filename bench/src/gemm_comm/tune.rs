@@ -6,7 +6,7 @@ use std::io;
 use weft::collective::Links;
 use weft::gemm::fused_tuning::{Case, Entry, Table};
 use weft::gemm::tuning::Setting;
-use weft::gemm::{Choice, Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
+use weft::gemm::{Choice, DecodePlan, Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
 use weft_runtime::World;
 
 /// What was found for a shape.
@@ -20,7 +20,8 @@ pub struct Found {
     pub rows: Vec<Row>,
 }
 
-/// The ways that are tried: what the model proposes, each with other paces and lags, and the sequence.
+/// The ways that are tried: the sequence, packets where rows are few, each with another split and more flights, and what
+/// the model proposes, each with other paces and lags.
 pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> Vec<Choice> {
     let proposed = team.candidates(form, problem);
     let changes: [fn(FusedPlan) -> FusedPlan; 5] = [
@@ -31,6 +32,15 @@ pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> 
         |plan| FusedPlan { lag: 1000, ..plan },
     ];
     let mut all = vec![Choice::Sequence];
+    if form == Form::AllReduce {
+        let others = ["", "split=1", "split=2", "split=4", "bm=64", "flights=1", "flights=2"];
+        let plans = others.iter().filter_map(|text| team.decode(problem, DecodePlan::parse(text).ok()?).ok());
+        for (plan, _) in plans {
+            if !all.contains(&plan.into()) {
+                all.push(plan.into());
+            }
+        }
+    }
     for change in changes {
         for plan in proposed.iter().map(|plan| change(*plan)) {
             // Kernels without such a parameter have the same text.

@@ -3,7 +3,7 @@
 use super::{Contender, Report, Request, Row, Wrong};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
-use crate::rounds::{Call, Rounds};
+use crate::rounds::{Call, Rounds, Timed};
 use crate::start::StartLine;
 use std::time::SystemTime;
 use weft::gemm::{self, Shape};
@@ -94,7 +94,7 @@ impl<'a> Harness<'a> {
             }
         }
         let Request { iters, warmup, repeats, graph, .. } = *self.request;
-        let timed: Vec<_> = calls.iter().map(|call| (None, call)).collect();
+        let timed: Vec<_> = calls.iter().map(|call| Timed::Call(None, call)).collect();
         let times = Rounds { iters, warmup, repeats, graph }.times(&self.start, &timed)?;
         let of = |i: usize| (&self.request.contenders[i], &times[i]);
         let nccl = (0..calls.len()).map(of).find(|(c, _)| **c == Contender::Nccl).map(|(_, t)| t.median);
@@ -198,7 +198,7 @@ impl<'a> Harness<'a> {
     }
 
     /// Compares samples with float64. A product may be off by a unit of f32 for each addition, relative to the sum of
-    /// magnitudes, and by its rounding to the type of results.
+    /// magnitudes, and by its rounding to the type of results, and so may be what a PE's experts make of a token.
     fn compare(&self, problem: &Problem, result: &[u8]) -> Wrong {
         let (me, pes) = (self.world.my_pe(), self.world.n_pes());
         let Problem { tokens, hidden: k, columns: n, experts, choices, dtype, out, .. } = *problem;
@@ -218,7 +218,7 @@ impl<'a> Harness<'a> {
                 sum += gate * one;
                 bound += gate
                     * (k as f64 * 2.0 * unit_roundoff(DType::F32) * magnitude
-                        + unit_roundoff(out) * f64::abs(one) * 1.01);
+                        + 2.0 * unit_roundoff(out) * f64::abs(one) * 1.01);
             }
             bound += 2.0 * unit_roundoff(out) * f64::abs(sum);
             let size = out.bytes() as usize;

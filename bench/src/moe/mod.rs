@@ -1,9 +1,11 @@
 //! Mixtures of experts: dispatch and products in one launch and combine, against NCCL's all-to-alls and cuBLASLt's products.
 
 mod measure;
+mod predict;
 mod report;
 
 pub use crate::rounds::Wrong;
+pub use predict::predict;
 pub use report::{Report, Row};
 
 use super::BenchError;

@@ -2,6 +2,7 @@
 //! calls when it is their turn, and times them as ours are timed.
 
 mod child;
+pub mod product;
 
 use super::check::{ROUNDS, agreed};
 use super::data::Number;
@@ -171,6 +172,22 @@ enum Ask {
     Check {
         rounds: u32,
     },
+    Multiply {
+        function: &'static str,
+        rows: u64,
+        n: u64,
+        k: u64,
+        seeds: [u32; 2],
+    },
+    Arrange {
+        calls: u32,
+        before: u32,
+    },
+    Again {},
+    Sample {
+        whole: bool,
+        places: Vec<(u64, u64)>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -226,15 +243,24 @@ fn meeting_place() -> Result<TempDir> {
 impl Torch {
     /// Starts it on every PE, with memory for so many elements on either side, of data up to `limit`. *Collective.*
     pub fn start(world: &World, bench: &Bench, elements: u64, limit: u64) -> Result<Torch> {
+        Torch::with(world, (bench.dtype, bench.graph), (elements, limit), python())
+    }
+
+    fn with(
+        world: &World,
+        (dtype, graph): (DType, bool),
+        (elements, limit): (u64, u64),
+        mut python: Command,
+    ) -> Result<Torch> {
         let (rank, n_pes) = (world.my_pe(), world.n_pes());
-        let bytes = elements.saturating_mul(2 * bench.dtype.bytes() as u64);
+        let bytes = elements.saturating_mul(2 * dtype.bytes() as u64);
         let (_, memory) = world.device().memory()?;
         if bytes > memory as u64 {
             let message = format!("PyTorch's two tensors have {bytes} bytes, and the GPU has {memory}");
             return Err(BenchError::Request(message));
         }
         let name = format!("PyTorch of PE {rank}");
-        let child = Child::start(&name, python().args(["-u", "-c", PEER]));
+        let child = Child::start(&name, python.args(["-u", "-c", PEER]));
         let child = RefCell::new(child.map_err(BenchError::Local)?);
         let meeting = if rank == 0 { Some(meeting_place()?) } else { None };
         let path = meeting.as_ref().and_then(|folder| folder.path().to_str()).unwrap_or_default();
@@ -245,10 +271,10 @@ impl Torch {
             n_pes,
             store: store.unwrap_or_default(),
             device: world.device().ordinal(),
-            dtype: bench.dtype.name(),
+            dtype: dtype.name(),
             elements,
             limit,
-            graph: bench.graph,
+            graph,
         };
         let Started { version, multicast } = ask(&child, &join, START)?;
         world.wait_for_all()?;
@@ -262,6 +288,17 @@ impl Torch {
 
 fn ask<A: DeserializeOwned>(child: &RefCell<Child>, question: &Ask, within: Duration) -> Result<A> {
     child.borrow_mut().ask(question, within).map_err(BenchError::Local)
+}
+
+/// The microseconds of a first call, or why PyTorch refuses it on some PE. *Collective.*
+fn agreed_first(world: &World, answer: Prepared) -> Result<std::result::Result<f64, String>> {
+    let (first_us, refused) = match answer {
+        Prepared::First(us) => (us, String::new()),
+        Prepared::Refused(why) => (0.0, why),
+    };
+    let all = world.all_gather_host(refused.as_bytes())?;
+    let why = all.into_iter().find(|why| !why.is_empty());
+    Ok(why.map_or(Ok(first_us), |why| Err(String::from_utf8_lossy(&why).into_owned())))
 }
 
 /// A function that was called once.
@@ -341,15 +378,7 @@ impl<T: Number> Harness<'_, T> {
         let Counts { send, recv, .. } = *counts;
         let apart = function.place == Placement::OutOfPlace;
         let answer = torch.ask(&Ask::Prepare { function: function.name, send, recv, apart })?;
-        let (first_us, refused) = match answer {
-            Prepared::First(us) => (us, String::new()),
-            Prepared::Refused(why) => (0.0, why),
-        };
-        let all = self.world.all_gather_host(refused.as_bytes())?;
-        match all.into_iter().find(|why| !why.is_empty()) {
-            Some(why) => Ok(Err(String::from_utf8_lossy(&why).into_owned())),
-            None => Ok(Ok(Called { torch, first_us })),
-        }
+        Ok(agreed_first(self.world, answer)?.map(|first_us| Called { torch, first_us }))
     }
 }
 
@@ -416,7 +445,7 @@ mod tests {
         assert!(matches!(from_str(r#"{"refused": "no"}"#), Ok(Prepared::Refused(why)) if why == "no"));
         let none: Checked = from_str(r#"{"wrong": null}"#).unwrap();
         assert!(none.wrong.is_none());
-        for method in ["join", "prepare", "time", "check"] {
+        for method in ["join", "prepare", "time", "check", "multiply", "arrange", "again", "sample"] {
             assert!(PEER.contains(&format!("def {method}(self, ask):")), "{method}");
         }
         assert!(FUNCTIONS.iter().all(|f| PEER.contains(&format!("\"{}\": lambda", f.name))));

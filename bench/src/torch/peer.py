@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 CHUNK = 1 << 24  # elements that are compared at once
 MULTIPLIER = -7046029254386353131  # 2^64 by the golden ratio, as int64
 
@@ -40,6 +40,26 @@ OPERATIONS = {
     "multimem_all_reduce_": lambda op, x, out, group: op(x, "sum", group),
     "reduce_scatter_out": lambda op, x, out, group: op(x, group, False, out),
 }
+
+# A call of each product with communication inside, from a PE's matrices A and B to its result.
+PRODUCTS = {
+    "fused_all_gather_matmul": lambda op, a, b, group: op(a, [b.t()], 0, group)[1][0],
+    "fused_matmul_reduce_scatter": lambda op, a, b, group: op(a, b.t(), "sum", 0, group),
+}
+
+
+def mixed(i):
+    """The hash that the kernel `fill` of bench/src/gemm/gemm.weft makes operands of."""
+    h = i & 0xFFFFFFFF
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        h = ((h ^ (h >> shift)) * factor) & 0xFFFFFFFF
+    return h ^ (h >> 16)
+
+
+def operand(first, n, seed, whole):
+    """Elements of an operand of a product, as that kernel makes them."""
+    h = mixed(mixed(torch.arange(first, first + n, dtype=torch.int64, device="cuda")) ^ seed) >> 8
+    return (h % 8 == 1).double() - (h % 8 == 0).double() if whole else h.double() / 8388608.0 - 1.0
 
 
 def data(pe, first, n, round_, limit):
@@ -59,7 +79,7 @@ class Peer:
     def join(self, ask):
         """Meets the other PEs: in a file, since anybody on this machine could talk to a store that listens."""
         self.rank, self.n_pes, self.graph = ask["rank"], ask["n_pes"], ask["graph"]
-        self.limit = ask["limit"]
+        self.limit, self.dtype = ask["limit"], DTYPES[ask["dtype"]]
         torch.cuda.set_device(ask["device"])
         minute = timedelta(seconds=60)
         store = dist.FileStore(ask["store"], self.n_pes)
@@ -67,7 +87,7 @@ class Peer:
         self.group = dist.group.WORLD.group_name
         self.stream = torch.cuda.Stream()
         torch.cuda.set_stream(self.stream)
-        of = {"dtype": DTYPES[ask["dtype"]], "device": "cuda"}
+        of = {"dtype": self.dtype, "device": "cuda"}
         self.memory = [symm_mem.empty(ask["elements"], **of) for _ in range(2)]
         self.handle = [symm_mem.rendezvous(m, self.group) for m in self.memory][0]
         l2 = torch.cuda.get_device_properties(ask["device"]).L2_cache_size
@@ -84,6 +104,31 @@ class Peer:
         op, call = getattr(torch.ops.symm_mem, name), OPERATIONS[name]
         self.call = lambda: call(op, self.x, self.out, self.group)
         self.fill(self.x, 0)
+        return self.first()
+
+    def multiply(self, ask):
+        """Makes the operands of a product, and its first call."""
+        rows, n, k, of = ask["rows"], ask["n"], ask["k"], {"dtype": self.dtype, "device": "cuda"}
+        self.operands = [(torch.empty(rows, k, **of), ask["seeds"][0]), (torch.empty(n, k, **of), ask["seeds"][1])]
+        self.fill_operands(False)
+        (a, _), (b, _) = self.operands
+        op, call = getattr(torch.ops.symm_mem, ask["function"]), PRODUCTS[ask["function"]]
+
+        def multiply():
+            self.out = call(op, a, b, self.group)
+
+        self.call = multiply
+        return self.first()
+
+    def fill_operands(self, whole):
+        for matrix, seed in self.operands:
+            flat = matrix.view(-1)
+            for first in range(0, flat.numel(), CHUNK):
+                n = min(CHUNK, flat.numel() - first)
+                flat[first : first + n] = operand(first, n, seed, whole)
+
+    def first(self):
+        """Makes the first call."""
         self.handle.barrier(channel=0)
         self.stream.synchronize()
         began = time.perf_counter()
@@ -142,6 +187,26 @@ class Peer:
                 self.scratch.zero_()
             times.append(run())
         return {"us": times}
+
+    def arrange(self, ask):
+        """Makes a block of so many calls, and runs it for the first time."""
+        for _ in range(ask["before"]):
+            self.call()
+        self.run = self.block(ask["calls"])
+        return self.again(ask)
+
+    def again(self, ask):
+        return {"us": [self.run()]}
+
+    def sample(self, ask):
+        """Multiplies twice, and gives elements of the result."""
+        self.fill_operands(ask["whole"])
+        self.handle.barrier(channel=0)
+        self.call()
+        self.call()
+        self.stream.synchronize()
+        rows, columns = (torch.tensor(x, device="cuda") for x in zip(*ask["places"]))
+        return {"elements": self.out[rows, columns].double().tolist()}
 
     def check(self, ask):
         """Calls back to back with new data each; what is wrong, the first of it."""

@@ -2,7 +2,7 @@
 
 use super::fused::alike;
 use super::model::clusters;
-use super::{Problem, Shape};
+use super::{Major, Param, Plan, Problem, Shape};
 use crate::collective::Flat;
 use crate::compile::{KernelFile, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
@@ -13,6 +13,9 @@ use weft_runtime::{DType, DeviceTensor, Error, Stream, SymmetricTensor, Team, Wo
 
 /// See [`Decode::MAX_ROWS`].
 const MAX_ROWS: u64 = 256;
+
+/// The part of the library that has the kernel of [`Decode`].
+pub(super) const PART: &str = "gemm_allreduce_decode";
 
 /// The architecture that the kernels are written for.
 const TARGET: &str = "sm_90a";
@@ -88,12 +91,7 @@ impl DecodePlan {
     /// # Errors
     /// Fails if the problem has too many rows, or if no plan with these values fits (R0505).
     pub fn of(self, problem: &Problem, pes: u32, sms: u32) -> Result<DecodePlan, Error> {
-        problem.check()?;
-        let shape = problem.shape;
-        if shape.m > MAX_ROWS {
-            let message = format!("{} rows in {shape}, and packets are for {MAX_ROWS} at most", shape.m);
-            return Err(Error::new(error::GEMM, message).help("use `Fused` with `Form::AllReduce`"));
-        }
+        DecodePlan::takes(problem)?;
         let asked = |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
         let mut best: Option<(u64, DecodePlan)> = None;
         for bm in asked(self.bm, &[128, 64]) {
@@ -111,6 +109,45 @@ impl DecodePlan {
         let or = |value: u32, other: u32| if value == 0 { other } else { value };
         let small = DecodePlan { bm: or(self.bm, 64), bn: or(self.bn, 16), split: or(self.split, 1), ..self };
         best.map_or_else(|| small.filled(problem, pes).checked(problem), |(_, plan)| Ok(plan))
+    }
+
+    /// Whether packets are for a problem, whatever the plan.
+    ///
+    /// # Errors
+    /// `R0505` for a problem that has too many rows, or whose B has contiguous columns.
+    pub(super) fn takes(problem: &Problem) -> Result<(), Error> {
+        problem.check()?;
+        let shape = problem.shape;
+        if shape.m > MAX_ROWS {
+            let message = format!("{} rows in {shape}, and packets are for {MAX_ROWS} at most", shape.m);
+            return Err(Error::new(error::GEMM, message).help("use `Fused` with `Form::AllReduce`"));
+        }
+        if problem.b == Major::Column {
+            let message =
+                "columns of B are contiguous, and the kernel for few rows reads contiguous rows of B";
+            return Err(Error::new(error::GEMM, message).help("transpose B once, or use another plan"));
+        }
+        Ok(())
+    }
+
+    /// The plan of a product alone with the same tiles, which are those of the transpose of D.
+    pub(super) fn tiles(&self) -> Plan {
+        let values = [
+            (Param::Bm, self.bm),
+            (Param::Bn, self.bn),
+            (Param::Stages, self.stages),
+            (Param::Split, self.split),
+            (Param::Swap, 1),
+        ];
+        values.into_iter().fold(Plan::default(), |all, (param, n)| all.with(param, n).unwrap_or(all))
+    }
+
+    /// Bytes that a PE sends, and as many come in: packets have four bytes for three of data.
+    pub(super) fn sent(&self, problem: &Problem, pes: u32) -> f64 {
+        let Shape { m, n, .. } = problem.shape;
+        let packets = (m * n * u64::from(part_of(problem.out).bytes())) as f64 * 4.0 / 3.0;
+        let pes = f64::from(pes.max(1));
+        if self.flights == 1 { packets * (pes - 1.0) } else { 2.0 * packets * (pes - 1.0) / pes }
     }
 
     fn checked(self, problem: &Problem) -> Result<DecodePlan, Error> {
@@ -315,7 +352,7 @@ impl Decode {
     /// `R0302` where there is no memory; as [`Kernel::compile`].
     pub fn new(world: &World, team: Team, problem: Problem, plan: DecodePlan) -> Result<Decode, GpuError> {
         let part = vec![("PART".to_owned(), Define::from(part_of(problem.out)))];
-        Launches::new(world, team, "gemm_allreduce_decode", problem, plan, part).map(Decode)
+        Launches::new(world, team, PART, problem, plan, part).map(Decode)
     }
 
     /// How it is computed.

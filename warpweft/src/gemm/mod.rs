@@ -28,7 +28,7 @@ mod decode;
 mod fit;
 mod fused;
 mod handle;
-mod model;
+pub(crate) mod model;
 mod plan;
 mod problem;
 #[cfg(test)]
@@ -38,7 +38,9 @@ pub mod tuning;
 pub use decode::{Decode, DecodeNorm, DecodePlan, Normed};
 pub(crate) use fused::alike;
 pub use fused::tuning as fused_tuning;
-pub use fused::{Bytes, Choice, Estimate, Form, Fused, FusedPlan, FusedTeam};
+pub use fused::{
+    Activation, Bytes, Choice, Epilogue, Estimate, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Scales,
+};
 pub use handle::Gemm;
 pub use model::Machine;
 pub use plan::{Param, Parameter, Plan};

@@ -94,7 +94,7 @@ fn fetched(problem: &Problem, plan: &Plan) -> f64 {
 }
 
 /// Predicts the cycles that a plan takes on a GPU with `sms` multiprocessors.
-pub(super) fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
+pub(crate) fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     busy(problem, plan, sms).max(from_memory(problem, plan, sms))
 }
 

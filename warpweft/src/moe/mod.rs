@@ -7,8 +7,10 @@
 //! Launches of one `Moe` follow each other on one stream, and can be captured into a graph. Routes that cannot be carried
 //! out are an error on every PE, which [`Moe::check`] reads: then no token was sent.
 
+mod model;
 mod problem;
 
+pub use model::{Bytes, Estimate, bytes, estimate};
 pub use problem::{Plan, Problem};
 
 use crate::collective::Flat;
@@ -34,22 +36,50 @@ pub struct Moe {
     dispatch: Kernel,
     experts: Kernel,
     combine: Kernel,
+    /// What is added up at the PE of the experts, if it is.
+    parts: Option<Parts>,
     team: Team,
     room: i64,
     received: AnyTensor,
+    /// Their scales, or what stands for them.
+    scales: SymmetricTensor<f32>,
+    /// What stands for scales that no kernel reads.
+    unread: DeviceTensor<f32>,
     results: AnyTensor,
     offsets: DeviceTensor<i32>,
     route: DeviceTensor<i32>,
     order: DeviceTensor<i32>,
     table: DeviceTensor<u32>,
+    lists: SymmetricTensor<u64>,
+    flags: SymmetricTensor<u64>,
     counts: SymmetricTensor<u64>,
-    arrived: SymmetricTensor<u64>,
+    arrived: DeviceTensor<u64>,
     due: DeviceTensor<u64>,
     rounds: DeviceTensor<u64>,
     status: DeviceTensor<u32>,
     state: DeviceTensor<u32>,
     started: SymmetricTensor<u64>,
     passed: DeviceTensor<u64>,
+}
+
+/// Memory of a combine that adds up what a PE's experts make of a token before it is sent.
+struct Parts {
+    gates: SymmetricTensor<f32>,
+    parts: AnyTensor,
+    met: SymmetricTensor<u64>,
+}
+
+impl Parts {
+    fn new(world: &World, problem: &Problem, pes: u32) -> Result<Parts, GpuError> {
+        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let elements = count(problem.tokens * problem.columns * u64::from(pes));
+        let buffer = world.buffer(elements.saturating_mul(problem.out.bytes() as usize))?;
+        Ok(Parts {
+            gates: world.zeros(count(problem.tokens * u64::from(problem.choices)))?,
+            parts: AnyTensor::new(buffer, problem.out, elements.into_layout()?)?,
+            met: world.zeros(2 * pes as usize)?,
+        })
+    }
 }
 
 /// The experts of a PE's tokens, in device memory, where each launch of a graph reads them anew.
@@ -90,30 +120,46 @@ impl Moe {
         let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
         let ctas = ("CTAS", Define::Int(CTAS.into()));
         let align = ("ALIGN", Define::Int(Problem::ALIGN as i64));
-        let mut of_experts = vec![("T", dtype), ("OUT", out), ctas];
+        // Both kernels have the flags of pieces.
+        let piece = ("PIECE", Define::Int(plan.piece.into()));
+        let scaled = ("SCALES", Define::Int(problem.is_scaled().into()));
+        let dispatch = if problem.is_scaled() { "moe_dispatch_scaled" } else { "moe_dispatch" };
+        let mut of_experts = vec![("T", dtype), ("OUT", out), ctas, scaled];
         of_experts.extend(plan.defines());
         let (device, stream) = (world.device(), world.stream());
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let (tokens, choices) = (count(problem.tokens), problem.choices as usize);
         let (experts, local) = (problem.experts as usize, (problem.experts / pes) as usize);
-        let room = problem.rows(pes);
+        let (room, each) = (problem.rows(pes), pes as usize);
         let symmetric = |dtype: weft_runtime::DType, columns: u64| -> Result<AnyTensor, GpuError> {
             let shape = [count(room), count(columns)];
             let buffer = world.buffer(shape[0] * shape[1] * dtype.bytes() as usize)?;
             Ok(AnyTensor::new(buffer, dtype, shape.into_layout()?)?)
         };
+        let (combine, parts) = match model::adds_at_experts(&problem, pes) {
+            true => {
+                let types = [("T", out), ("OUT", out), ("PART", out)];
+                (kernel("moe_combine_once", &types)?, Some(Parts::new(world, &problem, pes)?))
+            }
+            false => (kernel("moe_combine", &[("T", out), ("OUT", out)])?, None),
+        };
         let moe = Moe {
-            dispatch: kernel("moe_dispatch", &[("T", dtype), ctas, align])?,
+            dispatch: kernel(dispatch, &[("T", dtype), ctas, align, piece])?,
             experts: kernel("moe_experts", &of_experts)?,
-            combine: kernel("moe_combine", &[("T", out), ("OUT", out)])?,
+            combine,
+            parts,
             received: symmetric(problem.dtype, problem.hidden)?,
+            scales: world.zeros(if problem.is_scaled() { count(room) } else { 1 })?,
+            unread: DeviceTensor::zeros(1, stream)?,
             results: symmetric(problem.out, problem.columns)?,
             offsets: DeviceTensor::zeros(local + 1, stream)?,
             route: DeviceTensor::zeros([tokens, choices], stream)?,
-            order: DeviceTensor::alloc(device, tokens * choices * pes as usize)?,
-            table: DeviceTensor::alloc(device, CTAS as usize * (experts + 1))?,
-            counts: world.zeros((experts + 1) * pes as usize * 2)?,
-            arrived: world.zeros(local)?,
+            order: DeviceTensor::alloc(device, tokens * each)?,
+            table: DeviceTensor::alloc(device, CTAS as usize * (2 * experts + 1))?,
+            lists: world.zeros((choices + 1) * tokens * each)?,
+            flags: world.zeros(tokens.div_ceil(plan.piece as usize) * each)?,
+            counts: world.zeros((experts + 2) * each * 2)?,
+            arrived: DeviceTensor::zeros(local, stream)?,
             due: DeviceTensor::zeros(local, stream)?,
             rounds: DeviceTensor::zeros(16, stream)?,
             status: DeviceTensor::zeros(1, stream)?,
@@ -143,6 +189,11 @@ impl Moe {
         &self.received
     }
 
+    /// Scales of the tokens that came, one for each row, where the problem has scales.
+    pub fn received_scales(&self) -> Option<&SymmetricTensor<f32>> {
+        self.problem.is_scaled().then_some(&self.scales)
+    }
+
     /// Results of the experts, of which each has the row of its token in [`Moe::received`]. [`Moe::experts`] writes
     /// them; after [`Moe::dispatch`], kernels of the caller do.
     pub fn results(&self) -> &AnyTensor {
@@ -158,14 +209,44 @@ impl Moe {
     /// [`Moe::offsets`].
     ///
     /// # Errors
-    /// Fails for operands of other types, shapes or strides (R0502), and for a grid that the GPU cannot hold (R0503).
+    /// Fails for operands of other types, shapes or strides (R0502), for a grid that the GPU cannot hold (R0503), and for a
+    /// problem with scales (R0505).
     pub fn dispatch(&self, stream: &Stream, x: &dyn AsArgument, routes: &Routes<'_>) -> Result<(), GpuError> {
+        self.has_scales(false)?;
+        self.send(stream, (x, None), routes)
+    }
+
+    /// As [`dispatch`](Moe::dispatch), for tokens of 8 bits with a scale each: `scales`, f32 (token). They arrive in
+    /// [`Moe::received_scales`].
+    ///
+    /// # Errors
+    /// Fails where [`Moe::dispatch`] fails, and for a problem without scales (R0505).
+    pub fn dispatch_scaled(
+        &self,
+        stream: &Stream,
+        x: &dyn AsArgument,
+        scales: &dyn AsArgument,
+        routes: &Routes<'_>,
+    ) -> Result<(), GpuError> {
+        self.has_scales(true)?;
+        self.send(stream, (x, Some(scales)), routes)
+    }
+
+    fn send(
+        &self,
+        stream: &Stream,
+        (x, scales): (&dyn AsArgument, Option<&dyn AsArgument>),
+        routes: &Routes<'_>,
+    ) -> Result<(), GpuError> {
         let [tokens, hidden, _] = self.extents();
-        let received = Flat(&self.received);
-        let mut arguments: Vec<&dyn AsArgument> =
-            vec![&tokens, &hidden, &self.room, x, routes.ids, routes.live];
-        let places = [Flat(&self.order), Flat(&self.table), Flat(&self.counts)];
-        arguments.extend([&received as &dyn AsArgument, &self.offsets]);
+        let (received, to) = (Flat(&self.received), Flat(&self.scales));
+        let scales = scales.map(Flat);
+        let mut arguments: Vec<&dyn AsArgument> = vec![&tokens, &hidden, &self.room, x];
+        arguments.extend(scales.iter().map(|scales| scales as &dyn AsArgument));
+        arguments.extend([routes.ids, routes.live, &received as &dyn AsArgument]);
+        arguments.extend(scales.iter().map(|_| &to as &dyn AsArgument));
+        let places = self.places();
+        arguments.push(&self.offsets);
         arguments.extend(self.workspaces(&places));
         self.launch(&self.dispatch, stream, &arguments)
     }
@@ -183,18 +264,64 @@ impl Moe {
         routes: &Routes<'_>,
         b: &dyn AsArgument,
     ) -> Result<(), GpuError> {
+        self.has_scales(false)?;
+        self.multiply(stream, (x, &self.unread), routes, (b, &self.unread))
+    }
+
+    /// As [`experts`](Moe::experts), for tokens and matrices of 8 bits: `scales`, f32 (token), and `scale_b`, f32 with one
+    /// for each column of the results of each of this PE's experts, whose columns lie together.
+    ///
+    /// # Errors
+    /// Fails where [`Moe::dispatch_scaled`] fails.
+    pub fn experts_scaled(
+        &self,
+        stream: &Stream,
+        (x, scales): (&dyn AsArgument, &dyn AsArgument),
+        routes: &Routes<'_>,
+        (b, scale_b): (&dyn AsArgument, &dyn AsArgument),
+    ) -> Result<(), GpuError> {
+        self.has_scales(true)?;
+        self.multiply(stream, (x, scales), routes, (b, scale_b))
+    }
+
+    fn multiply(
+        &self,
+        stream: &Stream,
+        (x, scales): (&dyn AsArgument, &dyn AsArgument),
+        routes: &Routes<'_>,
+        (b, scale_b): (&dyn AsArgument, &dyn AsArgument),
+    ) -> Result<(), GpuError> {
         let [tokens, hidden, columns] = self.extents();
         let (received, results, b) = (Flat(&self.received), Flat(&self.results), Flat(b));
+        let (scales, scale_b, scales_to) = (Flat(scales), Flat(scale_b), Flat(&self.scales));
         let mut arguments: Vec<&dyn AsArgument> =
             vec![&tokens, &columns, &hidden, &self.room, x, routes.ids, routes.live];
-        let places = [Flat(&self.order), Flat(&self.table), Flat(&self.counts)];
-        arguments.extend([&b as &dyn AsArgument, &received, &results, &self.offsets]);
+        let places = self.places();
+        arguments.extend([&b as &dyn AsArgument, &scales, &scale_b, &scales_to]);
+        arguments.extend([&received as &dyn AsArgument, &results, &self.offsets]);
         arguments.extend(self.workspaces(&places));
         self.launch(&self.experts, stream, &arguments)
     }
 
+    /// Whether the problem has scales, as a call expects.
+    fn has_scales(&self, expected: bool) -> Result<(), Error> {
+        match (self.problem.is_scaled(), expected) {
+            (true, false) => {
+                let message = format!("tokens are {}, and no scales are given", self.problem.dtype);
+                Err(Error::new(error::GEMM, message).help("use `dispatch_scaled` or `experts_scaled`"))
+            }
+            (false, true) => {
+                let message = format!("tokens are {}, which have no scales", self.problem.dtype);
+                Err(Error::new(error::GEMM, message).help("use `dispatch` or `experts`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes to `out` (token, column) the results of each token's experts times `gates`, `f32` (token, choice), added
-    /// up in f32 in the order of choices. Nothing is written for tokens beyond `live`, and after an error.
+    /// up in f32. Where a token has several experts of a PE, that PE adds up their results in the order of choices and
+    /// sends the sum, rounded to the type of results; sums are added up in the order of PEs. Otherwise all are added up in
+    /// the order of choices. Nothing is written for tokens beyond `live`, and after an error.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.
@@ -207,6 +334,9 @@ impl Moe {
     ) -> Result<(), GpuError> {
         let [tokens, _, columns] = self.extents();
         let results = Flat(&self.results);
+        if let Some(parts) = &self.parts {
+            return self.combine_once(stream, routes, gates, out, parts);
+        }
         let arguments: [&dyn AsArgument; 13] = [
             &tokens,
             &columns,
@@ -223,6 +353,41 @@ impl Moe {
             &self.team,
         ];
         self.combine.launch(stream, Grid::Auto, &arguments[..])
+    }
+
+    fn combine_once(
+        &self,
+        stream: &Stream,
+        routes: &Routes<'_>,
+        gates: &dyn AsArgument,
+        out: &dyn AsArgument,
+        Parts { gates: all_gates, parts, met }: &Parts,
+    ) -> Result<(), GpuError> {
+        let [tokens, _, columns] = self.extents();
+        let [lists, counts, results] = [Flat(&self.lists), Flat(&self.counts), Flat(&self.results)];
+        let [all_gates, parts, met] = [Flat(all_gates), Flat(parts), Flat(met)];
+        let arguments: [&dyn AsArgument; 19] = [
+            &tokens,
+            &columns,
+            &self.room,
+            routes.ids,
+            gates,
+            routes.live,
+            &self.route,
+            &lists,
+            &counts,
+            &self.rounds,
+            &results,
+            &all_gates,
+            &parts,
+            out,
+            &met,
+            &self.passed,
+            &self.status,
+            &self.state,
+            &self.team,
+        ];
+        self.launch(&self.combine, stream, &arguments)
     }
 
     /// Waits for the stream, and says whether the newest dispatch was carried out.
@@ -260,13 +425,20 @@ impl Moe {
         [tokens, hidden, columns].map(|n| i64::try_from(n).unwrap_or(i64::MAX))
     }
 
-    /// The last arguments of a dispatch; `places` are `order`, `table` and `counts`.
-    fn workspaces<'a>(&'a self, places: &'a [Flat<'a>; 3]) -> [&'a dyn AsArgument; 10] {
-        let [order, table, counts] = places;
+    /// Workspaces whose modes the kernels know.
+    fn places(&self) -> [Flat<'_>; 5] {
+        [Flat(&self.order), Flat(&self.table), Flat(&self.lists), Flat(&self.flags), Flat(&self.counts)]
+    }
+
+    /// The last arguments of a dispatch; `places` are those of [`Moe::places`].
+    fn workspaces<'a>(&'a self, places: &'a [Flat<'a>; 5]) -> [&'a dyn AsArgument; 12] {
+        let [order, table, lists, flags, counts] = places;
         [
             &self.route,
             order,
             table,
+            lists,
+            flags,
             counts,
             &self.arrived,
             &self.due,

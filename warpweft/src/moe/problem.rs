@@ -30,10 +30,17 @@ impl Problem {
     /// The rows of each expert begin at a multiple of it: the rows of a tile.
     pub const ALIGN: u64 = 128;
 
-    /// Results with as many columns as tokens, of the same type, and room for any route.
+    /// Results with as many columns as tokens, of the same type, and room for any route. Where tokens are of 8 bits, results
+    /// are bf16.
     pub fn new(tokens: u64, hidden: u64, experts: u32, choices: u32, dtype: DType) -> Problem {
-        let (columns, out, most_rows) = (hidden, dtype, None);
+        let out = if dtype.bytes() == 1 { DType::BF16 } else { dtype };
+        let (columns, most_rows) = (hidden, None);
         Problem { tokens, hidden, columns, experts, choices, dtype, out, most_rows }
+    }
+
+    /// Whether tokens and matrices have scales: those of 8 bits do.
+    pub fn is_scaled(&self) -> bool {
+        self.dtype.bytes() == 1
     }
 
     /// The problem with room for `rows` rows. A route that needs more is an error on every PE.
@@ -49,7 +56,7 @@ impl Problem {
         self.most_rows.unwrap_or(all + local * (Problem::ALIGN - 1))
     }
 
-    /// Bytes of symmetric memory that a PE needs for tokens that come and for results.
+    /// Bytes of symmetric memory that a PE needs for tokens that come and for results, without workspaces.
     pub fn symmetric_bytes(&self, pes: u32) -> u64 {
         let row = self.hidden * u64::from(self.dtype.bytes()) + self.columns * u64::from(self.out.bytes());
         self.rows(pes) * row
@@ -64,12 +71,15 @@ impl Problem {
         let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *self;
         let multiple = |n: u64, dtype: DType| n > 0 && n.is_multiple_of(16 / u64::from(dtype.bytes()).max(1));
         let types = [DType::BF16, DType::F16];
+        let tokens_of = [DType::BF16, DType::F16, DType::E4M3, DType::E5M2];
         let message = if experts == 0 || choices == 0 || tokens == 0 {
             "tokens, experts and choices are 1 or more".to_owned()
         } else if !experts.is_multiple_of(pes.max(1)) {
             format!("{experts} experts are not shared out to {pes} PEs in equal parts")
-        } else if !types.contains(&dtype) || !types.contains(&out) {
-            format!("tokens of {dtype} and results of {out}: expected bf16 or f16")
+        } else if !tokens_of.contains(&dtype) || !types.contains(&out) {
+            format!(
+                "tokens of {dtype} and results of {out}: expected bf16 or f16, and tokens also e4m3 or e5m2"
+            )
         } else if !multiple(hidden, dtype) || !multiple(columns, out) {
             format!("{hidden} columns of tokens and {columns} of results: rows are multiples of 16 bytes")
         } else if hidden.max(columns) > MOST || u64::from(choices).saturating_mul(tokens) > MOST {
@@ -116,6 +126,14 @@ const PARAMETERS: [(&str, u32, u32); 4] =
     [("BN", 64, 256), ("BK", 32, 128), ("STAGES", 2, 8), ("PIECE", 1, 1024)];
 
 impl Plan {
+    /// The plan where nothing else is said: rows of 128 bytes in a stage, and narrower tiles where columns have scales.
+    pub fn of(problem: &Problem) -> Plan {
+        match problem.is_scaled() {
+            true => Plan { bn: 128, bk: 128, stages: 4, ..Plan::default() },
+            false => Plan::default(),
+        }
+    }
+
     fn values(&self) -> [u32; 4] {
         [self.bn, self.bk, self.stages, self.piece]
     }
@@ -128,10 +146,11 @@ impl Plan {
     pub fn shared_bytes(&self, problem: &Problem, pes: u32) -> u64 {
         /// Columns of a strip of results, of which there are two for each row of a tile.
         const STRIPS: u64 = 2 * 64;
-        /// Barriers of the pipelines, what the memory's alignment leaves, and an expert of each thread.
-        const BESIDE: u64 = 2048 + 4 * 384;
+        /// Barriers of the pipelines, what the memory's alignment leaves, and an expert and a mark of each thread.
+        const BESIDE: u64 = 2048 + 8 * 384;
         let [bn, bk, stages, _] = self.values().map(u64::from);
-        let counts = u64::from(problem.experts + 1) * (u64::from(pes) + 4) * 4;
+        // Entries and leads of each expert, here and of all CTAs; entries from each PE; and two places.
+        let counts = (u64::from(problem.experts) * (u64::from(pes) + 6) + 4 * u64::from(pes)) * 4;
         stages * (Problem::ALIGN + bn) * bk * u64::from(problem.dtype.bytes())
             + Problem::ALIGN * STRIPS * u64::from(problem.out.bytes())
             + counts
@@ -150,6 +169,12 @@ impl Plan {
         let message = match (outside, self.shared_bytes(problem, pes)) {
             (Some(((name, least, most), n)), _) => {
                 format!("{} is {least} to {most}, not {n}", name.to_lowercase())
+            }
+            (None, 0..=MOST) if self.bk * problem.dtype.bytes() < 128 => {
+                format!(
+                    "a row of a stage has 128 bytes or more, and bk={} of {} has fewer",
+                    self.bk, problem.dtype
+                )
             }
             (None, 0..=MOST) if self.bn.is_multiple_of(64) => return Ok(()),
             (None, 0..=MOST) => format!("bn is a multiple of 64, not {}", self.bn),

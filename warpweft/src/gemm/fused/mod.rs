@@ -1,12 +1,13 @@
 //! Products with communication inside: one launch that multiplies, sends, and adds up.
 
+mod epilogue;
 mod model;
 mod plan;
 mod sequence;
 pub mod tuning;
 
 use super::tuning::Setting;
-use super::{Machine, Problem, Shape};
+use super::{Decode, Machine, Problem, Shape};
 use crate::collective::{Flat, Links};
 use crate::compile::{KernelFile, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
@@ -18,12 +19,16 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
 
+pub use epilogue::{Activation, Epilogue, FusedOperands, Scales};
 pub use model::{Bytes, Estimate, FusedTeam};
 pub use plan::{Choice, FusedPlan};
 
 /// The architecture that the kernels are written for: their roles divide a CTA's registers and shared memory as Hopper has
 /// them.
 const TARGET: &str = "sm_90a";
+
+/// Elements of memory that stands for what is not read: one for each PE of a team, and for two modes.
+const UNREAD: usize = 16;
 
 /// What PEs compute together with a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -52,6 +57,7 @@ fn part_of(out: DType) -> DType {
 pub struct Fused {
     form: Form,
     problem: Problem,
+    epilogue: Epilogue,
     choice: Choice,
     how: How,
 }
@@ -59,6 +65,7 @@ pub struct Fused {
 /// What is launched.
 enum How {
     Launch(Box<Launch>),
+    Decode(Box<Decode>),
     Sequence(Box<Sequence>),
 }
 
@@ -73,6 +80,8 @@ struct Launch {
     started: SymmetricTensor<u64>,
     done: SymmetricTensor<u64>,
     rounds: DeviceTensor<u64>,
+    /// What stands for scales, and for a bias and a residual, that the kernel does not read.
+    unread: [AnyTensor; 2],
 }
 
 impl Fused {
@@ -89,25 +98,64 @@ impl Fused {
         problem: Problem,
         choice: impl Into<Choice>,
     ) -> Result<Fused, GpuError> {
-        let choice = choice.into();
-        let fits = problem.check().and_then(|()| choice.fits(form, &problem));
-        alike(world, &team, &format!("{form:?}, {problem}, {}", choice.text(form)))?;
-        fits?;
-        let how = match choice {
-            Choice::Launch(plan) => How::Launch(Launch::new(world, team, form, &problem, &plan)?.into()),
-            Choice::Sequence => How::Sequence(Sequence::new(world, team, form, &problem)?.into()),
-        };
-        Ok(Fused { form, problem, choice, how })
+        Fused::with(world, team, form, problem, Epilogue::default(), choice)
     }
 
-    /// Compiles what is likely to be the fastest like [`new`](Fused::new): one launch, or a product and a collective.
+    /// Compiles like [`new`](Fused::new), with an epilogue that is applied to elements. *Collective.*
+    ///
+    /// # Errors
+    /// Fails as [`new`](Fused::new) does, and for a choice that has no place for the epilogue (R0505).
+    pub fn with(
+        world: &World,
+        team: Team,
+        form: Form,
+        problem: Problem,
+        epilogue: Epilogue,
+        choice: impl Into<Choice>,
+    ) -> Result<Fused, GpuError> {
+        let choice = choice.into();
+        let fits = problem.check().and_then(|()| choice.fits(form, &problem));
+        let fits = fits.and_then(|()| epilogue.fits(form, &problem, &choice));
+        let more = if epilogue.is_none() { String::new() } else { format!(", {epilogue:?}") };
+        alike(world, &team, &format!("{form:?}, {problem}, {}{more}", choice.text(form)))?;
+        fits?;
+        let how = match choice {
+            Choice::Launch(plan) => {
+                How::Launch(Launch::new(world, team, form, (&problem, &epilogue), &plan)?.into())
+            }
+            Choice::Decode(plan) => How::Decode(Decode::new(world, team, problem, plan)?.into()),
+            Choice::Sequence => How::Sequence(Sequence::new(world, team, form, &problem)?.into()),
+        };
+        let choice = match &how {
+            How::Decode(decode) => Choice::Decode(*decode.plan()),
+            _ => choice,
+        };
+        Ok(Fused { form, problem, epilogue, choice, how })
+    }
+
+    /// Compiles what is likely to be the fastest like [`new`](Fused::new): one launch, a launch by packets for few rows, or a
+    /// product and a collective.
     /// *Collective.*
     ///
     /// # Errors
     /// Fails as [`new`](Fused::new) does.
     pub fn auto(world: &World, team: Team, form: Form, problem: Problem) -> Result<Fused, GpuError> {
+        Fused::auto_with(world, team, form, problem, Epilogue::default())
+    }
+
+    /// As [`auto`](Fused::auto), with more that is done to elements. *Collective.*
+    ///
+    /// # Errors
+    /// Fails as [`with`](Fused::with) does.
+    pub fn auto_with(
+        world: &World,
+        team: Team,
+        form: Form,
+        problem: Problem,
+        epilogue: Epilogue,
+    ) -> Result<Fused, GpuError> {
         // PEs take what the first of the team chooses: tables may differ by machine.
-        let chosen = chosen(world, &team, form, &problem);
+        let chosen = chosen(world, &team, form, (&problem, &epilogue));
         let text = chosen.as_ref().map_or_else(ToString::to_string, |choice| choice.text(form));
         let all = world.all_gather_host(text.as_bytes())?;
         let first = team.members().first().and_then(|pe| all.get(*pe as usize));
@@ -117,7 +165,7 @@ impl Fused {
             let others = || Error::new(error::GEMM, message).help("give all PEs the same problem");
             return Err(chosen.err().unwrap_or_else(others).into());
         };
-        Fused::new(world, team, form, problem, choice)
+        Fused::with(world, team, form, problem, epilogue, choice)
     }
 
     /// The problem that it computes.
@@ -132,7 +180,8 @@ impl Fused {
 
     /// Puts the product on a stream. A and B have contiguous rows, or B contiguous columns where the problem says so. For
     /// an all-gather, A is symmetric with modes (row of a PE, column, PE), and this PE's rows are in its place; the
-    /// others come there. D is symmetric for an allreduce, and for a reduce-scatter with `send=add`.
+    /// others come there. D is symmetric for an allreduce, unless packets make it, and for a reduce-scatter with
+    /// `send=add`: [`Choice::is_result_symmetric`].
     ///
     /// # Errors
     /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
@@ -143,9 +192,20 @@ impl Fused {
         b: &dyn AsArgument,
         d: &dyn AsArgument,
     ) -> Result<(), GpuError> {
+        self.launch_with(stream, &FusedOperands::new(a, b, d))
+    }
+
+    /// As [`launch`](Fused::launch), with what the epilogue reads.
+    ///
+    /// # Errors
+    /// Fails as [`launch`](Fused::launch) does, and if the epilogue reads what is missing, or does not read what is given
+    /// (R0505).
+    pub fn launch_with(&self, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
+        self.epilogue.agrees(x)?;
         match &self.how {
-            How::Launch(launch) => launch.go(self.form, self.problem.shape, stream, [a, b, d]),
-            How::Sequence(sequence) => sequence.launch(stream, a, b, d),
+            How::Launch(launch) => launch.go(self.form, self.problem.shape, stream, x),
+            How::Decode(decode) => decode.launch(stream, x.a, x.b, x.d),
+            How::Sequence(sequence) => sequence.launch(stream, x.a, x.b, x.d),
         }
     }
 }
@@ -155,7 +215,7 @@ impl Launch {
         world: &World,
         team: Team,
         form: Form,
-        problem: &Problem,
+        (problem, epilogue): (&Problem, &Epilogue),
         plan: &FusedPlan,
     ) -> Result<Launch, GpuError> {
         let target = target(world.device())?;
@@ -166,7 +226,7 @@ impl Launch {
         }
         let (part, pes) = (plan.part(form), team.n_pes());
         let mut options = Options::new(target);
-        let (name, defines) = plan.kernel(form, problem, pes);
+        let (name, defines) = plan.kernel(form, problem, epilogue, pes);
         options.defines = defines.into_iter().collect();
         let text = crate::library::part(name).unwrap_or_default();
         let file = KernelFile::parse(&format!("weft::{name}"), text)?;
@@ -185,6 +245,7 @@ impl Launch {
             started: world.zeros(pes as usize)?,
             done: world.zeros(pes as usize)?,
             rounds: DeviceTensor::zeros(16, world.stream())?,
+            unread: [staging(world, DType::F32, UNREAD)?, staging(world, part_of(problem.out), UNREAD)?],
         };
         // Nobody sends before all flags are 0.
         world.barrier()?;
@@ -193,19 +254,21 @@ impl Launch {
         Ok(launch)
     }
 
-    fn go(
-        &self,
-        form: Form,
-        shape: Shape,
-        stream: &Stream,
-        operands: [&dyn AsArgument; 3],
-    ) -> Result<(), GpuError> {
+    fn go(&self, form: Form, shape: Shape, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
         // A problem that was checked has extents of 31 bits.
         let extents = [shape.m, shape.n, shape.k].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
         let stage = self.stage.as_ref().map(|stage| Flat(stage));
         let flags = Flat(&self.flags);
         let mut arguments: Vec<&dyn AsArgument> = extents.iter().map(|n| n as &dyn AsArgument).collect();
-        arguments.extend(operands);
+        arguments.extend([x.a, x.b, x.d]);
+        let [scales, numbers] = [Flat(&self.unread[0]), Flat(&self.unread[1])];
+        let others = x.others().map(|(name, given)| {
+            let unread = if matches!(name, "bias" | "residual") { &numbers } else { &scales };
+            Flat(given.unwrap_or(unread))
+        });
+        if self.part.finishes() {
+            arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
+        }
         arguments.extend(stage.iter().map(|stage| stage as &dyn AsArgument));
         arguments.extend([&flags as &dyn AsArgument, &self.started]);
         // Where PEs write to the D of others, a launch ends when all have.
@@ -224,13 +287,19 @@ impl fmt::Debug for Fused {
 }
 
 /// What was measured to be the fastest for a team, or where nothing like it was measured, what the model chooses.
-fn chosen(world: &World, team: &Team, form: Form, problem: &Problem) -> Result<Choice, Error> {
+fn chosen(
+    world: &World,
+    team: &Team,
+    form: Form,
+    (problem, epilogue): (&Problem, &Epilogue),
+) -> Result<Choice, Error> {
     let multicast = world.signal()?.tensor().multicast(team).is_some();
     let machine = Machine::of(world.device())?;
     let case = tuning::Case { form, pes: team.n_pes(), multicast, problem: *problem };
     let stored = tuning::stored(&Setting::of(world.device())?, &case);
     let team = FusedTeam { machine, pes: team.n_pes(), multicast, links: Links::H200 };
-    stored.map_or_else(|| Ok(team.choose(form, problem)?.0), Ok)
+    let stored = stored.filter(|choice| epilogue.fits(form, problem, choice).is_ok());
+    stored.map_or_else(|| Ok(team.choose_with(form, problem, epilogue)?.0), Ok)
 }
 
 /// Compares what the PEs of a team ask for, so that none waits for flags that others never raise. *Collective.*

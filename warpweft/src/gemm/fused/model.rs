@@ -10,14 +10,15 @@
 //!   once from each PE that has a part. With the switch a PE sends its own product once and receives all of D once.
 //! - An allreduce sends the own tiles of the last wave behind the product, and a reduce-scatter by `add` the last tiles of
 //!   others. Sums show [`SUM_US`] beside the launch, and an all-gather [`FIRST_US`], as far as two H200s tell.
+//! - Packets of few rows are sent behind the product. They take [`PACKETS_US`] beside their bytes, and [`HOP_US`] at least.
 //!
 //! A test compares it with what two H200s take. Of 8 PEs nothing was measured.
 
 use super::plan::{Choice, FusedPlan, Part};
-use super::{Form, part_of};
+use super::{Epilogue, Form, TARGET, part_of};
 use crate::collective::{self, Collective, Links};
 use crate::gemm::model::{cycles, ranked};
-use crate::gemm::{Machine, Param, Plan, Problem, Shape};
+use crate::gemm::{DecodePlan, Machine, Param, Plan, Problem, Shape};
 use weft_runtime::{Error, error};
 
 /// The part of a link's bandwidth that pushes may take before loads of the same multiprocessors stall.
@@ -28,6 +29,14 @@ const SEEN: f64 = 0.25;
 const SUM_US: f64 = 6.0;
 /// Microseconds that an all-gather takes until rows of others are there, beside what own rows hide.
 const FIRST_US: f64 = 4.0;
+/// Microseconds that packets take beside their bytes, since PEs begin at different times; and the least that a flight
+/// takes, however few bytes it has; and how many times as long as stores packets take for their bytes. On two H100s 16,
+/// 64 and 256 rows of 8192 columns took 3.3, 10.6 and 31.2 us more than the product alone.
+const PACKETS_US: f64 = 1.2;
+const HOP_US: f64 = 2.2;
+const PACKING: f64 = 2.2;
+/// Microseconds of a second flight.
+const FLIGHT_US: f64 = 2.0;
 /// The part of a tile's time over which its strips are sent.
 const SPREAD: f64 = 0.65;
 /// Waves of tiles below which nothing is gained by sending slowly, since nothing hides it.
@@ -150,6 +159,9 @@ impl FusedTeam {
             (Part::Switch, true) => by_switch(last * (pes + 1.0)),
             (Part::Switch, false) => by_peers(2.0 * last * others),
         };
+        // One wave of tiles hides nothing.
+        let exposed = if self.waves(&product, plan) < WAVES { moving_us / SHARE } else { 0.0 };
+        let tail_us = tail_us.max(exposed);
         let waits = match plan.part(form) {
             _ if self.pes < 2 => 0.0,
             Part::Gather => FIRST_US,
@@ -157,6 +169,20 @@ impl FusedTeam {
         };
         let start_us = self.links.launch_us + self.links.work_us + waits;
         Estimate { product_us, moving_us, tail_us, start_us }
+    }
+
+    /// What a launch that exchanges packets is likely to take, with the plan that it has then.
+    ///
+    /// # Errors
+    /// Fails as [`DecodePlan::of`] does (R0505).
+    pub fn decode(&self, problem: &Problem, plan: DecodePlan) -> Result<(DecodePlan, Estimate), Error> {
+        let plan = plan.of(problem, self.pes, self.machine.sms)?;
+        let product_us = cycles(problem, &plan.tiles(), self.machine.sms) / FusedTeam::CLOCK;
+        let moving = self.moving(Bytes { peer: plan.sent(problem, self.pes), switch: 0.0 });
+        let tail_us = if self.pes < 2 { 0.0 } else { (PACKING * moving).max(HOP_US) };
+        let waits = if self.pes < 2 { 0.0 } else { PACKETS_US + FLIGHT_US * f64::from(plan.flights - 1) };
+        let start_us = self.links.launch_us + self.links.work_us + waits;
+        Ok((plan, Estimate { product_us, moving_us: 0.0, tail_us, start_us }))
     }
 
     /// What a product and our collective are likely to take, one after the other.
@@ -188,18 +214,28 @@ impl FusedTeam {
     pub fn candidates(&self, form: Form, problem: &Problem) -> Vec<FusedPlan> {
         let texts: &[&str] = match form {
             Form::AllGather => &["bn=256", "bn=128,ctas=2", "bn=128"],
-            Form::ReduceScatter => {
-                &["bn=256", "bn=128,ctas=2", "bn=128", "bn=256,send=tma", "bn=256,send=bulk"]
+            // Bulk copies were the fastest on two H100s, and clusters of two took three times as long there.
+            Form::ReduceScatter => &["bn=256,send=bulk", "bn=128,send=bulk", "bn=256", "bn=256,send=tma"],
+            Form::AllReduce => {
+                &["bn=256,send=bulk", "bn=128,send=bulk", "bn=256", "bn=256,outs=4,send=switch"]
             }
-            Form::AllReduce => &[
-                "bn=256",
-                "bn=128,ctas=2",
-                "bn=128",
-                "bn=256,send=bulk",
-                "bn=256,outs=4,send=switch",
-                "bn=128,ctas=2,outs=4,send=switch",
-            ],
         };
+        self.filled_all(form, problem, texts)
+    }
+
+    /// Plans that are likely to be fast with an epilogue. What it reads for columns and elements takes the registers of
+    /// larger tiles.
+    fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
+        match epilogue.reads() || epilogue.gated {
+            false => self.candidates(form, problem),
+            true if form == Form::AllGather => {
+                self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"])
+            }
+            true => self.filled_all(form, problem, &["bn=128,strip=32,send=bulk"]),
+        }
+    }
+
+    fn filled_all(&self, form: Form, problem: &Problem, texts: &[&str]) -> Vec<FusedPlan> {
         let usable = |plan: &FusedPlan| self.multicast || plan.part(form) != Part::Switch;
         let plans = texts.iter().filter_map(|text| FusedPlan::parse(text, form).ok()).filter(usable);
         plans.filter_map(|plan| self.filled(form, problem, plan)).collect()
@@ -215,23 +251,24 @@ impl FusedTeam {
         Some(FusedPlan { pace: self.pace(form, problem, &plan), ..plan })
     }
 
+    /// Waves of tiles of a product whose rows are whole tiles.
+    fn waves(&self, product: &Problem, plan: &FusedPlan) -> u64 {
+        let Shape { m, n, .. } = product.shape;
+        (m / u64::from(plan.bm) * n.div_ceil(plan.bn.into())).div_ceil(self.machine.sms.into())
+    }
+
     /// Cycles between two parts of what is sent, so that sending takes [`SPREAD`] of the time that hides it.
     fn pace(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> u32 {
         let product = padded(problem, plan, self.pes);
-        let Shape { m, n, k } = product.shape;
-        let tiles_in_all = m / u64::from(plan.bm) * n.div_ceil(plan.bn.into());
-        let waves = tiles_in_all.div_ceil(self.machine.sms.into());
-        if self.pes < 2 || waves < WAVES || plan.part(form) == Part::Switch {
+        let Shape { m, k, .. } = product.shape;
+        let waves = self.waves(&product, plan);
+        // Sums by bulk copies take longer with a pace on two H100s: 449 us instead of 425 for 4096x8192x8192.
+        if self.pes < 2 || waves < WAVES || form != Form::AllGather {
             return 0;
         }
         let all = cycles(&product, &tiles(plan), self.machine.sms);
-        let parts = match form {
-            Form::AllGather => {
-                let pieces = m / u64::from(plan.bm) * k.div_ceil(plan.piece.into());
-                2.0 * pieces as f64 / f64::from(self.machine.sms)
-            }
-            _ => f64::from(2 * plan.bn / plan.strip) * waves as f64,
-        };
+        let pieces = m / u64::from(plan.bm) * k.div_ceil(plan.piece.into());
+        let parts = 2.0 * pieces as f64 / f64::from(self.machine.sms);
         (SPREAD * all / parts.max(1.0)) as u32 / 100 * 100
     }
 
@@ -240,11 +277,33 @@ impl FusedTeam {
     /// # Errors
     /// Fails if neither a plan nor a sequence computes the problem (R0505).
     pub fn choose(&self, form: Form, problem: &Problem) -> Result<(Choice, Estimate), Error> {
+        self.choose_with(form, problem, &Epilogue::default())
+    }
+
+    /// As [`choose`](FusedTeam::choose), for products with an epilogue.
+    ///
+    /// # Errors
+    /// Fails as [`choose`](FusedTeam::choose) does.
+    pub fn choose_with(
+        &self,
+        form: Form,
+        problem: &Problem,
+        epilogue: &Epilogue,
+    ) -> Result<(Choice, Estimate), Error> {
         problem.check()?;
+        let fused = self.machine.target.name() == TARGET;
         let launch = |plan: FusedPlan| (Choice::Launch(plan), self.launch(form, problem, &plan));
-        let launches = self.candidates(form, problem).into_iter().map(launch);
+        let plans = if fused { self.candidates_with(form, problem, epilogue) } else { Vec::new() };
+        let launches = plans.into_iter().map(launch);
         let sequence = self.sequence(form, problem).ok().map(|e| (Choice::Sequence, e));
-        let least = launches.chain(sequence).min_by(|a, b| a.1.total().total_cmp(&b.1.total()));
+        let packets = match form {
+            Form::AllReduce if fused => self.decode(problem, DecodePlan::default()).ok(),
+            _ => None,
+        };
+        let packets = packets.map(|(plan, estimate)| (Choice::Decode(plan), estimate));
+        let all = launches.chain(packets).chain(sequence);
+        let all = all.filter(|(choice, _)| epilogue.fits(form, problem, choice).is_ok());
+        let least = all.min_by(|a, b| a.1.total().total_cmp(&b.1.total()));
         least.ok_or_else(|| {
             Error::new(error::GEMM, format!("no plan fits {problem}"))
                 .help("choose other element types: sums of 8 bits are sent as bf16")
@@ -292,10 +351,32 @@ mod tests {
     /// Where rows are few, whole tiles of each PE's rows would be computed for nothing.
     #[test]
     fn few_rows_go_in_sequence() {
-        for form in Form::ALL {
+        for form in [Form::AllGather, Form::ReduceScatter] {
             let (choice, _) = team(8, false).choose(form, &problem(16, 8192, 1024)).unwrap();
             assert_eq!(choice, Choice::Sequence, "{form:?}");
         }
+    }
+
+    /// An allreduce of few rows goes by packets where that is faster than a sequence. What two H100s took more than for the
+    /// product alone is beside the rows.
+    #[test]
+    fn few_rows_of_an_allreduce_go_by_packets() {
+        for (m, measured) in [(16, 3.3), (64, 10.6), (256, 31.2)] {
+            let problem = problem(m, 8192, 4096);
+            let (plan, estimate) = team(2, false).decode(&problem, DecodePlan::default()).unwrap();
+            let ratio = (estimate.total() - estimate.product_us) / measured;
+            assert!((0.7..1.4).contains(&ratio), "{m} rows: {estimate:?}, measured {measured}");
+            // The sequence took 0.97 times as long for 64 rows, and 0.80 times for 256.
+            let (choice, _) = team(2, false).choose(Form::AllReduce, &problem).unwrap();
+            let expected = if m == 16 { plan.into() } else { Choice::Sequence };
+            assert_eq!(choice, expected, "{m} rows");
+        }
+        // The kernels are for Hopper.
+        let machine = Machine { target: "sm_100a".parse().unwrap(), sms: 148 };
+        let other = FusedTeam { machine, ..team(2, false) };
+        assert_eq!(other.choose(Form::AllReduce, &problem(16, 8192, 4096)).unwrap().0, Choice::Sequence);
+        let (choice, _) = team(2, false).choose(Form::AllReduce, &problem(257, 8192, 4096)).unwrap();
+        assert!(!matches!(choice, Choice::Decode(_)), "{choice:?}");
     }
 
     /// The switch sends less of an allreduce of eight PEs, and more of one of two.

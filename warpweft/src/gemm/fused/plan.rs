@@ -1,7 +1,7 @@
 //! How a product with communication inside is computed: which kernel, and the values of its parameters.
 
-use super::{Form, part_of};
-use crate::gemm::{Major, Problem};
+use super::{Epilogue, Form, part_of};
+use crate::gemm::{DecodePlan, Major, Problem};
 use weft_lang::elaborate::Define;
 use weft_runtime::{Error, error};
 
@@ -48,6 +48,11 @@ impl Part {
     /// Whether PEs send strips to staging memory, which are added up when they are there.
     pub fn stages(self) -> bool {
         matches!(self, Scatter | Reduce)
+    }
+
+    /// Whether an epilogue has the elements of results in registers.
+    pub fn finishes(self) -> bool {
+        matches!(self, Gather | Scatter | Reduce)
     }
 }
 
@@ -228,17 +233,26 @@ impl FusedPlan {
     }
 
     /// The part of the library that has the kernel, and the values of its compile-time parameters.
-    pub fn kernel(&self, form: Form, problem: &Problem, pes: u32) -> (&'static str, Vec<(String, Define)>) {
-        (self.part(form).name(), self.defines(form, problem, pes))
+    pub fn kernel(
+        &self,
+        form: Form,
+        problem: &Problem,
+        epilogue: &Epilogue,
+        pes: u32,
+    ) -> (&'static str, Vec<(String, Define)>) {
+        let part = self.part(form);
+        let mut all = self.defines(form, problem, pes);
+        if part.finishes() {
+            all.push(("PART".to_owned(), part_of(problem.out).into()));
+            all.extend(epilogue.defines(part));
+        }
+        (part.name(), all)
     }
 
-    /// Values of the kernel's compile-time parameters.
+    /// Values of the kernel's compile-time parameters without an epilogue.
     fn defines(&self, form: Form, problem: &Problem, pes: u32) -> Vec<(String, Define)> {
         let part = self.part(form);
         let mut all: Vec<(String, Define)> = problem.defines().into();
-        if part.stages() {
-            all.push(("PART".to_owned(), part_of(problem.out).into()));
-        }
         all.push(("P".to_owned(), Define::Int(pes.into())));
         // Where there is one transport, the text has no number for it.
         let own = self.own(form).filter(|(p, _)| part.stages() || !matches!(p.values, Values::Transport));
@@ -318,19 +332,26 @@ impl FusedPlan {
 pub enum Choice {
     /// One launch, by a plan.
     Launch(FusedPlan),
+    /// One launch that exchanges packets, for an allreduce of few rows: a [`Decode`](crate::gemm::Decode).
+    Decode(DecodePlan),
     /// A [`Gemm`](crate::gemm::Gemm) behind or before a collective of this library.
     Sequence,
 }
 
 impl Choice {
-    /// What text says: `sequence`, or a plan.
+    /// What text says: `sequence`, or a plan. A plan that begins with `decode=1` is of the kernel for few rows.
     ///
     /// # Errors
-    /// Fails as [`FusedPlan::parse`] does.
+    /// Fails as [`FusedPlan::parse`] and [`DecodePlan::parse`] do, and if packets are asked for with another form than an
+    /// allreduce.
     pub fn parse(text: &str, form: Form) -> Result<Choice, String> {
-        match text {
-            "sequence" => Ok(Choice::Sequence),
-            _ => FusedPlan::parse(text, form).map(Choice::Launch),
+        match (text, text.strip_prefix("decode=1")) {
+            ("sequence", _) => Ok(Choice::Sequence),
+            (_, Some(_)) if form != Form::AllReduce => {
+                Err("decode=1 is a plan of gemm-allreduce alone".to_owned())
+            }
+            (_, Some(rest)) => DecodePlan::parse(rest).map(Choice::Decode),
+            (_, None) => FusedPlan::parse(text, form).map(Choice::Launch),
         }
     }
 
@@ -338,13 +359,18 @@ impl Choice {
     pub fn text(&self, form: Form) -> String {
         match self {
             Choice::Launch(plan) => plan.text(form),
+            Choice::Decode(plan) => plan.to_string(),
             Choice::Sequence => "sequence".to_owned(),
         }
     }
 
     /// Whether D must be symmetric, since other PEs write to it.
     pub fn is_result_symmetric(&self, form: Form) -> bool {
-        form == Form::AllReduce || matches!(self, Choice::Launch(plan) if plan.part(form) == Add)
+        match self {
+            Choice::Launch(plan) => form == Form::AllReduce || plan.part(form) == Add,
+            Choice::Decode(_) => false,
+            Choice::Sequence => form == Form::AllReduce,
+        }
     }
 
     /// Whether a problem can be computed so.
@@ -354,6 +380,7 @@ impl Choice {
     pub fn fits(&self, form: Form, problem: &Problem) -> Result<(), Error> {
         match self {
             Choice::Launch(plan) => plan.fits(form, problem),
+            Choice::Decode(_) => DecodePlan::takes(problem),
             Choice::Sequence if form != Form::AllGather && problem.out.bytes() == 1 => {
                 let message = format!("our collectives have no sums of {}", problem.out);
                 Err(Error::new(error::GEMM, message).help("choose a plan for one launch"))
@@ -366,5 +393,11 @@ impl Choice {
 impl From<FusedPlan> for Choice {
     fn from(plan: FusedPlan) -> Choice {
         Choice::Launch(plan)
+    }
+}
+
+impl From<DecodePlan> for Choice {
+    fn from(plan: DecodePlan) -> Choice {
+        Choice::Decode(plan)
     }
 }

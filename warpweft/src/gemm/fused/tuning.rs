@@ -64,6 +64,7 @@ impl Entry {
 fn kernel(choice: &Choice, form: Form) -> String {
     match choice {
         Choice::Launch(plan) => tuned::hash(plan.part(form).name()),
+        Choice::Decode(_) => tuned::hash(crate::gemm::decode::PART),
         Choice::Sequence => String::new(),
     }
 }

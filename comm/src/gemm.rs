@@ -1,0 +1,174 @@
+//! Products of matrices with communication inside.
+#![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
+
+use crate::comm::{Side, count};
+use crate::{Comm, DType, Error, RawStream};
+use std::fmt;
+use std::sync::Arc;
+use weft::collective::Flat;
+use weft::gemm::{Fused, FusedOperands};
+use weft::runtime::IntoLayout;
+use weft::runtime::launch::AsArgument;
+use weft::runtime::memory::AnyTensor;
+
+pub use weft::gemm::{Activation, Epilogue, Form, Problem, Scales, Shape};
+
+/// A product of the ranks' matrices in one launch, for one problem. Calls of one object follow each other on one stream at
+/// a time.
+pub struct Matmul {
+    comm: Arc<Comm>,
+    fused: Fused,
+    form: Form,
+    problem: Problem,
+    epilogue: Epilogue,
+    /// Rows of A of all ranks, for an all-gather.
+    rows: Option<AnyTensor>,
+    /// Their scales.
+    scales: Option<AnyTensor>,
+    /// The sum, where other ranks write to it.
+    sum: Option<AnyTensor>,
+}
+
+/// Addresses of a call. What the product does not read is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MatmulOperands {
+    /// A, whose rows are contiguous. An all-gather reads it at [`Matmul::own_rows`] instead.
+    pub a: u64,
+    /// B, as the problem says.
+    pub b: u64,
+    /// The result, whose rows are contiguous. A call does not write to it where [`Matmul::sum`] has the result.
+    pub d: u64,
+    /// Scales of A. An all-gather reads them at [`Matmul::own_scales`] instead.
+    pub scale_a: Option<u64>,
+    /// Scales of the matrix B.
+    pub scale_b: Option<u64>,
+    /// The bias of each column.
+    pub bias: Option<u64>,
+    /// The matrix that is added.
+    pub residual: Option<u64>,
+    /// The number that the result is divided by.
+    pub scale: Option<u64>,
+}
+
+impl Matmul {
+    /// Compiles what is likely to be the fastest, and allocates what its launches need. The problem's `m` counts the rows of
+    /// all ranks. *Collective.*
+    ///
+    /// # Errors
+    /// Fails for a problem that no kernel computes, and where the ranks ask for different ones (R0505), or without memory
+    /// (R0302).
+    pub fn new(comm: &Arc<Comm>, form: Form, problem: Problem, epilogue: Epilogue) -> Result<Matmul, Error> {
+        let world = &comm.world;
+        let fused = Fused::auto_with(world, world.team(), form, problem, epilogue)?;
+        let ranks = u64::from(comm.size());
+        let part = problem.shape.m.div_ceil(ranks);
+        let symmetric = |dtype: DType, n: u64| -> Result<AnyTensor, Error> {
+            let buffer = world.buffer(count(n).saturating_mul(dtype.bytes() as usize))?;
+            Ok(AnyTensor::new(buffer, dtype, count(n).into_layout()?)?)
+        };
+        let gathers = form == Form::AllGather;
+        let rows = gathers.then(|| symmetric(problem.dtype, part * ranks * problem.shape.k)).transpose()?;
+        let each = match epilogue.scales {
+            _ if !gathers => 0,
+            Scales::None => 0,
+            Scales::Matrices => 1,
+            Scales::Rows => part,
+        };
+        let scales = (each > 0).then(|| symmetric(DType::F32, each * ranks)).transpose()?;
+        let written = form != Form::AllGather && fused.choice().is_result_symmetric(form);
+        let of_all = if form == Form::ReduceScatter { part } else { problem.shape.m };
+        let sum = written.then(|| symmetric(problem.out, of_all * problem.shape.n)).transpose()?;
+        Ok(Matmul { comm: comm.clone(), fused, form, problem, epilogue, rows, scales, sum })
+    }
+
+    /// How it is computed, as text.
+    pub fn plan(&self) -> String {
+        self.fused.choice().text(self.form)
+    }
+
+    /// Where the rows of all ranks are after an all-gather. They are valid until the next call.
+    pub fn all_rows(&self) -> Option<u64> {
+        self.rows.as_ref().map(AnyTensor::address)
+    }
+
+    /// Where an all-gather reads this rank's rows of A. The caller writes them there before each call.
+    pub fn own_rows(&self) -> Option<u64> {
+        self.own(&self.rows)
+    }
+
+    /// Where an all-gather reads this rank's scales of A.
+    pub fn own_scales(&self) -> Option<u64> {
+        self.own(&self.scales)
+    }
+
+    /// Where the result is, if it is not in the caller's memory. It is valid until the next call.
+    pub fn sum(&self) -> Option<u64> {
+        self.sum.as_ref().map(AnyTensor::address)
+    }
+
+    /// This rank's part of memory that has an equal part for each rank.
+    fn own(&self, all: &Option<AnyTensor>) -> Option<u64> {
+        let part = |t: &AnyTensor| t.buffer().bytes() as u64 / u64::from(self.comm.size());
+        all.as_ref().map(|t| t.address() + u64::from(self.comm.rank()) * part(t))
+    }
+
+    /// Puts the product on a stream.
+    ///
+    /// # Errors
+    /// Fails for an address that is not a multiple of 16 ([`Error::Unaligned`]), and if the epilogue reads what is missing
+    /// (R0505).
+    ///
+    /// # Safety
+    /// `stream` is a stream of the rank's device, or null for its default stream. The operands have the types and extents of
+    /// the problem, and the device reaches them until the stream is past the call.
+    pub unsafe fn run(&self, stream: RawStream, operands: &MatmulOperands) -> Result<(), Error> {
+        // SAFETY: the caller vouches for the stream.
+        let stream = unsafe { self.comm.stream(stream)? };
+        let Problem { shape: Shape { m, n, k }, dtype, out, .. } = self.problem;
+        let part = m.div_ceil(u64::from(self.comm.size()));
+        let rows = if self.form == Form::ReduceScatter { part } else { m };
+        let columns = self.epilogue.columns(n);
+        let per_row = self.epilogue.scales == Scales::Rows;
+        // SAFETY: the caller vouches for the addresses.
+        let side = |address, n, dtype| unsafe { self.comm.side(address, count(n), dtype) };
+        let maybe =
+            |address: Option<u64>, n, dtype| address.map(|address| side(address, n, dtype)).transpose();
+        let a = if self.rows.is_some() { None } else { Some(side(operands.a, m * k, dtype)?) };
+        let d = if self.sum.is_some() { None } else { Some(side(operands.d, rows * columns, out)?) };
+        let b = side(operands.b, n * k, dtype)?;
+        let scales = |extent| if per_row { extent } else { 1 };
+        let scale_a = if self.scales.is_some() { None } else { operands.scale_a };
+        let scale_a = maybe(scale_a, scales(m), DType::F32)?;
+        let scale_b = maybe(operands.scale_b, scales(n), DType::F32)?;
+        let more = Epilogue::dtype(&self.problem);
+        let bias = maybe(operands.bias, n, more)?;
+        let residual = maybe(operands.residual, rows * columns, more)?;
+        let scale = maybe(operands.scale, 1, DType::F32)?;
+        let symmetric = [&self.rows, &self.sum, &self.scales].map(|t| t.as_ref().map(|t| Flat(t)));
+        let [of_rows, of_sum, of_scales] = &symmetric;
+        let missing = || weft::runtime::Error::new(weft::runtime::error::GEMM, "an operand is missing");
+        let x = FusedOperands {
+            a: either(of_rows, &a).ok_or_else(missing)?,
+            b: &b,
+            d: either(of_sum, &d).ok_or_else(missing)?,
+            scale_a: either(of_scales, &scale_a),
+            scale_b: scale_b.as_ref().map(|side| side as &dyn AsArgument),
+            bias: bias.as_ref().map(|side| side as &dyn AsArgument),
+            residual: residual.as_ref().map(|side| side as &dyn AsArgument),
+            scale: scale.as_ref().map(|side| side as &dyn AsArgument),
+        };
+        Ok(self.fused.launch_with(&stream, &x)?)
+    }
+}
+
+/// Memory of this object's, or else the caller's.
+fn either<'a>(own: &'a Option<Flat<'_>>, given: &'a Option<Side>) -> Option<&'a dyn AsArgument> {
+    let own = own.as_ref().map(|own| own as &dyn AsArgument);
+    own.or_else(|| given.as_ref().map(|side| side as &dyn AsArgument))
+}
+
+impl fmt::Debug for Matmul {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Matmul({:?}, {})", self.form, self.problem)
+    }
+}

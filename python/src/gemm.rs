@@ -1,0 +1,113 @@
+//! Products with communication inside, of the crate `warpweft-comm`.
+#![allow(unsafe_code, reason = "streams and arrays of other libraries are addresses")]
+
+use crate::comm::{Comm, raw};
+use crate::error::Fault;
+use crate::world::dtype;
+use pyo3::prelude::*;
+use warpweft_comm::gemm::{self, Activation, Epilogue, Form, MatmulOperands, Problem, Scales, Shape};
+use weft::gemm::Major;
+
+/// The forms, by the names of Python's calls.
+const FORMS: [(&str, Form); 3] = [
+    ("all_gather_matmul", Form::AllGather),
+    ("matmul_reduce_scatter", Form::ReduceScatter),
+    ("matmul_all_reduce", Form::AllReduce),
+];
+
+/// Kinds of scales, and activations, by name.
+const SCALES: [(&str, Scales); 3] =
+    [("none", Scales::None), ("matrices", Scales::Matrices), ("rows", Scales::Rows)];
+const ACTIVATIONS: [(&str, Activation); 5] = [
+    ("none", Activation::None),
+    ("relu", Activation::Relu),
+    ("gelu", Activation::Gelu),
+    ("gelu_tanh", Activation::GeluTanh),
+    ("silu", Activation::Silu),
+];
+
+fn named<T: Copy>(all: &[(&str, T)], name: &str, what: &str) -> Result<T, Fault> {
+    let found = all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let known: Vec<_> = all.iter().map(|(known, _)| *known).collect();
+    found.ok_or_else(|| Fault::usage(format!("there is no {what} {name:?}"), known.join(", ")))
+}
+
+/// Addresses of scales of A and of B, of bias, residual and divisor.
+type Others = (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
+
+/// A product of the ranks' matrices.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct Matmul {
+    inner: gemm::Matmul,
+}
+
+#[pymethods]
+impl Matmul {
+    /// `types` are the codes of operands and results, and `b_rows` says that B is given as (n, k) with contiguous rows.
+    /// `epilogue` has the scales, the activation, and whether there are gates, a bias, a residual, and a divisor.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        comm: &Comm,
+        form: &str,
+        shape: (u64, u64, u64),
+        types: (u8, u8),
+        b_rows: bool,
+        epilogue: (String, String, bool, bool, bool, bool),
+    ) -> PyResult<Matmul> {
+        let form = named(&FORMS, form, "form")?;
+        let (scales, activation, gated, bias, residual, divide) = epilogue;
+        let scales = named(&SCALES, &scales, "kind of scales")?;
+        let activation = named(&ACTIVATIONS, &activation, "activation")?;
+        let epilogue = Epilogue { scales, bias, activation, gated, residual, divide };
+        let (m, n, k) = shape;
+        let problem = Problem {
+            out: dtype(types.1)?,
+            b: if b_rows { Major::Row } else { Major::Column },
+            ..Problem::new(Shape::new(m, n, k), dtype(types.0)?)
+        };
+        let comm = comm.get()?;
+        let made = py.detach(|| gemm::Matmul::new(&comm, form, problem, epilogue));
+        Ok(Matmul { inner: made.map_err(Fault::from)? })
+    }
+
+    /// How it is computed.
+    #[getter]
+    fn plan(&self) -> String {
+        self.inner.plan()
+    }
+
+    /// Where the rows of all ranks arrive.
+    #[getter]
+    fn all_rows(&self) -> Option<u64> {
+        self.inner.all_rows()
+    }
+
+    /// Where this rank's rows are read.
+    #[getter]
+    fn own_rows(&self) -> Option<u64> {
+        self.inner.own_rows()
+    }
+
+    /// Where this rank's scales of rows are read.
+    #[getter]
+    fn own_scales(&self) -> Option<u64> {
+        self.inner.own_scales()
+    }
+
+    /// Where the result is, if not in the caller's memory.
+    #[getter]
+    fn sum(&self) -> Option<u64> {
+        self.inner.sum()
+    }
+
+    /// Puts it on a stream. `matrices` are the addresses of A, B and D, and `others` those of what the epilogue reads.
+    fn run(&self, py: Python<'_>, stream: u64, matrices: (u64, u64, u64), others: Others) -> PyResult<()> {
+        let (a, b, d) = matrices;
+        let (scale_a, scale_b, bias, residual, scale) = others;
+        let operands = MatmulOperands { a, b, d, scale_a, scale_b, bias, residual, scale };
+        // SAFETY: the caller has checked the arrays and keeps them.
+        let done = py.detach(|| unsafe { self.inner.run(raw(stream), &operands) });
+        Ok(done.map_err(Fault::from)?)
+    }
+}

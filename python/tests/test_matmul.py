@@ -1,0 +1,190 @@
+"""Products with communication inside: on GPUs with a process for each rank, and as operators without a GPU."""
+
+import pytest
+import ranks
+
+
+class StandIn:
+    """What a trace asks of a communicator."""
+
+    size, name = 4, "stand-in"
+
+
+def matrix(rank, rows, columns, seed):
+    """Whole numbers of which sums of products are exact in f32; they depend on rank and place."""
+    import torch
+
+    index = torch.arange(rows * columns, device="cuda")
+    return ((index * 7 + index // 11 + rank * 5 + seed * 3) % 9 - 4).view(rows, columns).float()
+
+
+def close(got, want, bits=8):
+    return ((got.float() - want).abs() <= want.abs() * 2.0 ** (1 - bits) + 1e-2).all()
+
+
+def rank_all_gather(rank, size):
+    import torch
+
+    comm = ranks.comm(rank, max_bytes=8 << 20)
+    rows, n, k = 96, 128, 64
+    a = matrix(rank, rows, k, 0)
+    whole = torch.cat([matrix(r, rows, k, 0) for r in range(size)])
+    bs = [matrix(rank, n, k, 1).t(), matrix(rank, k, n, 2)]
+    for _ in range(2):
+        gathered, results = comm.fused_all_gather_matmul(a.bfloat16(), [b.bfloat16() for b in bs], 0)
+        assert torch.equal(gathered.float(), whole)
+        for b, result in zip(bs, results):
+            assert close(result, whole @ b)
+    # Another dimension: (sequence, batch, K) gathered along the batch.
+    x = a.view(12, 8, k).bfloat16()
+    _, (result,) = comm.fused_all_gather_matmul(x, [bs[0].bfloat16()], 1, return_A=False)
+    want = torch.cat([matrix(r, rows, k, 0).view(12, 8, k) for r in range(size)], 1) @ bs[0]
+    assert result.shape == want.shape and close(result, want)
+    # fp8, with a scale for each row of A and each column of B.
+    scales = 2.0 ** (torch.arange(rows, device="cuda") % 4 - 2 + rank)
+    of_b = 2.0 ** (torch.arange(n, device="cuda") % 3 - 1)
+    fp8, b = torch.float8_e4m3fn, bs[0].to(torch.float8_e4m3fn)
+    _, (result,) = comm.fused_all_gather_scaled_matmul(
+        a.to(fp8), [b], scales[:, None], [of_b[None, :]], 0, [None], [None], [torch.bfloat16], [False]
+    )
+    all_scales = torch.cat([2.0 ** (torch.arange(rows, device="cuda") % 4 - 2 + r) for r in range(size)])
+    assert close(result, (whole * all_scales[:, None]) @ (bs[0] * of_b))
+    torch.cuda.synchronize()
+    comm.close()
+
+
+def rank_sums(rank, size):
+    import torch
+
+    import warpweft as weft
+
+    comm = ranks.comm(rank, max_bytes=8 << 20)
+    m, n, k = 64 * size, 128, 64
+    a, b = matrix(rank, m, k, 0), matrix(rank, n, k, 1).t()
+    want = sum(matrix(r, m, k, 0) @ matrix(r, n, k, 1).t() for r in range(size))
+    part = slice(rank * m // size, (rank + 1) * m // size)
+    for op, factor in (("sum", 1.0), ("avg", 1 / size)):
+        got = comm.fused_matmul_reduce_scatter(a.bfloat16(), b.bfloat16(), op, 0)
+        assert close(got, want[part] * factor, bits=7), op
+    fp8 = torch.float8_e4m3fn
+    one, two = torch.tensor(0.5, device="cuda"), torch.tensor(2.0 + rank, device="cuda")
+    got = comm.fused_scaled_matmul_reduce_scatter(a.to(fp8), b.to(fp8), one, two, "sum", 0, 0, None, out_dtype=torch.bfloat16)
+    scaled = sum((1.0 + r / 2) * (matrix(r, m, k, 0) @ matrix(r, n, k, 1).t()) for r in range(size))
+    assert close(got, scaled[part], bits=7)
+    for rows in (3, m):  # packets, or tiles
+        got = comm.gemm_all_reduce(a[:rows].bfloat16(), b.bfloat16())
+        assert close(got, want[:rows], bits=7)
+    bias, residual = matrix(9, 1, n, 2)[0].bfloat16(), matrix(9, m, n, 3).bfloat16()
+    got = comm.gemm_all_reduce(a.bfloat16(), b.bfloat16(), bias=bias, residual=residual, activation="relu")
+    assert close(got, (want + bias.float()).relu() + residual.float(), bits=7)
+    # In a graph, as operators.
+    ops = weft.register_torch_ops()
+    x, w = a.bfloat16(), b.bfloat16()
+    graph = torch.cuda.CUDAGraph()
+    with comm.capture(), torch.cuda.graph(graph):
+        y = ops.fused_matmul_reduce_scatter(x, w, "sum", 0, comm.name)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert close(y, want[part], bits=7)
+    with pytest.raises(weft.ArgumentError, match="multiple"):
+        comm.fused_matmul_reduce_scatter(a[:1].bfloat16(), w, "sum", 0)
+    with pytest.raises(weft.NotSupported, match="last one"):
+        comm.fused_matmul_reduce_scatter(x, w, "sum", 1)
+    torch.cuda.synchronize()
+    comm.close()
+
+
+def rank_experts(rank, size):
+    import torch
+
+    import warpweft as weft
+
+    comm = ranks.comm(rank)
+    tokens, hidden, columns, experts, choices = 40, 64, 128, 4 * size, 3
+    local = experts // size
+    live = tokens - 3 * rank
+
+    def routes(r):
+        index = torch.arange(tokens * choices, device="cuda").view(tokens, choices)
+        return ((index * 5 + r * 3 + index // 7) % experts).int()[: tokens - 3 * r]
+
+    w = torch.stack([matrix(e, columns, hidden, 5) for e in range(experts)])
+    x, ids = matrix(rank, tokens, hidden, 4)[:live], routes(rank)
+    gates = (matrix(rank, live, choices, 6) + 5) / 8
+    products = torch.einsum("th,tkch->tkc", x, w[ids.long()])
+    want = (products * gates[..., None]).sum(1)
+    layer = comm.moe(tokens, hidden, experts, choices, columns=columns)
+    assert layer is comm.moe(tokens, hidden, experts, choices, columns=columns)
+    own = w[rank * local : (rank + 1) * local].bfloat16().contiguous()
+    for _ in range(2):
+        layer.experts(x.bfloat16(), ids, own)
+        got = layer.combine(ids, gates)
+        layer.check()
+        assert got.shape == want.shape and close(got, want, bits=6)
+    got = weft.register_torch_ops().moe_experts(x.bfloat16(), ids, gates, own, tokens, comm.name)
+    assert close(got, want, bits=6)
+    received, offsets = layer.dispatch(x.bfloat16(), ids)
+    layer.check()
+    first, expert = int(offsets[0]), rank * local
+    came = torch.cat([matrix(r, tokens, hidden, 4)[: tokens - 3 * r][(routes(r) == expert).any(1)] for r in range(size)])
+    unique = received[first : first + came.shape[0]].float()
+    if all((routes(r) == expert).sum(1).max() <= 1 for r in range(size)):
+        assert torch.equal(unique, came)
+    wrong = ids.clone()
+    wrong[0, 0] = experts
+    layer.dispatch(x.bfloat16(), wrong if rank == 0 else ids)
+    with pytest.raises(weft.Error, match="expert"):
+        layer.check()
+    torch.cuda.synchronize()
+    comm.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("function", ["rank_all_gather", "rank_sums", "rank_experts"])
+def test_two_ranks(function):
+    import warpweft._native as native
+
+    if native.gpu_count() < 2:
+        pytest.skip("the kernels of two ranks wait for each other, and need a GPU each")
+    ranks.run(__file__, function)
+
+
+def test_operators_without_a_gpu():
+    """What a trace assumes: shapes and types, of tensors that have no memory."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
+        pytest.skip("this PyTorch was built without CUDA")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    import warpweft as weft
+    from warpweft import ops as module
+
+    ops = weft.register_torch_ops()
+    comm = StandIn()
+    module._COMMS[comm.name] = comm
+    with FakeTensorMode():
+        a, b = torch.empty(6, 8, 64, dtype=torch.bfloat16, device="cuda"), torch.empty(64, 32, device="cuda")
+        whole, results = ops.fused_all_gather_matmul(a, [b, b], 1, comm.name)
+        assert whole.shape == (6, 32, 64) and [r.shape for r in results] == [(6, 32, 32)] * 2
+        whole, _ = ops.fused_all_gather_matmul(a, [b], 0, comm.name, return_A=False)
+        assert whole is None
+        part = ops.fused_matmul_reduce_scatter(a, b, "sum", 1, comm.name)
+        assert part.shape == (6, 2, 32) and part.dtype == torch.bfloat16
+        fp8 = a.to(torch.float8_e4m3fn)
+        scale = torch.empty(1, device="cuda")
+        out = [torch.bfloat16]
+        scaled = (fp8, [b.to(fp8.dtype)], scale, [scale], 0, comm.name, [None], [None], out, [False])
+        _, results = ops.fused_all_gather_scaled_matmul(*scaled)
+        assert results[0].shape == (24, 8, 32) and results[0].dtype == torch.bfloat16
+        flat = fp8.reshape(48, 64)
+        more = ("sum", 1, 0, comm.name, [6, 8, 32], None, None, torch.bfloat16)
+        part = ops.fused_scaled_matmul_reduce_scatter(flat, b.to(fp8.dtype), scale, scale, *more)
+        assert part.shape == (6, 2, 32) and part.dtype == torch.bfloat16
+        assert ops.gemm_all_reduce(a, b, comm.name, activation="relu").shape == (6, 8, 32)
+        x, ids = torch.empty(10, 64, dtype=torch.bfloat16, device="cuda"), torch.empty(10, 2, dtype=torch.int32, device="cuda")
+        received, offsets = ops.moe_dispatch(x, ids, 8, 16, comm.name)
+        assert received.shape == (4 * 16 * 2 + 2 * 127, 64) and offsets.shape == (3,)
+        gates = torch.empty(10, 2, device="cuda")
+        assert ops.moe_combine(received, x, ids, gates, 8, 16, comm.name).shape == (10, 64)
+        w = torch.empty(2, 48, 64, dtype=torch.bfloat16, device="cuda")
+        assert ops.moe_experts(x, ids, gates, w, 16, comm.name).shape == (10, 48)

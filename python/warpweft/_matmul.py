@@ -1,0 +1,241 @@
+"""Products of matrices with communication inside, on PyTorch tensors: the calls of a communicator behind its methods."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Sequence
+
+import torch
+
+from . import _arrays, _dtypes, _native
+from ._errors import unsupported, usage
+
+#: Element types of operands, and of results.
+_OPERANDS = {
+    getattr(torch, name): _dtypes.code_of(name)
+    for name in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+    if hasattr(torch, name)
+}
+_RESULTS = {**_OPERANDS, torch.float32: _dtypes.code_of("float32")}
+
+
+class Epilogue(NamedTuple):
+    """What is done to elements, by names of the part in Rust."""
+
+    scales: str = "none"
+    activation: str = "none"
+    gated: bool = False
+    bias: bool = False
+    residual: bool = False
+    divide: bool = False
+
+
+class Rows(NamedTuple):
+    """A tensor as a matrix of rows: those along one dimension come first."""
+
+    matrix: torch.Tensor
+    leading: tuple
+    dim: int
+
+
+def rows_of(x: torch.Tensor, dim: int, what: str) -> Rows:
+    """Return a tensor as a contiguous matrix whose rows are ordered by dimension ``dim``."""
+    if x.dim() < 2:
+        raise usage(f"{what} has shape {tuple(x.shape)}", "it has two dimensions or more, the last one is K")
+    if not -x.dim() <= dim < x.dim():
+        raise usage(f"dimension {dim} of {what} with shape {tuple(x.shape)}", f"it is below {x.dim()}")
+    dim %= x.dim()
+    if dim == x.dim() - 1:
+        raise unsupported(f"dimension {dim} of {what} is the last one", "gather or scatter along another dimension")
+    moved = x.movedim(dim, 0)
+    return Rows(moved.reshape(-1, x.shape[-1]).contiguous(), tuple(moved.shape[:-1]), dim)
+
+
+def shaped(matrix: torch.Tensor, rows: Rows, factor: float) -> torch.Tensor:
+    """Return a matrix with ``factor`` times the rows as a tensor whose dimensions are in their first order."""
+    leading = (int(rows.leading[0] * factor), *rows.leading[1:])
+    return matrix.view(*leading, matrix.shape[-1]).movedim(0, rows.dim)
+
+
+def factor_of(b: torch.Tensor, k: int) -> tuple:
+    """Return B (k, n) as the part in Rust takes it, and whether that is (n, k) with contiguous rows."""
+    if b.dim() != 2 or b.shape[0] != k:
+        raise usage(f"B has shape {tuple(b.shape)}", f"it is a matrix with {k} rows, the columns of A")
+    if b.t().is_contiguous():
+        return b, True
+    if b.is_contiguous() and b.element_size() == 2:
+        return b, False
+    return b.t().contiguous().t(), True
+
+
+def aligned(x: torch.Tensor, dtype: Optional[torch.dtype] = None) -> torch.Tensor:
+    """Return a contiguous tensor whose address is a multiple of 16."""
+    x = x.to(dtype) if dtype is not None else x
+    x = x.contiguous()
+    return x if x.data_ptr() % 16 == 0 else x.clone()
+
+
+class Matmuls:
+    """The products of a communicator: one object of the part in Rust for each problem."""
+
+    def __init__(self, comm: Any):
+        self.comm = comm
+        self._made: dict = {}
+        self._sizes: Optional[torch.Tensor] = None
+
+    def products(self) -> list:
+        """Return what the part in Rust has made."""
+        return list(self._made.values())
+
+    def size(self) -> torch.Tensor:
+        """Return the number of ranks as the divisor of means."""
+        if self._sizes is None:
+            self._sizes = torch.full((4,), float(self.comm.size), device=self.comm.device)
+        return self._sizes[:1]
+
+    def _code(self, dtype: torch.dtype, known: dict, what: str) -> int:
+        if dtype not in known:
+            names = ", ".join(str(d).split(".")[-1] for d in known)
+            raise usage(f"{what} has elements of {dtype}", f"these are taken: {names}")
+        return known[dtype]
+
+    def made(self, form: str, shape: tuple, types: tuple, b_rows: bool, epilogue: Epilogue) -> Any:
+        """Return the product, which the first call of its kind makes on all ranks."""
+        key = (form, shape, types, b_rows, epilogue)
+        if key not in self._made:
+            if torch.cuda.is_current_stream_capturing():
+                raise usage(
+                    f"the first call of {form} with {shape[0]} x {shape[1]} x {shape[2]} is in a capture",
+                    "make such a call before the capture, as a warm-up does: it allocates on all ranks",
+                )
+            codes = (self._code(types[0], _OPERANDS, "A"), self._code(types[1], _RESULTS, "the result"))
+            self._made[key] = _native.Matmul(self.comm._native, form, shape, codes, b_rows, epilogue)
+        return self._made[key]
+
+    def run(self, form: str, a: torch.Tensor, b: torch.Tensor, out: torch.dtype, epilogue: Epilogue, more: dict) -> tuple:
+        """Multiply matrices A and B (k, n); return the result and the object. ``more`` is what the epilogue reads."""
+        comm, gathers = self.comm, form == "all_gather_matmul"
+        for x, what in ((a, "A"), (b, "B")):
+            if x.device != comm.device:
+                raise usage(f"{what} is on {x.device}, and the communicator is on {comm.device}", "move it there")
+            if x.dtype != a.dtype:
+                raise usage(f"A has elements of {a.dtype}, and B of {b.dtype}", "they are of one type")
+        b, b_rows = factor_of(b, a.shape[1])
+        b = b if b.data_ptr() % 16 == 0 else b.clone(memory_format=torch.preserve_format)
+        rows = a.shape[0] * (comm.size if gathers else 1)
+        n = b.shape[1]
+        with comm._alone():
+            stream = comm._stream()
+            product = self.made(form, (rows, n, a.shape[1]), (a.dtype, out), b_rows, epilogue)
+            if gathers:
+                self._view(product.own_rows, a.shape, a.dtype).copy_(a)
+                if product.own_scales is not None:
+                    scales = more.pop("scale_a").reshape(-1)
+                    self._view(product.own_scales, scales.shape, torch.float32).copy_(scales)
+            else:
+                a = aligned(a)
+            d_rows = rows // comm.size if form == "matmul_reduce_scatter" else rows
+            d = torch.empty(d_rows, n // 2 if epilogue.gated else n, dtype=out, device=comm.device)
+            wide = out if out.itemsize > 1 else torch.bfloat16
+            kinds = {"bias": wide, "residual": wide}
+            kept = {name: aligned(x, kinds.get(name)) for name, x in more.items() if x is not None}
+            others = tuple(
+                kept[name].data_ptr() if name in kept else None for name in ("scale_a", "scale_b", "bias", "residual", "scale")
+            )
+            if gathers and product.own_scales is not None:
+                others = (product.own_scales, *others[1:])
+            product.run(stream, (a.data_ptr(), b.data_ptr(), d.data_ptr()), others)
+            if product.sum is not None:
+                d.copy_(self._view(product.sum, d.shape, out))
+        return d, product
+
+    def _view(self, address: int, shape: Any, dtype: torch.dtype) -> torch.Tensor:
+        extents, count = tuple(shape), 1
+        for n in extents:
+            count *= n
+        return _arrays.torch_tensor(address, count * dtype.itemsize, dtype, extents, self.comm._index, self)
+
+    def gathered(self, product: Any, a: torch.Tensor) -> torch.Tensor:
+        """Return the rows of all ranks as they lie in the product's memory."""
+        return self._view(product.all_rows, (a.shape[0] * self.comm.size, a.shape[1]), a.dtype)
+
+    def all_gather(
+        self,
+        a: torch.Tensor,
+        bs: Sequence[torch.Tensor],
+        dim: int,
+        outs: Sequence[torch.dtype],
+        scales: Optional[tuple],
+        biases: Sequence[Optional[torch.Tensor]],
+        return_a: bool,
+    ) -> tuple:
+        """Gather A along a dimension, and multiply by each B. The first product is fused; the others follow it."""
+        rows = rows_of(a, dim, "A")
+        results: list = []
+        product: Any = None
+        for i, b in enumerate(bs):
+            if product is not None and scales is None and biases[i] is None:
+                whole = self.gathered(product, rows.matrix)
+                results.append(torch.mm(whole, b))
+                continue
+            kind, more = "none", {"bias": biases[i]}
+            if scales is not None:
+                kind, scale_a, scale_b = self.scales(rows, scales[0], scales[1][i], b.shape[1], gathers=True)
+                more.update(scale_a=scale_a, scale_b=scale_b)
+            epilogue = Epilogue(scales=kind, bias=biases[i] is not None)
+            result, made = self.run("all_gather_matmul", rows.matrix, b, outs[i], epilogue, more)
+            product = product or made
+            results.append(result)
+        gathered = None
+        if return_a:
+            if product is None:
+                raise usage("there is no B", "pass one or more")
+            gathered = shaped(self.gathered(product, rows.matrix).clone(), rows, self.comm.size)
+        return gathered, [shaped(result, rows, self.comm.size) for result in results]
+
+    def scales(self, rows: Rows, scale_a: torch.Tensor, scale_b: torch.Tensor, n: int, gathers: bool) -> tuple:
+        """Return the kind of scales, and those of A and B as f32."""
+        m = rows.matrix.shape[0]
+        a, b = scale_a.to(torch.float32), scale_b.to(torch.float32).reshape(-1)
+        if a.numel() == 1 and b.numel() == 1:
+            return "matrices", a.reshape(-1), b
+        if a.numel() != 1 and a.shape[-1] == 1 and a.dim() > 1:
+            a = a.movedim(rows.dim, 0)
+        a = a.reshape(-1)
+        if gathers and a.numel() == m * self.comm.size:  # the same scales of all rows on each rank
+            a = a[self.comm.rank * m : (self.comm.rank + 1) * m]
+        for x, extent, what in ((a, m, "A"), (b, n, "B")):
+            if x.numel() not in (1, extent):
+                raise unsupported(
+                    f"{what} has {x.numel()} scales for {extent} rows of its product",
+                    "pass one scale, or one for each row of A and each column of B; scales of blocks are not taken",
+                )
+        return "rows", a.expand(m), b.expand(n)
+
+    def reduce_scatter(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        op: str,
+        dim: int,
+        out: torch.dtype,
+        scales: Optional[tuple],
+        bias: Optional[torch.Tensor],
+    ) -> torch.Tensor:
+        """Multiply, add up over the ranks, and return this rank's part along a dimension."""
+        rows, size = rows_of(a, dim, "A"), self.comm.size
+        if rows.leading[0] % size:
+            raise usage(f"dimension {dim} of A has {rows.leading[0]} elements", f"it is a multiple of {size}, the ranks")
+        if op not in ("sum", "avg"):
+            raise unsupported(f"the reduction {op!r}", "pass sum or avg")
+        kind, more = "none", {"bias": bias}
+        if scales is not None:
+            kind, scale_a, scale_b = self.scales(rows, scales[0], scales[1], b.shape[1], gathers=False)
+            more.update(scale_a=scale_a, scale_b=scale_b)
+        if bias is not None:
+            # Each rank adds its own bias to its own product, as PyTorch's operation does.
+            more["bias"] = self.comm.all_reduce(bias.to(out if out.itemsize > 1 else torch.bfloat16).contiguous())
+        if op == "avg":
+            more["scale"] = self.size()
+        epilogue = Epilogue(scales=kind, bias=bias is not None, divide=op == "avg")
+        result, _ = self.run("matmul_reduce_scatter", rows.matrix, b, out, epilogue, more)
+        return shaped(result, rows, 1 / size)

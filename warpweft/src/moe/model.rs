@@ -1,0 +1,167 @@
+//! How long a mixture of experts is likely to take, on GPUs that are not there.
+//!
+//! The model assumes this:
+//!
+//! - Every choice of a token is as likely to be any expert as any other, and a token has an expert once. So a token goes to
+//!   a PE with the probability that one of its experts is there, and crosses the link once.
+//! - The launch with products takes as long as the products, in tiles of whole rows, or as the bytes that it moves,
+//!   whichever is longer, and the time until the rows of the first expert are there. Bytes may take [`SHARE`] of a link
+//!   before they slow products down.
+//! - Bytes go through the busiest port of a GPU, at the rates of [`Links`]. Where a PE adds up what its experts make of a
+//!   token, combine moves a row for each token and PE, and otherwise one for each choice.
+//! - A PE copies a token to its further rows at [`COPY_GBPS`], beside the products.
+//! - Counts take two barriers of the grid, a word to the other PEs, and [`COUNTS_US`] for the entries themselves.
+//!
+//! Nothing of it was measured for mixtures of experts.
+
+use super::{Plan, Problem};
+use crate::collective::Links;
+use crate::gemm::model::cycles;
+use crate::gemm::{self, FusedTeam, Machine, Param, Shape};
+
+/// The part of a link's bandwidth that pushes may take before loads of the same multiprocessors stall, as in fused
+/// products.
+const SHARE: f64 = 0.75;
+/// 10^9 bytes a second that a GPU reads of its own memory and writes to it, each.
+const COPY_GBPS: f64 = 1500.0;
+/// Microseconds in which the CTAs count the entries and list the tokens.
+const COUNTS_US: f64 = 5.0;
+
+/// Bytes of a PE.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bytes {
+    /// Tokens to other PEs.
+    pub dispatch: f64,
+    /// Tokens that a PE copies to further rows in its own memory.
+    pub copies: f64,
+    /// Results from other PEs.
+    pub combine: f64,
+}
+
+/// Microseconds of both launches, by what they are for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// The products of the experts.
+    pub product_us: f64,
+    /// Moving tokens, at the same time.
+    pub dispatch_us: f64,
+    /// Until the rows of the first expert are there.
+    pub first_us: f64,
+    /// Moving results back to their tokens' PEs.
+    pub combine_us: f64,
+    /// The launches, counts, and waiting for others.
+    pub start_us: f64,
+}
+
+impl Estimate {
+    /// The sum of all parts.
+    pub fn total(&self) -> f64 {
+        let Estimate { product_us, dispatch_us, first_us, combine_us, start_us } = *self;
+        (product_us + first_us).max(dispatch_us / SHARE) + combine_us + start_us
+    }
+}
+
+/// The probability that none of `choices` different experts of `experts` is one of `own`.
+fn none_of(experts: u32, own: u32, choices: u32) -> f64 {
+    let factor = |c: u32| f64::from(experts.saturating_sub(own).saturating_sub(c)) / f64::from(experts - c);
+    (0..choices.min(experts)).map(factor).product()
+}
+
+/// Whether a PE adds up what its experts make of a token before it sends that: where a token has enough experts of a PE,
+/// which is where a quarter of the rows at least are saved.
+pub(super) fn adds_at_experts(problem: &Problem, pes: u32) -> bool {
+    let pes = pes.max(1);
+    let here = 1.0 - none_of(problem.experts, problem.experts / pes, problem.choices);
+    pes > 1 && f64::from(pes) * here <= 0.75 * f64::from(problem.choices)
+}
+
+/// Bytes that a dispatch and a combine on so many PEs move.
+pub fn bytes(problem: &Problem, pes: u32) -> Bytes {
+    let pes = pes.max(1);
+    let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *problem;
+    let tokens = tokens as f64;
+    let here = 1.0 - none_of(experts, experts / pes, choices);
+    let row = (hidden * u64::from(dtype.bytes())) as f64;
+    let others = f64::from(pes - 1);
+    let rows = tokens * f64::from(choices);
+    let each = if adds_at_experts(problem, pes) { f64::from(pes) * here } else { f64::from(choices) };
+    Bytes {
+        dispatch: tokens * others * here * row,
+        copies: (rows - tokens * f64::from(pes) * here).max(0.0) * row,
+        combine: tokens * each * others / f64::from(pes) * (columns * u64::from(out.bytes())) as f64,
+    }
+}
+
+/// What both launches are likely to take on so many PEs.
+pub fn estimate(problem: &Problem, plan: &Plan, pes: u32, machine: Machine, links: &Links) -> Estimate {
+    let pes = pes.max(1);
+    let local = u64::from(problem.experts / pes).max(1);
+    // Each expert gets as many rows as every other one, in whole tiles.
+    let rows = (problem.tokens * u64::from(problem.choices)).div_ceil(local).max(1);
+    let shape = Shape::new(rows.next_multiple_of(Problem::ALIGN) * local, problem.columns, problem.hidden);
+    let product = gemm::Problem { out: problem.out, ..gemm::Problem::new(shape, problem.dtype) };
+    let values = [(Param::Bn, plan.bn), (Param::Bk, plan.bk), (Param::Stages, plan.stages)];
+    let tiles =
+        values.into_iter().fold(gemm::Plan::default(), |all, (param, n)| all.with(param, n).unwrap_or(all));
+    let Bytes { dispatch, copies, combine } = bytes(problem, pes);
+    let alone = pes < 2;
+    let (push, pull) = match pes {
+        0..=2 => (links.neighbour_gbps, links.neighbour_gbps),
+        _ => (links.push_gbps, links.pull_gbps),
+    };
+    let us = |bytes: f64, gbps: f64| bytes / gbps / 1e3;
+    let dispatch_us = us(dispatch, push) + us(copies, COPY_GBPS);
+    // The tokens that the first expert leads, of all that come.
+    let first = 1.0 - none_of(problem.experts, 1, problem.choices);
+    let here =
+        (1.0 - none_of(problem.experts, problem.experts / pes, problem.choices)).max(f64::MIN_POSITIVE);
+    let waits = if alone { 0.0 } else { 2.0 * links.packet_us + links.flight_us };
+    Estimate {
+        product_us: cycles(&product, &tiles, machine.sms) / FusedTeam::CLOCK,
+        dispatch_us,
+        first_us: dispatch_us * first / here,
+        combine_us: us(combine, pull),
+        start_us: 2.0 * (links.launch_us + links.work_us) + COUNTS_US + waits,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_runtime::DType;
+
+    #[test]
+    fn tokens_cross_a_link_once() {
+        let problem = |experts, choices| Problem::new(4096, 4096, experts, choices, DType::BF16);
+        let row = 4096.0 * 2.0;
+        // One expert each: half of the tokens are for the other one of two PEs.
+        let one = bytes(&problem(8, 1), 2);
+        assert!((one.dispatch - 2048.0 * row).abs() < 1.0 && one.copies == 0.0, "{one:?}");
+        // Two of eight: 1 - (4/8) (3/7) of the tokens, and the rest of the rows are copies.
+        let two = bytes(&problem(8, 2), 2);
+        let here = 1.0 - 0.5 * 3.0 / 7.0;
+        assert!((two.dispatch - 4096.0 * here * row).abs() < 1.0, "{two:?}");
+        assert!((two.copies - 4096.0 * (2.0 - 2.0 * here) * row).abs() < 1.0, "{two:?}");
+        assert!((two.combine - 4096.0 * row).abs() < 1.0, "{two:?}");
+        let eight = bytes(&problem(64, 8), 2);
+        assert!((eight.combine - eight.dispatch).abs() < 1.0, "{eight:?}");
+        // All experts: each token goes to every PE.
+        let all = bytes(&problem(8, 8), 4);
+        assert!((all.dispatch - 3.0 * 4096.0 * row).abs() < 1.0, "{all:?}");
+    }
+
+    #[test]
+    fn products_hide_what_moves() {
+        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132 };
+        let of = |experts, choices, pes| {
+            let problem = Problem::new(4096, 4096, experts, choices, DType::BF16);
+            estimate(&problem, &Plan::default(), pes, machine, &Links::H200)
+        };
+        let two = of(64, 8, 2);
+        assert!(two.dispatch_us < two.product_us && two.first_us < two.dispatch_us / 4.0, "{two:?}");
+        assert!(two.total() > two.product_us + two.combine_us);
+        // More PEs get as many rows each, and more of them from others.
+        assert!(of(64, 8, 8).dispatch_us > two.dispatch_us);
+        assert!(of(64, 8, 1).combine_us == 0.0);
+    }
+}

@@ -36,6 +36,9 @@ impl<'c> Lower<'_, 'c> {
                 self.intrinsic("llvm.nvvm.barrier.cluster.wait.aligned", &[], &[]).map(|_| None)
             }
             Thread::Clock {} => self.intrinsic("llvm.nvvm.read.ptx.sreg.clock64", &[], &[]).map(Some),
+            Thread::GlobalTime {} => {
+                self.intrinsic("llvm.nvvm.read.ptx.sreg.globaltimer", &[], &[]).map(Some)
+            }
             Thread::AsyncFence {} => {
                 self.nothing_passes();
                 self.effect("llvm.nvvm.fence.proxy.async.global", &[])

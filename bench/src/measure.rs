@@ -14,7 +14,7 @@ use super::torch::Torch;
 use super::{Bench, BenchError};
 use std::time::Instant;
 use weft::collective::{Call as Asked, Collectives, Config, Plan, Request};
-use weft::collective::{Collective, Counts, Place};
+use weft::collective::{Collective, Counts, Place, Sums};
 use weft::compile::Transport;
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::nccl::Communicator;
@@ -78,6 +78,8 @@ pub(super) struct Case<'a, T> {
     pub plan: Option<String>,
     /// What is timed is so many times in a call.
     times: u32,
+    /// What happens to its sums.
+    pub sums: Sums,
     /// Whether calls order themselves among PEs: what a PE got is there when its call is done, and the next call may
     /// begin while another PE is in the last.
     pub orders: bool,
@@ -127,8 +129,12 @@ impl<'a, T: Number> Harness<'a, T> {
         let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
-                let config =
-                    Config { ctas: Some(most_ctas), lowering: lowering.into(), tuning: bench.tuning.clone() };
+                let config = Config {
+                    ctas: Some(most_ctas),
+                    lowering: lowering.into(),
+                    tuning: bench.tuning.clone(),
+                    sums: bench.sums,
+                };
                 Some(Collectives::with(world, world.team(), config)?)
             }
             false => None,
@@ -357,6 +363,9 @@ impl<'a, T: Number> Harness<'a, T> {
         let (collectives, op) = (self.collectives()?, self.bench.op);
         collectives.prepare(&plan, &asked(collective, op, &x, out.as_ref()), self.stream)?;
         case.ctas = Some(plan.ctas);
+        case.sums = (plan.algorithm.sums)(
+            &collectives.request(&asked(collective, op, &x, out.as_ref()), self.stream)?,
+        );
         let Plan { algorithm, ctas, threads, unroll } = plan;
         case.plan = Some(format!("{}, {ctas} CTAs of {threads}, {unroll} at once", algorithm.name));
         case.call =
@@ -409,7 +418,17 @@ impl<'a, T: Number> Harness<'a, T> {
         };
         let [input, output] = operands.clone();
         let call: Call<'c> = Box::new(|_| Ok(()));
-        let case = Case { counts, input, output, call, ctas: None, plan: None, times: 1, orders: true };
+        let case = Case {
+            counts,
+            input,
+            output,
+            call,
+            ctas: None,
+            plan: None,
+            times: 1,
+            sums: Sums::Ordinary,
+            orders: true,
+        };
         Ok((operands, case))
     }
 

@@ -31,7 +31,7 @@ mod comm;
 mod id;
 mod norm;
 
-pub use comm::{Buffer, Comm, Options, Reduce};
+pub use comm::{Buffer, Comm, Options, Reduce, Sums};
 pub use id::Id;
 pub use norm::{AddRmsNorm, Operands};
 pub use weft::runtime::DType;

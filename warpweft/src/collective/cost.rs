@@ -39,6 +39,8 @@ pub struct Cost {
     pub switch: f64,
     /// Bytes by NVSHMEM's operations.
     pub net: f64,
+    /// Bytes that the copy engine writes to other PEs. They count from the second launch on.
+    pub engine: f64,
     /// Bytes that a GPU reads of what was staged in its own memory.
     pub local: f64,
 }
@@ -66,6 +68,14 @@ pub struct Links {
     pub pull_gbps: f64,
     /// The bandwidth of packets to all other PEs at once, in 10^9 bytes per second. Flags count as bytes.
     pub packet_gbps: f64,
+    /// Microseconds that a call takes beside its barriers and bytes if the copy engine carries these: the start of copies,
+    /// and a second kernel.
+    #[serde(default)]
+    pub engine_us: f64,
+    /// The bandwidth of the copy engine to all other PEs, in 10^9 bytes per second; 0 where nobody has measured it, and
+    /// then the model does not choose it.
+    #[serde(default)]
+    pub engine_gbps: f64,
     /// The bandwidth of multimem instructions to all other PEs at once, in 10^9 bytes per second.
     pub switch_gbps: f64,
     /// Microseconds of a put with a signal between nodes.
@@ -116,6 +126,8 @@ impl Links {
         pull_gbps: 333.0,
         packet_gbps: 320.0,
         switch_gbps: 309.4,
+        engine_us: 0.0,
+        engine_gbps: 0.0,
         net_us: 8.0,
         net_gbps: 40.0,
         local_gbps: 6400.0,
@@ -138,6 +150,7 @@ impl Links {
             push_gbps: self.push_gbps * by,
             pull_gbps: self.pull_gbps * by,
             packet_gbps: self.packet_gbps * by,
+            engine_gbps: self.engine_gbps * by,
             switch_gbps: self.switch_gbps * by,
             ..self
         }
@@ -156,11 +169,13 @@ impl Links {
             by_few(cost.packed, self.packet_gbps),
             us(cost.switch, self.switch_gbps),
             us(cost.net, self.net_gbps),
+            us(cost.engine, self.engine_gbps),
             by_few(cost.local, self.local_gbps),
         ];
         Prediction {
             launch_us: self.launch_us + self.work_us,
             latency_us: cost.waits * self.wait_us
+                + if cost.engine > 0.0 { self.engine_us } else { 0.0 }
                 + cost.flights * self.flight_us
                 + cost.packets * self.packet_us
                 + cost.net_flights * self.net_us,

@@ -21,10 +21,12 @@
 
 mod algorithm;
 mod cost;
+mod engine;
 mod handle;
 mod plan;
 mod shape;
 mod simulate;
+mod sums;
 mod table;
 pub mod tuning;
 mod workspace;
@@ -36,5 +38,6 @@ pub use handle::{Call, Collectives, Config};
 pub use plan::{Limits, Place, Plan, Request};
 pub use shape::{Collective, Counts};
 pub use simulate::simulation;
+pub use sums::{Sums, quantised_error};
 pub use table::ALGORITHMS;
 pub use tuning::{By, Selector, Tuning};

@@ -16,6 +16,7 @@ fn setting() -> Setting {
 
 fn entry(symmetric: bool, dtype: DType, algorithm: &str, sizes: &[u64]) -> Entry {
     Entry {
+        sums: Sums::Ordinary,
         collective: Collective::AllReduce,
         place: Place::OutOfPlace,
         symmetric,

@@ -107,7 +107,7 @@ mod tests {
             let mut request = Request::new(Collective::AllReduce, DType::BF16, 1 << 20, 8);
             request.sums = sums;
             change(&mut request);
-            let may = |a: &&Algorithm| a.allowed(&request).is_ok();
+            let may = |a: &&'static Algorithm| a.allowed(&request).is_ok();
             Algorithm::of(Collective::AllReduce).filter(may).map(|a| a.name).collect::<Vec<_>>()
         };
         let strict = allowed(Sums::Deterministic, |_| {});

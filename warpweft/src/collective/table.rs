@@ -107,7 +107,7 @@ const EXCHANGED: Algorithm = Algorithm {
     ..STAGED
 };
 
-/// By the copy engine, to each other PE. Its kernels have one warp.
+/// By the copy engine, to each other PE. Its kernels, of which two are launched, have one warp.
 const ENGINE: Algorithm = Algorithm {
     name: "engine",
     part: "engine",

@@ -253,13 +253,17 @@ impl Table {
             let us: Vec<_> = e.sizes.iter().map(|(_, us)| format!("{us:.2}")).collect();
             let memory = if e.symmetric { "symmetric" } else { "any" };
             let (name, dtype) = (e.collective.name(), e.dtype.name());
+            let algorithm = match e.sums {
+                Sums::Ordinary => e.algorithm.clone(),
+                sums => format!("{} ({sums})", e.algorithm),
+            };
             out.push_str(&line([
                 name,
                 e.place.name(),
                 memory,
                 dtype,
                 &bytes,
-                &e.algorithm,
+                &algorithm,
                 &ctas,
                 &threads,
                 &unroll,

@@ -113,7 +113,8 @@ impl Links {
     /// of `ll` (docs/performance.md: 1 MiB in 10.2 us, 1 GiB in 7.1 ms), what is staged from those of `staged` (64 MiB in
     /// 111 us). Measured on 8: all at once by stores. The switch is other people's: at best 275 GB/s of allreduce (NCCL
     /// 2.30.4 and MSCCL++, 8 H100s and H200s with NVLS: nccl-tests issue 212, nccl issue 2140), of which each byte is 9/8
-    /// on the port each way. Between nodes nothing was measured: a 400 Gb/s adapter for each GPU, as specified.
+    /// on the port each way. The copy engine was measured on 2 H100s (2026-11-25, broadcast of 16 to 64 MiB). Between nodes
+    /// nothing was measured: a 400 Gb/s adapter for each GPU, as specified.
     pub const H200: Links = Links {
         launch_us: 0.89,
         work_us: 0.1,
@@ -126,8 +127,8 @@ impl Links {
         pull_gbps: 333.0,
         packet_gbps: 320.0,
         switch_gbps: 309.4,
-        engine_us: 0.0,
-        engine_gbps: 0.0,
+        engine_us: 11.0,
+        engine_gbps: 379.0,
         net_us: 8.0,
         net_gbps: 40.0,
         local_gbps: 6400.0,

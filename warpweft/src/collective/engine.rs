@@ -1,5 +1,5 @@
 //! Calls whose bytes the copy engine carries: all PEs meet in a kernel, copies to each of them run beside each other, and
-//! all PEs meet again. A CUDA graph captures it like any other call, since the kernels count how often PEs have met.
+//! all PEs meet again. The copy of a PE's own part runs beside all of that, and one copy on the caller's stream. A CUDA graph captures it like any other call, since the kernels count how often PEs have met.
 
 use super::handle::Flat;
 use super::{Call, Collective, Request};
@@ -51,15 +51,30 @@ impl Engine {
             let pe = team.members().get(copied.pe as usize).copied().unwrap_or(copied.pe);
             Ok(world.copy_bytes(&out, &x, Copied { pe, ..*copied }, side)?)
         };
-        meet.launch(stream, &[])?;
-        if !copies.is_empty() {
+        // Copies that begin now, each on a stream of its own.
+        let beside = |copies: &[Copied], streams: &[Stream]| -> Result<Vec<Event>, GpuError> {
+            if copies.is_empty() || streams.is_empty() {
+                return Ok(Vec::new());
+            }
             let begin = Event::record(stream)?;
-            for (i, side) in streams.iter().enumerate().take(copies.len()) {
+            let used = streams.iter().enumerate().take(copies.len());
+            used.map(|(i, side)| {
                 begin.wait(side)?;
                 copies.iter().skip(i).step_by(streams.len()).try_for_each(|copied| on(side, copied))?;
-                Event::record(side)?.wait(stream)?;
-            }
+                Ok(Event::record(side)?)
+            })
+            .collect()
+        };
+        let (own, others): (Vec<_>, Vec<_>) = copies.into_iter().partition(|c| c.pe == team.my_pe());
+        let (for_own, for_others) = streams.split_at(1.min(streams.len()));
+        // No other PE reads or writes this PE's own part of its result.
+        let mut ends = beside(&own, for_own)?;
+        meet.launch(stream, &[])?;
+        if let Some((first, rest)) = others.split_first() {
+            ends.extend(beside(rest, for_others)?);
+            on(stream, first)?;
         }
+        ends.iter().try_for_each(|end| end.wait(stream))?;
         Ok(meet.launch(stream, &[])?)
     }
 }

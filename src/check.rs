@@ -3,7 +3,7 @@
 use super::progress::Bar;
 use super::run::{Expected, grid};
 use super::sim::PtxArgs;
-use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
+use super::{CompileArgs, KernelPath, Limits, args, numbered, stages, verbosity};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -173,7 +173,10 @@ impl Check {
         if let Some(path) = &self.ptx_file {
             write_variants(path, &report)?;
         }
-        super::write_out(self.output.as_deref(), text.as_bytes())?;
+        let nothing = self.format == Format::Text && self.output.is_none() && report.is_clean();
+        if !(verbosity::quiet() && nothing) {
+            super::write_out(self.output.as_deref(), text.as_bytes())?;
+        }
         Ok(report)
     }
 

@@ -96,7 +96,7 @@ impl Compile {
             data.push(b'\n');
         }
         write_out(self.output.as_deref(), &data)?;
-        if self.time_passes {
+        if self.time_passes && !super::verbosity::verbose() {
             times(&compiled)?;
         }
         Ok(ExitCode::SUCCESS)
@@ -105,6 +105,9 @@ impl Compile {
 
 /// Says that functions stay external because no device bitcode was found.
 fn left_external(c: &Compiled) -> Result<()> {
+    if super::verbosity::quiet() {
+        return Ok(());
+    }
     Ok(writeln!(
         std::io::stderr(),
         "note: NVSHMEM's device bitcode was not found, so what the kernel calls stays external: {}\n  \
@@ -115,7 +118,7 @@ fn left_external(c: &Compiled) -> Result<()> {
 }
 
 /// A table of the stages and their times.
-fn times(c: &Compiled) -> Result<()> {
+pub(super) fn times(c: &Compiled) -> Result<()> {
     let mut err = std::io::stderr().lock();
     let total: std::time::Duration = c.timings.iter().map(|(_, t)| *t).sum();
     for (name, t) in c.timings.iter().map(|(n, t)| (n.as_str(), *t)).chain([("total", total)]) {

@@ -17,6 +17,8 @@ use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Error, error, find};
 use weft_runtime::{cublas, nccl};
 
+use super::progress::Spinner;
+
 /// Examine this machine and say what each part is good for. The exit status is 1 if something is
 /// broken. Parts that are only missing are noted.
 #[derive(Args)]
@@ -24,9 +26,6 @@ pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// List every location that was searched.
-    #[arg(long, short)]
-    verbose: bool,
 }
 
 /// The part whose table is always shown.
@@ -110,10 +109,12 @@ struct Report {
 
 impl Doctor {
     pub fn run(&self) -> Result<ExitCode> {
+        let examining = Spinner::new("examining this machine");
         let report = examine();
+        drop(examining);
         let text = match self.json {
             true => serde_json::to_string_pretty(&report)? + "\n",
-            false => report.text(self.verbose, std::io::stdout().is_terminal()),
+            false => report.text(super::verbosity::verbose(), std::io::stdout().is_terminal()),
         };
         write_out(None, text.as_bytes())?;
         Ok(if report.works { ExitCode::SUCCESS } else { ExitCode::FAILURE })

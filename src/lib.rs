@@ -12,12 +12,15 @@ mod gemm_comm;
 mod layout;
 mod lsp;
 mod moe;
+mod new;
 mod progress;
+mod report;
 mod run;
 mod setup;
 mod shell;
 mod sim;
 mod tune;
+mod verbosity;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -26,7 +29,8 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use verbosity::Verbosity;
 use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::gemm::Form;
 use weft::lang::render::Color;
@@ -40,12 +44,16 @@ use weft_runtime::{find, visible};
 #[derive(Parser)]
 #[command(name = "weft", version, max_term_width = 110)]
 struct Cli {
+    #[command(flatten)]
+    verbosity: Verbosity,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Create a folder with a kernel, a host program in Rust or Python that runs it, and a test.
+    New(new::New),
     /// Compile a kernel file to IR, LLVM IR, PTX, cubin or SASS.
     Compile(compile::Compile),
     /// Compile a kernel file, run it on many PEs over .npy files or generated data, and check the
@@ -67,6 +75,9 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Show the instructions of each access of a kernel, or the meaning of an error code.
     Explain(explain::Explain),
+    /// Write a page that shows a kernel at every level: text, IR, PTX, SASS, layouts, traffic, timeline
+    /// and findings.
+    Report(report::Report),
     /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
     Fmt(fmt::Fmt),
     /// Serve an editor as the language server of kernel files.
@@ -184,8 +195,10 @@ fn keep_llvm() {
 /// Runs the command with these words, of which the first is the program's name. A fault in the words, and `--help`, end
 /// the process.
 pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    let cli = Cli::parse_from(words);
+    let (cli, start) = (Cli::parse_from(words), Instant::now());
+    cli.verbosity.choose();
     let result = match cli.command {
+        Command::New(n) => n.run(),
         Command::Compile(c) => c.run(),
         Command::Run(r) => r.run(),
         Command::Check(c) => Ok(c.run()),
@@ -194,6 +207,7 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         Command::Sim(s) => Ok(s.run()),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
+        Command::Report(r) => r.run(),
         Command::Fmt(f) => f.run(),
         Command::Lsp(l) => l.run(),
         Command::Completions(c) => c.run(),
@@ -207,8 +221,11 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
     });
     keep_llvm();
     let mut err = std::io::stderr().lock();
-    for why in owned::refusals() {
-        let _ = writeln!(err, "note: {}", visible(&why));
+    for why in owned::refusals().iter().filter(|_| !verbosity::quiet()) {
+        let _ = writeln!(err, "note: {}", visible(why));
+    }
+    if verbosity::verbose() {
+        let _ = writeln!(err, "{:<16} {:>9.3} s", "whole command", start.elapsed().as_secs_f64());
     }
     code
 }
@@ -390,9 +407,12 @@ impl From<TransportArg> for Transport {
     }
 }
 
-/// Shows what is allowed but looks wrong.
+/// Shows what is allowed but looks wrong, unless that is not wanted, and the times of the stages if they are.
 fn warn(compiled: &weft::Compiled) -> Result<()> {
-    show(&compiled.warnings, compiled)
+    if verbosity::verbose() {
+        compile::times(compiled)?;
+    }
+    if verbosity::quiet() { Ok(()) } else { show(&compiled.warnings, compiled) }
 }
 
 fn show(warnings: &[weft::ir::diag::Diagnostic], compiled: &weft::Compiled) -> Result<()> {
@@ -539,7 +559,7 @@ fn write_ptx(path: &Path, ptx: &str) -> Result<()> {
 fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
     let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut out = std::io::BufWriter::new(file);
-    weft::trace::write_chrome(trace, &mut out)?;
+    weft::trace::write_chrome(trace, &mut out).with_context(|| format!("cannot write {}", path.display()))?;
     out.flush().with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -1,6 +1,9 @@
-//! A line on a terminal that says how far a long command is.
+//! A line on a terminal that says how far a long command is. There is none with `--quiet`, and none in a pipe.
 
+use super::verbosity::quiet;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weft::runtime::job::attended;
 
@@ -27,7 +30,7 @@ impl Bar {
     /// So many are done, with a remark.
     pub fn at(&self, done: u64, total: u64, remark: String) {
         if self.bar.is_hidden() {
-            if self.start.elapsed() < PATIENCE {
+            if quiet() || self.start.elapsed() < PATIENCE {
                 return;
             }
             // Draws nothing where standard error is no terminal.
@@ -44,6 +47,47 @@ impl Bar {
     }
 }
 
+/// A line on standard error with the time that something takes, which has no steps to count.
+pub(super) struct Spinner {
+    bar: ProgressBar,
+    /// Ends the thread that waits for the time after which the line is shown.
+    waiting: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Spinner {
+    /// Begins to measure the time. The line appears later, and goes when the value is dropped.
+    pub fn new(what: &str) -> Spinner {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_owned());
+        let waiting = (!quiet()).then(|| {
+            let (end, ended) = mpsc::channel();
+            let shown = bar.clone();
+            let thread = thread::spawn(move || {
+                if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                    shown.set_draw_target(ProgressDrawTarget::stderr());
+                    shown.enable_steady_tick(Duration::from_millis(200));
+                }
+            });
+            (end, thread)
+        });
+        Spinner { bar, waiting }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.waiting.take() {
+            drop(end);
+            // It cannot panic, and if it did the line would only be missing.
+            let _ = thread.join();
+        }
+        self.bar.finish_and_clear();
+    }
+}
+
 /// A line below what PE 0 of a job prints. The job's output passes line by line through the process that started it, so
 /// it is a line as well, which the next one takes the place of.
 pub(super) struct Below {
@@ -56,7 +100,7 @@ pub(super) struct Below {
 impl Below {
     /// A bar that counts these, where somebody sees it.
     pub fn new(unit: &'static str) -> Below {
-        Below { unit, attended: attended(), shown: false, start: Instant::now() }
+        Below { unit, attended: attended() && !quiet(), shown: false, start: Instant::now() }
     }
 
     /// Lines to print, with the bar below them as long as not all is done.

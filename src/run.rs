@@ -1,10 +1,12 @@
 //! `weft run`
 
+use super::progress::Spinner;
+use super::verbosity::quiet;
 use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indexmap::IndexSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Compiled;
 use weft::gpu::target_of;
@@ -111,7 +113,10 @@ impl Run {
 
     fn simulated(&self, kernels: &[Stage<'_>], why: &str) -> Result<ExitCode> {
         let options = self.options(self.pes.unwrap_or(8))?;
-        let outcome = match run_sequence(kernels, &options) {
+        let simulating = Spinner::new(&format!("simulating {} PEs", options.n_pes));
+        let ran = run_sequence(kernels, &options);
+        drop(simulating);
+        let outcome = match ran {
             Ok(outcome) => outcome,
             Err(e) => {
                 if let Ok(compiled) = compile_sequence(kernels, &options) {
@@ -243,12 +248,29 @@ fn tolerance(text: &str) -> Result<Tolerance, String> {
 
 /// `TENSOR=FILE`, or `FILE` for the first tensor.
 fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
-    let split = |p: &String| match p.split_once('=') {
-        Some(("", _)) | Some((_, "")) => bail!("`{p}`: expected TENSOR=FILE"),
-        Some((name, file)) => Ok((name.to_owned(), file.into())),
-        None => Ok((String::new(), p.into())),
+    let split = |p: &String| {
+        let (name, file) = match p.split_once('=') {
+            Some(("", _)) | Some((_, "")) => bail!("`{p}`: expected TENSOR=FILE"),
+            Some(pair) => pair,
+            None => ("", &**p),
+        };
+        match placeholder(file).filter(|_| !Path::new(file).exists()) {
+            Some(other) => {
+                bail!("`{p}`: `{other}` stands for nothing; `{{pe}}` stands for the number of the PE")
+            }
+            None => Ok((name.to_owned(), file.into())),
+        }
     };
     pairs.iter().map(split).collect()
+}
+
+/// A word in braces other than `{pe}`.
+fn placeholder(file: &str) -> Option<&str> {
+    let words = file.match_indices('{').filter_map(|(at, _)| {
+        let end = file[at..].find('}')?;
+        Some(&file[at..=at + end])
+    });
+    words.into_iter().find(|word| *word != "{pe}")
 }
 
 /// `X[,Y[,Z]]` of an option.
@@ -274,11 +296,14 @@ fn compiled(outcome: &Outcome) -> Vec<&Compiled> {
 /// A line of a report.
 type Line<'a> = &'a mut dyn FnMut(&str, String);
 
-/// The report that a run ends with.
+/// The report that a run ends with. If it is not wanted and nothing is wrong, it is what the kernels print.
 fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     let mut out = visible(&o.printed).into_owned();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
+    }
+    if quiet() && o.verdict() != Verdict::Wrong {
+        return out;
     }
     let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
     for kernel in &o.kernels {

@@ -1,7 +1,9 @@
 //! `weft sim`
 
 use super::Limits;
+use super::progress::Spinner;
 use super::run::{dims, grid};
+use super::verbosity::quiet;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -119,17 +121,23 @@ impl Sim {
         (launch.step_limit, launch.time_limit) = (self.limits.max_steps, self.limits.time()?);
         launch.check = self.check.then(Check::default);
         launch.trace = self.trace.is_some().then(TraceConfig::default);
-        let (outcome, written) = file.run_and_write(&launch)?;
+        let simulating = Spinner::new(&format!("simulating {} PEs", launch.pes));
+        let ran = file.run_and_write(&launch);
+        drop(simulating);
+        let (outcome, written) = ran?;
         let mut out = visible(&outcome.printed).into_owned();
         if !out.is_empty() && !out.ends_with('\n') {
             out.push('\n');
         }
-        out.push_str(&self.summary(&file, &launch, &outcome, &written)?);
+        let summary = self.summary(&file, &launch, &outcome, &written)?;
         if let Some(path) = &self.trace {
             super::write_trace(path, &outcome.trace)?;
         }
         let report = report_ptx(&file, &launch, outcome)?;
-        out.push_str(&report.findings_text(super::color(&std::io::stdout())));
+        if !(quiet() && report.is_clean()) {
+            out.push_str(&summary);
+            out.push_str(&report.findings_text(super::color(&std::io::stdout())));
+        }
         super::write_out(None, out.as_bytes())?;
         Ok(report.is_clean())
     }

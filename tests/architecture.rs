@@ -38,8 +38,12 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("xtask", &[]),
     ("warpweft", &[BASE]),
     ("warpweft-check", &[BASE, &["warpweft"]]),
+    ("warpweft-report", &[BASE, &["warpweft", "warpweft-check"]]),
     ("warpweft-bench", &[BASE, &["warpweft"]]),
-    ("warpweft-cli", &[BASE, &["warpweft", "warpweft-check", "warpweft-bench", "weft-lsp"]]),
+    (
+        "warpweft-cli",
+        &[BASE, &["warpweft", "warpweft-check", "warpweft-report", "warpweft-bench", "weft-lsp"]],
+    ),
     ("warpweft-comm", &[&["warpweft"]]),
     ("warpweft-python", &[&["warpweft", "warpweft-check", "warpweft-cli", "warpweft-comm"]]),
 ];

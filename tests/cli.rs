@@ -563,3 +563,29 @@ fn a_language_server_answers() {
     assert!(out.status.success());
     assert!(String::from_utf8(out.stdout).unwrap().contains("hoverProvider"));
 }
+
+/// A page says what is missing where there are no tools, and is written only if the kernel compiles.
+#[test]
+fn a_page_about_a_kernel() {
+    let place = Place::new();
+    let report = |arguments: &[&str]| {
+        let mut command = place.command(&[&["report"], arguments].concat());
+        let out = command.env("WEFT_PTXAS", "nowhere/ptxas").output().unwrap();
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        text(&out.stdout)
+    };
+    let options = ["examples/11_put_signal.weft", "--pes", "2", "--seeds", "1"];
+    let said = report(&[&options[..], &["-o", "page.html"]].concat());
+    assert!(said.starts_with("wrote page.html: 1 kernel, "), "{said}");
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("WEFT_PTXAS is set to nowhere/ptxas"));
+    assert_eq!(report(&options), page);
+
+    place.rejects(
+        &["report", "examples/allreduce_two_shot.weft", "-D", "T=e4m3", "-o", "no.html"],
+        &["E0406"],
+    );
+    place.rejects(&["report", "nowhere.weft"], &["nowhere.weft"]);
+    place.write("k.ptx", ".version 8.0");
+    place.rejects(&["report", "k.ptx"], &["weft sim"]);
+}

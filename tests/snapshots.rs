@@ -54,12 +54,21 @@ fn explained() -> (String, String) {
     ("gemm/explain.txt".into(), said.collect())
 }
 
+/// What `weft layout --svg` draws: offsets of a layout, and threads and values of a tile.
+fn drawn() -> [(String, String); 2] {
+    let svg = |expression: &str| weft_layout::eval(expression).unwrap().svg().unwrap();
+    [
+        ("layout/offsets.svg".into(), svg("composition(Sw<1,0,2>, (4,4):(4,1))")),
+        ("layout/threads.svg".into(), svg("make_tiled_copy((4,2):(2,1),(2,2):(2,1))")),
+    ]
+}
+
 #[test]
 fn the_stages_that_are_kept() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let mut wrong = Vec::new();
     let mut written = BTreeSet::new();
-    for (file, text) in EXAMPLES.into_iter().flat_map(stages).chain([explained()]) {
+    for (file, text) in EXAMPLES.into_iter().flat_map(stages).chain([explained()]).chain(drawn()) {
         wrong.extend(bless::check(&folder.join(&file), &format!("{}\n", text.trim_end())).err());
         written.insert(file);
     }

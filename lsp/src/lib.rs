@@ -6,7 +6,7 @@ mod uri;
 
 use document::Document;
 use features::file_path;
-use lsp_server::{Connection, ErrorCode, Message, Notification, Request, Response};
+use lsp_server::{Connection, ErrorCode, Message, Notification, ProtocolError, Request, Response};
 use lsp_types::notification::{
     DidChangeTextDocument, DidCloseTextDocument, DidOpenTextDocument, Notification as _, PublishDiagnostics,
 };
@@ -39,11 +39,42 @@ pub struct Workspace {
     pub library_file: fn(&str) -> Option<PathBuf>,
 }
 
-/// Serves an editor until it says goodbye.
+/// Serves an editor until it says goodbye or closes the connection.
 ///
 /// # Errors
-/// The connection is lost, or the editor does not keep to the protocol.
+/// The editor does not keep to the protocol.
 pub fn serve(connection: &Connection, workspace: Workspace) -> Result<(), Box<dyn Error + Send + Sync>> {
+    match serve_until_end(connection, workspace) {
+        Err(e) if has_gone(&*e) => Ok(()),
+        result => result,
+    }
+}
+
+/// The editor closed the connection without a goodbye, as editors do that are killed.
+#[derive(Debug)]
+struct Gone;
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the editor has closed the connection")
+    }
+}
+
+impl Error for Gone {}
+
+/// Whether an error says no more than that the connection is closed.
+fn has_gone(e: &(dyn Error + Send + Sync + 'static)) -> bool {
+    e.is::<Gone>() || e.downcast_ref::<ProtocolError>().is_some_and(ProtocolError::channel_is_disconnected)
+}
+
+fn send(connection: &Connection, message: Message) -> Result<(), Gone> {
+    connection.sender.send(message).map_err(|_| Gone)
+}
+
+fn serve_until_end(
+    connection: &Connection,
+    workspace: Workspace,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let capabilities = ServerCapabilities {
         text_document_sync: Some(TextDocumentSyncCapability::Kind(TextDocumentSyncKind::FULL)),
         hover_provider: Some(HoverProviderCapability::Simple(true)),
@@ -65,7 +96,7 @@ pub fn serve(connection: &Connection, workspace: Workspace) -> Result<(), Box<dy
                     return Ok(());
                 }
                 let response = server.answer(request);
-                connection.sender.send(Message::Response(response))?;
+                send(connection, Message::Response(response))?;
             }
             Message::Notification(notification) => server.hear(notification)?,
             Message::Response(_) => {}
@@ -120,8 +151,7 @@ impl Server<'_> {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let params = PublishDiagnosticsParams::new(uri, diagnostics, None);
         let notification = Notification::new(PublishDiagnostics::METHOD.into(), params);
-        self.connection.sender.send(Message::Notification(notification))?;
-        Ok(())
+        Ok(send(self.connection, Message::Notification(notification))?)
     }
 
     fn answer(&self, request: Request) -> Response {

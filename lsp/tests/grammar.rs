@@ -1,4 +1,4 @@
-//! The words of the VS Code grammar are those of the language.
+//! The words of the grammars for editors are those of the language.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -37,4 +37,16 @@ fn types_agree() {
     let help = found[0].help.as_deref().unwrap();
     let types = help.strip_prefix("the types are ").unwrap().strip_suffix(", and element types").unwrap();
     assert_eq!(words("types"), set(types.split(", ").chain(Scalar::ALL.iter().map(|s| s.name()))));
+}
+
+#[test]
+fn the_tree_sitter_grammar_has_the_words() {
+    let grammar = include_str!("../../editors/tree-sitter-weft/grammar.js");
+    let highlights = include_str!("../../editors/tree-sitter-weft/queries/highlights.scm");
+    for word in keywords().chain(PLACED_WORDS.iter().copied()) {
+        assert!(grammar.contains(&format!("\"{word}\"")), "grammar.js does not have `{word}`");
+    }
+    for name in Scalar::ALL.iter().map(|s| s.name()) {
+        assert!(highlights.contains(&format!("\"{name}\"")), "highlights.scm does not have `{name}`");
+    }
 }

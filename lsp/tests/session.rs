@@ -173,3 +173,22 @@ fn findings_and_their_fixes() {
     assert_eq!(editor.ask("textDocument/formatting", params), json!([]));
     editor.stop();
 }
+
+/// An editor that is killed closes the connection at any time.
+#[test]
+fn a_closed_connection_is_the_end() {
+    let server = |connection: Connection| {
+        std::thread::spawn(move || {
+            let loader = |_: &Path| Box::new(Parts) as Box<dyn Loader>;
+            serve(&connection, Workspace { loader, library_file: |_| None }).map_err(|e| e.to_string())
+        })
+    };
+    let (editor, connection) = Connection::memory();
+    let before_the_greeting = server(connection);
+    drop(editor);
+    assert_eq!(before_the_greeting.join().unwrap(), Ok(()));
+
+    let Editor { connection, server, .. } = Editor::start();
+    drop(connection);
+    server.join().unwrap();
+}

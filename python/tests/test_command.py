@@ -25,3 +25,12 @@ def test_a_fault_is_its_status():
 def test_importing_is_light():
     modules = "import sys, warpweft; print([m for m in ('torch', 'cupy', 'numpy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", modules], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_new_kernel_with_a_python_host(tmp_path):
+    made = weft("new", "total", "--host", "python", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    folder = tmp_path / "total"
+    for words, said in [(["host.py"], "PE 3: [10. 10. 10. 10.]"), (["-m", "pytest", "-q"], "2 passed")]:
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=240, cwd=folder)
+        assert said in done.stdout, done.stdout + done.stderr

@@ -257,8 +257,14 @@ fn version_in(folder: &Path, package: &str) -> Option<String> {
 /// Runs pip with a requirement on its standard input.
 fn install(pip: &Pip, arguments: &[String], requirement: &str) -> std::io::Result<ExitStatus> {
     // pip's progress is not this command's answer.
-    let child =
-        pip.command().args(arguments).stdin(Stdio::piped()).stdout(Stdio::from(std::io::stderr())).spawn();
+    let quiet = super::verbosity::quiet().then_some("--quiet");
+    let child = pip
+        .command()
+        .args(arguments)
+        .args(quiet)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::from(std::io::stderr()))
+        .spawn();
     let mut child = child?;
     if let Some(mut input) = child.stdin.take() {
         // One that ends without reading says why by its status.

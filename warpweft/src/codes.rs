@@ -44,8 +44,8 @@ const WRONG: Page = Page {
     ),
 };
 
-/// Every page: the compiler's (E), real GPUs' (R), the PTX reader's (P), the simulator's (S), and those of `weft check`
-/// (C), each ascending.
+/// Every page: the compiler's (E), real GPUs' (R), the PTX reader's (P), the simulator's (S), those of layout algebra (L)
+/// and those of `weft check` (C), each ascending.
 pub fn pages() -> impl Iterator<Item = Page> {
     let compiler = all().map(|i| Page {
         code: i.code.to_string(),
@@ -65,8 +65,14 @@ pub fn pages() -> impl Iterator<Item = Page> {
         explanation: i.explanation,
         example: Example::Text(i.example),
     });
+    let layouts = weft_layout::codes::CODES.iter().map(|i| Page {
+        code: i.code.to_owned(),
+        title: i.title,
+        explanation: i.explanation,
+        example: Example::Text(i.example),
+    });
     let check = Page { code: WRONG_RESULT.to_owned(), ..WRONG };
-    compiler.chain(simulator).chain([check])
+    compiler.chain(simulator).chain(layouts).chain([check])
 }
 
 /// The page of a code as a person writes it: `E0212`, `r203`.

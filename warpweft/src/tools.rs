@@ -191,11 +191,64 @@ pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
 
 fn ptxas(ptx: &str, target: Target, options: &[&str]) -> Result<Assembled, ToolError> {
     let folder = Folder::new()?;
-    folder.write("kernel.ptx", ptx.as_bytes())?;
-    let arch = format!("-arch={target}");
-    let fixed = [&*arch, "-warn-spills", "-o", "kernel.cubin", "kernel.ptx"];
-    let said = folder.run(Tool::Ptxas, &[&fixed[..], options].concat())?;
+    let said = folder.assemble(ptx, target, options)?;
     Ok(Assembled { cubin: folder.read("kernel.cubin")?, remarks: remarks(&said, ptx) })
+}
+
+/// Machine code as text, and what it takes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Listing {
+    /// The code as nvdisasm prints it. A comment before an instruction names the line of the PTX that it is from.
+    pub sass: String,
+    /// Registers and spilled bytes of each kernel.
+    pub usage: Vec<Usage>,
+    /// Why the code is slow, if ptxas knows.
+    pub remarks: Vec<Remark>,
+}
+
+/// What a kernel takes of each thread's resources, as ptxas says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// The name of the kernel.
+    pub kernel: String,
+    /// The number of registers.
+    pub registers: u32,
+    /// Bytes that are stored to local memory because registers are missing.
+    pub spilled: u32,
+}
+
+/// Assembles PTX for `target` and disassembles the code, with the line of the PTX of each instruction. Where the
+/// PTX calls functions of others, `external` says so, and the calls stay open.
+///
+/// # Errors
+/// Fails where [`assemble`] or [`disassemble`] fails.
+pub fn list(ptx: &str, target: Target, external: bool) -> Result<Listing, ToolError> {
+    Tool::Nvdisasm.find()?;
+    let folder = Folder::new()?;
+    let options: &[&str] = if external { &["-v", "--compile-only"] } else { &["-v"] };
+    let said = folder.assemble(ptx, target, options)?;
+    let sass = folder.run(Tool::Nvdisasm, &["-c", "-gp", "kernel.cubin"])?;
+    Ok(Listing { sass, usage: usage(&said), remarks: remarks(&said, ptx) })
+}
+
+/// The resources of each kernel in what `ptxas -v` says.
+fn usage(said: &str) -> Vec<Usage> {
+    let mut found: Vec<Usage> = Vec::new();
+    // The number before these words.
+    let before = |line: &str, words: &str| {
+        let (head, _) = line.split_once(words)?;
+        head.trim_end().rsplit(' ').next()?.parse().ok()
+    };
+    for line in said.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            let kernel = rest.split('\'').next().unwrap_or_default().to_owned();
+            found.push(Usage { kernel, ..Usage::default() });
+        } else if let Some(last) = found.last_mut() {
+            last.registers = before(line, " registers").unwrap_or(last.registers);
+            last.spilled = before(line, " bytes spill stores").unwrap_or(last.spilled);
+        }
+    }
+    found
 }
 
 /// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions
@@ -253,6 +306,14 @@ impl Folder {
         fs::read(&path).map_err(|source| io_error("cannot read", &path, source))
     }
 
+    /// Assembles PTX to `kernel.cubin`. Returns what ptxas said.
+    fn assemble(&self, ptx: &str, target: Target, options: &[&str]) -> Result<String, ToolError> {
+        self.write("kernel.ptx", ptx.as_bytes())?;
+        let arch = format!("-arch={target}");
+        let fixed = [&*arch, "-warn-spills", "-o", "kernel.cubin", "kernel.ptx"];
+        self.run(Tool::Ptxas, &[&fixed[..], options].concat())
+    }
+
     /// Runs a tool here. Returns what it printed.
     fn run(&self, tool: Tool, args: &[&str]) -> Result<String, ToolError> {
         let path = tool.find()?;
@@ -276,6 +337,19 @@ fn io_error(doing: &str, path: &Path, source: io::Error) -> ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usage_is_that_of_each_kernel() {
+        let said = "ptxas info    : 0 bytes gmem\n\
+                    ptxas info    : Compiling entry function 'one' for 'sm_90a'\n\
+                    ptxas info    : Function properties for one\n    \
+                    16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n\
+                    ptxas info    : Used 32 registers, used 1 barriers\n\
+                    ptxas info    : Compiling entry function 'two' for 'sm_90a'\n\
+                    ptxas info    : Used 168 registers\n";
+        let of = |kernel: &str, registers, spilled| Usage { kernel: kernel.into(), registers, spilled };
+        assert_eq!(usage(said), [of("one", 32, 8), of("two", 168, 0)]);
+    }
 
     #[test]
     fn absence_says_what_to_install() {

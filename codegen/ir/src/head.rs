@@ -96,6 +96,7 @@ impl<L: Level<Head = TensorHead<L>>> Head<L> for TensorHead<L> {
         let order =
             |scalar| self.params.iter().enumerate().filter(move |(_, p)| (p.ty.lanes() == Some(1)) == scalar);
         for (i, param) in order(true).chain(order(false)) {
+            p.mark(param.span);
             p.put(format_args!("  param {i} {} : {}", param.name, param.ty));
             if param.div != 1 {
                 p.put(format_args!(" % {}", param.div));

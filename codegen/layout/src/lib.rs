@@ -31,6 +31,7 @@
 mod accumulator;
 mod algebra;
 mod boxes;
+pub mod codes;
 mod composed;
 mod coord;
 pub mod draw;
@@ -51,7 +52,7 @@ pub use accumulator::{ATOM_ROWS, accumulator, accumulator_rows};
 pub use boxes::{TileBox, TileBoxes, panels};
 pub use composed::{AnyLayout, ComposedLayout, swizzle_after, swizzled};
 pub use coord::{Coord, crd2crd, crd2idx, dice, idx2crd, slice};
-pub use draw::{Mapping, svg, svg_tv, table};
+pub use draw::{Cell, Mapping, svg, svg_cells, svg_tv, table};
 pub use error::{LayoutError, Mode, Result};
 pub use expr::{ExprError, Value, eval, eval_with, functions, parse_int, parse_layout};
 pub use int::{Int, MAX_NODES, Node, Poison, Var};

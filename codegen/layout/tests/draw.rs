@@ -69,7 +69,7 @@ fn read(picture: &str) -> (Vec<String>, Vec<String>) {
         );
     }
     let texts = nodes().filter(|n| n.has_tag_name("text")).map(|n| n.text().unwrap().to_string()).collect();
-    let cells = nodes().filter(|n| n.attribute("stroke").is_some());
+    let cells = nodes().filter(|n| n.attribute("class") == Some("cell"));
     (texts, cells.map(|n| n.attribute("fill").unwrap().to_string()).collect())
 }
 
@@ -97,9 +97,10 @@ fn svg_of_threads_and_values() {
     assert_eq!(fills.len(), 8 * 16);
     assert_eq!(texts.iter().filter(|t| *t == "T31").count(), 4);
     assert_eq!(texts.iter().filter(|t| *t == "V3").count(), 32);
-    assert_eq!(fills.iter().collect::<std::collections::BTreeSet<_>>().len(), 8);
-    // Elements without an owner are white.
+    // A hue for each thread modulo 8, and a lightness for each value.
+    assert_eq!(fills.iter().collect::<std::collections::BTreeSet<_>>().len(), 8 * 4);
+    // Elements without an owner have no colour.
     let tv = Layout::new(IntTuple::tuple([2, 2]), IntTuple::tuple([1, 2])).unwrap();
     let (_, fills) = read(&svg_tv(&tv, &IntTuple::tuple([4, 2])).unwrap());
-    assert_eq!(fills.iter().filter(|f| *f == "white").count(), 4);
+    assert_eq!(fills.iter().filter(|f| *f == "none").count(), 4);
 }

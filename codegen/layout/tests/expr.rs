@@ -382,6 +382,21 @@ fn call() -> impl Strategy<Value = String> {
         .prop_map(|(name, template, args)| format!("{name}{template}({})", args.join(",")))
 }
 
+/// Each example of a code fails with that code.
+#[test]
+fn codes_have_examples() {
+    for info in weft_layout::codes::CODES.iter().filter(|info| !info.example.is_empty()) {
+        let found = show(info.example);
+        assert!(found.contains(&format!(": {} ", info.code)), "{}: {found}", info.example);
+    }
+}
+
+#[test]
+fn a_negative_index_has_no_coordinate() {
+    assert!(show("idx2crd(-1,(4,4))").ends_with("L11 idx2crd: the index is -1, but indices are 0 or more"));
+    assert!(show("idx2crd((3,-2),(4,4))").contains("the index is -2"));
+}
+
 proptest! {
     #![proptest_config(support::config(4000))]
 

@@ -20,6 +20,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    fn set_name(&self, name: Name) {
+        if let Some(pe) = self.device.pe() {
+            pe.set_name(self.address, name);
+        }
+    }
+
     fn new(device: &Device, bytes: usize) -> Result<Memory> {
         if let Some(pe) = device.pe() {
             return Ok(Memory { device: device.clone(), address: pe.alloc(bytes)? });
@@ -160,6 +166,11 @@ impl<T: Element> DeviceTensor<T> {
 }
 
 impl<T> DeviceTensor<T> {
+    /// Names the memory for findings in simulated worlds.
+    pub(crate) fn set_name(&self, name: Name) {
+        self.memory.set_name(name);
+    }
+
     /// Shape and strides, in elements.
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -288,9 +299,7 @@ impl AnyDeviceTensor {
 
     /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
     pub fn set_name(&self, name: impl Into<Name>) {
-        if let Some(pe) = self.memory.device.pe() {
-            pe.set_name(self.memory.address, name.into());
-        }
+        self.memory.set_name(name.into());
     }
 
     /// Writes bytes from `offset` on, once `stream` gets there, and waits.

@@ -227,6 +227,7 @@ impl SymmetricBuffer {
         });
         let peers = peers.collect::<Result<Vec<u64>>>()?;
         let table = Arc::new(DeviceTensor::from_slice(&peers, &self.world().side)?);
+        table.set_name(Name::of_peers(peers.len() as u64, 8));
         tables.insert(key, table.clone());
         Ok(table)
     }
@@ -255,6 +256,7 @@ impl SymmetricBuffer {
             words.extend(chunks.iter().map(|word| u64::from_le_bytes(*word)));
         }
         let table = Arc::new(DeviceTensor::from_slice(&words, &self.world().side)?);
+        table.set_name(Name::of_peers(team.members().len() as u64, size_of::<Map>() as u64));
         maps.insert(key, table.clone());
         Ok(table)
     }

@@ -43,6 +43,20 @@ impl Allocator {
         self.list[..n].last()
     }
 
+    /// The allocation that has the byte at `offset`, or the nearest one.
+    pub fn nearest(&self, offset: u64) -> Option<&Allocation> {
+        let (below, above) = (self.below(offset), self.list.iter().find(|a| a.offset > offset));
+        match (below, above) {
+            (Some(b), Some(a))
+                if offset >= b.offset + b.bytes && a.offset - offset < offset - (b.offset + b.bytes) =>
+            {
+                Some(a)
+            }
+            (Some(b), _) => Some(b),
+            (None, a) => a,
+        }
+    }
+
     /// Where an allocation finds room: in the first hole, or behind all others.
     fn fit(&self, bytes: u64, align: u64) -> u64 {
         let behind = |end: u64| (end + RED_ZONE).next_multiple_of(align.max(16));

@@ -18,12 +18,45 @@ pub trait Elements: fmt::Debug + Send + Sync {
 pub struct Name {
     text: String,
     elements: Option<Arc<dyn Elements>>,
+    of_peers: bool,
+}
+
+/// The rows of a table.
+#[derive(Debug)]
+struct Rows {
+    count: u64,
+    bytes: u64,
+}
+
+impl Elements for Rows {
+    fn size(&self) -> u64 {
+        self.bytes
+    }
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
+        (offset < self.count).then(|| vec![offset])
+    }
 }
 
 impl Name {
     /// A name with elements.
     pub fn of(text: &str, elements: Arc<dyn Elements>) -> Name {
-        Name { text: text.to_owned(), elements: Some(elements) }
+        Name { text: text.to_owned(), elements: Some(elements), of_peers: false }
+    }
+
+    /// The name of a table with a row of so many bytes for each of so many PEs.
+    pub fn of_peers(count: u64, bytes: u64) -> Name {
+        let elements = Arc::new(Rows { count, bytes });
+        Name { text: "table of PEs".to_owned(), elements: Some(elements), of_peers: true }
+    }
+
+    /// Whether an access outside it is one of a PE that does not exist.
+    pub(super) fn is_of_peers(&self) -> bool {
+        self.of_peers
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -51,7 +84,7 @@ impl Name {
 
 impl From<&str> for Name {
     fn from(text: &str) -> Name {
-        Name { text: text.to_owned(), elements: None }
+        Name { text: text.to_owned(), elements: None, of_peers: false }
     }
 }
 
@@ -61,8 +94,8 @@ mod tests {
 
     /// Rows of four.
     #[derive(Debug)]
-    struct Rows(u64);
-    impl Elements for Rows {
+    struct Fours(u64);
+    impl Elements for Fours {
         fn size(&self) -> u64 {
             4
         }
@@ -76,7 +109,7 @@ mod tests {
 
     #[test]
     fn bytes_are_named_by_their_elements() {
-        let name = Name::of("m", Arc::new(Rows(2)));
+        let name = Name::of("m", Arc::new(Fours(2)));
         let element = |offset| name.element(offset);
         assert_eq!(element(20), Some(("`m[1, 1]`".into(), None)));
         assert_eq!(element(22), Some(("`m[1, 1]`+2 bytes".into(), None)));

@@ -1,6 +1,7 @@
 //! Addresses in words, and what is wrong with them.
 
-use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT, Spot};
+use super::allocator::Allocator;
+use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT, Region, Spot};
 use crate::codes;
 
 impl Memory {
@@ -18,10 +19,28 @@ impl Memory {
     }
 
     pub(super) fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {
+        let near = self.region_at(addr).and_then(|region| self.allocator(region).nearest(addr & REGION_MASK));
+        let help = if near.is_some_and(|allocation| allocation.name.is_of_peers()) {
+            "check the PE: the PEs of a team have numbers from 0 to n_pes(team) - 1"
+        } else {
+            "check the bound on the index: the tail of a tensor whose size is not a multiple of the tile is the usual cause"
+        };
         AccessError {
             code: codes::OUT_OF_BOUNDS,
             message: format!("{len} bytes at {} are out of bounds", self.describe(pe, addr)),
-            help: "check the bound on the index: the tail of a tensor whose size is not a multiple of the tile is the usual cause",
+            help,
+        }
+    }
+
+    /// The region of an address, which need not be in an allocation.
+    fn region_at(&self, addr: u64) -> Option<&Region> {
+        usize::try_from(addr >> REGION_SHIFT).ok().filter(|&n| n > 0).and_then(|n| self.regions.get(n))
+    }
+
+    fn allocator(&self, region: &Region) -> &Allocator {
+        match region.kind {
+            Kind::Private => &self.private[region.viewer],
+            Kind::Heap { .. } | Kind::Multicast { .. } => &self.heap,
         }
     }
 
@@ -36,35 +55,16 @@ impl Memory {
 
     /// The address in words: allocation, element or offset, size, whose memory.
     pub(crate) fn describe(&self, pe: usize, addr: u64) -> String {
-        let Some(region) =
-            usize::try_from(addr >> REGION_SHIFT).ok().filter(|&n| n > 0).and_then(|n| self.regions.get(n))
-        else {
-            return format!("{addr:#x}");
-        };
-        let (allocator, whose) = match region.kind {
-            Kind::Private => {
-                (&self.private[region.viewer], format!("private memory of PE {}", region.viewer))
-            }
-            Kind::Heap { of } if of == pe => (&self.heap, format!("symmetric heap of PE {of}")),
-            Kind::Heap { of } => (&self.heap, format!("symmetric heap of peer PE {of}")),
-            Kind::Multicast { team } => {
-                (&self.heap, format!("multicast range of team {:?}", self.teams[team].members))
-            }
+        let Some(region) = self.region_at(addr) else { return format!("{addr:#x}") };
+        let whose = match region.kind {
+            Kind::Private => format!("private memory of PE {}", region.viewer),
+            Kind::Heap { of } if of == pe => format!("symmetric heap of PE {of}"),
+            Kind::Heap { of } => format!("symmetric heap of peer PE {of}"),
+            Kind::Multicast { team } => format!("multicast range of team {:?}", self.teams[team].members),
         };
         let offset = addr & REGION_MASK;
         // An address in the red zone is told from the allocation it is nearest to.
-        let below = allocator.below(offset);
-        let above = allocator.list.iter().find(|a| a.offset > offset);
-        let near = match (below, above) {
-            (Some(b), Some(a))
-                if offset >= b.offset + b.bytes && a.offset - offset < offset - (b.offset + b.bytes) =>
-            {
-                Some(a)
-            }
-            (Some(b), _) => Some(b),
-            (None, a) => a,
-        };
-        match near {
+        match self.allocator(region).nearest(offset) {
             Some(a) => {
                 let delta = offset as i64 - a.offset as i64;
                 match a.name.element(delta) {

@@ -19,9 +19,9 @@ const COLUMNS: u32 = 64;
 const ROWS: u32 = 4;
 /// Columns of a tile that belong to four threads.
 const QUAD: u32 = 8;
-/// Columns of a tile that are stored at a time, where they are a multiple of that, and where they are not.
-const STRIP: u32 = 64;
-const NARROW: u32 = 24;
+/// Columns of a tile that are stored at a time, and buffers of so many columns that a role has: the first row of which the
+/// columns of a tile are a multiple.
+const STRIPS: [(u32, u32); 3] = [(64, 2), (56, 1), (24, 2)];
 /// Bytes of a row that TMA copies are a multiple of this.
 const UNIT: u32 = 16;
 /// Rows of the memory that a cluster adds sums up in are so many elements longer, for the sake of its banks.
@@ -40,11 +40,15 @@ fn roles(plan: &Plan) -> u32 {
     if plan.get(Param::Turns) == 1 { 2 } else { (plan.get(Param::Bm) / 64).min(2) }
 }
 
-/// Columns of a tile that a CTA stores, and how many of them at a time.
-fn stored(plan: &Plan) -> (u32, u32) {
+/// Columns of a tile that a CTA stores, how many of them at a time, and a role's buffers for them.
+fn stored(plan: &Plan) -> (u32, u32, u32) {
     let columns = plan.get(Param::Bn) / plan.get(Param::Split);
-    let strip = if columns > STRIP && !columns.is_multiple_of(STRIP) { NARROW } else { columns.min(STRIP) };
-    (columns, strip)
+    let [(widest, buffers), .., last] = STRIPS;
+    let (strip, buffers) = match columns {
+        _ if columns <= widest => (columns, buffers),
+        _ => STRIPS.into_iter().find(|(strip, _)| columns.is_multiple_of(*strip)).unwrap_or(last),
+    };
+    (columns, strip, buffers)
 }
 
 /// Bytes of shared memory of a CTA: the stages of A and B, the buffers of D, what a cluster adds up, and the pipeline's
@@ -53,10 +57,10 @@ pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
     let of = |param| u64::from(plan.get(param));
     let (bm, bn, bk, stages, split) =
         (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Stages), of(Param::Split));
-    let (columns, strip) = stored(plan);
+    let (columns, strip, buffers) = stored(plan);
     let operands = stages * (bm + bn) * bk * u64::from(problem.dtype.bytes());
     let rows = bm / u64::from(parts(plan)) * u64::from(roles(plan));
-    let results = rows * u64::from(strip) * 2 * u64::from(problem.out.bytes());
+    let results = rows * u64::from(strip * buffers) * u64::from(problem.out.bytes());
     let sums = match split {
         1 => 0,
         // The last row needs no gap, and each role has a count.
@@ -118,11 +122,12 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
             format!("a part is a multiple of {multiple} rows: choose a larger bn or fewer ctas"),
         ));
     }
-    let (columns, strip) = stored(plan);
+    let (columns, strip, _) = stored(plan);
     if !columns.is_multiple_of(QUAD) || !columns.is_multiple_of(strip) {
         let what = format!("gives each CTA {columns} columns of a tile to store");
+        let strips = STRIPS.map(|(strip, _)| strip.to_string()).join(" or ");
         let help =
-            format!("a CTA stores a multiple of {QUAD} columns, and above {STRIP} of {STRIP} or {NARROW}");
+            format!("a CTA stores a multiple of {QUAD} columns, and above {} of {strips}", STRIPS[0].0);
         return Err((what, help));
     }
     let written = strip * problem.out.bytes();

@@ -35,13 +35,18 @@ const SHARED: f64 = 128.0;
 /// What a byte that is written to it counts beside one that is read: cuBLAS's tiles of 128 x 168 keep the tensor cores of an
 /// H200 98.6 % busy with 88 bytes read and 56 written in a cycle.
 const WRITTEN: f64 = 0.7;
-/// Bytes that a multiprocessor gets from the L2 cache in a cycle while all of them do: on an H100 a step of 48 KiB takes
-/// 1050 cycles.
-const CACHE: f64 = 48.0;
+/// Bytes that a multiprocessor gets from the L2 cache in a cycle while all of them do. On an H200, a step of 37.9 KB takes
+/// 687 cycles with the tensor cores busy for 97 % of them, so it is at least 55.
+const CACHE: f64 = 64.0;
+/// Requests to the L2 cache for a row of a stage that does not begin at the beginning of a sector. On an H200, products of
+/// 4104 columns in tiles of 128 x 256 take 1.22 times as long as those of 4096, and 1.02 times in clusters of two.
+const UNALIGNED: f64 = 2.0;
 /// Bytes of a sector of the L2 cache.
 const SECTOR: u64 = 32;
 /// Bytes that all multiprocessors get from memory in a cycle: 3.35 TB/s at 1.7 GHz.
 const MEMORY: f64 = 2000.0;
+/// Bytes that one multiprocessor gets from memory in a cycle: on an H200, 86 CTAs read 134 MB in 75,000 cycles.
+const MEMORY_OF_ONE: f64 = 21.0;
 /// Bytes that a multiprocessor writes to others of its cluster in a cycle: on an H200 the sums of 128x8192x8192 in tiles of
 /// 128 x 128 take about six microseconds.
 const CLUSTER: f64 = 6.0;
@@ -49,7 +54,10 @@ const CLUSTER: f64 = 6.0;
 const LATENCY: f64 = 1000.0;
 /// Cycles of the first tile before its first product, and of each tile between its last product and the next tile's first.
 const START: f64 = 3000.0;
-const BETWEEN: f64 = 600.0;
+const BETWEEN: f64 = 2500.0;
+/// What a step takes longer where one role multiplies alone, by its own cycles and in cycles. On an H200, 8192 elements along
+/// K take 564 cycles for each 64 of them in tiles of 64 x 128, 586 in tiles of 64 x 192, and 790 in tiles of 64 x 256.
+const ALONE: (f64, f64) = (1.3, 80.0);
 /// Cycles that the CTAs of a cluster wait for each other to add up.
 const MEET: f64 = 1500.0;
 
@@ -65,20 +73,43 @@ fn extents(problem: &Problem, plan: &Plan) -> (u64, u64) {
 }
 
 /// Bytes that a CTA gets from the L2 cache for a stage. The CTAs of a cluster share the rows that are a tile's columns, and
-/// nothing is read beyond the ends of A and B. The cache hands out sectors: 128 bytes that do not begin at a sector's
-/// beginning lie in one more.
+/// nothing is read beyond the ends of A and B.
 fn fetched(problem: &Problem, plan: &Plan) -> f64 {
     let of = |param| u64::from(plan.get(param));
     let (rows, columns) = extents(problem, plan);
     let rows = of(Param::Bm).min(rows) as f64 + of(Param::Bn).min(columns) as f64 / of(Param::Ctas) as f64;
     let bytes = |elements: u64| elements * u64::from(problem.dtype.bytes());
-    let sectors = if bytes(problem.shape.k).is_multiple_of(SECTOR) { 1.0 } else { 1.25 };
-    rows * bytes(of(Param::Bk)) as f64 * sectors
+    let requests = if bytes(problem.shape.k).is_multiple_of(SECTOR) { 1.0 } else { UNALIGNED };
+    rows * bytes(of(Param::Bk)) as f64 * requests
 }
 
 /// Predicts the cycles that a plan takes on a GPU with `sms` multiprocessors.
 pub fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
-    busy(problem, plan, sms).max(START + moved(problem) / MEMORY)
+    busy(problem, plan, sms).max(from_memory(problem, plan, sms))
+}
+
+/// Cycles in which all bytes come from memory and go to it.
+fn from_memory(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
+    let cluster = cluster(plan);
+    let active = tiles(problem, plan).min(clusters(u64::from(sms), cluster)) * cluster;
+    START + moved(problem) / MEMORY.min(MEMORY_OF_ONE * active as f64)
+}
+
+/// CTAs of a cluster.
+fn cluster(plan: &Plan) -> u64 {
+    u64::from(plan.get(Param::Ctas) * plan.get(Param::Split))
+}
+
+/// Tiles that a cluster computes together.
+fn tiles(problem: &Problem, plan: &Plan) -> u64 {
+    let of = |param| u64::from(plan.get(param));
+    let (rows, columns) = extents(problem, plan);
+    rows.div_ceil(of(Param::Bm) * of(Param::Ctas)) * columns.div_ceil(of(Param::Bn))
+}
+
+/// Tiles of a cluster, one after the other.
+fn waves(problem: &Problem, plan: &Plan, sms: u32) -> u64 {
+    tiles(problem, plan).div_ceil(clusters(u64::from(sms), cluster(plan)))
 }
 
 /// Bytes that are read from memory and written to it.
@@ -99,44 +130,44 @@ pub(super) fn clusters(sms: u64, ctas: u64) -> u64 {
 fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     let of = |param| u64::from(plan.get(param));
     let (bm, bn, bk) = (of(Param::Bm), of(Param::Bn), of(Param::Bk));
-    let (ctas, split) = (of(Param::Ctas), of(Param::Split));
-    let (rows, columns) = extents(problem, plan);
+    let (split, turns) = (of(Param::Split), of(Param::Turns) == 1);
     let (element, out) = (f64::from(problem.dtype.bytes()), f64::from(problem.out.bytes()));
-    let tiles = rows.div_ceil(bm * ctas) * columns.div_ceil(bn);
-    let waves = tiles.div_ceil(clusters(u64::from(sms), ctas * split)) as f64;
+    let waves = waves(problem, plan, sms) as f64;
     let steps = problem.shape.k.div_ceil(bk).div_ceil(split) as f64;
 
     // Each instruction reads 64 rows of A and all of the tile's rows of B.
     let read = ((bm / 64) * (64 + bn) * bk) as f64 * element;
     let written = ((bm + bn) * bk) as f64 * element;
+    let (longer, more) = if bm == 64 && !(turns && waves > 1.0) { ALONE } else { (1.0, 0.0) };
     let step = [
-        (bm * bn * bk) as f64 / products(problem),
-        (read + WRITTEN * written) / SHARED,
+        (bm * bn * bk) as f64 / products(problem) * longer,
+        (read + WRITTEN * written) / SHARED * longer,
         fetched(problem, plan) / CACHE,
         LATENCY / of(Param::Stages) as f64,
     ];
-    let step = step.into_iter().fold(0.0, f64::max);
+    let step = step.into_iter().fold(0.0, f64::max) + more;
     let store = (bm * bn / split) as f64 * out / CACHE;
     let adding = if split > 1 { MEET + (bm * bn) as f64 * 4.0 / CLUSTER } else { 0.0 };
     let between = adding + store + BETWEEN;
     // Where roles take turns, a tile is written while the next one is multiplied.
-    let hidden = if of(Param::Turns) == 1 { (waves - 1.0) * between.min(steps * step) } else { 0.0 };
+    let hidden = if turns { (waves - 1.0) * between.min(steps * step) } else { 0.0 };
     START + waves * (steps * step + between) - hidden
 }
 
 /// Plans that take less than this factor of the least cycles rank alike, and so do those up to its square, and so on.
 const ALIKE: f64 = 1.02;
 
-/// The plans that a problem can be computed with, the one that is likely to be the fastest first. Where memory is the limit,
-/// a multiprocessor that is busy for longer has less time to spare, which counts an eighth. Of plans that rank alike, those
-/// with smaller clusters come first: of seven large shapes on an H100, two CTAs have 0.998 of the speed of one. Then come
-/// those without turns, then those that get fewer bytes from the L2 cache for each product, which takes power, then those with more
-/// bytes on their way, and then smaller tiles.
+/// The plans that a problem can be computed with, the one that is likely to be the fastest first. Where memory is the
+/// limit, a multiprocessor that is busy for longer has less time to spare, which counts an eighth. Of plans that rank
+/// alike, those with clusters of two come first, or without clusters where memory is the limit or each multiprocessor has
+/// one tile: of large shapes, two CTAs have 0.994 of the speed of one on an H200, and 1.1 to 1.15 on an H100. Then come
+/// those with turns if there are tiles to take turns with, then those that get fewer bytes from the L2 cache for each
+/// product, which takes power, then those with more bytes on their way, then smaller tiles, and then those of the
+/// transpose of D.
 pub fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
     let Machine { target, sms } = machine;
-    let memory = START + moved(problem) / MEMORY;
     let timed = |plan: Plan| {
-        let busy = busy(problem, &plan, sms);
+        let (busy, memory) = (busy(problem, &plan, sms), from_memory(problem, &plan, sms));
         (busy.max(memory) + busy.min(memory) / 8.0, plan)
     };
     let timed: Vec<(f64, Plan)> = candidates(problem, target).map(timed).collect();
@@ -147,13 +178,16 @@ pub fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
         let products = u64::from(of(Param::Bm)).min(rows) * u64::from(of(Param::Bn)).min(columns);
         let bytes = fetched(problem, &plan) / (products * u64::from(of(Param::Bk))) as f64;
         let ahead = f64::from(of(Param::Bk) * of(Param::Stages));
-        let ctas = f64::from(of(Param::Ctas) * of(Param::Split));
+        let waves = waves(problem, &plan, sms);
+        let reads = busy(problem, &plan, sms) < from_memory(problem, &plan, sms);
+        let ctas = cluster(&plan).abs_diff(if waves > 1 && !reads { 2 } else { 1 }) as f64;
         let rank = ((cycles / least).ln() / ALIKE.ln()).floor();
-        let turns = f64::from(of(Param::Turns));
-        ([rank, ctas, turns, bytes, -ahead, f64::from(of(Param::Bm) * of(Param::Bn))], plan)
+        let useless = (of(Param::Turns) == 1) != (waves > 1);
+        let (area, kept) = (f64::from(of(Param::Bm) * of(Param::Bn)), 1 - of(Param::Swap));
+        ([rank, ctas, f64::from(useless), bytes, -ahead, area, f64::from(kept)], plan)
     };
-    let mut all: Vec<([f64; 6], Plan)> = timed.iter().map(key).collect();
-    let order = |a: &[f64; 6], b: &[f64; 6]| -> Ordering {
+    let mut all: Vec<([f64; 7], Plan)> = timed.iter().map(key).collect();
+    let order = |a: &[f64; 7], b: &[f64; 7]| -> Ordering {
         a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
     };
     all.sort_by(|(a, _), (b, _)| order(a, b));

@@ -189,6 +189,12 @@ fn the_model_prefers_what_is_plain() {
     // Large products are bound by the tensor cores, and large tiles read shared memory least.
     let large = first("8192x8192x8192");
     assert!(large.get(Param::Bm) * large.get(Param::Bn) >= 128 * 168, "{large}");
+    // The largest tile is the best one where it leaves fewer multiprocessors idle in the last wave.
+    assert_eq!(first("4096x4096x4096").get(Param::Bn), 256);
+    // Two roles share out the rows of a tile of 128 x 128, and one that multiplies alone falls behind.
+    assert_eq!([Param::Bm, Param::Bn].map(|p| first("256x8192x8192").get(p)), [128, 128]);
+    // Fewer CTAs than multiprocessors do not get all that memory can give.
+    assert_eq!([Param::Bm, Param::Bn, Param::Bk].map(|p| first("128x8192x8192").get(p)), [64, 128, 128]);
     // What a tile's last product and its store take is hidden where roles take turns.
     assert_eq!(first("8192x8192x1024").get(Param::Turns), 1);
     // With one tile for each multiprocessor there are no turns to take, and clusters gain little.

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use weft_ir::diag::Span;
 use weft_ir::{Kernel, Operation, Team};
 use weft_lang::source::{LineColumn, SourceMap};
-use weft_sim::{Finding, Place, SimError, Trace, codes};
+use weft_sim::{Finding, Place, SimError, Stats, Trace, codes};
 
 /// Compiled kernels with their decoded PTX.
 pub struct Subject {
@@ -32,6 +32,8 @@ pub struct Examined {
     pub error: Option<SimError>,
     /// The timeline, where one is asked for.
     pub trace: Trace,
+    /// Counters of the last launch.
+    pub stats: Stats,
 }
 
 impl Subject {
@@ -123,6 +125,7 @@ impl Subject {
     pub fn run(&self, options: &RunOptions) -> Result<Examined, RunError> {
         let (plan, checks) = (self.plan(options)?, Mutex::default());
         let ran = self.simulated.run(&self.sequence, &plan, options, &checks)?;
+        let stats = ran.stats();
         let error = match ran.result {
             Ok(()) => None,
             Err(RunError::Sim(e)) if e.code != codes::BAD_REQUEST => Some(*e),
@@ -142,6 +145,7 @@ impl Subject {
             expected,
             error,
             trace: simulation.take_trace(),
+            stats,
         })
     }
 }

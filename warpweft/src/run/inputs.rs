@@ -5,6 +5,7 @@ use super::{Arg, RunError, RunOptions, request};
 use crate::compile::Options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Defines, Head, HeadParam};
 
@@ -137,6 +138,16 @@ impl Found {
     fn follow(&mut self, head: &Head, param: &HeadParam, array: &Array, path: &Path) -> Result<(), RunError> {
         let (shape, source) = (&array.shape, path.display().to_string());
         if let Some(elem) = element(head, param) {
+            let is_float =
+                |(name, bound, _): &(Arc<str>, Arc<str>, bool)| **name == *elem && **bound == *"float";
+            if !array.dtype.is_float() && head.generics.iter().any(is_float) {
+                let message = format!(
+                    "holds {}, and `{elem}` is a type of floating-point numbers. If these are the bits of such numbers, name \
+                     their type, as `--dtype bf16` does",
+                    array.dtype
+                );
+                return Err(RunError::Array(ArrayError { file: source, message }));
+            }
             settle(&mut self.defines, elem, Define::Dtype(array.dtype), &source)?;
         }
         if !param.extents.is_empty() && param.extents.len() != shape.len() {

@@ -173,10 +173,14 @@ pub fn check(
             from.dtype, got.dtype
         ));
     }
-    let root = match root.map(usize::try_from) {
+    let root = match root {
         None => 0,
-        Some(Ok(r)) if r < n_pes => r,
-        Some(_) => return Err(format!("computes({what}): ROOT is no PE")),
+        Some(root) => usize::try_from(root).ok().filter(|root| *root < n_pes).ok_or_else(|| {
+            format!(
+                "computes({what}): the root is PE {root}, and the PEs have numbers from 0 to {}",
+                n_pes - 1
+            )
+        })?,
     };
     let context = Context { from: &from, n_pes, root, op };
     let mut out = Checked { tensor: to.to_string(), ..Checked::default() };

@@ -11,8 +11,11 @@ use weft_runtime::launch::{Module, ModuleInfo};
 use weft_runtime::{Modules, SimConfig, SimJob, World};
 use weft_sim::Stats;
 
-/// Most bytes of all tensors of all PEs.
-const MAX_BYTES: u64 = 4 << 30;
+/// The most bytes that all tensors of all PEs may take together with their copies.
+const MAX_BYTES: u64 = 8 << 30;
+
+/// The tensors themselves, what was in them before a launch, and what PE 0 reads of them after it.
+const COPIES: u64 = 3;
 
 /// Compiled kernels for simulated PEs.
 pub(super) struct Simulated {
@@ -52,10 +55,14 @@ impl Simulated {
         options: &RunOptions,
         checks: &Mutex<Checks>,
     ) -> Result<Simulation, RunError> {
-        let all = plan.bytes().saturating_mul(plan.n_pes as u64);
+        let tensors = plan.bytes().saturating_mul(plan.n_pes as u64);
+        let all = tensors.saturating_mul(COPIES);
         if all > MAX_BYTES {
-            let (n, all, most) = (plan.n_pes, all >> 20, MAX_BYTES >> 20);
-            return request(format!("the tensors of {n} PEs take {all} MiB; the simulator has {most} MiB"));
+            let (n, tensors, all, most) = (plan.n_pes, tensors >> 20, all >> 20, MAX_BYTES >> 20);
+            return request(format!(
+                "the tensors of {n} PEs take {tensors} MiB, and {all} MiB with the copies that results are compared with; a \
+                 simulated run may take {most} MiB"
+            ));
         }
         let job = World::simulated_with(&self.config(sequence, options))?;
         let done = job.run(|world| {

@@ -25,6 +25,10 @@ pub struct Replay {
     /// Compare only cases whose command line contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Give each compiler the texts of its own revision, and leave out line numbers and messages: what a change
+    /// of nothing but layout and comments keeps.
+    #[arg(long)]
+    formatting: bool,
     /// How many differing cases are shown as a unified diff.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     show: usize,
@@ -34,6 +38,8 @@ pub struct Replay {
 struct Side {
     binary: PathBuf,
     corpus: PathBuf,
+    /// Whether line numbers and messages are compared.
+    lines: bool,
 }
 
 impl Side {
@@ -54,13 +60,15 @@ impl Replay {
     pub fn run(&self, root: &Path) -> Result<ExitCode> {
         let folder = root.join("target/replay");
         let old = compiler::Revision::build(root, &folder, &self.rev)?;
-        let before = Side { binary: old.binary.clone(), corpus: folder.join("before") };
-        let after = Side { binary: compiler::working_tree(root)?, corpus: folder.join("after") };
-        corpus::write(&before.corpus, root, &old.tree)?;
+        let lines = !self.formatting;
+        let before = Side { binary: old.binary.clone(), corpus: folder.join("before"), lines };
+        let after = Side { binary: compiler::working_tree(root)?, corpus: folder.join("after"), lines };
+        corpus::write(&before.corpus, if self.formatting { &old.tree } else { root }, &old.tree)?;
         corpus::write(&after.corpus, root, root)?;
 
         let (old_cases, new_cases) = (before.cases(self)?, after.cases(self)?);
-        let old_results = old.results(&before, &old_cases)?;
+        let old_results =
+            if lines { old.results(&before, &old_cases)? } else { outcome::of_all(&before, &old_cases)? };
         let new_results = outcome::of_all(&after, &new_cases)?;
         let summary = report::compare(&old_results, &new_results);
         let mut out = std::io::stdout().lock();

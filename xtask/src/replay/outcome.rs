@@ -34,6 +34,10 @@ impl Outcome {
         weft.arg("compile").args(case).args(["--nvshmem", "extern"]).current_dir(&side.corpus);
         let out = weft.output().with_context(|| format!("cannot run {}", side.binary.display()))?;
         let mut text = out.stdout;
+        if !side.lines {
+            let text = without_lines(&text);
+            return Ok(Outcome { compiles: out.status.success(), text });
+        }
         if !out.stderr.is_empty() || !out.status.success() {
             text.extend(format!("--- standard error, {} ---\n", out.status).into_bytes());
             text.extend(out.stderr);
@@ -44,6 +48,12 @@ impl Outcome {
     fn digest(&self) -> Digest {
         Digest { compiles: self.compiles, hash: blake3::hash(&self.text).to_hex().to_string() }
     }
+}
+
+/// PTX without its directives of line numbers.
+fn without_lines(ptx: &[u8]) -> Vec<u8> {
+    let lines = ptx.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| !line.trim_ascii_start().starts_with(b".loc")).flatten().copied().collect()
 }
 
 /// What becomes of each case. All processors of the machine work on it.

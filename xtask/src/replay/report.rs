@@ -135,7 +135,7 @@ mod tests {
         let binary = folder.join("weft");
         fs::write(&binary, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
-        Side { binary, corpus: folder.to_owned() }
+        Side { binary, corpus: folder.to_owned(), lines: true }
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod fields;
 mod print;
 mod read;
 
-pub use print::{Printer, print_kernel, print_module};
+pub use print::{Printer, print_kernel, print_kernel_lines, print_module};
 pub use read::{AnyModule, ParseError, Reader, parse_any, parse_module};
 
 use crate::kernel::{Block, Kernel, TeamRef, Value};

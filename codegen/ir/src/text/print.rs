@@ -1,6 +1,7 @@
 //! IR to text.
 
 use super::Field;
+use crate::diag::Span;
 use crate::kernel::{Block, Kernel, Module, Value};
 use crate::level::{Head, Level, Tensor};
 use crate::op::{Operation, Var};
@@ -13,6 +14,8 @@ pub struct Printer<'k, L: Level> {
     kernel: &'k Kernel<L>,
     indent: usize,
     first: bool,
+    /// Where lines begin, and the source text of what begins there.
+    marks: Vec<(usize, Span)>,
 }
 
 /// The text of a module: its kernels, in order.
@@ -22,9 +25,24 @@ pub fn print_module<L: Level>(module: &Module<L>) -> String {
 
 /// The text of a kernel.
 pub fn print_kernel<L: Level>(kernel: &Kernel<L>) -> String {
-    let mut p = Printer { out: String::new(), kernel, indent: 1, first: true };
+    print_kernel_lines(kernel).0
+}
+
+/// The text of a kernel, and for each of its lines the source text of the instruction or parameter that the line
+/// begins with. It is [`Span::NONE`] for lines that begin with neither.
+pub fn print_kernel_lines<L: Level>(kernel: &Kernel<L>) -> (String, Vec<Span>) {
+    let mut p = Printer { out: String::new(), kernel, indent: 1, first: true, marks: Vec::new() };
+    p.mark(kernel.span);
     p.kernel();
-    p.out
+    let mut marks = p.marks.into_iter().peekable();
+    let mut start = 0;
+    let spans = p.out.split_inclusive('\n').map(|line| {
+        let mark = marks.next_if(|(at, _)| *at == start);
+        start += line.len();
+        mark.map_or(Span::NONE, |(_, span)| span)
+    });
+    let spans = spans.collect();
+    (p.out, spans)
 }
 
 impl<L: Level> Printer<'_, L> {
@@ -59,6 +77,7 @@ impl<L: Level> Printer<'_, L> {
     fn inst(&mut self, v: Value) {
         let kernel = self.kernel;
         let Some(inst) = kernel.insts.get(v) else { return };
+        self.mark(inst.span);
         let pad = "  ".repeat(self.indent);
         self.out.push_str(&pad);
         self.put(format_args!("{v} = {}", inst.op.mnemonic()));
@@ -79,6 +98,11 @@ impl<L: Level> Printer<'_, L> {
     pub(crate) fn put(&mut self, args: std::fmt::Arguments<'_>) {
         // Writing to a String cannot fail.
         let _ = self.out.write_fmt(args);
+    }
+
+    /// Notes the source text of what is printed next, at the beginning of a line.
+    pub(crate) fn mark(&mut self, span: Span) {
+        self.marks.push((self.out.len(), span));
     }
 
     /// A nested block, in braces. A loop's variable is printed where the loop names it.

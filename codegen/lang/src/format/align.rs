@@ -2,6 +2,7 @@
 
 use super::MAX_WIDTH;
 use super::doc::{Mark, Printed};
+use std::ops::Range;
 
 /// A line of the printed text, and where its marks are.
 struct Line<'a> {
@@ -14,10 +15,10 @@ struct Line<'a> {
 pub(super) fn align(printed: &Printed) -> String {
     let mut lines = lines(printed);
     let mut moved: Vec<String> = lines.iter().map(|line| line.text.to_owned()).collect();
-    for run in runs(&lines, |line| line.is_variable()) {
+    for run in runs(&lines, |line| line.declares()) {
         equals(&mut lines[run.clone()], &mut moved[run]);
     }
-    for run in runs(&lines, |line| line.comment.is_some()) {
+    for run in runs(&lines, |line| line.comment.map(|_| ())) {
         comments(&lines[run.clone()], &mut moved[run]);
     }
     moved.iter().flat_map(|line| [line, "\n"]).collect()
@@ -52,24 +53,26 @@ impl Line<'_> {
         self.text.len() - self.text.trim_start_matches(' ').len()
     }
 
-    /// Whether it is the whole declaration of a variable.
-    fn is_variable(&self) -> bool {
+    /// The words that begin it, if it is the whole declaration of a variable.
+    fn declares(&self) -> Option<&'static str> {
         let code = self.code();
-        let begins = ["let ", "const "].iter().any(|word| code.trim_start().starts_with(word));
-        self.equals.is_some() && begins && code.ends_with(';')
+        let words = ["let mut ", "let ", "const "].into_iter();
+        let mut begins = words.filter(|words| code.trim_start().starts_with(words));
+        begins.next().filter(|_| self.equals.is_some() && code.ends_with(';'))
     }
 }
 
-/// The ranges of lines for which this holds, and in which the indentation of variables is one.
-fn runs(lines: &[Line<'_>], holds: impl Fn(&Line<'_>) -> bool) -> Vec<std::ops::Range<usize>> {
-    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-    for (n, line) in lines.iter().enumerate().filter(|(_, line)| holds(line)) {
+/// The ranges of lines that have the same key and the same indentation. Lines without a key are in no range.
+fn runs<K: PartialEq>(lines: &[Line<'_>], key: impl Fn(&Line<'_>) -> Option<K>) -> Vec<Range<usize>> {
+    let mut runs: Vec<(Range<usize>, (K, usize))> = Vec::new();
+    for (n, line) in lines.iter().enumerate() {
+        let Some(key) = key(line).map(|key| (key, line.indent())) else { continue };
         match runs.last_mut() {
-            Some(run) if run.end == n && lines[run.start].indent() == line.indent() => run.end = n + 1,
-            _ => runs.push(n..n + 1),
+            Some((run, of)) if run.end == n && *of == key => run.end = n + 1,
+            _ => runs.push((n..n + 1, key)),
         }
     }
-    runs
+    runs.into_iter().map(|(run, _)| run).collect()
 }
 
 /// Puts the `=` of these lines into one column where the source has done so and all of them fit.

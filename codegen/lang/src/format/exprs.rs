@@ -2,13 +2,19 @@
 
 use super::Formatter;
 use super::doc::Doc;
-use crate::ast::{Arg, Block, Expr, ExprKind, Ident};
+use crate::ast::{Arg, Block, Expr, ExprKind, GenericParam, Ident};
 use crate::lexer::Kind;
 use crate::parser::{level, sign};
 use crate::print::chained;
 
-/// Items of at most this many characters share lines.
-const SHORT: usize = 10;
+/// If all items of a long list have at most this many characters, they share lines.
+const SHORT: usize = 24;
+
+/// The same for parameters in angle brackets, which are named and have defaults.
+const SHORT_GENERIC: usize = 48;
+
+/// Lists of more items than this are long.
+const FEW: usize = 4;
 
 impl<'a> Formatter<'a> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Doc<'a> {
@@ -133,9 +139,22 @@ impl<'a> Formatter<'a> {
         Doc::seq(parts)
     }
 
-    /// A bracket, items with commas between them, and the bracket that closes it. It is on one line, or its items
-    /// are on one line of their own, or each is on its own line; items that are all short share lines.
+    /// The parameters of a kernel or a function in angle brackets, if there are any.
+    pub(super) fn generics(&mut self, params: &[GenericParam]) -> Doc<'a> {
+        if !self.is(Kind::Lt) {
+            return Doc::seq(Vec::new());
+        }
+        self.list_of(params, Self::generic_param, SHORT_GENERIC)
+    }
+
+    /// A list whose items are short if they have at most `SHORT` characters.
     pub(super) fn list<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>) -> Doc<'a> {
+        self.list_of(items, item, SHORT)
+    }
+
+    /// A bracket, items with commas between them, and the bracket that closes it. The list is on one line, or its
+    /// items are on one line of their own, or each is on its own line. Items that are all short share lines.
+    fn list_of<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>, short: usize) -> Doc<'a> {
         let open = self.token();
         let mut docs = Vec::new();
         for (n, value) in items.iter().enumerate() {
@@ -152,7 +171,7 @@ impl<'a> Formatter<'a> {
         if docs.is_empty() && !closing.has_lines() {
             return Doc::seq(vec![open, close]);
         }
-        let short = docs.len() > 4 && docs.iter().all(|doc| doc.is_short(SHORT));
+        let short = docs.len() > FEW && docs.iter().all(|doc| doc.is_short(short));
         let between = || if short { Doc::FILL_LINE } else { Doc::LINE };
         let mut inner = Vec::new();
         for (n, doc) in docs.into_iter().enumerate() {

@@ -54,7 +54,7 @@ impl<'a> Formatter<'a> {
 
     fn kernel(&mut self, kernel: &Kernel) -> Doc<'a> {
         let mut parts = vec![self.token(), Doc::text(" "), self.token()];
-        parts.push(self.angles(&kernel.generics, Self::generic_param));
+        parts.push(self.generics(&kernel.generics));
         parts.push(self.list(&kernel.params, Self::param));
         let mut attrs = Vec::new();
         for attr in &kernel.attrs {
@@ -74,7 +74,7 @@ impl<'a> Formatter<'a> {
 
     fn function(&mut self, function: &Function) -> Doc<'a> {
         let mut parts = vec![self.token(), Doc::text(" "), self.token()];
-        parts.push(self.angles(&function.generics, Self::generic_param));
+        parts.push(self.generics(&function.generics));
         parts.push(self.list(&function.params, Self::param));
         if let Some(ret) = &function.ret {
             parts.extend([Doc::text(" "), self.token(), Doc::text(" "), self.ty(ret)]);
@@ -83,7 +83,7 @@ impl<'a> Formatter<'a> {
         Doc::seq(parts)
     }
 
-    fn generic_param(&mut self, param: &GenericParam) -> Doc<'a> {
+    pub(super) fn generic_param(&mut self, param: &GenericParam) -> Doc<'a> {
         let mut parts = vec![self.token(), self.token(), Doc::text(" "), self.token()];
         if let Some(div) = &param.div {
             parts.extend([Doc::text(" "), self.token(), Doc::text(" "), self.expr(div)]);

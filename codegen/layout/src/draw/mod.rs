@@ -5,7 +5,7 @@ mod table;
 
 use std::fmt::Display;
 
-pub use svg::{svg, svg_tv};
+pub use svg::{Cell, svg, svg_cells, svg_tv};
 pub use table::table;
 
 use crate::error::invalid;

@@ -5,14 +5,16 @@ use std::fmt::Write;
 use super::{Mapping, grid, offsets};
 use crate::error::invalid;
 use crate::modes::product_each;
-use crate::{Int, IntTuple, Layout, LayoutError, Result};
+use crate::{IntTuple, Layout, LayoutError, Result};
 
 /// CuTe's greys for an offset modulo 8.
 const GREYS: [u8; 8] = [255, 230, 205, 180, 155, 130, 105, 80];
 
-/// CuTe's colours for a thread modulo 8.
-const THREADS: [&str; 8] =
-    ["#afafff", "#afffaf", "#ffffaf", "#ffafaf", "#d2d2ff", "#d2ffd2", "#ffffd2", "#ffd2d2"];
+/// Hues of a thread modulo 8, in degrees. Neighbours are far apart.
+const HUES: [f64; 8] = [225.0, 120.0, 50.0, 0.0, 180.0, 285.0, 85.0, 20.0];
+
+/// Lightnesses of a value modulo 4, in percent. Dark ink is legible on all of them.
+const LIGHTNESSES: [f64; 4] = [90.0, 84.0, 78.0, 72.0];
 
 /// Pixels of a character of the labels, and of a cell's height.
 const CHARACTER: usize = 8;
@@ -27,12 +29,37 @@ struct Picture {
     width: usize,
 }
 
-struct Cell<'a> {
-    row: usize,
-    column: usize,
-    fill: &'a str,
-    ink: &'a str,
-    lines: &'a [String],
+/// A cell of a picture: its colour, and the lines of its label.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// Cells of equal numbers modulo 8 have one hue, and a line separates those of different numbers.
+    pub hue: i64,
+    /// Cells of equal numbers modulo 4 have one lightness.
+    pub shade: i64,
+    /// The lines of the label.
+    pub lines: Vec<String>,
+}
+
+impl Cell {
+    /// The cell of a thread's value, as CuTe labels it: `T5` above `V0`.
+    pub fn of_thread(thread: i64, value: i64) -> Cell {
+        Cell { hue: thread, shade: value, lines: vec![format!("T{thread}"), format!("V{value}")] }
+    }
+
+    fn fill(&self) -> String {
+        hsl(HUES[self.hue.rem_euclid(8) as usize], LIGHTNESSES[self.shade.rem_euclid(4) as usize])
+    }
+}
+
+/// The colour of a hue in degrees and a lightness in percent, as `#rrggbb`.
+fn hsl(hue: f64, lightness: f64) -> String {
+    let light = lightness / 100.0;
+    let chroma = 0.7 * light.min(1.0 - light);
+    let channel = |n: f64| {
+        let k = (n + hue / 30.0).rem_euclid(12.0);
+        ((light - chroma * (k - 3.0).min(9.0 - k).clamp(-1.0, 1.0)) * 255.0).round() as u8
+    };
+    format!("#{:02x}{:02x}{:02x}", channel(0.0), channel(8.0), channel(4.0))
 }
 
 impl Picture {
@@ -58,34 +85,62 @@ impl Picture {
         let _ = writeln!(self.body, r#"<text x="{x}" y="{y}" class="{class}">{}</text>"#, escape(text));
     }
 
-    fn cell(&mut self, cell: &Cell<'_>) {
-        let (x, y) = (self.width * (cell.column + 1), HEIGHT * (cell.row + 1));
-        let (w, fill) = (self.width, cell.fill);
+    fn cell(&mut self, (row, column): (usize, usize), fill: &str, ink: &str, lines: &[String]) {
+        let (x, y, w) = (self.width * (column + 1), HEIGHT * (row + 1), self.width);
         let _ = writeln!(
             self.body,
-            r#"<rect x="{x}" y="{y}" width="{w}" height="{HEIGHT}" fill="{fill}" stroke="black"/>"#
+            r#"<rect x="{x}" y="{y}" width="{w}" height="{HEIGHT}" fill="{fill}" class="cell"/>"#
         );
-        let pitch = HEIGHT / cell.lines.len().max(1);
-        for (i, line) in cell.lines.iter().enumerate() {
-            self.text(x + w / 2, y + pitch * i + pitch / 2, cell.ink, line);
+        let pitch = HEIGHT / lines.len().max(1);
+        for (i, line) in lines.iter().enumerate() {
+            self.text(x + w / 2, y + pitch * i + pitch / 2, ink, line);
         }
+    }
+
+    /// Lines between neighbours of different hues, and around all.
+    fn borders(&mut self, hue: &dyn Fn(usize, usize) -> Option<i64>) {
+        let mut path = String::new();
+        let (w, h) = (self.width, HEIGHT);
+        for row in 0..=self.rows {
+            for column in 0..=self.columns {
+                let (x, y) = (w * (column + 1), h * (row + 1));
+                let own = hue(row, column);
+                if row < self.rows && (column == 0 || hue(row, column - 1) != own) {
+                    let _ = write!(path, "M{x} {y}v{h}");
+                }
+                if column < self.columns && (row == 0 || hue(row - 1, column) != own) {
+                    let _ = write!(path, "M{x} {y}h{w}");
+                }
+            }
+        }
+        let _ = writeln!(self.body, r#"<path d="{path}" class="border"/>"#);
     }
 
     fn finish(self) -> String {
         let (w, h) = (self.width * (self.columns + 1) + 2, HEIGHT * (self.rows + 1) + 2);
         let title = escape(&self.title);
         format!(
-            r#"<?xml version="1.0" encoding="UTF-8"?>
-<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}" preserveAspectRatio="xMidYMid meet">
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="weft-layout" width="{w}" height="{h}" viewBox="0 0 {w} {h}" preserveAspectRatio="xMidYMid meet">
 <title>{title}</title>
-<style>text {{ font: 12px monospace; text-anchor: middle; dominant-baseline: central }} .light {{ fill: white }} .small {{ font-size: 10px }} .index {{ font-size: 13px }}</style>
-<rect width="{w}" height="{h}" fill="white"/>
+<style>{STYLE}</style>
+<rect width="{w}" height="{h}" class="ground"/>
 {}</svg>
 "#,
             self.body
         )
     }
 }
+
+/// Colours of what is outside of the cells follow the scheme of the viewer. Rules name the picture's class, since a page
+/// that contains the picture has text of its own.
+const STYLE: &str = "\
+.weft-layout text { font: 12px monospace; text-anchor: middle; dominant-baseline: central; fill: #1b1b1b } \
+.weft-layout .light { fill: white } .weft-layout .small { font-size: 10px } \
+.weft-layout .index { font-size: 13px; fill: #555 } .weft-layout .ground { fill: white } \
+.weft-layout .none { fill: none } .weft-layout .cell { stroke: #0004; stroke-width: .5 } \
+.weft-layout .border { fill: none; stroke: black; stroke-width: 1.5 } \
+@media (prefers-color-scheme: dark) { .weft-layout .ground { fill: #16191f } .weft-layout .index { fill: #aab } \
+.weft-layout .border { stroke: #555 } }";
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -105,14 +160,44 @@ pub fn svg(layout: &dyn Mapping) -> Result<String> {
             let grey = GREYS[offset.rem_euclid(8) as usize];
             let (fill, ink) =
                 (format!("#{grey:02x}{grey:02x}{grey:02x}"), if grey < 128 { "light" } else { "dark" });
-            picture.cell(&Cell { row, column, fill: &fill, ink, lines: &[offset.to_string()] });
+            picture.cell((row, column), &fill, ink, &[offset.to_string()]);
         }
     }
+    picture.borders(&|row, column| Some((row * size.1.max(0) as usize + column) as i64));
     Ok(picture.finish())
 }
 
-/// The tile of a thread-value layout, each element with the thread and the value that it belongs to, coloured by the
-/// thread modulo 8. `layout_tv` maps `(thread,value)` to the colexicographic index in `tile`; of several that map to one
+/// A picture of `rows` and `columns` whose cells `cell` gives, where there are any.
+///
+/// # Errors
+/// Fails if the number of cells is over [`MAX_CELLS`](super::MAX_CELLS).
+pub fn svg_cells(
+    title: &str,
+    (rows, columns): (usize, usize),
+    cell: &dyn Fn(usize, usize) -> Option<Cell>,
+) -> Result<String> {
+    let size = (rows as i64, columns as i64);
+    grid("svg_cells", &IntTuple::tuple([size.0, size.1]))?;
+    let at = |i: usize| cell(i / columns.max(1), i % columns.max(1));
+    let cells: Vec<_> = (0..rows * columns).map(at).collect();
+    let labels = cells.iter().flatten().flat_map(|c| &c.lines);
+    let mut picture = Picture::new(title.to_owned(), size, labels.map(String::len).max().unwrap_or(1));
+    for (i, cell) in cells.iter().enumerate() {
+        let place = (i / columns, i % columns);
+        match cell {
+            Some(cell) => picture.cell(place, &cell.fill(), "small", &cell.lines),
+            None => picture.cell(place, "none", "small", &[]),
+        }
+    }
+    picture.borders(&|row, column| {
+        let inside = row < rows && column < columns;
+        cells.get(row * columns + column).filter(|_| inside)?.as_ref().map(|c| c.hue)
+    });
+    Ok(picture.finish())
+}
+
+/// The tile of a thread-value layout, each element with the thread and the value that it belongs to. The hue says the
+/// thread modulo 8, and the lightness the value modulo 4. `layout_tv` maps `(thread,value)` to the colexicographic index in `tile`; of several that map to one
 /// element the first is shown.
 ///
 /// # Errors
@@ -145,16 +230,10 @@ pub fn svg_tv(layout_tv: &Layout, tile: &IntTuple) -> Result<String> {
             }
         }
     }
-    let label = |prefix: char, i: i64| format!("{prefix}{}", Int::from(i));
-    let characters = label('T', threads).len().max(label('V', values).len());
-    let mut picture = Picture::new(format!("{layout_tv} in {tile}"), (rows, columns), characters);
-    for (i, owner) in owner.into_iter().enumerate() {
-        let (row, column) = (i % rows as usize, i / rows as usize);
-        let (fill, lines) = match owner {
-            None => ("white", vec![]),
-            Some((t, v)) => (THREADS[t.rem_euclid(8) as usize], vec![label('T', t), label('V', v)]),
-        };
-        picture.cell(&Cell { row, column, fill, ink: "small", lines: &lines });
-    }
-    Ok(picture.finish())
+    let cell = |row: usize, column: usize| {
+        let (thread, value) = (*owner.get(row + column * rows as usize)?)?;
+        Some(Cell::of_thread(thread, value))
+    };
+    let size = (rows.max(0) as usize, columns.max(0) as usize);
+    svg_cells(&format!("{layout_tv} in {tile}"), size, &cell)
 }

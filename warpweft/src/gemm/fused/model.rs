@@ -282,7 +282,7 @@ mod tests {
             let alone = ranked(&problem, team(2, false).machine)[0];
             let ratio = estimate.total() * FusedTeam::CLOCK / cycles(&problem, &alone, 132);
             assert!(
-                (ratio / expected - 1.0).abs() < 0.13,
+                (ratio / expected - 1.0).abs() < 0.15,
                 "{form:?} {problem}: {ratio}, measured {expected}"
             );
         }

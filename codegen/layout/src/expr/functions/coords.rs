@@ -3,7 +3,9 @@
 use super::{Call, Function, Result, function};
 use crate::coord::{self, Coord};
 use crate::expr::Value;
-use crate::{AnyLayout, CopyAtom, Int, IntTuple, Layout, Result as LayoutResult, Side, TiledCopy, Tiler};
+use crate::{
+    AnyLayout, CopyAtom, Int, IntTuple, Layout, LayoutError, Result as LayoutResult, Side, TiledCopy, Tiler,
+};
 
 /// The layout of a part; where it begins is left out, as in a slice.
 fn part<T: Into<Value>>(c: &Call<'_>, result: LayoutResult<(T, Int)>) -> Result<Value> {
@@ -68,6 +70,12 @@ pub(super) fn functions() -> Vec<Function> {
             2..=3,
             |c| {
                 let index = c.tuple(0)?;
+                if let Some(negative) =
+                    index.leaves().into_iter().find(|i| i.as_const().is_some_and(|i| i < 0))
+                {
+                    let reason = format!("the index is {negative}, but indices are 0 or more");
+                    return Err(c.error(LayoutError::Invalid { function: "idx2crd", reason }));
+                }
                 match (c.args.len(), c.arg(1)?) {
                     (3, _) => {
                         let layout = Layout::new(c.tuple(1)?, c.tuple(2)?).map_err(|e| c.error(e))?;

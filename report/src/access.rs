@@ -1,0 +1,122 @@
+//! The widths of accesses, with their reasons, and what became of tiles, transfers, loops and waits.
+
+use crate::code::WIDEST;
+use crate::page::Shown;
+use maud::{Markup, html};
+use std::fmt::Display;
+use weft_ir::diag::Span;
+use weft_passes::{Access, Cover, Fact};
+
+pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
+    let report = &kernel.study.compiled.report;
+    let accesses = counted(report.accesses.iter().collect(), |a, b| {
+        Access { span: Span::NONE, ..(*a).clone() } == Access { span: Span::NONE, ..(*b).clone() }
+            && a.span == b.span
+    });
+    let others = others(kernel);
+    html! {
+        @if accesses.is_empty() {
+            p.lead { "The kernel has no access of a thread to the elements of a tensor." }
+        } @else {
+            p.lead { "Each access of the text, with the instructions that it became and why they are not wider. "
+                "The widest instruction moves " (WIDEST) " bytes for a thread." }
+            div.scroll {
+                table {
+                    thead { tr {
+                        th { "Line" } th { "Operation" } th { "Instructions" } th { "Width" } th { "Why" }
+                    } }
+                    tbody { @for (access, count) in accesses { (row(kernel, access, count)) } }
+                }
+            }
+        }
+        @if !others.is_empty() {
+            h3 { "Tiles, transfers, loops and waits" }
+            div.scroll {
+                table {
+                    thead { tr { th { "Line" } th { "What became of it" } } }
+                    tbody {
+                        @for ((span, text), count) in others {
+                            tr { td { (kernel.at(span)) } td { (text) (times(count)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Equal neighbours once, with their number.
+fn counted<T>(all: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<(T, usize)> {
+    let mut counted: Vec<(T, usize)> = Vec::new();
+    for one in all {
+        match counted.iter_mut().find(|(other, _)| same(&one, other)) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((one, 1)),
+        }
+    }
+    counted
+}
+
+fn times(count: usize) -> Markup {
+    html! { @if count > 1 { span.quiet { " (" (count) " times)" } } }
+}
+
+fn row(kernel: &Shown<'_>, access: &Access, count: usize) -> Markup {
+    let bytes = access.instrs.first().map_or(0, |instr| instr.bytes);
+    html! {
+        tr {
+            td { (kernel.at(access.span)) (times(count)) }
+            td { (access.op) " of " (access.elements) @if access.elements == 1 { " element" } @else { " elements" } }
+            td {
+                @for instr in &access.instrs {
+                    div {
+                        @if instr.count == 0 { "for tails " } @else { (instr.count) " \u{d7} " }
+                        code { (instr.name) }
+                    }
+                }
+            }
+            td.width-cell {
+                meter min="0" max=(WIDEST) value=(bytes) { (bytes) }
+                " " (bytes) " B"
+            }
+            td { (why(kernel, access)) }
+        }
+    }
+}
+
+/// Why it is not wider, and what is tested.
+fn why(kernel: &Shown<'_>, access: &Access) -> String {
+    let cover = match access.cover {
+        Cover::All => "No bound needs a test.",
+        Cover::Whole => "Each instruction has one test of its bound.",
+        Cover::Cut => "A tail may cut it.",
+    };
+    let narrow = access.narrow.as_ref().map(|why| sentence(&kernel.readable(&why.to_string())));
+    let matrices = access.no_matrices.as_ref().map(|why| sentence(&format!("no whole matrices: {why}")));
+    narrow.into_iter().chain(matrices).chain([cover.to_owned()]).collect::<Vec<_>>().join(" ")
+}
+
+/// A clause as a sentence.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// What there is to say about other operations, by place.
+fn others(kernel: &Shown<'_>) -> Vec<((Span, String), usize)> {
+    let report = &kernel.study.compiled.report;
+    let text = |text: &dyn Display| kernel.readable(&text.to_string());
+    // Memory and registers have a section of their own.
+    let tiles = report
+        .tiles
+        .iter()
+        .filter(|t| !matches!(t.fact, Fact::Shared(..) | Fact::Role(..) | Fact::Registers(_)));
+    let tiles = tiles.map(|t| (t.span, text(&t.fact)));
+    let transfers = report.transfers.iter().map(|t| (t.span, text(t)));
+    let loops = report.loops.iter().map(|l| {
+        let why = l.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        (l.span, format!("loop: {} rounds in flight{}", l.rounds, kernel.readable(&why)))
+    });
+    counted(tiles.chain(transfers).chain(loops).collect(), |a, b| a == b)
+}

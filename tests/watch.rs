@@ -132,7 +132,7 @@ fn waits_of_library_kernels_have_numbers() {
 /// The packets of a PE that does not come: the element is that of the missing PE, and the number is the flag's.
 #[test]
 fn packets_that_do_not_come() {
-    let report = stopped(|world| waiting::allreduce_of_one_pe(world));
+    let report = stopped(waiting::allreduce_of_one_pe);
     let line = about(&report, 0)[0];
     // Slot 0 of PE 1 in the first buffer: two words a slot, and 1024 slots for each PE.
     assert!(line.contains("for `ws[2048]`, which is 0 and must be == 1"), "{report}");

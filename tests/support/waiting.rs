@@ -69,7 +69,7 @@ pub fn allreduce_of_one_pe(world: &World) -> Ran {
     const SLOTS: usize = 1024;
     let n_pes = world.n_pes() as usize;
     let mut options = Options { watch: true, ..Options::new(weft::gpu::target(world.device())?) };
-    options.lowering = weft::Lowering::Unicast.into();
+    options.lowering = weft::Lowering::Unicast;
     options.kernel = Some("ll_in_place".into());
     let defines = [("P", n_pes), ("CTAS", 1), ("THREADS", 32)];
     options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), weft::Define::Int(*d as i64))).collect();

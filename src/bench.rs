@@ -7,12 +7,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::collective::Algorithm;
+use weft::collective::{Algorithm, Collective, Sums};
 use weft::runtime::job::{ProcessRank, Started, start};
 use weft::runtime::{Config, DType, Reduce, World, visible_line};
 use weft_bench::{
-    Bench, Calibration, Contender, Links, MOST, OPS, Operation, Own, Report, count_all, parse_sizes, run,
-    table,
+    Bench, Calibration, Contender, Links, MOST, OPS, Operation, Own, Report, Timeline, count_all,
+    parse_sizes, run, table, timeline,
 };
 
 mod from;
@@ -60,6 +60,10 @@ pub struct BenchCommand {
     /// The reduction: sum, min or max.
     #[arg(long, default_value = "sum")]
     op: String,
+    /// What `auto` may do to sums: deterministic (the same bits for every launch, plan and split),
+    /// ordinary, or quantised (elements can be sent in 8 bits).
+    #[arg(long, default_value = "ordinary", value_parser = Sums::parse)]
+    sums: Sums,
     /// The calls back to back in a timed block. Long calls get fewer.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
@@ -97,6 +101,10 @@ pub struct BenchCommand {
     /// examples/allreduce_two_shot.weft).
     #[arg(long, value_name = "FILE")]
     kernel: Vec<PathBuf>,
+    /// Record where the time of an allreduce by `ll` goes, for sizes of one packet for each thread:
+    /// a table of when the PEs get to the points of the kernel, in nanoseconds.
+    #[arg(long, conflicts_with_all = ["on", "against", "kernel", "check", "json", "csv", "markdown", "plot", "algo"])]
+    timeline: bool,
     /// Skip the calibration of the machine.
     #[arg(long)]
     no_calibration: bool,
@@ -162,6 +170,7 @@ impl BenchCommand {
         bench.counts(pes)?;
         match start(pes)? {
             Started::Done(code) => Ok(code),
+            Started::Pe(place) if self.timeline => measured(&place, |world| self.timelines(&bench, world)),
             Started::Pe(place) => self.measure(&bench, &place),
         }
     }
@@ -173,6 +182,7 @@ impl BenchCommand {
         let mut bench = Bench::new(operation, sizes);
         bench.dtype = dtype(&self.dtype)?;
         bench.op = op(&self.op)?;
+        bench.sums = self.sums;
         bench.contenders = match &*self.algo {
             "none" => Vec::new(),
             names => Contender::algorithms(operation, names).map_err(|e| anyhow!("--algo {names}: {e}"))?,
@@ -248,6 +258,25 @@ impl BenchCommand {
             super::write_out(Some(file), (serde_json::to_string_pretty(&all)? + "\n").as_bytes())?;
         }
         Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// The timelines of all sizes. PE 0 prints them.
+    fn timelines(&self, bench: &Bench, world: &World) -> Result<bool> {
+        if bench.operation != Operation::Collective(Collective::AllReduce) {
+            bail!("--timeline is of an allreduce, not of {}", bench.operation);
+        }
+        let mut text = Timeline::head();
+        for bytes in &bench.sizes {
+            match timeline(world, *bytes, self.ctas, self.threads) {
+                Ok(found) => text.push_str(&found.lines()),
+                Err(weft_bench::BenchError::Request(why)) => text.push_str(&format!("# left out: {why}\n")),
+                Err(other) => return Err(other.into()),
+            }
+        }
+        if world.my_pe() == 0 {
+            super::write_out(None, text.as_bytes())?;
+        }
+        Ok(true)
     }
 
     /// One PE of a job. PE 0 reports.

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::collective::Collective;
 use weft::collective::tuning::{Table, Tables};
+use weft::collective::{Collective, Sums};
 use weft::runtime::World;
 use weft::runtime::job::{ProcessRank, Started, start};
 use weft_bench::{Cell, Timed, Tune, parse_sizes, tune};
@@ -34,6 +34,10 @@ pub struct TuneCommand {
     /// The reduction: sum, min or max. The others use its result.
     #[arg(long, default_value = "sum")]
     op: String,
+    /// What calls allow for sums: deterministic, ordinary or quantised. Each kind has results of its
+    /// own.
+    #[arg(long, default_value = "ordinary", value_parser = Sums::parse)]
+    sums: Sums,
     /// The bytes of the larger side of a PE, as for `weft bench`. The default is 1K:64M:x4, and
     /// 1K:16M:x16 with --quick
     #[arg(long)]
@@ -98,6 +102,7 @@ impl TuneCommand {
         }
         what.dtypes = self.dtype.iter().map(|name| dtype(name)).collect::<Result<_>>()?;
         (what.op, what.lowering, what.quick) = (op(&self.op)?, self.lowering.into(), self.quick);
+        what.sums = self.sums;
         once(&mut what.collectives);
         once(&mut what.dtypes);
         Ok(what)

@@ -6,10 +6,10 @@ use weft::collective::Flat;
 use weft::gemm::{
     Activation, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine, Problem, Scales, Shape,
 };
-use weft_run::array::{Number, read_number, write_number};
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{DType, IntoLayout, Stream, World};
 use weft_bench::BenchError;
+use weft_run::array::{Number, read_number, write_number};
 
 /// What a matrix or a vector is, beside the PE that has it.
 #[derive(Clone, Copy)]

@@ -9,10 +9,10 @@ mod example;
 use weft::collective::Flat;
 use weft::gpu::GpuError;
 use weft::moe::{Moe, Plan, Problem, Routes};
-use weft_run::array::{Number, write_number};
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{DType, DeviceTensor, Error, IntoLayout, World};
 use weft_bench::moe::{Contender, Request, run};
+use weft_run::array::{Number, write_number};
 
 #[test]
 fn results_are_those_of_the_reference() {

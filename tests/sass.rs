@@ -281,3 +281,37 @@ fn the_hot_loop_is_found() {
     assert_eq!(hot.loads_in_flight(), 2);
     assert_eq!((all["k"].count("LDGMC"), all["k"].count("STL")), (4, 0));
 }
+
+/// The allreduce of one packet for each thread, whose time is that of its instructions, one load and one flight: all loads
+/// are in flight early, few instructions follow them until the first packet is stored, and few follow the last packet.
+#[test]
+fn a_small_allreduce_has_few_instructions() {
+    if let Err(missing) = Tool::Ptxas.find().and_then(|_| Tool::Nvdisasm.find()) {
+        assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
+        writeln!(std::io::stdout().lock(), "skipped: {missing}").unwrap();
+        return;
+    }
+    let target = "sm_90a".parse().unwrap();
+    let algorithm = Algorithm::find(Collective::AllReduce, "ll").unwrap();
+    let request = Request::new(Collective::AllReduce, DType::BF16, 512, 2);
+    let (file, run) = simulation(&Plan::of(algorithm, &request, 132), &request, target).unwrap();
+    let compiled = file.compile(&run.compile.lowering(Lowering::Unicast)).unwrap();
+    let listing = disassemble(&assemble_ptx(&compiled.ptx, target).unwrap()).unwrap();
+    let kernel = kernels(&listing).into_values().next().unwrap();
+    let at = |wanted: &dyn Fn(&listing::Inst) -> bool| -> Vec<usize> {
+        let all = kernel.insts.iter().enumerate();
+        all.filter(|(_, i)| wanted(i)).map(|(n, _)| n).collect()
+    };
+    let (loads, stores) = (at(&|i| i.is("LDG")), at(&|i| i.is("STG")));
+    let packets = at(&|i| i.opcode.starts_with("STG.E.128"));
+    let exits = at(&|i| i.is("EXIT"));
+    let before: Vec<_> = loads.iter().filter(|n| **n < packets[0]).collect();
+    let polls = loads.iter().filter(|n| **n > packets[0]).max().unwrap();
+    let (last, result) = (*exits.last().unwrap(), *stores.last().unwrap());
+    let figures = format!("loads {loads:?}, stores {stores:?}, exits {exits:?}");
+    assert_eq!(before.len(), 3, "the address of the peer, the round and the data: {figures}");
+    assert!(before.iter().all(|n| **n < 40), "{figures}");
+    assert!(packets[0] - **before.last().unwrap() < 40, "{figures}");
+    assert!(result - polls < 24 && last > result, "{figures}");
+    assert!(last < 125, "{figures}");
+}

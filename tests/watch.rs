@@ -25,10 +25,11 @@ fn stopped(body: impl Fn(&World) -> Result<(), Box<dyn Error>> + Sync) -> String
     e.message
 }
 
-/// The lines of a report that are about one PE.
+/// The lines of a report that are about the kernels of one PE.
 fn about(report: &str, pe: u32) -> Vec<&str> {
     let begin = format!("PE {pe}: ");
-    report.lines().filter_map(|line| line.strip_prefix(&begin)).collect()
+    let lines = report.lines().filter_map(|line| line.strip_prefix(&begin));
+    lines.filter(|line| !line.starts_with("its host")).collect()
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn a_pe_that_launches_another_size() {
         ["no wait was reported; the last launch was `steps`, launch 1 with grid [1, 1, 1], rounds = 2"],
         "{report}"
     );
-    assert!(report.contains("PE 1 waits in `barrier` for the other PEs"), "{report}");
+    assert!(report.contains("PE 1: its host waits in `barrier` for the other PEs"), "{report}");
 }
 
 #[test]
@@ -89,7 +90,9 @@ fn a_pe_that_never_launches() {
     });
     assert!(about(&report, 0)[0].contains("for `sync[0]`, which is 1 and must be >= 2"), "{report}");
     assert!(about(&report, 1).is_empty(), "{report}");
-    assert!(report.contains("PE 1 waits in `free of allocation 0 of 128 bytes`"), "{report}");
+    let what = "PE 1: its host waits in `free of allocation 0 of 128 bytes` for the other PEs";
+    assert!(report.contains(what), "{report}");
+    assert!(report.contains("the threads that wait may wait for PE 1, where no thread does"), "{report}");
 }
 
 /// The waits of a kernel of the library, and its PTX without and with them.
@@ -117,6 +120,31 @@ fn library(file: &str, kernel: &str, defines: &[(&str, i64)]) -> (Vec<String>, [
 #[test]
 fn waits_of_library_kernels_have_numbers() {
     let (waits, [plain, watched]) = library("allreduce", "ll", &[("P", 2)]);
-    assert_eq!(waits, ["weft::ll:103: waits for `ws`"]);
+    let at = |waits: &[String]| waits[0].split_once(": ").map(|(_, what)| what.to_owned());
+    assert_eq!(
+        (waits.len(), at(&waits).as_deref()),
+        (1, Some("waits for `ws` to be == a value")),
+        "{waits:?}"
+    );
     assert!(!plain.contains("%clock64") && watched.contains("%clock64"));
+}
+
+/// The packets of a PE that does not come: the element is that of the missing PE, and the number is the flag's.
+#[test]
+fn packets_that_do_not_come() {
+    let report = stopped(waiting::allreduce_of_one_pe);
+    let line = about(&report, 0)[0];
+    // Slot 0 of PE 1 in the first buffer: two words a slot, and 1024 slots for each PE.
+    assert!(line.contains("for `ws[2048]`, which is 0 and must be == 1"), "{report}");
+}
+
+/// More CTAs wait than the ring has room for.
+#[test]
+fn waits_beyond_the_ring_are_counted() {
+    let report = stopped(|world| waiting::many_wait(world, 150));
+    for pe in [0, 1] {
+        let lines = about(&report, pe);
+        assert!(lines[0].contains("so do 127 other CTAs"), "{report}");
+        assert_eq!(lines[1], "`spin`: 22 more waits were reported, for which there was no room", "{report}");
+    }
 }

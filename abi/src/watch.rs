@@ -21,10 +21,15 @@ pub const CLAIMS: u32 = 64;
 pub const CLAIM_COUNT: u32 = 1024;
 /// Bytes of the block.
 pub const BLOCK_BYTES: u32 = CLAIMS + 4 * CLAIM_COUNT;
-/// How many records the ring holds. Later ones are dropped, so that no wait overwrites what another one reported.
+/// How many records the ring holds. Later ones are dropped and counted, so that no wait overwrites what another one
+/// reported.
 pub const RECORDS: u32 = 128;
 /// Bytes of a record.
 pub const RECORD_BYTES: u32 = 64;
+/// Where the number of records that were dropped stands behind the ring (`u32`).
+pub const DROPPED: u32 = RECORDS * RECORD_BYTES;
+/// Bytes of the ring and of what stands behind it.
+pub const RING_BYTES: u32 = DROPPED + 64;
 
 /// A record, as the host reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

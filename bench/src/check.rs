@@ -4,7 +4,7 @@ use super::BenchError;
 use super::data::{self, Number};
 use super::measure::{Case, Harness, Result};
 use super::report::Wrong;
-use weft::collective::Counts;
+use weft::collective::{Sums, quantised_error};
 use weft_runtime::{DeviceTensor, Graph, Stream, World, cuda};
 
 /// Calls of a check, back to back, each with new data.
@@ -48,21 +48,37 @@ impl<T: Number> Harness<'_, T> {
         }
         let mut wrong: Option<Wrong> = None;
         for (round, got) in ROUNDS.zip(&got) {
-            let found = self.compare(case.counts, round, &got.to_vec(stream)?);
+            let found = self.compare(case, round, &got.to_vec(stream)?);
             wrong = added([wrong, found]);
         }
         agreed(self.world, wrong)
     }
 
-    fn compare(&self, counts: &Counts, round: u32, got: &[T]) -> Option<Wrong> {
+    /// The greatest difference of a result that counts as right, of data up to the limit.
+    fn slack(&self, sums: Sums) -> f64 {
+        if sums != Sums::Quantised {
+            return 0.0;
+        }
+        let n_pes = self.world.n_pes();
+        let most = self.limit() as f64;
+        let given = vec![most; n_pes as usize];
+        let exact = most * f64::from(n_pes);
+        // Rounded to a type that has all whole numbers up to the sum.
+        quantised_error(&given, exact) + 0.5
+    }
+
+    fn compare(&self, case: &Case<'_, T>, round: u32, got: &[T]) -> Option<Wrong> {
+        let counts = case.counts;
         let (n_pes, me, limit) = (self.world.n_pes(), self.world.my_pe(), self.limit());
         let bench = self.bench;
         let of = counts.recv * u64::from(n_pes) * ROUNDS.count() as u64;
+        let slack = self.slack(case.sums);
         let given = |pe: u32, i: u64| data::datum(pe, i, round, limit);
         let wrong = |index: u64| {
-            let want = T::of(bench.operation.result(bench.op, counts, n_pes, me, index, given));
-            let found = *got.get(usize::try_from(index).ok()?)?;
-            (found != want).then(|| (index, format!("{found:?}"), format!("{want:?}")))
+            let exact = bench.operation.result(bench.op, counts, n_pes, me, index, given);
+            let (want, found) = (T::of(exact), *got.get(usize::try_from(index).ok()?)?);
+            let near = (found.as_f64() - exact as f64).abs() <= slack;
+            (found != want && !near).then(|| (index, format!("{found:?}"), format!("{want:?}")))
         };
         let parts = data::in_parts(n_pes, got.len() as u64, |range| {
             let mut found = range.filter_map(&wrong);

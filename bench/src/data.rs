@@ -11,33 +11,38 @@ pub trait Number: Element {
 
     /// Converts a whole number to the type.
     fn of(n: i64) -> Self;
+
+    /// The number as a float.
+    fn as_f64(self) -> f64;
 }
 
 macro_rules! numbers {
-    ($($ty:ty, $exact:expr, |$n:ident| $value:expr;)*) => {
+    ($($ty:ty, $exact:expr, |$n:ident| $value:expr, $float:expr;)*) => {
         $(impl Number for $ty {
             const EXACT: u64 = $exact;
 
             fn of($n: i64) -> $ty { $value }
+
+            fn as_f64(self) -> f64 { ($float as fn($ty) -> f64)(self) }
         })*
     };
 }
 
 numbers! {
-    i8, 127, |n| n as i8;
-    i16, 32767, |n| n as i16;
-    i32, (1 << 31) - 1, |n| n as i32;
-    i64, 1 << 62, |n| n;
-    u8, 255, |n| n as u8;
-    u16, 65535, |n| n as u16;
-    u32, 1 << 31, |n| n as u32;
-    u64, 1 << 62, |n| n as u64;
-    f16, 1 << 11, |n| f16::from_f32(n as f32);
-    bf16, 1 << 8, |n| bf16::from_f32(n as f32);
-    f32, 1 << 24, |n| n as f32;
-    f64, 1 << 53, |n| n as f64;
-    float8::F8E4M3, 1 << 4, |n| float8::F8E4M3::from_f32(n as f32);
-    float8::F8E5M2, 1 << 3, |n| float8::F8E5M2::from_f32(n as f32);
+    i8, 127, |n| n as i8, f64::from;
+    i16, 32767, |n| n as i16, f64::from;
+    i32, (1 << 31) - 1, |n| n as i32, f64::from;
+    i64, 1 << 62, |n| n, |x| x as f64;
+    u8, 255, |n| n as u8, f64::from;
+    u16, 65535, |n| n as u16, f64::from;
+    u32, 1 << 31, |n| n as u32, f64::from;
+    u64, 1 << 62, |n| n as u64, |x| x as f64;
+    f16, 1 << 11, |n| f16::from_f32(n as f32), f64::from;
+    bf16, 1 << 8, |n| bf16::from_f32(n as f32), f64::from;
+    f32, 1 << 24, |n| n as f32, f64::from;
+    f64, 1 << 53, |n| n as f64, f64::from;
+    float8::F8E4M3, 1 << 4, |n| float8::F8E4M3::from_f32(n as f32), |x| x.to_f64();
+    float8::F8E5M2, 1 << 3, |n| float8::F8E5M2::from_f32(n as f32), |x| x.to_f64();
 }
 
 /// Calls a generic function for the Rust type of a `DType`; for `bool`, which is no number, gives the second argument.

@@ -161,7 +161,7 @@ mod tests {
     /// On the simulator, launch after launch; what it says that it computes is compared.
     fn simulate(text: &str, n_pes: usize, defines: &[(&str, i64)], args: &[(&str, i64)]) -> String {
         let mut compile = options(Transport::P2p, defines);
-        if text.contains("T: dtype") {
+        if text.contains("T: dtype") || text.contains("T: float") {
             compile.defines.insert("T".into(), DType::BF16.into());
         }
         let mut options = RunOptions::new(compile, n_pes);
@@ -172,6 +172,21 @@ mod tests {
         assert_eq!(outcome.passed(), text.contains("computes"), "{text}");
         assert_eq!((outcome.checks().count() == 3), text.contains("computes"), "{text}");
         outcome.kernels[0].compiled.ptx.clone()
+    }
+
+    /// Kernels for `weft bench --kernel`, over as many PEs as they are compiled for where nobody says.
+    #[test]
+    fn kernels_by_bulk_copies_do_what_they_say() {
+        let (all_to_all, allreduce) =
+            (include_str!("../kernels/all_to_all_bulk.weft"), include_str!("../kernels/allreduce_bulk.weft"));
+        for (text, n) in [(all_to_all, 1 << 17), (all_to_all, 1 << 13), (allreduce, 1 << 16)] {
+            let ptx = simulate(text, 2, &[("N", n)], &[]);
+            assert!(ptx.contains("cp.async.bulk.global.shared::cta"), "{ptx}");
+        }
+        assert_eq!(
+            crate::Own::new("k", all_to_all).map(|own| own.places()),
+            Ok(&[crate::Placement::OutOfPlace][..])
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod sizes;
 mod start;
 mod switch;
 mod table;
+mod timeline;
 mod times;
 mod torch;
 mod traffic;
@@ -36,9 +37,10 @@ pub use own::Own;
 pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, Wrong};
 pub use sizes::parse_sizes;
 pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
+pub use timeline::{Parts, Stamps, Timeline, timeline};
 pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
 pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
-pub use weft::collective::{Collective, Counts, Links, Placement, Prediction};
+pub use weft::collective::{Collective, Counts, Links, Placement, Prediction, Sums};
 
 use weft::Lowering;
 use weft::collective::tuning::Tuning;
@@ -60,6 +62,8 @@ pub struct Bench {
     pub dtype: DType,
     /// How elements become one, where the operation reduces.
     pub op: Reduce,
+    /// What `auto` may do to sums. An algorithm that is named does what it does.
+    pub sums: Sums,
     /// Who is measured, for each size. Those that cannot do it there are left out, which the report says.
     pub contenders: Vec<Contender>,
     /// Calls back to back in a block that is timed, between two events.
@@ -117,6 +121,7 @@ impl Bench {
             sizes,
             dtype: DType::F32,
             op: Reduce::Sum,
+            sums: Sums::default(),
             contenders: Contender::ours(operation),
             iters: 20,
             warmup: 5,

@@ -15,7 +15,7 @@ use super::{Bench, BenchError};
 use std::time::Instant;
 use weft::Transport;
 use weft::collective::{Call as CollectiveCall, Collectives, Config, Plan, Request};
-use weft::collective::{Collective, Counts, Placement};
+use weft::collective::{Collective, Counts, Placement, Sums};
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::nccl::Communicator;
 use weft_runtime::{
@@ -78,6 +78,8 @@ pub(super) struct Case<'a, T> {
     pub plan: Option<String>,
     /// What is timed is so many times in a call.
     times: u32,
+    /// What happens to its sums.
+    pub sums: Sums,
     /// Whether calls order themselves among PEs: what a PE got is there when its call is done, and the next call may
     /// begin while another PE is in the last.
     pub orders: bool,
@@ -128,7 +130,7 @@ impl<'a, T: Number> Harness<'a, T> {
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
                 let config = Config::default().ctas(Some(most_ctas)).lowering(lowering.into());
-                let config = config.tuning(bench.tuning.clone());
+                let config = config.tuning(bench.tuning.clone()).sums(bench.sums);
                 Some(Collectives::with(world, world.team(), config)?)
             }
             false => None,
@@ -357,6 +359,9 @@ impl<'a, T: Number> Harness<'a, T> {
         let (collectives, op) = (self.collectives()?, self.bench.op);
         collectives.prepare(&plan, &asked(collective, op, &x, out.as_ref()), self.stream)?;
         case.ctas = Some(plan.ctas);
+        case.sums = (plan.algorithm.sums)(
+            &collectives.request(&asked(collective, op, &x, out.as_ref()), self.stream)?,
+        );
         let Plan { algorithm, ctas, threads, unroll } = plan;
         case.plan = Some(format!("{}, {ctas} CTAs of {threads}, {unroll} at once", algorithm.name));
         case.call =
@@ -409,7 +414,17 @@ impl<'a, T: Number> Harness<'a, T> {
         };
         let [input, output] = operands.clone();
         let call: Call<'c> = Box::new(|_| Ok(()));
-        let case = Case { counts, input, output, call, ctas: None, plan: None, times: 1, orders: true };
+        let case = Case {
+            counts,
+            input,
+            output,
+            call,
+            ctas: None,
+            plan: None,
+            times: 1,
+            sums: Sums::Ordinary,
+            orders: true,
+        };
         Ok((operands, case))
     }
 

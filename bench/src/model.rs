@@ -36,13 +36,14 @@ impl Traffic {
     pub fn predict(&self, links: &Links) -> Prediction {
         let t = self;
         let (s, bytes) = (&t.steps, t.peer.bytes() as f64);
+        let algorithm = Algorithm::find(t.collective, &t.algorithm).ok();
         let moved = match (s.packets > 0, t.remote_loads > t.remote_stores) {
+            _ if algorithm.is_some_and(|a| a.engine) => Cost { engine: bytes, ..Cost::default() },
             (true, _) => Cost { packed: bytes, ..Cost::default() },
             (_, true) => Cost { pull: bytes, ..Cost::default() },
             _ if t.n_pes > 2 => Cost { push: bytes, ..Cost::default() },
             _ => Cost { neighbour: bytes, ..Cost::default() },
         };
-        let algorithm = Algorithm::find(t.collective, &t.algorithm).ok();
         if let Some(algorithm) = algorithm.filter(|a| a.net) {
             // NVSHMEM's signals are not among what is counted.
             let count = t.size / (t.collective.parts(t.n_pes) * t.dtype.bytes() as u64);
@@ -68,7 +69,7 @@ mod tests {
     use weft_runtime::DType;
 
     fn bytes(cost: &Cost) -> f64 {
-        cost.push + cost.neighbour + cost.pull + cost.packed + cost.net
+        cost.push + cost.neighbour + cost.pull + cost.packed + cost.net + cost.engine
     }
 
     /// What a row says of its algorithm is what the algorithm does: bytes of peers and of the switch through the busiest

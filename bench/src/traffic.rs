@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::str::FromStr;
 use weft::Lowering;
-use weft::collective::{Algorithm, Placement, Plan, Request};
+use weft::collective::{Algorithm, Placement, Plan, Request, Sums};
 use weft_isa::Target;
 use weft_run::{Ran, run_file, simulation};
 use weft_runtime::{DType, Reduce};
@@ -123,7 +123,9 @@ impl Traffic {
         let target: Target = "sm_90a".parse().map_err(|e: <Target as FromStr>::Err| bad(e.to_string()))?;
         let (file, options) = simulation(&plan, request, target).map_err(|e| bad(e.to_string()))?;
         let outcome = run_file(&file, &options).map_err(|e| bad(e.to_string()))?;
-        if !outcome.passed() {
+        // (What is quantised has no exact result to compare with.)
+        let exact = (algorithm.sums)(request) != Sums::Quantised;
+        if exact && !outcome.passed() {
             return Err(bad(format!("the result of {bytes} bytes is wrong")));
         }
         let Ran::Simulator { stats, .. } = &outcome.ran else { return Err(bad("it ran elsewhere".into())) };

@@ -13,6 +13,7 @@ use weft::runtime::launch::{Argument, AsArgument};
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{Config, IntoLayout, Memory, SymmetricBuffer, World};
 
+pub use weft::collective::Sums;
 pub use weft::runtime::Reduce;
 
 /// Bytes that every address is a multiple of: ranks must agree on how wide their loads are.
@@ -35,6 +36,9 @@ pub struct Options {
     pub max_ctas: Option<u32>,
     /// Lets several ranks have one GPU: for tests.
     pub share_gpu: bool,
+    /// What may happen to the sums of reductions: ordinary ones by default. Deterministic sums have the same bits for any
+    /// split of a batch over calls, and quantised ones are faster and not exact.
+    pub sums: Sums,
 }
 
 weft::sim::setters!(
@@ -44,13 +48,15 @@ weft::sim::setters!(
         timeout: Duration,
         max_ctas: Option<u32>,
         share_gpu: bool,
+        sums: Sums,
     }
 );
 
 impl Default for Options {
     fn default() -> Options {
         let timeout = Duration::from_secs(60);
-        Options { device: None, max_bytes: 1 << 30, timeout, max_ctas: None, share_gpu: false }
+        let sums = Sums::default();
+        Options { device: None, max_bytes: 1 << 30, timeout, max_ctas: None, share_gpu: false, sums }
     }
 }
 
@@ -163,7 +169,7 @@ impl Comm {
             .job(Some(job))
             .share_gpu(options.share_gpu);
         let world = World::join(&place, &config)?;
-        let config = CollectiveConfig::default().ctas(options.max_ctas);
+        let config = CollectiveConfig::default().ctas(options.max_ctas).sums(options.sums);
         let collectives = Collectives::with(&world, world.team(), config)?;
         Ok(Comm { world, collectives, max_bytes: options.max_bytes, buffers: Arc::default() })
     }

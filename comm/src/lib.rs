@@ -33,7 +33,7 @@ mod id;
 pub mod moe;
 mod norm;
 
-pub use comm::{Buffer, Comm, Options, Reduce};
+pub use comm::{Buffer, Comm, Options, Reduce, Sums};
 pub use id::Id;
 pub use norm::{AddRmsNorm, Operands};
 pub use weft::runtime::DType;

@@ -6,7 +6,7 @@ use crate::world::{dtype, seconds};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, PoisonError};
-use warpweft_comm::{self as comm, Id, Operands, Options, RawStream, Reduce};
+use warpweft_comm::{self as comm, Id, Operands, Options, RawStream, Reduce, Sums};
 
 /// 128 random bytes that name a communicator or a world.
 #[pyfunction]
@@ -59,17 +59,21 @@ impl Comm {
         timeout: f64,
         share_gpu: bool,
         max_ctas: Option<u32>,
+        sums: &str,
     ) -> PyResult<Comm> {
         let id: [u8; 128] = id.try_into().map_err(|_| {
             Fault::usage("the id has not 128 bytes", "it is what random_id() returned on one rank")
         })?;
         let timeout = seconds("timeout", timeout)?;
+        let sums = Sums::parse(sums)
+            .map_err(|why| Fault::usage(why, "pass sums=\"ordinary\" or another of these"))?;
         let options = Options::default()
             .device(Some(device))
             .max_bytes(max_bytes)
             .timeout(timeout)
             .max_ctas(max_ctas)
-            .share_gpu(share_gpu);
+            .share_gpu(share_gpu)
+            .sums(sums);
         let made = py.detach(|| comm::Comm::new(rank, size, &Id(id), &options)).map_err(Fault::from)?;
         Ok(Comm { inner: Mutex::new(Some(Arc::new(made))) })
     }

@@ -25,6 +25,7 @@ pub struct Request {
     opt: u8,
     debug_waits: Option<u64>,
     asserts: bool,
+    watch: bool,
 }
 
 /// A word of a table, or an error that lists the table.
@@ -78,6 +79,7 @@ impl Request {
         options.kernel.clone_from(&self.kernel);
         options.debug_waits = self.debug_waits;
         options.asserts = self.asserts;
+        options.watch = self.watch;
         options.defines = defines(given)?;
         Ok(options)
     }

@@ -26,6 +26,9 @@ def test_a_text_becomes_ptx(example):
 def test_options_reach_the_compiler(example):
     text = example("allreduce_two_shot.weft")
     assert "multimem" not in weft.compile(text, N=64, lowering="unicast").ptx
+    waits = [weft.compile(text, N=64, watch=watch) for watch in (False, True)]
+    assert ["%clock64" in kernel.ptx for kernel in waits] == [False, True]
+    assert [len(kernel.meta["kernels"][0].get("waits", [])) for kernel in waits] == [0, 2]
     assert ".target sm_100" in weft.compile(text, N=64, arch="sm_100a").ptx
     assert weft.compile(text, N=np.int32(64), T=np.float16).defines == {"N": "64", "T": "f16"}
     with pytest.raises(weft.ArgumentError, match="lowering"):

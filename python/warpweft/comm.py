@@ -81,11 +81,16 @@ class Comm:
         timeout: float = 60.0,
         max_ctas: Optional[int] = None,
         share_gpu: bool = False,
+        sums: str = "ordinary",
     ):
         """Connect ranks that pass the same ``id``, which one of them has from ``random_id()``. *Collective.*
 
         ``max_bytes`` is the most that a call moves: above it, ``should_all_reduce`` answers no and a call raises
         :class:`TooLarge`. ``timeout`` (seconds) bounds waits on the host. ``share_gpu`` lets ranks have one GPU, for tests.
+
+        ``sums`` says what may happen to the sums of reductions. ``"deterministic"`` sums have the same bits in every
+        launch and for any split of a batch over calls. ``"quantised"`` sums may be made of elements that are sent in
+        8 bits, which is faster for large sizes and not exact. All ranks pass the same.
         """
         self.device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
         if self.device.type != "cuda":
@@ -104,7 +109,9 @@ class Comm:
         self._moes: dict = {}
         with torch.cuda.device(self.device):
             torch.cuda.init()
-            self._native: Any = _native.Comm(rank, size, id, self._index, max_bytes, timeout, share_gpu, max_ctas)
+            self._native: Any = _native.Comm(
+                rank, size, id, self._index, max_bytes, timeout, share_gpu, max_ctas, sums
+            )
         _OPEN[self] = None
 
     @staticmethod
@@ -116,11 +123,12 @@ class Comm:
         timeout: float = 60.0,
         max_ctas: Optional[int] = None,
         share_gpu: bool = False,
+        sums: str = "ordinary",
     ) -> Comm:
         """Connect the ranks of a process group of ``torch.distributed``. *Collective.*
 
         ``group`` is any group whose ranks are on one host; gloo is best, since only a few bytes are exchanged. ``device``
-        is this rank's GPU: PyTorch's current one by default.
+        is this rank's GPU: PyTorch's current one by default. The other parameters are those of :class:`Comm`.
         """
         import torch.distributed as dist
 
@@ -131,7 +139,7 @@ class Comm:
         if rank < 0:
             raise usage("this process is not in the group", "pass a group that this process is a rank of")
         told: list = [None] * size
-        mine = (socket.gethostname(), bytes(_native.random_id()) if rank == 0 else b"", max_bytes)
+        mine = (socket.gethostname(), bytes(_native.random_id()) if rank == 0 else b"", (max_bytes, sums))
         dist.all_gather_object(told, mine, group=group)
         hosts = sorted({host for host, _, _ in told})
         if len(hosts) > 1:
@@ -139,11 +147,19 @@ class Comm:
                 f"the ranks of the group are on {len(hosts)} hosts: {', '.join(hosts[:4])}",
                 "make a group of the ranks of each host (torch.distributed.new_subgroups), or use NCCL between hosts",
             )
-        if len({most for _, _, most in told}) > 1:
-            raise usage("the ranks pass different max_bytes", "pass the same number on every rank")
+        if len({options for _, _, options in told}) > 1:
+            raise usage("the ranks pass different max_bytes or sums", "pass the same on every rank")
         chosen = torch.cuda.current_device() if device is None else device
         return Comm(
-            rank, size, told[0][1], chosen, max_bytes=max_bytes, timeout=timeout, max_ctas=max_ctas, share_gpu=share_gpu
+            rank,
+            size,
+            told[0][1],
+            chosen,
+            max_bytes=max_bytes,
+            timeout=timeout,
+            max_ctas=max_ctas,
+            share_gpu=share_gpu,
+            sums=sums,
         )
 
     def __repr__(self) -> str:

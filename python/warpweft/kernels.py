@@ -22,6 +22,7 @@ def request(
     root: Any = None,
     debug_waits: Optional[int] = None,
     asserts: bool = True,
+    watch: bool = False,
 ) -> dict:
     """Return what the part in Rust is to compile: a text with a kernel, or the path of a file."""
     is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and "{" not in source)
@@ -48,6 +49,7 @@ def request(
         "opt": opt,
         "debug_waits": debug_waits,
         "asserts": asserts,
+        "watch": watch,
     }
 
 
@@ -81,6 +83,7 @@ def compile(
     root: Any = None,
     debug_waits: Optional[int] = None,
     asserts: bool = True,
+    watch: bool = False,
     **defines: Any,
 ) -> Kernel:
     """Compile a kernel: ``compile("k.weft", N=4096, T="bf16")``.
@@ -88,11 +91,12 @@ def compile(
     ``source`` is a kernel's text or the path of a file, ``FILE:KERNEL`` for one of several. Further keyword arguments are
     its compile-time parameters. ``arch`` is the architecture of ``ptx``; a launch compiles for the GPU that it is on.
     ``lowering`` is ``auto``, ``multimem`` or ``unicast``, ``transport`` is ``auto``, ``p2p`` or ``nvshmem``. ``root`` is
-    the folder of used files. ``debug_waits`` bounds every wait of the kernel to so many polls.
+    the folder of used files. ``debug_waits`` bounds every wait of the kernel to so many polls. With
+    ``watch``, a wait that takes too long identifies itself in the error that ends the job, as with ``WEFT_WATCH=1``.
 
     Raises :class:`CompileError`, which shows the places in the text.
     """
-    asked = request(source, arch, kernel, lowering, transport, opt, root, debug_waits, asserts)
+    asked = request(source, arch, kernel, lowering, transport, opt, root, debug_waits, asserts, watch)
     return Kernel(_native.compile(asked, defines_of(defines)))
 
 

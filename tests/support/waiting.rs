@@ -63,3 +63,34 @@ pub fn replayed_on_one_pe(world: &World) -> Ran {
     world.stream().synchronize()?;
     Ok(world.barrier()?)
 }
+
+/// The first PE makes an allreduce by packets, and the others do not.
+pub fn allreduce_of_one_pe(world: &World) -> Ran {
+    const SLOTS: usize = 1024;
+    let n_pes = world.n_pes() as usize;
+    let mut options = Options::new(weft::gpu::target(world.device())?).watch(true);
+    options.lowering = weft::Lowering::Unicast;
+    options.kernel = Some("ll_in_place".into());
+    let defines = [("P", n_pes), ("CTAS", 1), ("THREADS", 32)];
+    options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), weft::Define::Int(*d as i64))).collect();
+    options.defines.insert("T".into(), weft::runtime::DType::BF16.into());
+    let text = weft::library::part("allreduce").unwrap_or_default();
+    let kernel = Kernel::with(world, KernelFile::parse("weft/allreduce.weft", text)?, options)?;
+    let (x, ws) = (world.zeros::<half::bf16>(64)?, world.zeros::<u64>(2 * SLOTS * n_pes * 2)?);
+    let epoch = world.zeros::<u32>(32)?;
+    use weft::collective::Flat;
+    if world.my_pe() == 0 {
+        let arguments = (Flat(&x), 64i64, Flat(&ws), Flat(&epoch), &world.team());
+        kernel.launch(world.stream(), Grid::of(1), arguments)?;
+        world.stream().synchronize()?;
+    }
+    Ok(world.barrier()?)
+}
+
+/// So many CTAs wait for a flag that nobody sets.
+pub fn many_wait(world: &World, ctas: u32) -> Ran {
+    let kernel = watched(world, SPIN)?;
+    let (flags, out) = (world.zeros::<u32>(8)?, world.zeros::<u32>(1)?);
+    kernel.launch(world.stream(), Grid::of(ctas), (&flags, 9u32, &out))?;
+    Ok(world.stream().synchronize()?)
+}

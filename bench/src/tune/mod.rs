@@ -12,7 +12,7 @@ use super::times::{Blocks, gather};
 use super::{Bench, BenchError, Contender};
 use weft::Lowering;
 use weft::collective::tuning::{Entry, Table, Tuning};
-use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Placement, Plan};
+use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Placement, Plan, Sums};
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 
@@ -31,6 +31,8 @@ pub struct Tune {
     pub lowering: Lowering,
     /// Whether only plans are measured that algorithms have where nobody has measured.
     pub quick: bool,
+    /// What calls allow for the sums, for which the fastest plans are searched.
+    pub sums: Sums,
 }
 
 /// A request that was searched.
@@ -70,6 +72,7 @@ impl Tune {
             sizes,
             lowering: Lowering::Auto,
             quick: false,
+            sums: Sums::default(),
         }
     }
 
@@ -83,6 +86,7 @@ impl Tune {
         bench.contenders = Algorithm::of(collective).map(Contender::Ours).collect();
         (bench.dtype, bench.op, bench.lowering) = (dtype, self.op, self.lowering);
         (bench.graph, bench.check, bench.tuning) = (true, true, Tuning::Model);
+        bench.sums = self.sums;
         bench
     }
 
@@ -239,7 +243,8 @@ impl<T: Number> Group<'_, T> {
                 self.harness.believe(&timed.plan, self.place, counts)?;
                 checked.push(timed.plan);
             }
-            add(entries, (self.collective, self.place, symmetric, self.dtype), counts.bytes, &timed);
+            let group = (self.collective, self.place, symmetric, self.dtype, self.harness.bench.sums);
+            add(entries, group, counts.bytes, &timed);
         }
         Ok(())
     }
@@ -257,15 +262,16 @@ fn empty<T: Number>(harness: &Harness<'_, T>) -> Result<Table> {
 /// Takes a size in: into the entry before, where that has the same plan.
 fn add(
     entries: &mut Vec<Entry>,
-    (collective, place, symmetric, dtype): (Collective, Placement, bool, DType),
+    (collective, place, symmetric, dtype, sums): (Collective, Placement, bool, DType, Sums),
     bytes: u64,
     timed: &Timed,
 ) {
     // Hundredths of a microsecond are not to be had.
     let size = (bytes, (timed.us * 1e3).round() / 1e3);
     let algorithm = timed.plan.algorithm.name.to_owned();
-    let entry = Entry { collective, place, symmetric, dtype, algorithm, most: timed.most, sizes: vec![size] };
-    let group = |e: &Entry| (e.collective, e.place, e.symmetric, e.dtype);
+    let entry =
+        Entry { collective, place, symmetric, dtype, sums, algorithm, most: timed.most, sizes: vec![size] };
+    let group = |e: &Entry| (e.collective, e.place, e.symmetric, e.dtype, e.sums);
     let last = entries.iter_mut().rfind(|e| group(e) == group(&entry));
     match last {
         Some(last) if (&last.algorithm, last.most) == (&entry.algorithm, entry.most) => last.sizes.push(size),
@@ -318,7 +324,8 @@ mod tests {
             .unwrap()
         };
         let mut entries = Vec::new();
-        let group = |symmetric| (Collective::AllReduce, Placement::InPlace, symmetric, DType::F32);
+        let group =
+            |symmetric| (Collective::AllReduce, Placement::InPlace, symmetric, DType::F32, Sums::Ordinary);
         for (bytes, name, ctas) in
             [(1024, "ll", 64), (4096, "ll", 64), (16384, "push", 32), (65536, "ll", 64)]
         {

@@ -101,7 +101,7 @@ impl Search<'_> {
     pub fn run<E>(&self, measure: Measure<'_, E>) -> Result<Found, E> {
         let mut tried = Tried { search: self, measure, all: Vec::new() };
         let request = &self.request;
-        let able: Vec<_> = Algorithm::of(request.collective).filter(|a| a.can(request).is_ok()).collect();
+        let able: Vec<_> = Algorithm::of(request.collective).filter(|a| a.allowed(request).is_ok()).collect();
         let of = |a: &'static Algorithm| Plan::of(a, request, self.most_ctas);
         let expected = |a: &&'static Algorithm| self.links.time(&of(a), request);
         let memories = [[true; 2], [false; 2]].into_iter().filter(|_| self.effort != Effort::Given);
@@ -113,7 +113,7 @@ impl Search<'_> {
                 tried.look(a, Limits::of(a, self.most_ctas), Look::Brief)?;
             }
         }
-        for (a, most) in self.before.iter().filter(|(a, _)| a.can(request).is_ok()) {
+        for (a, most) in self.before.iter().filter(|(a, _)| a.allowed(request).is_ok()) {
             tried.look(a, *most, Look::Brief)?;
         }
         let symmetric = tried.best([true; 2])?;

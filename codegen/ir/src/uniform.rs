@@ -312,7 +312,7 @@ impl<L: Level> Analysis<'_, L> {
             {
                 Varies::ByWarp
             }
-            Thread::Shuffle { .. } | Thread::Clock {} => Varies::ByThread,
+            Thread::Shuffle { .. } | Thread::Clock {} | Thread::GlobalTime {} => Varies::ByThread,
             Thread::Fence { .. }
             | Thread::AsyncFence {}
             | Thread::GroupBarrier { .. }

@@ -38,8 +38,8 @@ pub(crate) fn report() -> String {
     }
 }
 
-/// The answers in words. No answer stands for a PE that did not give one in time.
-fn words(answers: &[Option<Doing>]) -> String {
+/// The answers in words, from GPUs and from simulated PEs. No answer stands for a PE that did not give one in time.
+pub(crate) fn words(answers: &[Option<Doing>]) -> String {
     let any = answers.iter().flatten().any(|a| a.waits);
     let mut lines = Vec::new();
     for (pe, answer) in answers.iter().enumerate() {

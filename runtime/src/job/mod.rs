@@ -26,10 +26,11 @@ pub use wire::fuzz as fuzz_frames;
 use std::io::IsTerminal;
 
 pub use control::{Control, Options};
-pub(crate) use doing::report;
+pub(crate) use doing::{report, words};
 pub use env::{Hub, Launcher, ProcessRank};
 pub use secret::{Admission, Secret};
 pub use spawn::{Job, Started, set_command, start};
+pub(crate) use wire::Doing;
 
 /// The exit status of a process that ended because another PE did (`EX_SOFTWARE` of sysexits.h).
 pub const ENDED_WITH_PEER: u8 = 70;

@@ -6,6 +6,7 @@
 
 mod argument;
 mod check;
+mod copies;
 pub(crate) mod driver;
 mod image;
 mod kernel;
@@ -18,6 +19,7 @@ mod target;
 pub use crate::memory::BARRIER_LINE;
 pub use argument::{Argument, ArgumentValue, Arguments, AsArgument, Elements, multicast};
 pub use check::{Checked, Unfilled};
+pub use copies::Copied;
 pub use kernel::{Grid, Kernel, LaunchOptions, Prepared};
 pub use module::{Module, is_whole_program, needs_nvshmem, to_image};
 pub use scalar::Number;

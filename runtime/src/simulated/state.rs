@@ -8,7 +8,8 @@ use super::exchange::Exchanges;
 use super::heap::Heap;
 use super::order::Order;
 use crate::error::{Error, NOT_DONE, PEER_DIED, Result, SIMULATED};
-use crate::watch::{Table, records, summary};
+use crate::job::{Doing, words};
+use crate::watch::{Records, Table, records, summary};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar};
 use std::time::Instant;
@@ -485,13 +486,9 @@ impl State {
     fn stop(&mut self, e: SimError) {
         self.findings.extend(self.machine.take_findings());
         let mut error = from_sim(&e);
-        let watched = self.watched();
-        if !watched.is_empty() {
-            error.message = format!("{}\n{watched}", error.message);
-        }
-        let hosts = self.waits();
-        if !hosts.is_empty() {
-            error.message = format!("{}\n{hosts}", error.message);
+        let who = if self.watched.is_empty() { self.waits() } else { words(&self.doing()) };
+        if !who.is_empty() {
+            error.message = format!("{}\n{who}", error.message);
         }
         self.stopped = Some(e);
         self.fail(None, error);
@@ -528,28 +525,40 @@ impl State {
         }
     }
 
-    /// What the threads of watched kernels wait for, on all PEs, and what PEs have launched that report no wait.
-    fn watched(&self) -> String {
+    /// What the threads of watched kernels wait for on each PE, or what a PE has launched that reports no wait, and what
+    /// its host does: what PEs on GPUs answer when they are asked.
+    fn doing(&self) -> Vec<Option<Doing>> {
         let mut by_pe: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for w in &self.watched {
             let mut ring = vec![0; w.bytes];
             let read = self.machine.read(w.pe as usize, w.ring, &mut ring);
-            let found = read.map_or_else(|_| Vec::new(), |()| records(&ring));
+            let found = read.map_or_else(|_| Records::default(), |()| records(&ring));
             by_pe.entry(w.pe).or_default().push((&*w.table, found));
         }
-        let lines = by_pe.into_iter().flat_map(|(pe, kernels)| {
-            summary(&kernels).into_iter().map(move |line| format!("PE {pe}: {line}"))
-        });
-        lines.collect::<Vec<_>>().join("\n")
+        let hosts = self.host_waits();
+        let of = |pe: u32| {
+            let kernels = by_pe.remove(&pe).unwrap_or_default();
+            let waits = kernels.iter().any(|(_, found)| !found.complete.is_empty());
+            let mut lines = summary(&kernels);
+            lines
+                .extend(hosts.iter().filter(|(of, _)| *of == pe).map(|(_, what)| format!("its host {what}")));
+            Some(Doing { waits, lines })
+        };
+        (0..).take(self.hosts.len()).map(of).collect()
     }
 
-    /// A text that says who waits for what, with a line for each PE.
-    pub fn waits(&self) -> String {
+    /// What the hosts of PEs wait for, and which of them have ended.
+    fn host_waits(&self) -> Vec<(u32, String)> {
         let waiting = self.waiters.values().filter(|w| w.answer.is_none());
         let mut lines: Vec<(u32, String)> = waiting.map(|w| (w.pe, self.words(w.pe, &w.wait))).collect();
         lines.extend((0..).zip(&self.hosts).filter(|(_, h)| h.left).map(|(pe, _)| (pe, "has ended".into())));
         lines.sort();
-        lines.iter().map(|(pe, what)| format!("PE {pe} {what}")).collect::<Vec<_>>().join("\n")
+        lines
+    }
+
+    /// A text that says who waits for what, with a line for each PE.
+    pub fn waits(&self) -> String {
+        self.host_waits().iter().map(|(pe, what)| format!("PE {pe} {what}")).collect::<Vec<_>>().join("\n")
     }
 
     fn words(&self, pe: u32, wait: &Wait) -> String {

@@ -6,7 +6,7 @@
 
 mod report;
 
-pub(crate) use report::{Table, records, report, summary};
+pub(crate) use report::{Records, Table, records, report, summary};
 
 use crate::cuda::pinned::Pinned;
 use crate::cuda::{Device, DeviceTensor};
@@ -17,7 +17,7 @@ use cudarc::driver::sys::CUdevice_attribute;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use weft_abi::KernelInfo;
-use weft_abi::watch::{self as abi, RECORD_BYTES, RECORDS, WaitRecord};
+use weft_abi::watch::{self as abi, RING_BYTES};
 
 /// The limit of a wait on a simulated PE, whose clock counts the instructions of all warps.
 const SIMULATED_LIMIT: i64 = 200_000;
@@ -114,7 +114,7 @@ impl Watch {
         if info.waits.is_empty() {
             return Ok(None);
         }
-        let bytes = (RECORDS * RECORD_BYTES) as usize;
+        let bytes = RING_BYTES as usize;
         let table = Arc::new(Table::new(info));
         let stream = device.new_stream()?;
         let (ring, address, cycles) = match device.pe() {
@@ -157,10 +157,10 @@ impl Watch {
     }
 
     /// What has been reported so far, on a GPU.
-    fn records(&self) -> Vec<WaitRecord> {
+    fn records(&self) -> Records {
         match &self.ring {
             Ring::Gpu(ring) => records(&ring.read()),
-            Ring::Simulated(..) => Vec::new(),
+            Ring::Simulated(..) => Records::default(),
         }
     }
 }
@@ -174,7 +174,7 @@ impl Drop for Watch {
 }
 
 /// The kernels of this process on GPUs that are watched, with what they have reported.
-fn on_gpus() -> Vec<(Arc<Watch>, Vec<WaitRecord>)> {
+fn on_gpus() -> Vec<(Arc<Watch>, Records)> {
     let all: Vec<_> =
         ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     let with_records = |w: Arc<Watch>| {

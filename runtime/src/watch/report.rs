@@ -4,7 +4,7 @@ use super::on_gpus;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use weft_abi::watch::{RECORD_BYTES, WaitInfo, WaitRecord, Watched};
+use weft_abi::watch::{DROPPED, RECORD_BYTES, WaitInfo, WaitRecord, Watched};
 use weft_abi::{KernelInfo, ParamKind};
 
 /// Launches of this process so far.
@@ -44,15 +44,24 @@ impl Table {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a PE's records of the newest launch that has any say: one line for each wait.
-    pub fn lines(&self, records: &[WaitRecord]) -> Vec<String> {
+    /// What a PE's records of the newest launch that has any say: one line for each wait, and one that counts the records
+    /// that were dropped.
+    pub fn lines(&self, of: &Records) -> Vec<String> {
+        let records = &of.complete;
         let mut waits: BTreeMap<(u32, u32), Vec<&WaitRecord>> = BTreeMap::new();
         let newest = records.iter().map(|r| r.launch).max().unwrap_or_default();
         for r in records.iter().filter(|r| r.launch == newest) {
             waits.entry((r.launch, r.wait)).or_default().push(r);
         }
         let last = self.last();
-        waits.into_iter().filter_map(|((_, wait), all)| self.line(wait, &all, &last)).collect()
+        let lines = waits.into_iter().filter_map(|((_, wait), all)| self.line(wait, &all, &last));
+        let dropped = (of.dropped > 0).then(|| {
+            format!(
+                "`{}`: {} more waits were reported, for which there was no room",
+                self.info.name, of.dropped
+            )
+        });
+        lines.chain(dropped).collect()
     }
 
     /// One wait: the first CTA that reported it, and how many others did.
@@ -131,7 +140,7 @@ impl Table {
 
 /// What the watched kernels of a PE do: a line for each wait that was reported. Where there is none, the line is about
 /// the kernel that the host launched last.
-pub(crate) fn summary(kernels: &[(&Table, Vec<WaitRecord>)]) -> Vec<String> {
+pub(crate) fn summary(kernels: &[(&Table, Records)]) -> Vec<String> {
     let lines: Vec<_> = kernels.iter().flat_map(|(table, records)| table.lines(records)).collect();
     if !lines.is_empty() {
         return lines;
@@ -152,9 +161,22 @@ fn values(info: &WaitInfo, record: &WaitRecord) -> String {
     }
 }
 
-/// The records in a ring that are complete, in the order of their slots.
-pub(crate) fn records(ring: &[u8]) -> Vec<WaitRecord> {
-    ring.chunks(RECORD_BYTES as usize).filter_map(WaitRecord::read).collect()
+/// What a ring holds.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Records {
+    /// The records that are complete, in the order of their slots.
+    pub complete: Vec<WaitRecord>,
+    /// How many found no room.
+    pub dropped: u32,
+}
+
+/// The records in a ring.
+pub(crate) fn records(ring: &[u8]) -> Records {
+    let (slots, behind) = ring.split_at_checked(DROPPED as usize).unwrap_or((ring, &[]));
+    Records {
+        complete: slots.chunks(RECORD_BYTES as usize).filter_map(WaitRecord::read).collect(),
+        dropped: behind.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)),
+    }
 }
 
 /// What the watched kernels of this process do on GPUs, a line each, and whether a thread has reported a wait. There is
@@ -162,7 +184,7 @@ pub(crate) fn records(ring: &[u8]) -> Vec<WaitRecord> {
 pub(crate) fn report() -> (bool, Vec<String>) {
     let kernels = on_gpus();
     let kernels: Vec<_> = kernels.iter().map(|(watch, found)| (&*watch.table, found.clone())).collect();
-    (kernels.iter().any(|(_, found)| !found.is_empty()), summary(&kernels))
+    (kernels.iter().any(|(_, found)| !found.complete.is_empty()), summary(&kernels))
 }
 
 #[cfg(test)]

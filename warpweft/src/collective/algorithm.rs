@@ -1,7 +1,8 @@
 //! Algorithms: kernels of the built-in library, and what each can do.
 
+use super::sums::is_quantisable;
 use super::table::{ALGORITHMS, STAGE};
-use super::{Collective, Cost, Placement, Plan, Request};
+use super::{Collective, Cost, Placement, Plan, Request, Sums};
 use std::fmt;
 use weft_runtime::{DType, Reduce};
 
@@ -29,6 +30,8 @@ pub struct Algorithm {
     pub switch: bool,
     /// Whether it goes by NVSHMEM's operations, and so reaches PEs that loads and stores do not.
     pub net: bool,
+    /// Whether the copy engine carries its bytes, between two kernels in which PEs meet. Its kernels are what is simulated.
+    pub engine: bool,
     /// Bytes that a PE's threads go through.
     pub work: fn(&Request) -> u64,
     /// Bytes of them in a step of a thread.
@@ -41,6 +44,10 @@ pub struct Algorithm {
     pub unroll: u32,
     /// Most steps of all threads of a CTA at once.
     pub most_steps: u32,
+    /// Elements of which a step has a multiple, beside whole vectors.
+    pub run: u32,
+    /// What happens to the sums of a request.
+    pub sums: fn(&Request) -> Sums,
     /// Whether a step takes staging memory, which all CTAs share.
     pub staged: bool,
     /// The function that says what a launch waits for and moves.
@@ -127,6 +134,9 @@ impl Algorithm {
         if self.collective.reduces() && reduction(op).is_none() {
             return Err(format!("{name} does sum, min and max, and not {}", op.name()));
         }
+        if (self.sums)(request) == Sums::Quantised && !is_quantisable(dtype) {
+            return Err(format!("{name} sends floats of 16 and 32 bits in fewer bits, and not {dtype}"));
+        }
         if self.kernel(place).is_none() {
             let only = if place == Placement::InPlace { "out of place" } else { "in place" };
             return Err(format!("{name} works {only} only"));
@@ -147,6 +157,22 @@ impl Algorithm {
                     "{name} needs its {what} in the symmetric heap, where other PEs reach it"
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether it can do that, and the request allows what happens to its sums.
+    ///
+    /// # Errors
+    /// Says why the algorithm is not to do it.
+    pub fn allowed(&'static self, request: &Request) -> Result<(), String> {
+        self.can(request)?;
+        let own = (self.sums)(request);
+        if self.collective.reduces() && own > request.sums {
+            return Err(format!(
+                "{} has {own} sums, and the call is to have {} ones",
+                self.name, request.sums
+            ));
         }
         Ok(())
     }

@@ -39,6 +39,8 @@ pub struct Cost {
     pub switch: f64,
     /// Bytes by NVSHMEM's operations.
     pub net: f64,
+    /// Bytes that the copy engine writes to other PEs. They count from the second launch on.
+    pub engine: f64,
     /// Bytes that a GPU reads of what was staged in its own memory.
     pub local: f64,
 }
@@ -66,6 +68,14 @@ pub struct Links {
     pub pull_gbps: f64,
     /// The bandwidth of packets to all other PEs at once, in 10^9 bytes per second. Flags count as bytes.
     pub packet_gbps: f64,
+    /// Microseconds that a call takes beside its barriers and bytes if the copy engine carries these: the start of copies,
+    /// and a second kernel.
+    #[serde(default)]
+    pub engine_us: f64,
+    /// The bandwidth of the copy engine to all other PEs, in 10^9 bytes per second; 0 where nobody has measured it, and
+    /// then the model does not choose it.
+    #[serde(default)]
+    pub engine_gbps: f64,
     /// The bandwidth of multimem instructions to all other PEs at once, in 10^9 bytes per second.
     pub switch_gbps: f64,
     /// Microseconds of a put with a signal between nodes.
@@ -103,7 +113,8 @@ impl Links {
     /// of `ll` (docs/performance.md: 1 MiB in 10.2 us, 1 GiB in 7.1 ms), what is staged from those of `staged` (64 MiB in
     /// 111 us). Measured on 8: all at once by stores. The switch is other people's: at best 275 GB/s of allreduce (NCCL
     /// 2.30.4 and MSCCL++, 8 H100s and H200s with NVLS: nccl-tests issue 212, nccl issue 2140), of which each byte is 9/8
-    /// on the port each way. Between nodes nothing was measured: a 400 Gb/s adapter for each GPU, as specified.
+    /// on the port each way. The copy engine was measured on 2 H100s (2026-11-25, broadcast of 16 to 64 MiB). Between nodes
+    /// nothing was measured: a 400 Gb/s adapter for each GPU, as specified.
     pub const H200: Links = Links {
         launch_us: 0.89,
         work_us: 0.1,
@@ -116,6 +127,8 @@ impl Links {
         pull_gbps: 333.0,
         packet_gbps: 320.0,
         switch_gbps: 309.4,
+        engine_us: 11.0,
+        engine_gbps: 379.0,
         net_us: 8.0,
         net_gbps: 40.0,
         local_gbps: 6400.0,
@@ -138,6 +151,7 @@ impl Links {
             push_gbps: self.push_gbps * by,
             pull_gbps: self.pull_gbps * by,
             packet_gbps: self.packet_gbps * by,
+            engine_gbps: self.engine_gbps * by,
             switch_gbps: self.switch_gbps * by,
             ..self
         }
@@ -156,11 +170,13 @@ impl Links {
             by_few(cost.packed, self.packet_gbps),
             us(cost.switch, self.switch_gbps),
             us(cost.net, self.net_gbps),
+            us(cost.engine, self.engine_gbps),
             by_few(cost.local, self.local_gbps),
         ];
         Prediction {
             launch_us: self.launch_us + self.work_us,
             latency_us: cost.waits * self.wait_us
+                + if cost.engine > 0.0 { self.engine_us } else { 0.0 }
                 + cost.flights * self.flight_us
                 + cost.packets * self.packet_us
                 + cost.net_flights * self.net_us,

@@ -1,10 +1,11 @@
 //! Workspaces, compiled kernels, and launches.
 
 use super::algorithm::{Algorithm, reduction};
+use super::engine::{Engine, MEET};
 use super::table::{INBOX, LL_CTAS, LL_SLOTS};
 use super::tuning::{Selector, Setting, Tuning};
 use super::workspace::Workspaces;
-use super::{Collective, Placement, Plan, Request};
+use super::{Collective, Placement, Plan, Request, Sums};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ pub struct Config {
     pub lowering: Lowering,
     /// The source of plans.
     pub tuning: Tuning,
+    /// What may happen to the sums of calls that do not say it themselves. The same on all PEs.
+    pub sums: Sums,
 }
 
 weft_sim::setters!(
@@ -34,12 +37,13 @@ weft_sim::setters!(
         ctas: Option<u32>,
         lowering: Lowering,
         tuning: Tuning,
+        sums: Sums,
     }
 );
 
 impl Default for Config {
     fn default() -> Config {
-        Config { ctas: None, lowering: Lowering::Auto, tuning: Tuning::Stored }
+        Config { ctas: None, lowering: Lowering::Auto, tuning: Tuning::Stored, sums: Sums::default() }
     }
 }
 
@@ -56,12 +60,14 @@ pub struct Call<'a> {
     pub out: Option<&'a dyn AsArgument>,
     /// The PE that a broadcast is from, by its rank in the team.
     pub root: u32,
+    /// What may happen to the sums of a reduction, if not what [`Config::sums`] says. The same on all PEs.
+    pub sums: Option<Sums>,
 }
 
 impl<'a> Call<'a> {
     /// A sum, from PE 0.
     pub fn new(collective: Collective, x: &'a dyn AsArgument, out: Option<&'a dyn AsArgument>) -> Call<'a> {
-        Call { collective, op: Reduce::Sum, x, out, root: 0 }
+        Call { collective, op: Reduce::Sum, x, out, root: 0, sums: None }
     }
 }
 
@@ -76,6 +82,7 @@ pub struct Collectives {
     selector: Selector,
     workspaces: Workspaces,
     sync: Barrier,
+    engine: Engine,
     kernels: Mutex<HashMap<Key, Compiled>>,
     ready: Mutex<HashMap<(Request, Bound), Ready>>,
 }
@@ -96,6 +103,23 @@ struct Ready {
     launch: Arc<Prepared>,
     /// Positions of `x` and `out` among the kernel's arguments.
     places: [Option<usize>; 2],
+    /// Whether the copy engine carries the bytes between two launches.
+    engine: bool,
+}
+
+impl Collectives {
+    /// Carries out a call for whose request a launch was prepared.
+    fn go(
+        &self,
+        ready: &Ready,
+        (call, request): (&Call<'_>, &Request),
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        match ready.engine {
+            true => self.engine.go((&self.world, &self.team), &ready.launch, (call, request), stream),
+            false => ready.go(call, stream),
+        }
+    }
 }
 
 impl Ready {
@@ -129,6 +153,7 @@ struct Key {
     div: u32,
     threads: u32,
     unroll: u32,
+    once: bool,
     root: Option<u32>,
 }
 
@@ -165,6 +190,7 @@ impl Collectives {
             selector,
             workspaces,
             sync,
+            engine: Engine::default(),
             kernels: Mutex::default(),
             ready: Mutex::default(),
         })
@@ -295,10 +321,10 @@ impl Collectives {
         let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let found = lock().get(&(request, fixed)).cloned();
         if let Some(ready) = found.filter(|ready| ready.launch.is_current()) {
-            return ready.go(call, stream);
+            return self.go(&ready, (call, &request), stream);
         }
         let ready = self.arranged(&self.choose(&request)?, call, &request, stream)?;
-        ready.go(call, stream)?;
+        self.go(&ready, (call, &request), stream)?;
         let mut all = lock();
         if all.len() >= MOST_READY {
             all.clear();
@@ -312,6 +338,9 @@ impl Collectives {
     /// # Errors
     /// Fails where [`launch`](Collectives::launch) fails.
     pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        if plan.algorithm.engine {
+            self.engine.streams(&self.world, self.team.n_pes())?;
+        }
         self.kernel(plan, &self.operands(call, stream)?.0).map(drop)
     }
 
@@ -323,7 +352,7 @@ impl Collectives {
     /// [`Kernel::launch`] fails.
     pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let (request, _) = self.operands(call, stream)?;
-        self.arranged(plan, call, &request, stream)?.go(call, stream)
+        self.go(&self.arranged(plan, call, &request, stream)?, (call, &request), stream)
     }
 
     /// The launch of a call by a plan.
@@ -334,7 +363,10 @@ impl Collectives {
         request: &Request,
         stream: &Stream,
     ) -> Result<Ready, GpuError> {
-        let Compiled { kernel, most } = self.kernel(plan, request)?;
+        let most = self.kernel(plan, request)?.most;
+        let plan = &Plan { ctas: plan.ctas.min(most), ..*plan };
+        // Fewer CTAs may have more to do than the kernel for more of them knows.
+        let kernel = self.kernel(plan, request)?.kernel;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
         let head = head(plan.algorithm, self.name(plan, request)?)?;
         let is_space = |name: &str| super::workspace::extent(name, plan, request, self.ctas).is_some();
@@ -363,15 +395,16 @@ impl Collectives {
                 },
             });
         }
-        let launch = kernel.prepared(stream, Grid::of(plan.ctas.min(most)), arguments)?;
+        let launch = kernel.prepared(stream, Grid::of(plan.ctas), arguments)?;
         let place = |name: &str| head.params.iter().position(|p| *p.name == *name);
         let places = [place("x"), call.out.and(place("out"))];
-        Ok(Ready { launch: Arc::new(launch), places })
+        Ok(Ready { launch: Arc::new(launch), places, engine: plan.algorithm.engine })
     }
 
     fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
         plan.check(request, self.ctas).map_err(|why| refuse(error::OPERATION, why))?;
         let name = plan.algorithm.kernel(request.place);
+        let name = name.map(|name| if plan.algorithm.engine { MEET } else { name });
         name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
     }
 
@@ -402,6 +435,7 @@ impl Collectives {
             reach: self.reach,
             align: 16,
             root: call.root,
+            sums: call.sums.unwrap_or(self.config.sums),
         };
         request.align = request.aligned(x.address | out.as_ref().map_or(0, |o| o.address));
         let counts = request.counts();
@@ -438,16 +472,17 @@ impl Collectives {
             dtype: request.dtype,
             op: reduces.then(|| reduction(request.op)).flatten(),
             align: align(request),
-            div: divisor(request),
+            div: divisor(plan.algorithm, request),
             threads: plan.threads,
             unroll: plan.unroll,
+            once: has(head(plan.algorithm, name)?, "ONCE") && plan.is_once(request),
             root: (request.collective == Collective::Broadcast).then_some(request.root),
         };
         let lock = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(compiled) = lock().get(&key) {
             return Ok(compiled.clone());
         }
-        let mut options = options(plan, request, self.ctas, target(self.world.device())?)?;
+        let mut options = options_of(name, plan, request, self.ctas, target(self.world.device())?)?;
         options.lowering = self.config.lowering.decide(self.multicast).into();
         let compiled = Kernel::with(&self.world, file(plan.algorithm)?, options.clone());
         let kernel = match (compiled, options.lowering) {
@@ -475,8 +510,8 @@ fn align(request: &Request) -> u32 {
 }
 
 /// What the count is known to be a multiple of: with whole vectors for every PE no access needs a test of the end.
-fn divisor(request: &Request) -> u32 {
-    let vectors = (16 / request.dtype.bytes()).saturating_mul(request.n_pes);
+fn divisor(algorithm: &Algorithm, request: &Request) -> u32 {
+    let vectors = (16 / request.dtype.bytes()).max(algorithm.run).saturating_mul(request.n_pes);
     if align(request) == 16 && request.count.is_multiple_of(vectors.into()) { vectors } else { 1 }
 }
 
@@ -489,6 +524,17 @@ pub(super) fn options(
 ) -> Result<Options, GpuError> {
     let none = || refuse(error::OPERATION, format!("{} has no such kernel", plan.algorithm.name));
     let name = plan.algorithm.kernel(request.place).ok_or_else(none)?;
+    options_of(name, plan, request, ctas, target)
+}
+
+/// How one of its kernels is compiled.
+fn options_of(
+    name: &str,
+    plan: &Plan,
+    request: &Request,
+    ctas: u32,
+    target: Target,
+) -> Result<Options, GpuError> {
     let scalar = request.dtype;
     let op = reduction(request.op).unwrap_or(weft_ir::RedOp::Add);
     // Sums of 16-bit floats are made in f32; fp8 has no arithmetic, and f16 all its numbers and their sums.
@@ -497,7 +543,7 @@ pub(super) fn options(
         Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
         s => s,
     };
-    let known: [(&str, Define); 14] = [
+    let known: [(&str, Define); 15] = [
         ("T", scalar.into()),
         ("OP", op.into()),
         ("ACC", acc.into()),
@@ -505,7 +551,8 @@ pub(super) fn options(
         ("THREADS", plan.threads.into()),
         ("UNROLL", plan.unroll.into()),
         ("ALIGN", align(request).into()),
-        ("DIV", divisor(request).into()),
+        ("DIV", divisor(plan.algorithm, request).into()),
+        ("ONCE", plan.is_once(request).into()),
         ("MC", plan.algorithm.switch.into()),
         ("ROOT", request.root.into()),
         ("SLOTS", LL_SLOTS.into()),
@@ -514,11 +561,16 @@ pub(super) fn options(
         ("INBOX", INBOX.into()),
     ];
     let head = head(plan.algorithm, name)?;
-    let has = |name: &str| head.generics.iter().any(|(g, ..)| **g == *name);
     let mut options = Options::new(target);
     options.kernel = Some(name.into());
-    options.defines = known.into_iter().filter(|(n, _)| has(n)).map(|(n, d)| (n.to_owned(), d)).collect();
+    options.defines =
+        known.into_iter().filter(|(n, _)| has(head, n)).map(|(n, d)| (n.to_owned(), d)).collect();
     Ok(options)
+}
+
+/// Whether a kernel has a compile-time parameter.
+fn has(head: &Head, name: &str) -> bool {
+    head.generics.iter().any(|(g, ..)| **g == *name)
 }
 
 /// The text of an algorithm.

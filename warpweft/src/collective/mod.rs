@@ -21,9 +21,11 @@
 
 mod algorithm;
 mod cost;
+mod engine;
 mod handle;
 mod plan;
 mod shape;
+mod sums;
 mod table;
 pub mod tuning;
 mod workspace;
@@ -34,4 +36,5 @@ pub use handle::Flat;
 pub use handle::{Call, Collectives, Config};
 pub use plan::{Limits, Placement, Plan, Request};
 pub use shape::{Collective, Counts};
+pub use sums::{Sums, quantised_error};
 use table::ALGORITHMS;

@@ -1,6 +1,6 @@
 //! What is asked for, and by which algorithm, how large, it is carried out.
 
-use super::{Algorithm, Collective, Counts, Links};
+use super::{Algorithm, Collective, Counts, Links, Sums};
 use weft_runtime::{DType, Reduce};
 
 /// Threads of a CTA that has work for more.
@@ -48,6 +48,8 @@ pub struct Request {
     pub align: u32,
     /// The PE that a broadcast is from, by its rank in the team.
     pub root: u32,
+    /// What may happen to the sums of a reduction.
+    pub sums: Sums,
 }
 
 impl Request {
@@ -65,6 +67,7 @@ impl Request {
             reach: true,
             align: 16,
             root: 0,
+            sums: Sums::default(),
         };
         request.align = request.aligned(0);
         request
@@ -149,6 +152,11 @@ impl Plan {
         Plan { ctas: plan.ctas.min(stages), ..plan }
     }
 
+    /// Whether each thread has one step at most.
+    pub(super) fn is_once(&self, request: &Request) -> bool {
+        self.unroll == 1 && super::cost::rounds(request, self) <= 1.0
+    }
+
     /// Checks that a handle with workspaces for `most_ctas` CTAs can launch the plan.
     ///
     /// # Errors
@@ -184,7 +192,7 @@ impl Plan {
         let mut why = Vec::new();
         let mut best: Option<(f64, Plan)> = None;
         for a in Algorithm::of(request.collective) {
-            if let Err(e) = a.can(request) {
+            if let Err(e) = a.allowed(request) {
                 why.push(format!("{}: {e}", a.name));
                 continue;
             }

@@ -1,6 +1,7 @@
 //! The table of algorithms.
 
 use super::cost::{chunks, last_chunk, others, part, pes, pushed, rounds, skew, slots};
+use super::sums::{by_switch, quantised, ranked, rotated as from_itself};
 use super::{Algorithm, Collective, Cost, Plan, Request};
 
 /// A whole operand.
@@ -16,6 +17,19 @@ fn share(r: &Request) -> u64 {
 /// A share of it where all but one PE have one.
 fn share_of_others(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(2) - 1)) * r.dtype.bytes() as u64
+}
+
+/// A PE's share of it in elements, which are sent in a byte each.
+fn runs(r: &Request) -> u64 {
+    r.count.div_ceil(u64::from(r.n_pes.max(1)))
+}
+
+/// Elements that are sent in a step of 16 bytes.
+const RUN: u32 = 16;
+
+/// Bytes of scales for a byte of what is quantised: each block has two.
+fn scales(p: &Plan) -> f64 {
+    2.0 / f64::from(RUN * p.unroll.max(1))
 }
 
 /// CTAs that have slots for packets.
@@ -47,12 +61,15 @@ const LL: Algorithm = Algorithm {
     in_place: Some("ll_in_place"),
     switch: false,
     net: false,
+    engine: false,
     work: whole,
     unit: PACKET,
     threads: 512,
     most_ctas: LL_CTAS,
     unroll: 4,
     most_steps: LL_SLOTS,
+    run: 1,
+    sums: ranked,
     staged: false,
     cost: packets,
     about: "",
@@ -70,12 +87,14 @@ const BARRIERS: Algorithm = Algorithm {
     threads: 512,
     most_ctas: MOST_CTAS,
     most_steps: MOST_STEPS,
+    sums: by_switch,
     cost: Cost::of_nothing,
     ..LL
 };
 
 /// By stores into staging memory.
-const STAGED: Algorithm = Algorithm { work: share, threads: 256, unroll: 4, staged: true, ..BARRIERS };
+const STAGED: Algorithm =
+    Algorithm { work: share, threads: 256, unroll: 4, sums: ranked, staged: true, ..BARRIERS };
 
 /// The same of rows, each for one PE.
 const EXCHANGED: Algorithm = Algorithm {
@@ -86,6 +105,20 @@ const EXCHANGED: Algorithm = Algorithm {
     // All rows are read from staging memory, a PE's own among them.
     cost: |r, p| Cost { local: pes(r) * chunks(r, p), ..staged(r, p, 0.0) },
     ..STAGED
+};
+
+/// By the copy engine, to each other PE. Its kernels, of which two are launched, have one warp.
+const ENGINE: Algorithm = Algorithm {
+    name: "engine",
+    part: "engine",
+    in_place: None,
+    engine: true,
+    threads: 32,
+    unroll: 1,
+    most_ctas: 1,
+    most_steps: 32,
+    cost: |r, _| Cost { waits: 2.0, engine: others(r) * part(r), ..Cost::default() },
+    ..BARRIERS
 };
 
 /// By NVSHMEM's operations.
@@ -165,6 +198,11 @@ fn net(r: &Request, p: &Plan, signals: f64, bytes: f64) -> Cost {
 }
 
 impl Cost {
+    /// With so many times the bytes that are stored.
+    fn times(self, by: f64) -> Cost {
+        Cost { push: self.push * by, neighbour: self.neighbour * by, ..self }
+    }
+
     /// Of a row that others take theirs from.
     fn of_nothing(_: &Request, _: &Plan) -> Cost {
         Cost::default()
@@ -172,7 +210,7 @@ impl Cost {
 }
 
 /// Every algorithm, those of a collective from the smallest sizes on.
-pub static ALGORITHMS: [Algorithm; 30] = [
+pub static ALGORITHMS: [Algorithm; 34] = [
     Algorithm {
         part: "allreduce",
         in_place: Some("net_in_place"),
@@ -224,8 +262,21 @@ pub static ALGORITHMS: [Algorithm; 30] = [
         part: "rotate",
         out_of_place: Some("rotate"),
         in_place: Some("rotate_in_place"),
+        sums: from_itself,
         cost: rotated,
         about: "as push_direct, every PE sending to one after the other, all to different ones",
+        ..STAGED
+    },
+    Algorithm {
+        name: "quantised",
+        part: "quantised",
+        out_of_place: Some("quantised"),
+        in_place: Some("quantised_in_place"),
+        work: runs,
+        run: RUN,
+        sums: quantised,
+        cost: |r, p| Cost { local: part(r), ..staged(r, p, chunks(r, p)).times(1.0 + scales(p)) },
+        about: "as push, in 8 bits with a scale for each block: half the bytes or less, not exact",
         ..STAGED
     },
     Algorithm {
@@ -384,6 +435,26 @@ pub static ALGORITHMS: [Algorithm; 30] = [
         part: "all_to_all",
         about: "parts pushed into staging memory, a flag for each CTA: any memory",
         ..EXCHANGED
+    },
+    Algorithm {
+        collective: Collective::AllGather,
+        out_of_place: Some("all_gather"),
+        in_place: Some("all_gather_in_place"),
+        about: "copies to all by the copy engine, between two kernels in which PEs meet",
+        ..ENGINE
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
+        out_of_place: Some("broadcast"),
+        in_place: Some("broadcast_in_place"),
+        about: "copies of the root to all by the copy engine, between two kernels in which PEs meet",
+        ..ENGINE
+    },
+    Algorithm {
+        collective: Collective::AllToAll,
+        out_of_place: Some("all_to_all"),
+        about: "copies to each by the copy engine, between two kernels in which PEs meet",
+        ..ENGINE
     },
 ];
 

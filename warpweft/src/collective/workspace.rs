@@ -11,6 +11,8 @@ struct Space {
     name: &'static str,
     /// Its element type, if not that of the data.
     dtype: Option<DType>,
+    /// The parameter whose memory it shares. Kernels that take one of them leave nothing in it to the next launch.
+    shares: Option<&'static str>,
     /// Its bytes, as the kernel's head has its extents.
     bytes: fn(&Extents) -> u64,
 }
@@ -22,26 +24,62 @@ struct Extents {
     stages: u64,
     /// Steps of a CTA.
     steps: u64,
+    /// Threads of a CTA.
+    threads: u64,
 }
 
 const LL: u64 = LL_CTAS as u64;
 /// Bytes of a CTA's counter: a line, so that CTAs do not share any.
 const LINE: u64 = 128;
 
-const SPACES: [Space; 13] = [
-    Space { name: "ws", dtype: Some(DType::U64), bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL },
-    Space { name: "epoch", dtype: Some(DType::U32), bytes: |_| LINE * LL },
-    Space { name: "posts", dtype: Some(DType::U64), bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL },
-    Space { name: "turns", dtype: Some(DType::U32), bytes: |e| 4 * e.n_pes * LL },
-    Space { name: "posted", dtype: Some(DType::U32), bytes: |_| LINE * LL },
-    Space { name: "stage", dtype: None, bytes: |e| 16 * e.steps * e.n_pes * 3 * e.stages },
-    Space { name: "sums", dtype: None, bytes: |e| 16 * e.steps * e.n_pes * 2 * e.stages },
-    Space { name: "flags", dtype: Some(DType::U32), bytes: |e| 4 * e.n_pes * e.stages },
-    Space { name: "rounds", dtype: Some(DType::U32), bytes: |e| LINE * e.stages },
-    Space { name: "pace", dtype: Some(DType::U32), bytes: |_| LINE },
-    Space { name: "inbox", dtype: None, bytes: |e| INBOX as u64 * e.n_pes * 2 * LL },
-    Space { name: "signals", dtype: Some(DType::U64), bytes: |e| 8 * e.n_pes * 2 * LL },
-    Space { name: "exchanges", dtype: Some(DType::U64), bytes: |_| LINE * LL },
+const SPACES: [Space; 17] = [
+    Space {
+        name: "ws",
+        dtype: Some(DType::U64),
+        shares: None,
+        bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL,
+    },
+    Space { name: "epoch", dtype: Some(DType::U32), shares: None, bytes: |_| LINE * LL },
+    Space {
+        name: "posts",
+        dtype: Some(DType::U64),
+        shares: None,
+        bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL,
+    },
+    Space { name: "turns", dtype: Some(DType::U32), shares: None, bytes: |e| 4 * e.n_pes * LL },
+    Space { name: "posted", dtype: Some(DType::U32), shares: None, bytes: |_| LINE * LL },
+    Space { name: "stage", dtype: None, shares: None, bytes: |e| 16 * e.steps * e.n_pes * 3 * e.stages },
+    Space { name: "sums", dtype: None, shares: None, bytes: |e| 16 * e.steps * e.n_pes * 2 * e.stages },
+    Space { name: "flags", dtype: Some(DType::U32), shares: None, bytes: |e| 4 * e.n_pes * e.stages },
+    Space { name: "rounds", dtype: Some(DType::U32), shares: None, bytes: |e| LINE * e.stages },
+    Space { name: "pace", dtype: Some(DType::U32), shares: None, bytes: |_| LINE },
+    Space {
+        name: "blocks",
+        dtype: Some(DType::I8),
+        shares: Some("stage"),
+        bytes: |e| 16 * e.steps * e.n_pes * 3 * e.stages,
+    },
+    Space {
+        name: "block_sums",
+        dtype: Some(DType::I8),
+        shares: Some("sums"),
+        bytes: |e| 16 * e.steps * e.n_pes * 2 * e.stages,
+    },
+    Space {
+        name: "scales",
+        dtype: Some(DType::BF16),
+        shares: None,
+        bytes: |e| 2 * e.threads * e.n_pes * 3 * e.stages,
+    },
+    Space {
+        name: "sum_scales",
+        dtype: Some(DType::BF16),
+        shares: None,
+        bytes: |e| 2 * e.threads * e.n_pes * 2 * e.stages,
+    },
+    Space { name: "inbox", dtype: None, shares: None, bytes: |e| INBOX as u64 * e.n_pes * 2 * LL },
+    Space { name: "signals", dtype: Some(DType::U64), shares: None, bytes: |e| 8 * e.n_pes * 2 * LL },
+    Space { name: "exchanges", dtype: Some(DType::U64), shares: None, bytes: |_| LINE * LL },
 ];
 
 /// A parameter's element type and elements, for a plan of a handle with so many CTAs; none where it is no workspace.
@@ -53,13 +91,15 @@ pub(super) fn extent(name: &str, plan: &Plan, request: &Request, ctas: u32) -> O
         n_pes: request.n_pes.into(),
         stages: algorithm.stages(threads, unroll, ctas).into(),
         steps: u64::from(threads) * u64::from(unroll),
+        threads: threads.into(),
     };
     Some((dtype, (space.bytes)(&extents) as usize / dtype.bytes() as usize))
 }
 
 /// Those of a handle.
 pub(super) struct Workspaces {
-    buffers: Vec<SymmetricBuffer>,
+    /// Each under the name of the parameter that owns it.
+    buffers: Vec<(&'static str, SymmetricBuffer)>,
     ctas: u32,
 }
 
@@ -69,12 +109,17 @@ impl Workspaces {
     /// # Errors
     /// Fails where [`World::buffer`] fails.
     pub fn new(world: &World, ctas: u32) -> Result<Workspaces, weft_runtime::Error> {
-        let most = Extents { n_pes: world.n_pes().into(), stages: ctas.into(), steps: STAGE.into() };
+        let most = Extents {
+            n_pes: world.n_pes().into(),
+            stages: ctas.into(),
+            steps: STAGE.into(),
+            threads: STAGE.into(),
+        };
         let zeroed = |space: &Space| {
             let buffer = world.buffer((space.bytes)(&most) as usize)?;
-            buffer.fill(0).map(|()| buffer)
+            buffer.fill(0).map(|()| (space.name, buffer))
         };
-        let buffers = SPACES.iter().map(zeroed).collect::<Result<_, _>>()?;
+        let buffers = SPACES.iter().filter(|s| s.shares.is_none()).map(zeroed).collect::<Result<_, _>>()?;
         // Nobody sends before all is zero.
         world.barrier()?;
         Ok(Workspaces { buffers, ctas })
@@ -90,7 +135,8 @@ impl Workspaces {
         plan: &Plan,
         request: &Request,
     ) -> Result<AnyTensor, weft_runtime::Error> {
-        let found = SPACES.iter().position(|s| s.name == name).and_then(|i| self.buffers.get(i));
+        let owner = SPACES.iter().find(|s| s.name == name).map(|s| s.shares.unwrap_or(s.name));
+        let found = self.buffers.iter().find(|(n, _)| Some(*n) == owner).map(|(_, buffer)| buffer);
         let extent = extent(name, plan, request, self.ctas);
         let (Some(buffer), Some((dtype, elements))) = (found, extent) else {
             let name = format!("{} takes `{name}`, which is not there", plan.algorithm.name);

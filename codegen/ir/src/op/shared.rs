@@ -164,6 +164,11 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "clock", spread Threads, result |t| t.scalar(Scalar::I64);
+        /// The timer of the GPU, in nanoseconds. Result: `i64`.
+        effect GlobalTime = "global_time" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "global_time", spread Threads, result |t| t.scalar(Scalar::I64);
         /// Orders the thread's accesses to memory of GPUs, and those of others that it has seen, before copies of tiles that
         /// begin later.
         effect AsyncFence = "fence_async" {

@@ -46,6 +46,9 @@ impl<'c> Lower<'_, 'c> {
                 Ok(None)
             }
             Thread::Clock {} => self.intrinsic("llvm.nvvm.read.ptx.sreg.clock64", &[], &[]).map(Some),
+            Thread::GlobalTime {} => {
+                self.intrinsic("llvm.nvvm.read.ptx.sreg.globaltimer", &[], &[]).map(Some)
+            }
             Thread::AsyncFence {} => {
                 self.nothing_passes();
                 self.effect("llvm.nvvm.fence.proxy.async.global", &[])

@@ -22,7 +22,7 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{
     Address, Arith, BinOp, CmpOp, Control, Hidden, Int, LocalId, Memory, NumberKind, Operation, RedOp,
-    Scalar, Scope, Sem, Space, Sreg, Thread, Value,
+    Scalar, Scope, Sem, Space, Sreg, Thread, Value, ValueType,
 };
 
 /// Rounds of a wait between two looks at the clock, a power of two.
@@ -208,7 +208,12 @@ impl Spin {
             let slot = b.emit(Memory::Atomic { ptr, value, op: Some(RedOp::Add), sem, scope })?;
             let records = b.int(Scalar::U32, abi::RECORDS.into())?;
             let fits = b.compare(CmpOp::Lt, slot, records)?;
-            b.if_true(fits, |b| self.write(b, block, slot, (number, cta, launch, cycles))).map(drop)
+            b.if_else(
+                fits,
+                |b| self.write(b, block, slot, (number, cta, launch, cycles)),
+                |b| drop_record(b, block),
+            )
+            .map(drop)
         })
         .map(drop)
     }
@@ -221,27 +226,22 @@ impl Spin {
         slot: Value,
         (number, cta, launch, cycles): (i64, Value, Value, Value),
     ) -> Built<()> {
-        let ptr = at(b, block, abi::RING)?;
-        let ring = b.emit_as(Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Gpu }, I64)?;
-        let ring = b.address(ring, Space::Global)?;
+        let ring = ring(b, block)?;
         let (slot, size) = (b.convert(slot, Scalar::I64)?, b.i64(abi::RECORD_BYTES.into())?);
         let bytes = b.binary(BinOp::Mul, slot, size)?;
         let record = b.emit(Address::PtrAdd { ptr: ring, bytes })?;
         let thread = linear(b, Sreg::ThreadIdx)?;
         let thread = b.index(thread)?;
         let number = b.int(Scalar::U32, number)?;
-        let address = match self.address {
-            Some(ptr) => b.emit(Address::ToInt { a: ptr })?,
-            None => b.i64(0)?,
-        };
+        let address = self.address(b)?;
         let fields = [
             (field::WAIT, number),
             (field::CTA, b.convert(cta, Scalar::U32)?),
             (field::THREAD, b.convert(thread, Scalar::U32)?),
             (field::LAUNCH, launch),
             (field::ADDRESS, address),
-            (field::SEEN, number_of(b, self.seen)?),
-            (field::EXPECTED, number_of(b, self.expected)?),
+            (field::SEEN, self.number(b, self.seen)?),
+            (field::EXPECTED, self.number(b, self.expected)?),
             (field::CYCLES, cycles),
         ];
         let scope = Scope::Sys;
@@ -251,6 +251,61 @@ impl Spin {
         }
         let (ptr, value) = (at(b, record, field::MARK)?, b.int(Scalar::U32, 1)?);
         b.emit(Memory::Store { ptr, value, sem: Sem::Release, scope }).map(drop)
+    }
+}
+
+/// The address of the ring.
+fn ring(b: &mut Builder, block: Value) -> Built<Value> {
+    let ptr = at(b, block, abi::RING)?;
+    let ring = b.emit_as(Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Gpu }, I64)?;
+    b.address(ring, Space::Global)
+}
+
+/// Counts a record that the ring has no place for.
+fn drop_record(b: &mut Builder, block: Value) -> Built<()> {
+    let ring = ring(b, block)?;
+    let (ptr, value) = (at(b, ring, abi::DROPPED)?, b.int(Scalar::U32, 1)?);
+    b.emit(Memory::Red { ptr, value, op: RedOp::Add, sem: Sem::Relaxed, scope: Scope::Sys }).map(drop)
+}
+
+impl Spin {
+    /// The first of several values, one for each element that is compared, whose element is still waited for.
+    fn first_open(&self, b: &mut Builder, values: Vec<Value>) -> Built<Option<Value>> {
+        let (Some((compared, when)), Some(&last)) = (self.open, values.last()) else {
+            return Ok(values.first().copied());
+        };
+        let mut first = last;
+        for (lane, value) in values.into_iter().enumerate().rev().skip(1) {
+            let lane = u32::try_from(lane).unwrap_or(u32::MAX);
+            let open = b.slice(compared, lane, 1)?;
+            first = if when { b.select(open, value, first)? } else { b.select(open, first, value)? };
+        }
+        Ok(Some(first))
+    }
+
+    /// The address of the element that is waited for; 0 where the code cannot tell.
+    fn address(&self, b: &mut Builder) -> Built<Value> {
+        let mut all = Vec::new();
+        for look in &self.looks {
+            let base = b.emit(Address::ToInt { a: look.ptr })?;
+            for lane in 0..look.lanes {
+                let bytes = b.i64((lane * look.bytes).into())?;
+                all.push(b.binary(BinOp::Add, base, bytes)?);
+            }
+        }
+        self.first_open(b, all)?.map_or_else(|| b.i64(0), Ok)
+    }
+
+    /// The element of a value that is waited for, as an `i64`.
+    fn number(&self, b: &mut Builder, value: Option<Value>) -> Built<Value> {
+        let lanes = value.and_then(|v| b.ty(v).lanes()).unwrap_or(1);
+        let compared = self.open.and_then(|(v, _)| b.ty(v).lanes()).unwrap_or(1);
+        let Some(value) = value.filter(|_| lanes > 1 && lanes == compared) else {
+            return number_of(b, value);
+        };
+        let each = (0..lanes).map(|lane| b.slice(value, lane, 1)).collect::<Built<Vec<_>>>()?;
+        let first = self.first_open(b, each)?;
+        number_of(b, first)
     }
 }
 

@@ -5,21 +5,35 @@ use weft_abi::watch::Watched;
 use weft_ir::mixed::{Inst, Kernel, Op, Type};
 use weft_ir::{
     Address, Arith, Async, BinOp, Block, Bridge, Call, CmpOp, Constant, Control, LocalId, Memory, Operation,
-    Sem, Space, Thread, UnOp, Value, Var,
+    Sem, Space, Thread, UnOp, Value, ValueType, Var,
 };
+
+/// An access that looks at memory.
+pub(super) struct Look {
+    /// The address.
+    pub ptr: Value,
+    /// The number of elements.
+    pub lanes: u32,
+    /// Bytes of an element.
+    pub bytes: u32,
+}
 
 /// A loop that waits.
 pub(super) struct Spin {
     /// What it looks at.
     pub on: Watched,
-    /// The address that it looks at, where a pointer that is known in the body says so.
-    pub address: Option<Value>,
+    /// The accesses that look, each with an address that is known in the body: one, or those whose elements, one behind
+    /// the other, are the elements of what is seen. Empty where the code cannot tell.
+    pub looks: Vec<Look>,
     /// What it has seen.
     pub seen: Option<Value>,
     /// What it compares that with.
     pub expected: Option<Value>,
     /// The comparison of both that ends the wait.
     pub until: Option<CmpOp>,
+    /// The result of a comparison of several elements, and whether an element for which it is true is one that is still
+    /// waited for.
+    pub open: Option<(Value, bool)>,
     /// Whether its body ends with a jump.
     pub jumps: bool,
 }
@@ -46,10 +60,18 @@ impl Spin {
         if !jumps {
             top.extend(&body.0);
         }
-        let mut spin =
-            Spin { on: Watched::Memory, address: None, seen: None, expected: None, until: None, jumps };
+        let mut spin = Spin {
+            on: Watched::Memory,
+            looks: Vec::new(),
+            seen: None,
+            expected: None,
+            until: None,
+            open: None,
+            jumps,
+        };
         spin.find_place(k, &all, &top);
         spin.find_values(k, (&all, &top), *cond);
+        spin.keep_fitting_looks(k);
         Some(spin)
     }
 
@@ -72,10 +94,30 @@ impl Spin {
         if let Some(name) = origin(k, ptr) {
             self.on = Watched::Parameter(name);
         }
-        let pointer =
-            matches!(k.ty(ptr), Type::Pointer(space) if !matches!(space, Space::Shared | Space::Cluster));
-        if pointer && top.contains(v) {
-            self.address = Some(ptr);
+        let global = |ptr| matches!(k.ty(ptr), Type::Pointer(space) if !matches!(space, Space::Shared | Space::Cluster));
+        let look = |(v, inst): &(Value, &Inst)| match &inst.op {
+            Op::Memory(Memory::Load { ptr, .. } | Memory::AtomicCas { ptr, .. })
+                if effect(inst) == Effect::Looks && global(*ptr) && top.contains(v) =>
+            {
+                let ty = k.ty(*v);
+                Some(Look {
+                    ptr: *ptr,
+                    lanes: ty.lanes().unwrap_or(1),
+                    bytes: ty.elem().map_or(1, |s| s.bytes()),
+                })
+            }
+            _ => None,
+        };
+        if global(ptr) && top.contains(v) {
+            self.looks = all.iter().filter_map(look).collect();
+        }
+    }
+
+    /// Keeps the accesses whose elements are those of the comparison, or else the first one.
+    fn keep_fitting_looks(&mut self, k: &Kernel) {
+        let compared = self.open.and_then(|(v, _)| k.ty(v).lanes()).unwrap_or(1);
+        if compared == 1 || self.looks.iter().map(|look| look.lanes).sum::<u32>() != compared {
+            self.looks.truncate(1);
         }
     }
 
@@ -107,6 +149,8 @@ impl Spin {
                 _ => None,
             };
             self.until = goes_on.map(|op| if swapped { mirrored(not(op)) } else { not(op) });
+            let many = op.filter(|_| k.ty(v).lanes().is_some_and(|n| n > 1));
+            self.open = many.zip(goes_on).map(|(op, goes_on)| (v, op == goes_on));
             return;
         }
         let parity = all.iter().find_map(|(_, inst)| match &inst.op {
@@ -150,7 +194,9 @@ fn effect(inst: &Inst) -> Effect {
         Op::Memory(Memory::Load { sem, .. }) => looks(*sem != Sem::Weak),
         Op::Memory(Memory::AtomicCas { .. }) | Op::Async(Async::MbarTest { .. }) => Effect::Looks,
         Op::Call(Call::Function { function, .. }) if function.contains("_test") => Effect::Looks,
-        Op::Thread(Thread::Fence { .. } | Thread::Clock {} | Thread::Shuffle { .. }) => Effect::None,
+        Op::Thread(
+            Thread::Fence { .. } | Thread::Clock {} | Thread::GlobalTime {} | Thread::Shuffle { .. },
+        ) => Effect::None,
         Op::Control(Control::Role { .. }) => Effect::Other,
         Op::Var(_) | Op::Control(_) | Op::Debug(_) => Effect::None,
         _ => Effect::Other,
@@ -205,6 +251,8 @@ impl Sense<'_> {
             Arith::Compare { op: CmpOp::Eq, a, b } if zero(self.k, *b) => self.of(*a, !same),
             Arith::Compare { op: CmpOp::Ne, a, b } if zero(self.k, *b) => self.of(*a, same),
             Arith::Convert { a } | Arith::Slice { a, .. } => self.of(*a, same),
+            // What lies outside of a tensor is not waited for.
+            Arith::Select { a, b, .. } if truth(self.k, *b) => self.of(*a, same),
             Arith::Binary { op: BinOp::And | BinOp::Or, a, b } => {
                 self.of(*a, same).or_else(|| self.of(*b, same))
             }
@@ -228,6 +276,15 @@ fn constant(k: &Kernel, v: Value) -> Option<i64> {
         Arith::Const { value: Constant::Int(n) } => Some(*n),
         Arith::Splat { a } => constant(k, *a),
         _ => None,
+    }
+}
+
+/// Whether a value is the constant `true`.
+fn truth(k: &Kernel, v: Value) -> bool {
+    match k.op(v).arith() {
+        Some(Arith::Const { value: Constant::Bool(true) }) => true,
+        Some(Arith::Splat { a }) => truth(k, *a),
+        _ => false,
     }
 }
 

@@ -47,6 +47,11 @@ fn kernel() -> KernelInfo {
     }
 }
 
+/// Records of which none was dropped.
+fn all(complete: Vec<WaitRecord>) -> Records {
+    Records { complete, dropped: 0 }
+}
+
 fn record(wait: u32, cta: u32, launch: u32, address: u64) -> WaitRecord {
     WaitRecord { wait, cta, thread: 2, launch, address, seen: 1, expected: 4, cycles: 99 }
 }
@@ -67,9 +72,9 @@ fn records_become_lines_with_elements() {
     let old = record(0, 0, 1, 0x1000);
     let newer =
         [record(0, 1, 2, 0x1018), record(0, 0, 2, 0x1010), record(1, 0, 2, 0), record(2, 3, 2, 0x2008)];
-    let records: Vec<_> = [old].into_iter().chain(newer).collect();
+    let records = [old].into_iter().chain(newer).collect();
     assert_eq!(
-        summary(&[(&table, records)]),
+        summary(&[(&table, all(records))]),
         [
             "`k`, launch 2, CTA 0, thread 2 waits at k.weft:3 (wait 0) for `a[2]`, which is 1 and must be >= 4; \
              so do 1 other CTAs",
@@ -83,12 +88,12 @@ fn records_become_lines_with_elements() {
 #[test]
 fn without_records_the_last_launch_is_named() {
     let (first, second) = (Table::new(&kernel()), Table::new(&KernelInfo { name: "q".into(), ..kernel() }));
-    assert!(summary(&[(&first, vec![])]).is_empty(), "nothing was launched");
+    assert!(summary(&[(&first, all(vec![]))]).is_empty(), "nothing was launched");
     launched(&first);
     launched(&second);
     launched(&second);
     assert_eq!(
-        summary(&[(&first, vec![]), (&second, vec![])]),
+        summary(&[(&first, all(vec![])), (&second, all(vec![]))]),
         ["no wait was reported; the last launch was `q`, launch 2 with grid [2, 1, 1], n = 7"]
     );
 }
@@ -96,8 +101,19 @@ fn without_records_the_last_launch_is_named() {
 #[test]
 fn a_wait_that_the_description_lacks_is_no_panic() {
     let table = Table::new(&kernel());
-    let [line] = &summary(&[(&table, vec![record(9, 0, 1, 0x10)])])[..] else { panic!("one line") };
+    let [line] = &summary(&[(&table, all(vec![record(9, 0, 1, 0x10)]))])[..] else { panic!("one line") };
     assert!(line.contains("wait 9, which its description lacks"), "{line}");
-    let [line] = &summary(&[(&table, vec![record(2, 0, 1, 0x10)])])[..] else { panic!("one line") };
+    let [line] = &summary(&[(&table, all(vec![record(2, 0, 1, 0x10)]))])[..] else { panic!("one line") };
     assert!(line.contains("memory at 0x10"), "no launch says where tensors are: {line}");
+}
+
+#[test]
+fn records_that_found_no_room_are_counted() {
+    let table = Table::new(&kernel());
+    launched(&table);
+    let mut ring = vec![0u8; weft_abi::watch::RING_BYTES as usize];
+    assert_eq!((records(&ring).complete.len(), records(&ring).dropped), (0, 0));
+    ring[DROPPED as usize] = 7;
+    let lines = table.lines(&records(&ring));
+    assert_eq!(lines, ["`k`: 7 more waits were reported, for which there was no room"]);
 }

@@ -6,7 +6,7 @@ mod selector;
 pub use file::{Stored, Tables};
 pub use selector::{By, Selector, Tuning};
 
-use super::{Algorithm, Collective, Limits, Links, Placement, Plan, Request};
+use super::{Algorithm, Collective, Limits, Links, Placement, Plan, Request, Sums};
 use crate::tuned::{driver, hash, here};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -94,6 +94,9 @@ pub struct Entry {
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
+    /// What calls allow for the sums that the plan is the fastest for.
+    #[serde(default)]
+    pub sums: Sums,
     /// The name of the algorithm.
     pub algorithm: String,
     /// The limits of the plan.
@@ -181,18 +184,20 @@ impl Table {
     pub fn plan(&self, request: &Request, most_ctas: u32) -> Option<Plan> {
         let plan = |e: &Entry| {
             let plan = Plan::within(e.algorithm()?, request, e.most, most_ctas);
-            plan.check(request, most_ctas).ok().map(|()| plan)
+            let fits = plan.check(request, most_ctas).and_then(|()| plan.algorithm.allowed(request));
+            fits.ok().map(|()| plan)
         };
         let bytes = request.bytes();
         let group = (request.collective, request.place, request.dtype.bytes());
         let fits = |e: &&Entry| {
             (e.collective, e.place, e.dtype.bytes()) == group
                 && (!e.symmetric || request.symmetric == [true; 2])
+                && (e.sums == request.sums || request.sums == Sums::Deterministic)
         };
         let near = |e| Some((e, Entry::distance(e, bytes))).filter(|(_, far)| *far <= FAR);
         let mut found: Vec<_> = self.entries.iter().filter(fits).filter_map(near).collect();
         // What holds for any memory holds for the symmetric heap, if not as well.
-        let rank = |e: &Entry| (e.dtype != request.dtype, !e.symmetric);
+        let rank = |e: &Entry| (e.sums != request.sums, e.dtype != request.dtype, !e.symmetric);
         found.sort_by(|(a, from), (b, to)| rank(a).cmp(&rank(b)).then(from.total_cmp(to)));
         found.into_iter().find_map(|(e, _)| plan(e))
     }
@@ -204,8 +209,8 @@ impl Table {
 
     /// Takes over what a newer one of the same setting measured: of each collective and type all of it.
     pub fn renew(&mut self, newer: Table) {
-        let measured =
-            |e: &Entry| newer.entries.iter().any(|n| (n.collective, n.dtype) == (e.collective, e.dtype));
+        let group = |e: &Entry| (e.collective, e.dtype, e.sums);
+        let measured = |e: &Entry| newer.entries.iter().any(|n| group(n) == group(e));
         let mut entries: Vec<Entry> = std::mem::take(self).usable().0.entries;
         entries.retain(|e| !measured(e));
         entries.extend(newer.entries.iter().cloned());
@@ -248,13 +253,17 @@ impl Table {
             let us: Vec<_> = e.sizes.iter().map(|(_, us)| format!("{us:.2}")).collect();
             let memory = if e.symmetric { "symmetric" } else { "any" };
             let (name, dtype) = (e.collective.name(), e.dtype.name());
+            let algorithm = match e.sums {
+                Sums::Ordinary => e.algorithm.clone(),
+                sums => format!("{} ({sums})", e.algorithm),
+            };
             out.push_str(&line([
                 name,
                 e.place.name(),
                 memory,
                 dtype,
                 &bytes,
-                &e.algorithm,
+                &algorithm,
                 &ctas,
                 &threads,
                 &unroll,

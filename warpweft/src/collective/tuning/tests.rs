@@ -16,6 +16,7 @@ fn setting() -> Setting {
 
 fn entry(symmetric: bool, dtype: DType, algorithm: &str, sizes: &[u64]) -> Entry {
     Entry {
+        sums: Sums::Ordinary,
         collective: Collective::AllReduce,
         place: Placement::OutOfPlace,
         symmetric,
@@ -97,6 +98,28 @@ fn types_memory_and_what_an_algorithm_can() {
     assert_eq!(of(|r| r.place = Placement::InPlace), None);
     assert_eq!(of(|r| r.op = Reduce::Xor), None);
     assert_eq!(of(|r| r.collective = Collective::AllToAll), None);
+}
+
+#[test]
+fn each_kind_of_sums_has_entries_of_its_own() {
+    let mut table = table();
+    let quantised = Entry { sums: Sums::Quantised, ..entry(true, DType::BF16, "quantised", &[1 << 22]) };
+    table.entries.push(quantised.clone());
+    let of = |sums, multicast| {
+        let request = Request { sums, multicast, ..request(DType::BF16, 1 << 22) };
+        chosen(&table, &request)
+    };
+    assert_eq!(of(Sums::Ordinary, true), Some("two_shot"));
+    assert_eq!(of(Sums::Quantised, true), Some("quantised"));
+    // Entries of ordinary sums whose algorithms add in the order of ranks: not by the switch.
+    assert_eq!(of(Sums::Deterministic, false), Some("two_shot"));
+    assert_eq!(of(Sums::Deterministic, true), Some("push"));
+    assert!(table.text().contains("quantised (quantised)"), "{}", table.text());
+    // Others stay when one kind is measured anew.
+    let newer = Table { entries: vec![quantised], ..table.clone() };
+    let before = table.entries.len();
+    table.renew(newer);
+    assert_eq!(table.entries.len(), before);
 }
 
 #[test]

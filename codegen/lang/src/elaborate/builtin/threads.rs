@@ -83,6 +83,12 @@ pub(super) const TABLE: &[Builtin] = &[
         clock,
     ),
     builtin(
+        "global_time",
+        "global_time()",
+        "The timer of the GPU, in nanoseconds. It has steps of some tens of nanoseconds, and the timers of two GPUs differ. On the simulator, it counts instructions of all warps.",
+        global_time,
+    ),
+    builtin(
         "fence",
         "fence<acq_rel, sys>()",
         "Orders earlier accesses before later ones. `fence<async>()` orders accesses to memory outside of the CTA, and those of other threads that were seen, before copies of tiles that begin later.",
@@ -152,6 +158,13 @@ fn clock(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
     let v = e.b.emit(Thread::Clock {})?;
+    e.symbol(v).map(Val::Int)
+}
+
+fn global_time(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    call.no_words()?;
+    let v = e.b.emit(Thread::GlobalTime {})?;
     e.symbol(v).map(Val::Int)
 }
 

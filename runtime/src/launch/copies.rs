@@ -1,0 +1,80 @@
+//! Copies between tensors that kernels are given, by the copy engine.
+#![allow(unsafe_code, reason = "ranges of memory that the caller's tensors keep")]
+
+use super::{Argument, ArgumentValue, AsArgument, Elements};
+use crate::cuda::copy::{self, Range};
+use crate::cuda::{Stream, keep};
+use crate::error::{self, Error, Result};
+use crate::world::World;
+
+/// Bytes that are copied from one tensor to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copied {
+    /// The rank in the world of the PE that gets them.
+    pub pe: u32,
+    /// The first byte of the tensor that is written.
+    pub to: usize,
+    /// The first byte of the tensor that is read.
+    pub from: usize,
+    /// The number of bytes.
+    pub bytes: usize,
+}
+
+/// The address of bytes of an argument, which is a tensor without gaps.
+fn part(of: &Argument<'_>, what: &str, from: usize, bytes: usize) -> Result<u64> {
+    let ArgumentValue::Tensor { address, dtype, extent: Elements::Flat(elements), .. } = of.given() else {
+        let message = format!("{what} of a copy is {}, where a tensor without gaps is wanted", of.given());
+        return Err(Error::new(error::ARGUMENT, message));
+    };
+    let have = elements.saturating_mul(dtype.bytes() as usize);
+    match from.checked_add(bytes).is_some_and(|end| end <= have) {
+        true => Ok(address + from as u64),
+        false => {
+            let message = format!("{bytes} bytes from byte {from} of {what} of a copy, which has {have}");
+            Err(Error::new(error::SHAPE, message))
+        }
+    }
+}
+
+impl World {
+    /// Copies bytes of `source`, which is in any memory of this PE's GPU, to those of the symmetric `dest` on a PE that
+    /// loads and stores reach. GPUs do it by a copy engine. What was written is there for the PE when it learns by a
+    /// kernel of the same stream that the stream is past the copy. A simulated PE does it by a put, which may land in any
+    /// order, and a quiet.
+    ///
+    /// # Errors
+    /// Fails for bytes that the tensors do not have (R0307), for what is no tensor or, on the side that is written, not
+    /// symmetric (R0502), for a PE that does not exist (R0303) or that only puts and gets reach (R0304), or if the CUDA
+    /// driver refuses the copy (R0103).
+    pub fn copy_bytes(
+        &self,
+        dest: &dyn AsArgument,
+        source: &dyn AsArgument,
+        copied: Copied,
+        stream: &Stream,
+    ) -> Result<()> {
+        let inner = self.0.on(stream)?;
+        let (dest, source) = (dest.argument(stream).flat(), source.argument(stream).flat());
+        let Copied { pe, to, from, bytes } = copied;
+        let own = part(&dest, "the written side", to, bytes)?;
+        let read = part(&source, "the read side", from, bytes)?;
+        if !matches!(dest.given(), ArgumentValue::Tensor { symmetric: true, .. }) {
+            let message = "the written side of a copy is not symmetric, so no other PE has it";
+            return Err(Error::new(error::ARGUMENT, message));
+        }
+        [&dest, &source].into_iter().filter_map(|side| side.held()).for_each(keep);
+        let pe = inner.member(pe)?;
+        if let Stream::Simulated(_) = stream {
+            inner.library.put(own, read, bytes, pe, false, stream)?;
+            return inner.library.quiet(stream);
+        }
+        let there = if pe == inner.control.rank() { Some(own) } else { inner.library.peer(own, pe) };
+        let there = there.ok_or_else(|| {
+            let message = format!("the copy engine does not reach the memory of PE {pe}");
+            Error::new(error::UNREACHABLE, message).help("put and get go over any transport")
+        })?;
+        // SAFETY: both tensors have these bytes, as was checked; the caller keeps them, and a graph holds on to them.
+        let range = |address| unsafe { Range::new(&inner.device, address, bytes) };
+        copy::on_device(range(there), range(read), stream)
+    }
+}

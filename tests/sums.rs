@@ -1,0 +1,233 @@
+//! What reductions may do to sums: the error of quantised ones on data of several kinds, and the bits of deterministic
+//! ones for any algorithm, plan, split and position.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use half::bf16;
+use weft::collective::tuning::Tuning;
+use weft::collective::{
+    Algorithm, Call, Collective, Collectives, Config, Plan, Request, Sums, quantised_error,
+};
+use weft::runtime::{Element, Reduce, SimConfig, World};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Elements of a block with 16 elements in each of `unroll` runs, which lie `threads` runs apart.
+fn blocks(count: usize, n_pes: usize, (threads, unroll): (usize, usize)) -> Vec<Vec<usize>> {
+    let row = count.div_ceil(16 * n_pes) * 16;
+    let chunk = 16 * threads * unroll;
+    let mut all = Vec::new();
+    for pe in 0..n_pes {
+        for first in (0..row).step_by(chunk) {
+            for thread in 0..threads {
+                let run = |u: usize| first + (u * threads + thread) * 16;
+                let inside = |i: &usize| *i < row && pe * row + i < count;
+                let of: Vec<usize> = (0..unroll)
+                    .flat_map(|u| run(u)..run(u) + 16)
+                    .filter(inside)
+                    .map(|i| pe * row + i)
+                    .collect();
+                all.extend((!of.is_empty()).then_some(of));
+            }
+        }
+    }
+    all
+}
+
+/// Numbers of a kind that depend on PE and element, from a generator with a period of 2^64.
+fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
+    let mut state = u64::from(pe) * 7919 + 17;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+    (0..count)
+        .map(|i| match kind {
+            "normal" => normal(),
+            // One element of 97 is a hundred times larger, as in hidden states.
+            "outliers" => normal() * if i % 97 == 5 { 100.0 } else { 1.0 },
+            // PEs cancel each other out but for a small part.
+            "opposite" => (if pe == 0 { 1.0 } else { -1.0 }) * ((i % 31) as f64 + 1.0) + normal() * 1e-3,
+            "tiny" => normal() * 1e-38,
+            _ => 0.0,
+        })
+        .collect()
+}
+
+/// The results of an allreduce on every PE, by a plan on simulated PEs, in which no check finds anything.
+fn allreduce<T: Element>(
+    n_pes: u32,
+    plan: &(dyn Fn(&Request) -> Plan + Sync),
+    parts: &[(usize, usize)],
+    given: &(dyn Fn(u32) -> Vec<T> + Sync),
+) -> Vec<Vec<T>> {
+    let job = World::simulated_with(&SimConfig::new(n_pes).checked()).unwrap();
+    let results = job.run(|world| -> Result<Vec<T>, Failure> {
+        let config = Config::default().ctas(Some(3)).tuning(Tuning::Model);
+        let collectives = Collectives::with(world, world.team(), config)?;
+        let given = given(world.my_pe());
+        let x = world.zeros::<T>(given.len())?;
+        let out = world.zeros::<T>(given.len())?;
+        x.copy_from(&given, world.stream())?;
+        world.barrier()?;
+        for (from, to) in parts {
+            let (x, out) = (x.slice(*from..*to)?, out.slice(*from..*to)?);
+            let call = Call::new(Collective::AllReduce, &x, Some(&out));
+            let request = collectives.request(&call, world.stream())?;
+            collectives.launch(&plan(&request), &call, world.stream())?;
+        }
+        let got = out.to_vec(world.stream())?;
+        world.barrier()?;
+        Ok(got)
+    });
+    let results = results.unwrap();
+    let findings = job.simulation().findings();
+    assert!(findings.is_empty(), "{findings:#?}");
+    results
+}
+
+fn named(name: &str) -> &'static Algorithm {
+    Algorithm::find(Collective::AllReduce, name).unwrap()
+}
+
+/// Every element is within the bound of its own block, and the bound of blocks is needed: errors come near to it.
+#[test]
+fn quantised_sums_are_within_their_bound() {
+    let (threads, unroll) = (32, 2);
+    for (n_pes, count, kind) in [
+        (2u32, 5000usize, "normal"),
+        (3, 4099, "outliers"),
+        (2, 2048, "opposite"),
+        (4, 1000, "tiny"),
+        (2, 333, "zeros"),
+    ] {
+        let given: Vec<Vec<f32>> =
+            (0..n_pes).map(|pe| data(kind, pe, count).iter().map(|x| *x as f32).collect()).collect();
+        let plan = |_: &Request| Plan { algorithm: named("quantised"), ctas: 2, threads: 32, unroll: 2 };
+        let got = allreduce::<f32>(n_pes, &plan, &[(0, count)], &|pe| given[pe as usize].clone());
+        assert!(got.iter().all(|of| of == &got[0]), "{kind}: PEs differ");
+        let exact = |i: usize| given.iter().map(|of| f64::from(of[i])).sum::<f64>();
+        let mut nearest: f64 = 0.0;
+        for block in blocks(count, n_pes as usize, (threads, unroll)) {
+            let most = |of: &dyn Fn(usize) -> f64| block.iter().map(|i| of(*i).abs()).fold(0.0, f64::max);
+            let largest: Vec<f64> = given.iter().map(|of| most(&|i| f64::from(of[i]))).collect();
+            // Blocks whose scale has no inverse are zeros: an absolute error of their size.
+            let tiny = 126.0 * 1e-36 * f64::from(n_pes);
+            let bound = quantised_error(&largest, most(&exact)) + tiny;
+            for i in &block {
+                let error = (f64::from(got[0][*i]) - exact(*i)).abs();
+                assert!(error <= bound, "{kind} over {n_pes}, element {i}: off by {error}, bound {bound}");
+                nearest = nearest.max(error / bound);
+            }
+        }
+        if kind == "normal" {
+            assert!(nearest > 0.5, "{kind}: the bound is {:.1} times the greatest error", 1.0 / nearest);
+        }
+    }
+}
+
+/// What is no number, or too large for one, is seen in every result of its block, and nowhere else.
+#[test]
+fn quantised_blocks_with_infinities_are_nan() {
+    let count = 2048;
+    let given = |pe: u32| {
+        let mut all: Vec<bf16> = data("normal", pe, count).into_iter().map(bf16::from_f64).collect();
+        if pe == 1 {
+            all[100] = bf16::INFINITY;
+            all[1500] = bf16::NAN;
+        }
+        all
+    };
+    let plan = |_: &Request| Plan { algorithm: named("quantised"), ctas: 1, threads: 32, unroll: 1 };
+    let got = allreduce::<bf16>(2, &plan, &[(0, count)], &given);
+    for (i, x) in got[0].iter().enumerate() {
+        let hit = [100, 1500].iter().any(|bad| bad / 16 == i / 16);
+        assert_eq!(x.is_nan(), hit, "element {i} is {x}");
+    }
+}
+
+/// Nobody gets quantised sums who has not asked for them.
+#[test]
+fn quantised_sums_are_chosen_only_if_asked_for() {
+    let choose = |sums, bytes: u64| {
+        let request =
+            Request { sums, ..Request::new(Collective::AllReduce, weft::runtime::DType::BF16, bytes / 2, 2) };
+        Plan::choose(&request, 132, &weft::collective::Links::H200).unwrap().algorithm.name
+    };
+    for bytes in (10..31).map(|k| 1u64 << k) {
+        assert_ne!(choose(Sums::Ordinary, bytes), "quantised", "{bytes}");
+        assert_ne!(choose(Sums::Deterministic, bytes), "quantised", "{bytes}");
+    }
+    assert_eq!(choose(Sums::Quantised, 1 << 10), "ll");
+    for bytes in [4u64 << 20, 16 << 20, 64 << 20] {
+        assert_eq!(choose(Sums::Quantised, bytes), "quantised", "{bytes}");
+    }
+}
+
+/// The same bits for all algorithms, plans, splits and positions that deterministic sums may have, over three PEs, for
+/// which the order matters; and other bits in another order, so that the data tells orders apart.
+#[test]
+fn deterministic_sums_have_the_same_bits() {
+    const COUNT: usize = 1603;
+    let given = |pe: u32| -> Vec<f32> { data("outliers", pe, COUNT).into_iter().map(|x| x as f32).collect() };
+    let splits: [&[(usize, usize)]; 3] =
+        [&[(0, COUNT)], &[(0, 700), (700, COUNT)], &[(0, 1), (1, 64), (64, 1000), (1000, COUNT)]];
+    let ranked: Vec<u32> = {
+        let all: Vec<Vec<f32>> = (0..3).map(given).collect();
+        (0..COUNT).map(|i| (all[0][i] + all[1][i] + all[2][i]).to_bits()).collect()
+    };
+    let reversed = |i: usize| {
+        let all: Vec<Vec<f32>> = (0..3).map(given).collect();
+        (all[2][i] + all[1][i] + all[0][i]).to_bits()
+    };
+    assert!((0..COUNT).any(|i| reversed(i) != ranked[i]));
+    let strict = |r: &Request| Request { sums: Sums::Deterministic, ..*r };
+    let any = Request::new(Collective::AllReduce, weft::runtime::DType::F32, COUNT as u64, 3);
+    let allowed: Vec<_> =
+        Algorithm::of(Collective::AllReduce).filter(|a| a.allowed(&strict(&any)).is_ok()).collect();
+    assert!(allowed.len() >= 6, "{allowed:?}");
+    for (k, algorithm) in allowed.into_iter().enumerate() {
+        for (threads, unroll) in [(32, 1), (64, 2)] {
+            let plan = |r: &Request| {
+                let plan = Plan::of(algorithm, r, 3);
+                match algorithm.name {
+                    "net" => plan,
+                    _ => Plan { threads, unroll, ctas: plan.ctas.min(2), ..plan },
+                }
+            };
+            for parts in [splits[0], splits[1 + k % 2]] {
+                let got = allreduce::<f32>(3, &plan, parts, &given);
+                for of in &got {
+                    let bits: Vec<u32> = of.iter().map(|x| x.to_bits()).collect();
+                    assert!(bits == ranked, "{} {threads}x{unroll} {parts:?}", algorithm.name);
+                }
+            }
+        }
+    }
+}
+
+/// A handle that is asked for deterministic sums chooses among those algorithms, whatever the size.
+#[test]
+fn a_handle_keeps_to_what_it_is_asked_for() {
+    let job = World::simulated_with(&SimConfig::new(3)).unwrap();
+    job.run(|world| -> Result<(), Failure> {
+        let config = Config::default().ctas(Some(2)).tuning(Tuning::Model).sums(Sums::Deterministic);
+        let collectives = Collectives::with(world, world.team(), config)?;
+        let x = world.zeros::<bf16>(1 << 20)?;
+        for count in [64, 1 << 14, 1 << 20] {
+            let x = x.slice(0..count)?;
+            let call = Call::new(Collective::AllReduce, &x, None);
+            let request = collectives.request(&call, world.stream())?;
+            assert_eq!(request.sums, Sums::Deterministic);
+            let plan = collectives.plan(&call, world.stream())?;
+            assert_eq!((plan.algorithm.sums)(&request), Sums::Deterministic, "{count}");
+            let asked = Call { sums: Some(Sums::Quantised), ..call };
+            assert_eq!(collectives.request(&asked, world.stream())?.sums, Sums::Quantised);
+        }
+        let call = Call { op: Reduce::Max, ..Call::new(Collective::AllReduce, &x, None) };
+        collectives.run(&call, world.stream())?;
+        Ok(world.barrier()?)
+    })
+    .unwrap();
+}

@@ -3,7 +3,7 @@
 
 use super::{Exchange, KERNELS, Plan, Shape};
 use crate::collective::Links;
-use crate::tuned::{self, Kind};
+use crate::tuned::{self, TuningFile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use weft_runtime::{Device, Error};
 const FORM: u32 = 1;
 
 /// The file: `WEFT_FUSED_TUNING` names another, or is `off`.
-const FILE: Kind = Kind {
+const FILE: TuningFile = TuningFile {
     variable: "WEFT_FUSED_TUNING",
     name: "fused.json",
     command: "weft tune fused-allreduce-rmsnorm",

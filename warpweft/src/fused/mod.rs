@@ -96,13 +96,13 @@ pub type Variant = (&'static str, u32, u32, bool);
 /// CTAs that `low_latency` has workspace for, here.
 pub const PACKET_CTAS: u32 = 128;
 /// Rows that kernels which spread them have workspace for at once.
-pub const SPREAD_ROWS: u32 = 128;
+const SPREAD_ROWS: u32 = 128;
 /// The largest number of CTAs that share a row.
 pub const MOST_SPLIT: u32 = 8;
 /// The size in bytes of the longest row that CTAs of `low_latency` share.
 pub const MOST_SHARED: usize = 16 << 10;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
-pub const MOST_SPREAD: usize = 128 << 10;
+const MOST_SPREAD: usize = 128 << 10;
 
 /// Bytes of hidden states from which packets are dense.
 const DENSE: usize = 768 << 10;

@@ -150,7 +150,7 @@ pub fn path() -> Option<PathBuf> {
 }
 
 /// A hash of the kernels' texts, and of what they use.
-pub fn kernel_hash() -> String {
+fn kernel_hash() -> String {
     PARTS.map(tuned::hash).concat()
 }
 

@@ -65,7 +65,7 @@ const LATENCY: f64 = 1000.0;
 /// Cycles of the first tile before its first product, and of each tile between its last product and the next tile's first.
 const START: f64 = 3000.0;
 const BETWEEN: f64 = 2500.0;
-/// What a step takes longer where one role multiplies alone, by its own cycles and in cycles. On an H200, 8192 elements along
+/// What a step takes longer where one role multiplies 64 rows alone, in turn or not, by its own cycles and in cycles. On an H200, 8192 elements along
 /// K take 564 cycles for each 64 of them in tiles of 64 x 128, 586 in tiles of 64 x 192, and 790 in tiles of 64 x 256.
 const ALONE: (f64, f64) = (1.3, 80.0);
 /// Cycles that the CTAs of a cluster wait for each other to add up.
@@ -148,7 +148,7 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     // Each instruction reads 64 rows of A and all of the tile's rows of B.
     let read = ((bm / 64) * (64 + bn) * bk) as f64 * element;
     let written = ((bm + bn) * bk) as f64 * element;
-    let (longer, more) = if bm == 64 && !(turns && waves > 1.0) { ALONE } else { (1.0, 0.0) };
+    let (longer, more) = if bm == 64 { ALONE } else { (1.0, 0.0) };
     let step = [
         (bm * bn * bk) as f64 / products(problem) * longer,
         (read + WRITTEN * written) / SHARED * longer,

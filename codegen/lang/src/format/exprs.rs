@@ -10,8 +10,8 @@ use crate::print::chained;
 /// If all items of a long list have at most this many characters, they share lines.
 const SHORT: usize = 24;
 
-/// The same for parameters in angle brackets, which are named and have defaults.
-const SHORT_GENERIC: usize = 48;
+/// The same for parameters of a kernel, and for those in angle brackets, which are named and have defaults.
+pub(super) const SHORT_PARAMETER: usize = 48;
 
 /// Lists of more items than this are long.
 const FEW: usize = 4;
@@ -144,7 +144,7 @@ impl<'a> Formatter<'a> {
         if !self.is(Kind::Lt) {
             return Doc::seq(Vec::new());
         }
-        self.list_of(params, Self::generic_param, SHORT_GENERIC)
+        self.list_of(params, Self::generic_param, SHORT_PARAMETER)
     }
 
     /// A list whose items are short if they have at most `SHORT` characters.
@@ -154,7 +154,7 @@ impl<'a> Formatter<'a> {
 
     /// A bracket, items with commas between them, and the bracket that closes it. The list is on one line, or its
     /// items are on one line of their own, or each is on its own line. Items that are all short share lines.
-    fn list_of<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>, short: usize) -> Doc<'a> {
+    pub(super) fn list_of<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>, short: usize) -> Doc<'a> {
         let open = self.token();
         let mut docs = Vec::new();
         for (n, value) in items.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use super::Formatter;
 use super::doc::Doc;
+use super::exprs::SHORT_PARAMETER;
 use crate::ast::{
     Attr, Block, Const, File, Function, GenericParam, Item, Kernel, Param, Stmt, StmtKind, TypeExpr, Unroll,
 };
@@ -55,7 +56,7 @@ impl<'a> Formatter<'a> {
     fn kernel(&mut self, kernel: &Kernel) -> Doc<'a> {
         let mut parts = vec![self.token(), Doc::text(" "), self.token()];
         parts.push(self.generics(&kernel.generics));
-        parts.push(self.list(&kernel.params, Self::param));
+        parts.push(self.list_of(&kernel.params, Self::param, SHORT_PARAMETER));
         let mut attrs = Vec::new();
         for attr in &kernel.attrs {
             attrs.extend([Doc::LINE, self.attr(attr)]);

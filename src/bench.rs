@@ -187,12 +187,13 @@ impl BenchCommand {
             "none" => Vec::new(),
             names => Contender::algorithms(operation, names).map_err(|e| anyhow!("--algo {names}: {e}"))?,
         };
+        // All means those that can do it. If none can and there are no peers, the benchmark says why.
+        let able = |c: &Contender| c.can(operation, bench.dtype, bench.op).is_ok();
+        if self.algo == "all" && (self.against.is_some() || bench.contenders.iter().any(able)) {
+            bench.contenders.retain(able);
+        }
         if let Some(names) = &self.against {
             let peers = Contender::peers(names).map_err(|e| anyhow!("--against {names}: {e}"))?;
-            if self.algo == "all" {
-                // Those there are, beside peers that have more.
-                bench.contenders.retain(|c| c.can(operation, bench.dtype, bench.op).is_ok());
-            }
             bench.contenders.extend(peers);
         }
         for file in &self.kernel {

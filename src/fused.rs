@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::fused::tuning::{Tables, path};
+use weft::fused::tuning::Tables;
 use weft::ir::Scalar;
 use weft::runtime::World;
 use weft::runtime::job::{ProcessRank, Started, start};
@@ -98,7 +98,7 @@ pub struct TuneFused {
 
 impl TuneFused {
     pub fn run(&self) -> Result<ExitCode> {
-        let file = self.out.clone().or_else(path).context(
+        let file = self.out.clone().or_else(Tables::path).context(
             "there is no file to store in: give --out FILE (WEFT_FUSED_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
         )?;
         // What is there already stays, so it must be readable.

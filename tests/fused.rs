@@ -9,7 +9,7 @@ use weft::layout::Layout;
 use weft::runtime::launch::{self, ArgumentValue, Checked, Elements};
 use weft::runtime::{DType, IntoLayout};
 use weft::{Define, KernelFile, Lowering, Options};
-use weft_bench::fused::{self, Form, Fused, KERNELS, Outputs, Plan, TEXT, Workspace};
+use weft_bench::fused::{self, Form, Fused, Outputs, Plan, Workspace};
 use weft_check::{CheckOptions, check_file};
 use weft_run::array::{Array, Number, write_number};
 use weft_run::{RunOptions, run_file};
@@ -47,7 +47,7 @@ struct Case {
 
 /// The name of a plan's kernel, or of the kernel that is not fused, and its file.
 fn code(plan: Option<&Plan>) -> (&'static str, KernelFile) {
-    let (name, text) = plan.map_or(("allreduce_rms_norm.weft", TEXT), |plan| plan.kernel.file());
+    let (name, text) = plan.map_or(("allreduce_rms_norm.weft", Fused::TEXT), |plan| plan.kernel.file());
     (plan.map_or("add_rms_norm", |plan| plan.kernel.kernel()), KernelFile::parse(name, text).unwrap())
 }
 
@@ -194,7 +194,7 @@ impl Case {
 }
 
 fn kernel(name: &str) -> &'static Fused {
-    KERNELS.iter().find(|k| k.name == name).unwrap()
+    Fused::ALL.iter().find(|k| k.name == name).unwrap()
 }
 
 /// On a GPU of 8 multiprocessors, so that CTAs share rows, have one each, and have several.
@@ -281,7 +281,7 @@ macro_rules! kernels {
 
         #[test]
         fn every_kernel_is_tested() {
-            let names: Vec<_> = KERNELS.iter().map(|k| k.name).collect();
+            let names: Vec<_> = Fused::ALL.iter().map(|k| k.name).collect();
             assert_eq!(names, [$(stringify!($kernel)),*]);
         }
     };
@@ -297,7 +297,7 @@ fn kernels_agree() {
     for form in FORMS {
         for (pes, tokens, hidden) in [(1, 3, 200), (3, 4, 200), (8, 2, 1032)] {
             let shape = case(form, Lowering::Unicast, pes, tokens, hidden);
-            let plans = KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 8)));
+            let plans = Fused::ALL.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 8)));
             let mut whole: Option<Outputs> = None;
             for plan in plans.chain((pes == 1).then_some(None)) {
                 let all = (Case { plan, ..shape }).run(folder.path()).into_iter();
@@ -343,7 +343,8 @@ fn arguments_fit() {
             tensor(form.dtype, norm),
         ];
         let team = ArgumentValue::Team { my_pe: 1, n_pes: 8, handle: 0 };
-        for plan in KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 132))).chain([None]) {
+        for plan in Fused::ALL.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 132))).chain([None])
+        {
             let (name, file) = code(plan.as_ref());
             let mut options = Options::new("sm_90a".parse().unwrap());
             options.lowering = Lowering::Unicast;
@@ -377,7 +378,7 @@ fn checks_find_nothing() {
     let form = Form { out: Scalar::E4M3, per_token: true, both: true, ..BF16 };
     for (tokens, sms) in [(3, 8), (5, 2)] {
         let switched = ["one_flight", "two_flights", "low_latency"].map(|name| (kernel(name), true));
-        for (fused, switch) in KERNELS.iter().map(|k| (k, false)).chain(switched) {
+        for (fused, switch) in Fused::ALL.iter().map(|k| (k, false)).chain(switched) {
             let plan = Plan { switch, ..Plan::of(fused, tokens, 144, sms) };
             let mut options = CheckOptions::new("sm_90a".parse().unwrap());
             let (name, file) = code(Some(&plan));

@@ -10,7 +10,7 @@ mod listing;
 
 use listing::{Inst, Kernel, kernels};
 use std::io::Write;
-use weft::fused::{Form, KERNELS, Plan};
+use weft::fused::{Form, Fused, Plan};
 use weft::ir::Scalar;
 use weft::tools::{Tool, assemble_ptx, disassemble};
 use weft::{KernelFile, Lowering, Options};
@@ -20,7 +20,7 @@ const HIDDEN: usize = 8192;
 /// A plan's kernel in SASS for one row of 8192 elements on two PEs.
 fn compiled(form: Form, split: u32, threads: u32) -> Kernel {
     let target = "sm_90a".parse().unwrap();
-    let plan = Plan::spread(&KERNELS[0], 1, 2 * HIDDEN, 132, (split, Some(threads)));
+    let plan = Plan::spread(&Fused::ALL[0], 1, 2 * HIDDEN, 132, (split, Some(threads)));
     let (name, text) = plan.kernel.file();
     let mut options = Options::new(target);
     options.lowering = Lowering::Unicast;

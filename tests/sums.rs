@@ -5,9 +5,7 @@
 
 use half::bf16;
 use weft::collective::tuning::Tuning;
-use weft::collective::{
-    Algorithm, Call, Collective, Collectives, Config, Plan, Request, Sums, quantised_error,
-};
+use weft::collective::{Algorithm, Call, Collective, Collectives, Config, Plan, Request, Sums};
 use weft::runtime::{Element, Reduce, SimConfig, World};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -114,7 +112,7 @@ fn quantised_sums_are_within_their_bound() {
             let largest: Vec<f64> = given.iter().map(|of| most(&|i| f64::from(of[i]))).collect();
             // Blocks whose scale has no inverse are zeros: an absolute error of their size.
             let tiny = 126.0 * 1e-36 * f64::from(n_pes);
-            let bound = quantised_error(&largest, most(&exact)) + tiny;
+            let bound = Sums::quantised_error(&largest, most(&exact)) + tiny;
             for i in &block {
                 let error = (f64::from(got[0][*i]) - exact(*i)).abs();
                 assert!(error <= bound, "{kind} over {n_pes}, element {i}: off by {error}, bound {bound}");

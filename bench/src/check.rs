@@ -4,7 +4,7 @@ use super::BenchError;
 use super::data::{self, Number};
 use super::measure::{Case, Harness, Result};
 use super::report::Wrong;
-use weft::collective::{Sums, quantised_error};
+use weft::collective::Sums;
 use weft_runtime::{DeviceTensor, Graph, Stream, World, cuda};
 
 /// Calls of a check, back to back, each with new data.
@@ -64,7 +64,7 @@ impl<T: Number> Harness<'_, T> {
         let given = vec![most; n_pes as usize];
         let exact = most * f64::from(n_pes);
         // Rounded to a type that has all whole numbers up to the sum.
-        quantised_error(&given, exact) + 0.5
+        Sums::quantised_error(&given, exact) + 0.5
     }
 
     fn compare(&self, case: &Case<'_, T>, round: u32, got: &[T]) -> Option<Wrong> {

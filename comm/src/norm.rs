@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use weft::collective::{Call, Collective};
 use weft::fused::tuning::Selector;
-use weft::fused::{Form, Plan, Shape, TEXT, Variant, Workspace};
+use weft::fused::{Form, Fused, Plan, Shape, Variant, Workspace};
 use weft::gpu::{GpuError, Grid, Kernel, target};
 use weft::runtime::cuda::{AnyDeviceTensor, Stream};
 use weft::runtime::launch::{AsArgument, Prepared};
@@ -236,7 +236,7 @@ impl AddRmsNorm {
             Some(plan) => (plan.kernel.kernel(), plan.defines(form, self.hidden, self.comm.size())),
             None => ("add_rms_norm", form.defines(self.hidden).to_vec()),
         };
-        let (file, text) = plan.map_or(("allreduce_rms_norm.weft", TEXT), |plan| plan.kernel.file());
+        let (file, text) = plan.map_or(("allreduce_rms_norm.weft", Fused::TEXT), |plan| plan.kernel.file());
         let mut options = Options::new(target(self.comm.world.device())?);
         options.kernel = Some(name.into());
         options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();

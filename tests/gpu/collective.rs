@@ -175,7 +175,8 @@ fn one<T: Num>(
     let operands = Operands::<T>::new(world, collective, n, place, symm, if i == 4 { 1 } else { 0 })?;
     let call = operands.call(collective, op, root)?;
     let request = collectives.request(&call, stream)?;
-    if algorithm.can(&request).is_err() {
+    // Quantised sums are not exact. tests/sums.rs and `weft bench --check` hold them against their bound.
+    if algorithm.allowed(&request).is_err() {
         return Ok(0);
     }
     let mut plan = Plan::of(algorithm, &request, collectives.most_ctas());
@@ -228,7 +229,7 @@ fn graphs(world: &World) -> Checked {
         let call = operands.call(Collective::AllReduce, Reduce::Sum, 0)?;
         let gather = gathered.call(Collective::AllGather, Reduce::Sum, 0)?;
         let request = collectives.request(&call, stream)?;
-        if algorithm.can(&request).is_err() {
+        if algorithm.allowed(&request).is_err() {
             continue;
         }
         let plan = Plan::of(algorithm, &request, collectives.most_ctas());

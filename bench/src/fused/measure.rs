@@ -2,8 +2,8 @@
 
 use super::report::compare;
 use super::{
-    Contender, Exchange, Form, Inputs, Outputs, Plan, ProgressSink, Report, Request, Row, Shape, TEXT,
-    Workspace, Wrong,
+    Contender, Exchange, Form, Inputs, Outputs, Plan, ProgressSink, Report, Request, Row, Shape, Workspace,
+    Wrong,
 };
 use crate::BenchError;
 use crate::data;
@@ -277,7 +277,7 @@ impl<'a> Harness<'a> {
         if let Some(plan) = self.plan(contender, t.tokens, hidden * size_of::<T>()) {
             return Ok((self.fused(plan, t)?, Some(plan)));
         }
-        let behind = ("add_rms_norm", ("allreduce_rms_norm.weft", TEXT));
+        let behind = ("add_rms_norm", ("allreduce_rms_norm.weft", weft::fused::Fused::TEXT));
         let kernel = self.compile(behind, form.defines(hidden).to_vec())?;
         let grid = move || Grid::of(t.tokens.min(self.sms));
         let call: Call<'c> = match contender {

@@ -8,12 +8,11 @@ mod tune;
 pub use reference::{Inputs, LEAST_SCALE, Outputs, Wrong};
 pub use report::{Report, Row};
 pub use tune::{candidates, tune};
-pub use weft::fused::{Exchange, Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, TEXT, Workspace};
+pub use weft::fused::{Exchange, Form, Fused, Plan, Shape, Workspace};
 
 use super::BenchError;
 use super::contender::pick;
 use weft::Lowering;
-use weft::fused::{MOST_SHARED, MOST_SPLIT};
 use weft_ir::Scalar;
 use weft_runtime::World;
 
@@ -58,7 +57,7 @@ impl Contender {
 
     fn of(name: &str) -> Result<Contender, String> {
         let (kernel, shape) = name.split_once(':').map_or((name, None), |(k, s)| (k, Some(s)));
-        let found = KERNELS.iter().find(|k| k.name == kernel);
+        let found = Fused::ALL.iter().find(|k| k.name == kernel);
         let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n > 0);
         match (found, kernel, shape) {
             (Some(kernel), _, None) => Ok(Contender::Fused(kernel)),
@@ -75,7 +74,7 @@ impl Contender {
                 }
             }
             _ => {
-                let known: Vec<_> = KERNELS.iter().map(|k| k.name).chain(["auto", "separate"]).collect();
+                let known: Vec<_> = Fused::ALL.iter().map(|k| k.name).chain(["auto", "separate"]).collect();
                 Err(format!("`{name}` is not a known variant: expected {}", known.join(", ")))
             }
         }
@@ -165,7 +164,7 @@ pub struct Request {
 impl Request {
     /// All our kernels with bf16 results.
     pub fn new(tokens: Vec<u32>, hidden: u32) -> Request {
-        let fused = KERNELS.iter().map(Contender::Fused);
+        let fused = Fused::ALL.iter().map(Contender::Fused);
         Request {
             tokens,
             hidden,
@@ -199,10 +198,10 @@ impl Request {
             format!("{} has neither LayerNorm nor scales of groups", other.name())
         } else if self.iters == 0 || self.warmup == 0 || self.repeats == 0 {
             "iterations, warm-up and repeats are 1 or more".to_owned()
-        } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > MOST_SPLIT) {
-            format!("CTAs that share a row: expected 1, 2, 4 or {MOST_SPLIT}")
-        } else if self.split.is_some_and(|n| n > 1) && self.hidden as usize * 2 > MOST_SHARED {
-            format!("CTAs share rows of {MOST_SHARED} bytes or less: expected 1 for each")
+        } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > Plan::MOST_SPLIT) {
+            format!("CTAs that share a row: expected 1, 2, 4 or {}", Plan::MOST_SPLIT)
+        } else if self.split.is_some_and(|n| n > 1) && self.hidden as usize * 2 > Plan::MOST_SHARED {
+            format!("CTAs share rows of {} bytes or less: expected 1 for each", Plan::MOST_SHARED)
         } else {
             return Ok(());
         };

@@ -1,6 +1,6 @@
 //! Which plan is the fastest for a number of tokens, by measurement.
 
-use super::{Contender, KERNELS, Plan, ProgressSink, Report, Request, Row, run};
+use super::{Contender, Fused, Plan, ProgressSink, Report, Request, Row, run};
 use crate::BenchError;
 use weft::fused::tuning::{Entry, Setting, Table};
 use weft_runtime::World;
@@ -8,7 +8,7 @@ use weft_runtime::World;
 /// Our kernels with every number of CTAs for a row, and of threads from one vector of 16 bytes for each to four.
 pub fn candidates(row_bytes: usize) -> Vec<Contender> {
     let mut all = Vec::new();
-    for kernel in KERNELS {
+    for kernel in Fused::ALL {
         if !kernel.spreads() {
             all.push(Contender::Fused(kernel));
             continue;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::str::FromStr;
 use weft::collective::Links;
 use weft::gemm::Machine;
-use weft::moe::{Estimate, Plan, Problem, bytes, estimate};
+use weft::moe::{Estimate, Plan, Problem};
 use weft_isa::Target;
 
 /// The GPU that times are predicted for: an H200's multiprocessors.
@@ -42,9 +42,9 @@ fn ours(contender: &Contender) -> Option<Plan> {
 }
 
 fn line(text: &mut String, problem: &Problem, plan: &Plan, pes: u32, machine: Machine) {
-    let all = estimate(problem, plan, pes, machine, &Links::H200);
+    let all = problem.estimate(plan, pes, machine, &Links::H200);
     let Estimate { product_us, dispatch_us, first_us, combine_us, start_us } = all;
-    let moved = bytes(problem, pes);
+    let moved = problem.bytes(pes);
     let [sent, copied, back] = [moved.dispatch, moved.copies, moved.combine].map(|n| n / 1e6);
     let _ = writeln!(
         text,

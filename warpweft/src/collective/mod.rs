@@ -36,5 +36,5 @@ pub use handle::Flat;
 pub use handle::{Call, Collectives, Config};
 pub use plan::{Limits, Placement, Plan, Request};
 pub use shape::{Collective, Counts};
-pub use sums::{Sums, quantised_error};
+pub use sums::Sums;
 use table::ALGORITHMS;

@@ -19,11 +19,21 @@ pub enum Sums {
     /// algorithm and on the position of the element. All PEs get the same bits.
     #[default]
     Ordinary,
-    /// Elements can be sent in fewer bits, with an error that [`quantised_error`] bounds. All PEs get the same bits.
+    /// Elements can be sent in fewer bits, with an error that [`Sums::quantised_error`] bounds. All PEs get the same bits.
     Quantised,
 }
 
 impl Sums {
+    /// Returns the greatest error of an element that the algorithm `quantised` reduces, before it is rounded to its type.
+    ///
+    /// `given` is, for each PE, the largest magnitude in the block of the element. `result` is the largest magnitude of the
+    /// exact results of that block. A block is at most the whole operand, so the largest magnitudes of all elements give a
+    /// bound for all elements. The PE that sums has its own elements exactly, so the smallest of the given magnitudes does
+    /// not count.
+    pub fn quantised_error(given: &[f64], result: f64) -> f64 {
+        error_of_quantised(given, result)
+    }
+
     /// Every level, from the strictest on.
     pub const ALL: [Sums; 3] = [Sums::Deterministic, Sums::Ordinary, Sums::Quantised];
 
@@ -74,13 +84,8 @@ pub(super) fn is_quantisable(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
 }
 
-/// The greatest error of an element that the algorithm `quantised` reduces, before it is rounded to its type.
-///
-/// `given` is, for each PE, the largest magnitude in the block of the element. `result` is the largest magnitude of the
-/// exact results of that block. A block is at most the whole operand, so the largest magnitudes of all elements give a
-/// bound for all elements. The PE that sums has its own elements exactly, so the smallest of the given magnitudes does not
-/// count.
-pub fn quantised_error(given: &[f64], result: f64) -> f64 {
+/// See [`Sums::quantised_error`].
+fn error_of_quantised(given: &[f64], result: f64) -> f64 {
     /// Half of a scale, with the roundings of scales and products.
     const PART: f64 = 1.0 / 250.0;
     let least = given.iter().copied().fold(f64::INFINITY, f64::min);
@@ -123,8 +128,8 @@ mod tests {
 
     #[test]
     fn the_error_counts_all_but_the_least_and_the_result() {
-        assert_eq!(quantised_error(&[1.0], 0.0), 0.0);
-        let of_two = quantised_error(&[250.0, 500.0], 750.0);
+        assert_eq!(error_of_quantised(&[1.0], 0.0), 0.0);
+        let of_two = error_of_quantised(&[250.0, 500.0], 750.0);
         assert!((of_two - (2.0 + 752.0 / 250.0)).abs() < 1e-12, "{of_two}");
     }
 }

@@ -10,7 +10,7 @@ use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 
 /// The text of the kernels that keep to one CTA: `weft::allreduce_rms_norm` of the library.
-pub const TEXT: &str = include_str!("../library/allreduce_rms_norm.weft");
+const TEXT: &str = include_str!("../library/allreduce_rms_norm.weft");
 
 /// The text of the kernel that spreads rows over clusters: `weft::allreduce_norm` of the library.
 const SPREAD: &str = include_str!("../library/allreduce_norm.weft");
@@ -41,7 +41,7 @@ pub struct Fused {
 }
 
 /// The fused kernels, in the order in which they are measured.
-pub const KERNELS: &[Fused] = &[
+const KERNELS: &[Fused] = &[
     Fused { name: "one_flight", exchange: Exchange::Spread(1), cost: choose::one_flight, norm_us: 0.8 },
     Fused { name: "two_flights", exchange: Exchange::Spread(2), cost: choose::two_flights, norm_us: 0.8 },
     Fused { name: "low_latency", exchange: Exchange::Packets, cost: choose::low_latency, norm_us: 1.7 },
@@ -50,6 +50,11 @@ pub const KERNELS: &[Fused] = &[
 ];
 
 impl Fused {
+    /// Every kernel, in the order in which tables list them.
+    pub const ALL: &'static [Fused] = KERNELS;
+    /// The text of the library part that has the older kernels, and the norm that runs behind an allreduce.
+    pub const TEXT: &'static str = TEXT;
+
     /// Whether it exchanges packets, and so has a workspace and needs no symmetric memory from its caller.
     pub fn packets(&self) -> bool {
         self.exchange != Exchange::Barriers
@@ -94,13 +99,13 @@ pub struct Plan {
 pub type Variant = (&'static str, u32, u32, bool);
 
 /// CTAs that `low_latency` has workspace for, here.
-pub const PACKET_CTAS: u32 = 128;
+const PACKET_CTAS: u32 = 128;
 /// Rows that kernels which spread them have workspace for at once.
 const SPREAD_ROWS: u32 = 128;
 /// The largest number of CTAs that share a row.
-pub const MOST_SPLIT: u32 = 8;
+const MOST_SPLIT: u32 = 8;
 /// The size in bytes of the longest row that CTAs of `low_latency` share.
-pub const MOST_SHARED: usize = 16 << 10;
+const MOST_SHARED: usize = 16 << 10;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
 const MOST_SPREAD: usize = 128 << 10;
 
@@ -112,6 +117,11 @@ const WARP: usize = 32;
 const MOST_THREADS: usize = 1024;
 
 impl Plan {
+    /// The largest number of CTAs that share a row.
+    pub const MOST_SPLIT: u32 = MOST_SPLIT;
+    /// The size in bytes of the longest row that CTAs of `low_latency` share.
+    pub const MOST_SHARED: usize = MOST_SHARED;
+
     /// How to launch a kernel for so many rows of so many bytes on a GPU with so many multiprocessors: the packets of a
     /// row by as many CTAs as there are for each, else a row or several a CTA.
     pub fn of(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {

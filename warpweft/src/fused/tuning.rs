@@ -144,17 +144,17 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
-/// The file with the tables; none if `WEFT_FUSED_TUNING` is `off`, or if no folder is known.
-pub fn path() -> Option<PathBuf> {
-    FILE.path()
-}
-
 /// A hash of the kernels' texts, and of what they use.
 fn kernel_hash() -> String {
     PARTS.map(tuned::hash).concat()
 }
 
 impl Tables {
+    /// Returns the file with the tables, or none if `WEFT_FUSED_TUNING` is `off` or no folder is known.
+    pub fn path() -> Option<PathBuf> {
+        FILE.path()
+    }
+
     /// The tables of a file; none of one that does not exist, unless `WEFT_FUSED_TUNING` names it.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Selector {
     /// Fails if the CUDA driver refuses a query (R0103).
     pub fn new(device: &Device, n_pes: u32, multicast: bool, links: Links) -> Result<Selector, Error> {
         let setting = Setting::of(device, n_pes, multicast)?;
-        let tables = path().map(|file| Tables::read(&file)).transpose().unwrap_or_else(|e| {
+        let tables = Tables::path().map(|file| Tables::read(&file)).transpose().unwrap_or_else(|e| {
             eprintln!("warning: fused kernels go without tuning: {e}");
             None
         });

@@ -10,7 +10,7 @@
 mod model;
 mod problem;
 
-pub use model::{Bytes, Estimate, bytes, estimate};
+pub use model::{Bytes, Estimate};
 pub use problem::{Plan, Problem};
 
 use crate::collective::Flat;

@@ -76,7 +76,7 @@ pub(super) fn adds_at_experts(problem: &Problem, pes: u32) -> bool {
 }
 
 /// Bytes that a dispatch and a combine on so many PEs move.
-pub fn bytes(problem: &Problem, pes: u32) -> Bytes {
+pub(super) fn bytes(problem: &Problem, pes: u32) -> Bytes {
     let pes = pes.max(1);
     let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *problem;
     let tokens = tokens as f64;
@@ -93,7 +93,13 @@ pub fn bytes(problem: &Problem, pes: u32) -> Bytes {
 }
 
 /// What both launches are likely to take on so many PEs.
-pub fn estimate(problem: &Problem, plan: &Plan, pes: u32, machine: Machine, links: &Links) -> Estimate {
+pub(super) fn estimate(
+    problem: &Problem,
+    plan: &Plan,
+    pes: u32,
+    machine: Machine,
+    links: &Links,
+) -> Estimate {
     let pes = pes.max(1);
     let local = u64::from(problem.experts / pes).max(1);
     // Each expert gets as many rows as every other one, in whole tiles.

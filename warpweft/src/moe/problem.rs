@@ -1,5 +1,8 @@
 //! What a mixture of experts computes, and how.
 
+use super::model::{self, Bytes, Estimate};
+use crate::collective::Links;
+use crate::gemm::Machine;
 use std::fmt;
 use std::str::FromStr;
 use weft_lang::elaborate::Define;
@@ -41,6 +44,16 @@ impl Problem {
     /// Whether tokens and matrices have scales: those of 8 bits do.
     pub fn is_scaled(&self) -> bool {
         self.dtype.bytes() == 1
+    }
+
+    /// Returns the bytes that a dispatch and a combine on so many PEs move.
+    pub fn bytes(&self, pes: u32) -> Bytes {
+        model::bytes(self, pes)
+    }
+
+    /// Returns the time that both launches are likely to take on so many PEs.
+    pub fn estimate(&self, plan: &Plan, pes: u32, machine: Machine, links: &Links) -> Estimate {
+        model::estimate(self, plan, pes, machine, links)
     }
 
     /// The problem with room for `rows` rows. A route that needs more is an error on every PE.

@@ -154,7 +154,12 @@ impl<'a> Formatter<'a> {
 
     /// A bracket, items with commas between them, and the bracket that closes it. The list is on one line, or its
     /// items are on one line of their own, or each is on its own line. Items that are all short share lines.
-    pub(super) fn list_of<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>, short: usize) -> Doc<'a> {
+    pub(super) fn list_of<T>(
+        &mut self,
+        items: &[T],
+        item: impl Fn(&mut Self, &T) -> Doc<'a>,
+        short: usize,
+    ) -> Doc<'a> {
         let open = self.token();
         let mut docs = Vec::new();
         for (n, value) in items.iter().enumerate() {

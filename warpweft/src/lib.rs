@@ -25,7 +25,7 @@
 //!
 //! A kernel is written as tensor layouts in a `.weft` file (or with [`ir::Builder`]), compiled by [`compile()`] or
 //! [`KernelFile`] to PTX, and run on GPUs or on simulated PEs: by
-//! [`gpu::Kernel`] in a program's own [`runtime::World`], or by [`run`] with data and a check.
+//! [`gpu::Kernel`] in a program's own [`runtime::World`], or by the crate `warpweft-run` with data and a check.
 
 pub mod codes;
 pub mod collective;

@@ -1,4 +1,4 @@
-//! Compiled kernels that are kept ([`crate::store`]): found by every source text, the options, and the compiler.
+//! Compiled kernels that are kept, found by every source text, the options, and the compiler.
 
 use crate::compile::{KernelFile, Nvshmem, Options};
 use crate::nvshmem::Library;

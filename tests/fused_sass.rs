@@ -53,14 +53,14 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
     }
     let bf16 = Form::plain(Scalar::BF16);
     let quantised = Form { out: Scalar::E4M3, per_token: true, ..bf16 };
-    for (form, split, threads, most) in [(bf16, 8, 128, 380), (bf16, 4, 256, 380), (quantised, 8, 128, 520)] {
+    for (form, split, threads, most) in [(bf16, 8, 128, 380), (bf16, 4, 256, 380), (quantised, 8, 128, 760)] {
         let kernel = compiled(form, split, threads);
         let all = &kernel.insts;
         let name = format!("{split} CTAs of {threads} threads, {}", form.out);
         for never in ["STL", "LDL", "BAR"] {
             assert_eq!(kernel.count(never), 0, "{name}: {never}");
         }
-        // Divisions by scales have a slow way for denormal numbers.
+        // Divisions by scales have a slow way for denormal numbers, a function of about 200 instructions.
         assert!(form.out == Scalar::E4M3 || kernel.count("CALL") == 0, "{name}: a call");
         let strong = |i: &Inst| i.opcode.contains("STRONG.SYS");
         let (sends, polls): (Vec<_>, Vec<_>) = (

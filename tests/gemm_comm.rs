@@ -179,7 +179,8 @@ fn predictions_of_eight_pes() {
         assert_eq!(all.len(), 2 * SHAPES.len());
         for pair in all.chunks(2) {
             let [without, with] = [&pair[0], &pair[1]].map(|p| p.estimate.total());
-            assert!(without.is_finite() && with > 0.0 && with <= without, "{form:?}: {pair:?}");
+            assert!(without.is_finite() && with > 0.0, "{form:?}: {pair:?}");
+            assert!(form != Form::AllReduce || with <= without, "{form:?}: {pair:?}");
         }
         let text = table(&request, 8, &all);
         assert!(

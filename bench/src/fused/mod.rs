@@ -88,7 +88,7 @@ impl Contender {
         }
     }
 
-    /// As the table names it.
+    /// The name that the table shows for a contender.
     pub fn name(self) -> String {
         match self {
             Contender::Fused(kernel) => kernel.name.into(),
@@ -109,7 +109,7 @@ const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", 
 /// A form of the result, as the command line names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// The name.
+    /// The name that the option takes for a form of results.
     pub name: &'static str,
     /// Whether the result is in e4m3.
     pub quantised: bool,

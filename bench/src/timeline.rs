@@ -27,13 +27,13 @@ const WARM: usize = 10;
 /// The points of one PE's launch in nanoseconds, each by CTA.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stamps {
-    /// The first instruction.
+    /// When the first instruction ran.
     pub begin: Vec<i64>,
     /// The packets are handed to the memory system.
     pub sent: Vec<i64>,
     /// The packets of all PEs are there.
     pub seen: Vec<i64>,
-    /// The last store.
+    /// When the last store was made.
     pub end: Vec<i64>,
 }
 
@@ -58,7 +58,7 @@ pub struct Timeline {
 pub struct Parts {
     /// The begin after that of the PE that begins first, by the offsets of the timers.
     pub late: f64,
-    /// From the last store of the launch before to the first instruction.
+    /// The time from the last store of the launch before to the first instruction.
     pub launch: f64,
     /// Until the last CTA begins.
     pub begun: f64,
@@ -68,7 +68,7 @@ pub struct Parts {
     pub seen: f64,
     /// Until the last store.
     pub end: f64,
-    /// From one launch to the next.
+    /// The time from one launch to the next.
     pub period: f64,
 }
 

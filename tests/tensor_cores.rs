@@ -235,9 +235,11 @@ fn products_with_few_rows_begin_at_once() {
     for (defines, instructions, roles, boxes) in [(&few[..], 8, 1, 4), (&shared, 8, 1, 4), (&split, 8, 2, 2)]
     {
         let kernel = compiled("warpweft/src/library/gemm_kernel.weft", "sm_90a", defines);
-        let names = ["HGMMA", "WARPGROUP.ARRIVE", "USETMAXREG", "UTMALDG", "STL", "CALL.REL.NOINC"];
+        let names = ["HGMMA", "WARPGROUP.ARRIVE", "USETMAXREG", "UTMALDG", "STL"];
         let found = names.map(|name| kernel.count(name));
-        assert_eq!(found, [instructions, roles, roles + 1, boxes, 0, 0], "{names:?} with {defines:?}");
+        assert_eq!(found, [instructions, roles, roles + 1, boxes, 0], "{names:?} with {defines:?}");
+        // Roles that multiply whole tiles divide in 64 bits, behind their products (see gemm_kernel.weft).
+        assert!(defines != split || kernel.count("CALL.REL.NOINC") == 0, "{defines:?} divides in 64 bits");
     }
 }
 

@@ -72,7 +72,7 @@ pub struct Fused {
     json: Option<PathBuf>,
 }
 
-/// `weft tune fused-allreduce-rmsnorm`
+/// The options of `weft tune fused-allreduce-rmsnorm`.
 #[derive(Args)]
 pub struct TuneFused {
     /// The number of PEs. The default is all GPUs of this host.

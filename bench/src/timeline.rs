@@ -27,13 +27,13 @@ const WARM: usize = 10;
 /// The points of one PE's launch in nanoseconds, each by CTA.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stamps {
-    /// When the first instruction ran.
+    /// The time of the first instruction.
     pub begin: Vec<i64>,
     /// The packets are handed to the memory system.
     pub sent: Vec<i64>,
     /// The packets of all PEs are there.
     pub seen: Vec<i64>,
-    /// When the last store was made.
+    /// The time of the last store.
     pub end: Vec<i64>,
 }
 

@@ -22,7 +22,7 @@ impl Key {
         Some(Key { file: span.file, line: sources.line_column(span)?.line })
     }
 
-    /// As the page's attributes have it.
+    /// The text that the page's attributes have.
     pub fn text(self) -> String {
         format!("{}:{}", self.file, self.line)
     }

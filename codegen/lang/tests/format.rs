@@ -24,7 +24,8 @@ struct Kernel {
     text: String,
 }
 
-/// The files of the project whose names end in this, without those in hidden folders and in build output.
+/// The files of the project whose names end in this, without those in hidden folders, in build output, and in what the
+/// fuzzer collects.
 fn files(extension: &str) -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")];
     let mut files = Vec::new();
@@ -33,7 +34,11 @@ fn files(extension: &str) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy();
             let skipped = name.starts_with('.') || name.starts_with("target") || name == "node_modules";
-            if path.is_dir() && !skipped {
+            if path.is_dir()
+                && !skipped
+                && !path.ends_with("fuzz/corpus")
+                && !path.ends_with("fuzz/artifacts")
+            {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == extension) {
                 files.push(path);

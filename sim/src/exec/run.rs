@@ -161,7 +161,7 @@ pub(crate) struct Run {
     /// The machine's, while grids run.
     pub memory: Memory,
     pub grids: Vec<Grid>,
-    /// By PE, the launches of earlier runs.
+    /// The launches of earlier runs, by PE.
     pub launched: Vec<usize>,
     /// The modules of the grids.
     pub modules: Vec<Arc<Code>>,

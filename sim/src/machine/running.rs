@@ -83,7 +83,7 @@ impl Machine {
         self.begin_early(module, kernel, grid, after, None)
     }
 
-    /// As [`begin`](Self::begin), behind one more grid, `early`, which lets it begin before its own end: when all CTAs of
+    /// Begins a grid like [`begin`](Self::begin), behind one more grid, `early`, before whose end it may begin: when all CTAs of
     /// `early` have executed `griddepcontrol.launch_dependents` or have ended. `griddepcontrol.wait` waits for that end.
     ///
     /// # Errors

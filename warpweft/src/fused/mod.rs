@@ -20,13 +20,13 @@ const SPREAD: &str = include_str!("../library/allreduce_norm.weft");
 pub enum Exchange {
     /// Between barriers of all PEs, in symmetric memory of the caller.
     Barriers,
-    /// By packets in two flights. Each CTA of those that share a row reads the whole row.
+    /// Packets in two flights. Each CTA of those that share a row reads the whole row.
     Packets,
-    /// By packets in so many flights. The CTAs of a cluster share each row.
+    /// Packets in so many flights. The CTAs of a cluster share each row.
     Spread(u32),
 }
 
-/// A fused kernel.
+/// A kernel that fuses an allreduce with a norm.
 #[derive(Debug)]
 pub struct Fused {
     /// The name of the variant, as it is measured.

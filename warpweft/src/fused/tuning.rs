@@ -99,13 +99,13 @@ impl Entry {
 pub struct Table {
     /// The setting that was measured.
     pub setting: Setting,
-    /// When it was measured.
+    /// The date of the measurement.
     pub date: String,
     /// The command that measured it.
     pub command: Vec<String>,
     /// A hash of the kernels' texts. When these have changed, nothing of the table holds.
     pub kernels: String,
-    /// The fastest plans.
+    /// The fastest plans, by tokens and bytes of a row.
     pub entries: Vec<Entry>,
 }
 
@@ -201,7 +201,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// By the table that is stored for this setting, or by the model with these links. A file that cannot be read is said
+    /// Makes a selector from the table that is stored for this setting, or from the model with these links. A file that cannot be read is said
     /// on standard error, and the model chooses.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Selector {
         serde_json::to_vec(&self.table).unwrap_or_default()
     }
 
-    /// As it is with another PE's table, or with the model where the bytes are none.
+    /// Replaces the table by another PE's, or by none if the bytes hold none, so that the model chooses.
     pub fn with_bytes(self, bytes: &[u8]) -> Selector {
         Selector { table: serde_json::from_slice(bytes).unwrap_or_default(), ..self }
     }

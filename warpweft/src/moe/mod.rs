@@ -216,7 +216,7 @@ impl Moe {
         self.send(stream, (x, None), routes)
     }
 
-    /// As [`dispatch`](Moe::dispatch), for tokens of 8 bits with a scale each: `scales`, f32 (token). They arrive in
+    /// Dispatches like [`dispatch`](Moe::dispatch), for tokens of 8 bits with a scale each: `scales`, f32 (token). They arrive in
     /// [`Moe::received_scales`].
     ///
     /// # Errors
@@ -268,7 +268,7 @@ impl Moe {
         self.multiply(stream, (x, &self.unread), routes, (b, &self.unread))
     }
 
-    /// As [`experts`](Moe::experts), for tokens and matrices of 8 bits: `scales`, f32 (token), and `scale_b`, f32 with one
+    /// Multiplies like [`experts`](Moe::experts), for tokens and matrices of 8 bits: `scales`, f32 (token), and `scale_b`, f32 with one
     /// for each column of the results of each of this PE's experts, whose columns lie together.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use weft_ir::{
 
 /// An access that looks at memory.
 pub(super) struct Look {
-    /// The address.
+    /// The address that is read.
     pub ptr: Value,
     /// The number of elements.
     pub lanes: u32,

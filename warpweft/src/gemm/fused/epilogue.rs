@@ -10,7 +10,7 @@ use weft_runtime::{DType, Error, error};
 /// Scales of the operands of a product, which elements of the product are multiplied by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Scales {
-    /// There are no scales.
+    /// No scales at all.
     #[default]
     None,
     /// One for A and one for B.
@@ -134,7 +134,7 @@ impl Epilogue {
     /// Whether a choice computes a problem with it.
     ///
     /// # Errors
-    /// `R0505` for a kernel that has no place for it, and for gates that no all-gather has.
+    /// Fails for a kernel that has no place for it, or for gates without an all-gather (R0505).
     pub fn fits(&self, form: Form, problem: &Problem, choice: &Choice) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         if self.is_none() {

@@ -143,7 +143,7 @@ impl Fused {
         Fused::auto_with(world, team, form, problem, Epilogue::default())
     }
 
-    /// As [`auto`](Fused::auto), with more that is done to elements. *Collective.*
+    /// Compiles like [`auto`](Fused::auto), with an epilogue that is applied to elements. *Collective.*
     ///
     /// # Errors
     /// Fails as [`with`](Fused::with) does.
@@ -195,7 +195,7 @@ impl Fused {
         self.launch_with(stream, &FusedOperands::new(a, b, d))
     }
 
-    /// As [`launch`](Fused::launch), with what the epilogue reads.
+    /// Launches like [`launch`](Fused::launch), with what the epilogue reads.
     ///
     /// # Errors
     /// Fails as [`launch`](Fused::launch) does, and if the epilogue reads what is missing, or does not read what is given

@@ -282,7 +282,7 @@ impl FusedTeam {
         self.choose_with(form, problem, &Epilogue::default())
     }
 
-    /// As [`choose`](FusedTeam::choose), for products with an epilogue.
+    /// Chooses like [`choose`](FusedTeam::choose), for products with an epilogue.
     ///
     /// # Errors
     /// Fails as [`choose`](FusedTeam::choose) does.

@@ -238,7 +238,15 @@ fn products_with_few_rows_begin_at_once() {
         let names = ["HGMMA", "WARPGROUP.ARRIVE", "USETMAXREG", "UTMALDG", "STL"];
         let found = names.map(|name| kernel.count(name));
         assert_eq!(found, [instructions, roles, roles + 1, boxes, 0], "{names:?} with {defines:?}");
-        // Roles that multiply whole tiles divide in 64 bits, behind their products (see gemm_kernel.weft).
+        // Roles that multiply whole tiles divide in 64 bits behind their products (see gemm_kernel.weft). No division keeps
+        // the first copy waiting, and the CTAs that share out K have none.
+        let copy = kernel.insts.iter().position(|i| i.opcode.starts_with("UTMALDG")).unwrap();
+        let role = kernel.insts[..copy].iter().rev().take_while(|i| !i.opcode.starts_with("USETMAXREG"));
+        assert!(role.clone().count() > 20, "{defines:?}: the loading role begins with its registers");
+        assert!(
+            role.into_iter().all(|i| !i.opcode.starts_with("CALL")),
+            "{defines:?}: the loading role calls"
+        );
         assert!(defines != split || kernel.count("CALL.REL.NOINC") == 0, "{defines:?} divides in 64 bits");
     }
 }

@@ -217,9 +217,13 @@ impl FusedTeam {
             Form::AllGather => &["bn=256", "bn=128,ctas=2", "bn=128"],
             // Bulk copies were the fastest on two H100s, and clusters of two took three times as long there.
             Form::ReduceScatter => &["bn=256,send=bulk", "bn=128,send=bulk", "bn=256", "bn=256,send=tma"],
-            Form::AllReduce => {
-                &["bn=256,send=bulk", "bn=128,send=bulk", "bn=256", "bn=256,outs=4,send=switch"]
-            }
+            Form::AllReduce => &[
+                "bn=256,send=bulk",
+                "bn=128,send=bulk",
+                "bn=256",
+                "bn=256,outs=4,send=switch",
+                "bn=128,outs=4,send=switch",
+            ],
         };
         self.filled_all(form, problem, texts)
     }

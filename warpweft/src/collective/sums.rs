@@ -31,7 +31,12 @@ impl Sums {
     /// bound for all elements. The PE that sums has its own elements exactly, so the smallest of the given magnitudes does
     /// not count.
     pub fn quantised_error(given: &[f64], result: f64) -> f64 {
-        error_of_quantised(given, result)
+        /// Half of a scale, with the roundings of scales and products.
+        const PART: f64 = 1.0 / 250.0;
+        let least = given.iter().copied().fold(f64::INFINITY, f64::min);
+        let sent: f64 = given.iter().sum::<f64>() - if least.is_finite() { least } else { 0.0 };
+        let before = sent * PART;
+        before + (result + before) * PART
     }
 
     /// Every level, from the strictest on.
@@ -84,16 +89,6 @@ pub(super) fn is_quantisable(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
 }
 
-/// See [`Sums::quantised_error`].
-fn error_of_quantised(given: &[f64], result: f64) -> f64 {
-    /// Half of a scale, with the roundings of scales and products.
-    const PART: f64 = 1.0 / 250.0;
-    let least = given.iter().copied().fold(f64::INFINITY, f64::min);
-    let sent: f64 = given.iter().sum::<f64>() - if least.is_finite() { least } else { 0.0 };
-    let before = sent * PART;
-    before + (result + before) * PART
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,8 +123,8 @@ mod tests {
 
     #[test]
     fn the_error_counts_all_but_the_least_and_the_result() {
-        assert_eq!(error_of_quantised(&[1.0], 0.0), 0.0);
-        let of_two = error_of_quantised(&[250.0, 500.0], 750.0);
+        assert_eq!(Sums::quantised_error(&[1.0], 0.0), 0.0);
+        let of_two = Sums::quantised_error(&[250.0, 500.0], 750.0);
         assert!((of_two - (2.0 + 752.0 / 250.0)).abs() < 1e-12, "{of_two}");
     }
 }

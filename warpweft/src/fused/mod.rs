@@ -102,10 +102,6 @@ pub type Variant = (&'static str, u32, u32, bool);
 const PACKET_CTAS: u32 = 128;
 /// Rows that kernels which spread them have workspace for at once.
 const SPREAD_ROWS: u32 = 128;
-/// The largest number of CTAs that share a row.
-const MOST_SPLIT: u32 = 8;
-/// The size in bytes of the longest row that CTAs of `low_latency` share.
-const MOST_SHARED: usize = 16 << 10;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
 const MOST_SPREAD: usize = 128 << 10;
 
@@ -118,22 +114,22 @@ const MOST_THREADS: usize = 1024;
 
 impl Plan {
     /// The largest number of CTAs that share a row.
-    pub const MOST_SPLIT: u32 = MOST_SPLIT;
+    pub const MOST_SPLIT: u32 = 8;
     /// The size in bytes of the longest row that CTAs of `low_latency` share.
-    pub const MOST_SHARED: usize = MOST_SHARED;
+    pub const MOST_SHARED: usize = 16 << 10;
 
     /// How to launch a kernel for so many rows of so many bytes on a GPU with so many multiprocessors: the packets of a
     /// row by as many CTAs as there are for each, else a row or several a CTA.
     pub fn of(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
         // A row that a thread has more than one vector of is a CTA's alone.
-        let most = if row_bytes > MOST_SHARED && !kernel.spreads() { 1 } else { MOST_SPLIT };
+        let most = if row_bytes > Plan::MOST_SHARED && !kernel.spreads() { 1 } else { Plan::MOST_SPLIT };
         Plan::with(kernel, tokens, row_bytes, sms, most)
     }
 
     /// Makes a plan like [`of`](Plan::of), with at most `most_split` CTAs for a row.
     pub fn with(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32, most_split: u32) -> Plan {
         let (tokens, sms) = (tokens.max(1), sms.max(1));
-        let most = most_split.clamp(1, MOST_SPLIT);
+        let most = most_split.clamp(1, Plan::MOST_SPLIT);
         match kernel.exchange {
             Exchange::Barriers => {
                 let ctas = tokens.min(sms);
@@ -167,7 +163,7 @@ impl Plan {
         sms: u32,
         (split, threads): (u32, Option<u32>),
     ) -> Plan {
-        let split = power_of_two(split.clamp(1, MOST_SPLIT));
+        let split = power_of_two(split.clamp(1, Plan::MOST_SPLIT));
         let most = MOST_THREADS / split as usize;
         let each = row_bytes.div_ceil(16).div_ceil(split as usize);
         let threads = threads.map_or(each, |n| n as usize).next_multiple_of(WARP).clamp(WARP, most) as u32;

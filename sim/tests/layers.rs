@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, lowest first, and what each is for.
-const LAYERS: [(&str, &str); 21] = [
+const LAYERS: [(&str, &str); 22] = [
+    ("setters", "the macro that options get their setters from"),
     ("visible", "control characters that are shown"),
     ("num", "arithmetic that PTX defines bit by bit"),
     ("rng", "random numbers"),

@@ -2,7 +2,7 @@
 #![no_main]
 
 use weft::layout::Layout;
-use weft::runtime::launch::{Checked, Elements, ArgumentValue, KernelInfo, ModuleInfo, Number, ParamKind};
+use weft::runtime::launch::{ArgumentValue, Checked, Elements, KernelInfo, ModuleInfo, Number, ParamKind};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(info) = serde_json::from_slice::<ModuleInfo>(bytes) else { return };

@@ -130,6 +130,6 @@ fn files_say_what_results_are() {
     place.says(
         &format!("{} --expect out=all.npy", run.replace("N=40", "N=41")),
         1,
-        &["has shape [3, 40] for each PE, and `out` has [3, 41]"],
+        &["has shape [3, 40] for each PE, but `out` has [3, 41]"],
     );
 }

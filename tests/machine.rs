@@ -184,7 +184,7 @@ fn a_bare_machine_works_and_says_what_is_missing() {
     // WEFT_CACHE stands in its place, and what cannot be a folder is said.
     let plain = home.path("plain");
     fs::write(&plain, "").unwrap();
-    for (named, found) in [(plain.as_path(), "no folder"), (Path::new("off"), "WEFT_CACHE is off")] {
+    for (named, found) in [(plain.as_path(), "no folder"), (Path::new("off"), "disabled by WEFT_CACHE")] {
         let (_, parts) = home.doctor(&[("WEFT_CACHE", named)]);
         assert_eq!(parts["cache"]["state"], "note", "{parts:#}");
         assert!(parts["cache"]["found"].as_str().unwrap().contains(found), "{parts:#}");

@@ -86,7 +86,7 @@ fn report() -> Report {
             loading: Loading { ptx_ms: 21.5, cubin_ms: 0.375 },
         }),
         notes: Vec::new(),
-        left_out: vec!["multimem: it needs a multicast address, and the team has none".into()],
+        left_out: vec!["multimem: it needs a multicast address, but the team has none".into()],
         rows,
     }
 }

@@ -230,7 +230,7 @@ fn products_that_cannot_be_measured() {
     place.write("damaged.json", "{ \"form\": 1, \"tables\": [");
     for command in ["bench", "tune"] {
         let gemm = |more: &[&str], why: &[&str]| place.rejects(&[&[command, "gemm"], more].concat(), why);
-        gemm(&["--shapes", "16x64"], &["`16x64` is no shape", "MxNxK"]);
+        gemm(&["--shapes", "16x64"], &["`16x64` is not a shape", "MxNxK"]);
         gemm(&["--shapes", "16x64x64,0x64x64"], &["R0505", "m is 0 in 0x64x64"]);
         gemm(&["--shapes", "16x100x64"], &["R0505", "n is 100", "stride of 200 bytes", "pad n"]);
         gemm(&["--dtype", "bf17"], &["--dtype bf17", "e4m3"]);

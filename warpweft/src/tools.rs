@@ -119,7 +119,7 @@ pub enum ToolError {
         searched: Vec<String>,
     },
     /// The tool's environment variable names something else.
-    #[error("{var} is set to {}, where there is no {tool}; unset it to search for {tool}", path.display())]
+    #[error("{var} is set to {}, but {tool} is not there; unset it to search for {tool}", path.display())]
     Variable {
         /// The file name of the tool.
         tool: &'static str,
@@ -139,7 +139,7 @@ pub enum ToolError {
         message: String,
     },
     /// The tool accepted the code with remarks, which count as errors (`WEFT_STRICT_PTXAS`).
-    #[error("ptxas took the code, with remarks: {}", .0.iter().map(Remark::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("ptxas accepted the code, with remarks: {}", .0.iter().map(Remark::to_string).collect::<Vec<_>>().join("\n"))]
     Remarks(Vec<Remark>),
     /// The tool could not be run, or its files could not be written or read.
     #[error("{what}: {source}")]

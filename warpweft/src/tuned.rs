@@ -65,10 +65,11 @@ impl TuningFile {
         struct Head {
             form: u32,
         }
-        let damaged = |e: serde_json::Error| format!("is damaged, or no file of `{}`: {e}", self.command);
+        let damaged =
+            |e: serde_json::Error| format!("is damaged, or is not a file of `{}`: {e}", self.command);
         let Head { form } = serde_json::from_str(text).map_err(damaged)?;
         if form != self.form {
-            return Err(format!("is of form {form}, and this version reads form {}", self.form));
+            return Err(format!("has format {form}, but this version reads format {}", self.form));
         }
         serde_json::from_str(text).map_err(damaged)
     }
@@ -96,7 +97,7 @@ impl TuningFile {
     pub fn bad(&self, message: String) -> Error {
         let TuningFile { command, variable, .. } = self;
         Error::new(error::TUNING, message).help(format!(
-            "`{command}` measures anew once the file is moved away; {variable}=off does without"
+            "move the file away and run `{command}` to measure again, or set {variable}=off to run without it"
         ))
     }
 }

@@ -93,7 +93,7 @@ impl Algorithm {
     pub fn find(collective: Collective, name: &str) -> Result<&'static Algorithm, String> {
         Algorithm::of(collective).find(|a| a.name == name).ok_or_else(|| {
             let known: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
-            format!("`{name}` is no algorithm of {collective}: expected {}", known.join(", "))
+            format!("`{name}` is not an algorithm of {collective}: expected {}", known.join(", "))
         })
     }
 
@@ -129,32 +129,32 @@ impl Algorithm {
             ));
         }
         if dtype == DType::Bool {
-            return Err("collectives are of numbers, and bool is none".into());
+            return Err("collectives need numbers, and bool is not a number type".into());
         }
         if self.collective.reduces() && reduction(op).is_none() {
-            return Err(format!("{name} does sum, min and max, and not {}", op.name()));
+            return Err(format!("{name} supports sum, min and max, but not {}", op.name()));
         }
         if (self.sums)(request) == Sums::Quantised && !is_quantisable(dtype) {
-            return Err(format!("{name} sends floats of 16 and 32 bits in fewer bits, and not {dtype}"));
+            return Err(format!("{name} compresses floats of 16 and 32 bits, but not {dtype}"));
         }
         if self.kernel(place).is_none() {
             let only = if place == Placement::InPlace { "out of place" } else { "in place" };
-            return Err(format!("{name} works {only} only"));
+            return Err(format!("{name} only works {only}"));
         }
         if self.switch && !request.multicast {
-            return Err(format!("{name} needs a multicast address, and the team has none"));
+            return Err(format!("{name} needs a multicast address, but the team has none"));
         }
         if request.n_pes > MOST_PES {
-            return Err(format!("{name} is for teams of up to {MOST_PES} PEs, not {}", request.n_pes));
+            return Err(format!("{name} supports teams of at most {MOST_PES} PEs, not {}", request.n_pes));
         }
         if !request.reach && !self.net {
-            return Err(format!("{name} needs all PEs in reach of loads and stores"));
+            return Err(format!("{name} needs loads and stores that reach all PEs"));
         }
         for (operand, symmetric) in ["x", "out"].into_iter().zip(request.symmetric) {
             if !symmetric && self.symmetric(place).contains(&operand) {
                 let what = if operand == "x" { "operand" } else { "result" };
                 return Err(format!(
-                    "{name} needs its {what} in the symmetric heap, where other PEs reach it"
+                    "{name} needs its {what} in the symmetric heap, where other PEs can access it"
                 ));
             }
         }
@@ -170,7 +170,7 @@ impl Algorithm {
         let own = (self.sums)(request);
         if self.collective.reduces() && own > request.sums {
             return Err(format!(
-                "{} has {own} sums, and the call is to have {} ones",
+                "{} computes {own} sums, but the call asks for {} sums",
                 self.name, request.sums
             ));
         }

@@ -389,7 +389,7 @@ impl Collectives {
                         let by = plan.algorithm.name;
                         return Err(refuse(
                             error::ARGUMENT,
-                            format!("{by} takes `{name}`, which is not there"),
+                            format!("{by} takes `{name}`, which does not exist"),
                         ));
                     }
                 },
@@ -414,7 +414,10 @@ impl Collectives {
         let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
         let (collective, n_pes) = (call.collective, self.team.n_pes());
         if call.root >= n_pes {
-            return Err(refuse(error::ARGUMENT, format!("root {} of a team of {n_pes} PEs", call.root)));
+            return Err(refuse(
+                error::ARGUMENT,
+                format!("there is no root {} in a team of {n_pes} PEs", call.root),
+            ));
         }
         let parts = collective.parts(n_pes);
         // The larger side has all parts.
@@ -448,14 +451,18 @@ impl Collectives {
                 out.as_ref().map_or(String::new(), |o| format!(", out is {} of {}", o.elements, o.dtype));
             let message = format!("{collective} over {n_pes} PEs: x is {} of {}{out}", x.elements, x.dtype);
             let help = match collective {
-                Collective::AllReduce | Collective::Broadcast => "both have as many elements, of one type",
+                Collective::AllReduce | Collective::Broadcast => {
+                    "both must have the same number of elements and the same type"
+                }
                 Collective::AllGather => {
-                    "out has as many times the elements of x as there are PEs, of one type"
+                    "out must have as many times the elements of x as there are PEs, and the same type"
                 }
                 Collective::ReduceScatter => {
-                    "x has as many times the elements of out as there are PEs, of one type"
+                    "x must have as many times the elements of out as there are PEs, and the same type"
                 }
-                Collective::AllToAll => "both have as many elements, of one type, a multiple of the PEs",
+                Collective::AllToAll => {
+                    "both must have the same number of elements, a multiple of the number of PEs, and the same type"
+                }
             };
             return Err(weft_runtime::Error::new(error::ARGUMENT, message).help(help).into());
         }
@@ -643,7 +650,7 @@ fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operan
             let flat = matches!(extent, Elements::Flat(_));
             Ok(Operand { address, dtype, elements, symmetric, flat })
         }
-        other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, where a tensor is wanted"))),
+        other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, but it must be a tensor"))),
     }
 }
 

@@ -167,18 +167,18 @@ impl Plan {
         let name = algorithm.name;
         let most = algorithm.stages(threads, unroll, most_ctas).min(algorithm.most_ctas);
         if ctas == 0 || ctas > most {
-            return Err(format!("{name} takes 1 to {most} CTAs here, not {ctas}"));
+            return Err(format!("{name} needs 1 to {most} CTAs here, not {ctas}"));
         }
         if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
-            return Err(format!("{name} takes whole warps, 32 to 1024 threads, and not {threads}"));
+            return Err(format!("{name} needs whole warps, 32 to 1024 threads, not {threads}"));
         }
         let steps = algorithm.most_steps;
         if unroll == 0 || unroll > 16 {
-            return Err(format!("{name} takes 1 to 16 steps of a thread at once, not {unroll}"));
+            return Err(format!("{name} can have 1 to 16 steps of a thread in flight, not {unroll}"));
         }
         if threads * unroll > steps {
             return Err(format!(
-                "{name}: {threads} threads of {unroll} steps are more than the {steps} it has room for"
+                "{name}: {threads} threads with {unroll} steps each exceed the limit of {steps} steps"
             ));
         }
         Ok(())
@@ -202,7 +202,8 @@ impl Plan {
                 best = Some((time, plan));
             }
         }
-        let none = || format!("no algorithm of {} can do that: {}", request.collective, why.join("; "));
+        let none =
+            || format!("no algorithm of {} supports this request: {}", request.collective, why.join("; "));
         best.map(|(_, plan)| plan).ok_or_else(none)
     }
 }
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("ll_switch"));
         assert_eq!(choose(1 << 10, |r| r.reach = false), Ok("net"));
         let why = choose(1 << 10, |r| r.op = Reduce::Xor).unwrap_err();
-        assert!(why.contains("ll does sum, min and max, and not xor"), "{why}");
+        assert!(why.contains("ll supports sum, min and max, but not xor"), "{why}");
     }
 
     #[test]

@@ -216,20 +216,24 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         in_place: Some("net_in_place"),
         work: share,
         cost: |r, p| net(r, p, 2.0, 2.0 * others(r) / pes(r) * part(r)),
-        about: "chunks of each part to its PE by puts, sums to all by puts",
+        about: "puts send chunks of each part to its PE, which puts the sums to all PEs",
         ..NET
     },
-    Algorithm { part: "allreduce", about: "as ll, sent once and multiplied by the switch", ..LL_SWITCH },
     Algorithm {
         part: "allreduce",
-        about: "every PE sends all it has to all in packets that carry their own flag, and reduces all: one flight",
+        about: "as ll, but each packet is sent once and the switch multicasts it",
+        ..LL_SWITCH
+    },
+    Algorithm {
+        part: "allreduce",
+        about: "every PE sends all its data to all PEs in packets that carry their own flag, and reduces all: one flight",
         ..LL
     },
     Algorithm {
         name: "ll_two_shot_switch",
         switch: true,
         cost: packets_twice_switch,
-        about: "as ll_two_shot, sums multiplied by the switch",
+        about: "as ll_two_shot, but the switch multicasts the sums",
         ..LL_TWO_SHOT
     },
     LL_TWO_SHOT,
@@ -239,7 +243,7 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         out_of_place: Some("one_shot"),
         in_place: None,
         cost: |r, _| between(r, pes(r) * part(r), Cost { pull: others(r) * part(r), ..Cost::default() }),
-        about: "a barrier, every PE reduces all for itself, a barrier",
+        about: "a barrier, every PE reduces all elements itself, a barrier",
         ..BARRIERS
     },
     Algorithm {
@@ -248,13 +252,13 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         out_of_place: Some("push_direct"),
         in_place: Some("push_direct_in_place"),
         cost: |r, p| staged(r, p, part(r) / pes(r)),
-        about: "as push, sums straight into the results",
+        about: "as push, but sums are written directly into the results",
         ..STAGED
     },
     Algorithm {
         part: "allreduce",
         cost: |r, p| Cost { local: part(r), ..staged(r, p, chunks(r, p)) },
-        about: "parts and sums pushed into staging memory, a flag for each CTA: two flights, any memory",
+        about: "parts and sums are pushed into staging memory, with a flag for each CTA: two flights, any memory",
         ..STAGED
     },
     Algorithm {
@@ -264,7 +268,7 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         in_place: Some("rotate_in_place"),
         sums: from_itself,
         cost: rotated,
-        about: "as push_direct, every PE sending to one after the other, all to different ones",
+        about: "as push_direct, but every PE sends to one PE after the other, and at any time all send to different PEs",
         ..STAGED
     },
     Algorithm {
@@ -276,7 +280,7 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         run: RUN,
         sums: quantised,
         cost: |r, p| Cost { local: part(r), ..staged(r, p, chunks(r, p)).times(1.0 + scales(p)) },
-        about: "as push, in 8 bits with a scale for each block: half the bytes or less, not exact",
+        about: "as push, but in 8 bits with a scale for each block: half the bytes or less, not exact",
         ..STAGED
     },
     Algorithm {
@@ -289,50 +293,50 @@ pub static ALGORITHMS: [Algorithm; 34] = [
             let each = others(r) / pes(r) * part(r);
             between(r, part(r) + part(r) / pes(r), Cost { pull: each, ..pushed(r, each) })
         },
-        about: "a barrier, every PE reduces its part and writes it to all, a barrier",
+        about: "a barrier, every PE reduces its part and writes it to all PEs, a barrier",
         ..BARRIERS
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "chunks to all by puts",
+        about: "puts send chunks to all PEs",
         ..NET
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "as ll, multiplied by the switch",
+        about: "as ll, but the switch multicasts the packets",
         ..LL_SWITCH
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "packets to all: one flight",
+        about: "packets are sent to all PEs: one flight",
         ..LL
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
         cost: |r, _| between(r, pes(r) * part(r), pushed(r, others(r) * part(r))),
-        about: "a barrier, every PE writes what it has to all, a barrier",
+        about: "a barrier, every PE writes its data to all PEs, a barrier",
         ..BARRIERS
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "pushed into staging memory, a flag for each CTA: any memory",
+        about: "data is pushed into staging memory, with a flag for each CTA: any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::ReduceScatter,
         part: "reduce_scatter",
-        about: "chunks of each part to its PE by puts",
+        about: "puts send chunks of each part to its PE",
         ..NET
     },
     Algorithm {
         collective: Collective::ReduceScatter,
         part: "reduce_scatter",
-        about: "packets of each part to its PE, which reduces them: one flight",
+        about: "packets of each part are sent to its PE, which reduces them: one flight",
         ..LL
     },
     Algorithm {
@@ -342,20 +346,20 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         out_of_place: Some("pull"),
         in_place: Some("pull_in_place"),
         cost: |r, _| between(r, pes(r) * part(r), Cost { pull: others(r) * part(r), ..Cost::default() }),
-        about: "a barrier, every PE reduces its part of all, a barrier",
+        about: "a barrier, every PE reduces its part of all inputs, a barrier",
         ..BARRIERS
     },
     Algorithm {
         collective: Collective::ReduceScatter,
         part: "reduce_scatter",
-        about: "parts pushed into staging memory, a flag for each CTA: any memory",
+        about: "parts are pushed into staging memory, with a flag for each CTA: any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
         in_place: Some("net_in_place"),
-        about: "chunks to all by puts of the root",
+        about: "puts of the root send chunks to all PEs",
         ..NET
     },
     Algorithm {
@@ -363,7 +367,7 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         part: "broadcast",
         // Of the root's alone.
         cost: |r, p| Cost { switch: slots(r, p) * VECTOR as f64, ..packets_switch(r, p) },
-        about: "as ll, multiplied by the switch",
+        about: "as ll, but the switch multicasts the packets",
         ..LL_SWITCH
     },
     Algorithm {
@@ -371,14 +375,14 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         part: "broadcast",
         // Who sends does not receive, and the other way round.
         cost: |r, p| Cost { packets: packets(r, p).packets - 0.4, ..packets(r, p) },
-        about: "packets of the root to all: one flight",
+        about: "packets of the root are sent to all PEs: one flight",
         ..LL
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
         cost: |r, _| between(r, part(r), pushed(r, others(r) * part(r))),
-        about: "a barrier, the root writes to all, a barrier",
+        about: "a barrier, the root writes to all PEs, a barrier",
         ..BARRIERS
     },
     Algorithm {
@@ -389,7 +393,7 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         in_place: Some("scatter_gather_in_place"),
         work: share,
         cost: |r, _| Cost { waits: 3.0, ..pushed(r, 2.0 * others(r) / pes(r) * part(r)) },
-        about: "the root writes each PE a part, which writes it to all; three barriers",
+        about: "the root writes a part to each PE, which writes it to all PEs; three barriers",
         ..BARRIERS
     },
     Algorithm {
@@ -400,26 +404,26 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         in_place: Some("staged_direct_in_place"),
         work: share_of_others,
         cost: |r, p| Cost { local: last_chunk(r, p), ..staged(r, p, 0.0) },
-        about: "as staged, shares straight into the results",
+        about: "as staged, but shares are written directly into the results",
         ..STAGED
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
         work: share_of_others,
-        about: "a share pushed into each other PE's staging memory, and from there into all: two flights, any memory",
+        about: "a share is pushed into each other PE's staging memory, and from there to all PEs: two flights, any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::AllToAll,
         part: "all_to_all",
-        about: "chunks to each by puts",
+        about: "puts send chunks to each PE",
         ..NET
     },
     Algorithm {
         collective: Collective::AllToAll,
         part: "all_to_all",
-        about: "packets to each: one flight",
+        about: "packets are sent to each PE: one flight",
         ..LL
     },
     Algorithm {
@@ -427,33 +431,33 @@ pub static ALGORITHMS: [Algorithm; 34] = [
         part: "all_to_all",
         in_place: None,
         cost: |r, _| Cost { waits: 2.0, ..pushed(r, others(r) * part(r)) },
-        about: "a barrier, every PE writes each its part, a barrier",
+        about: "a barrier, every PE writes each PE its part, a barrier",
         ..BARRIERS
     },
     Algorithm {
         collective: Collective::AllToAll,
         part: "all_to_all",
-        about: "parts pushed into staging memory, a flag for each CTA: any memory",
+        about: "parts are pushed into staging memory, with a flag for each CTA: any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::AllGather,
         out_of_place: Some("all_gather"),
         in_place: Some("all_gather_in_place"),
-        about: "copies to all by the copy engine, between two kernels in which PEs meet",
+        about: "the copy engine copies to all PEs, between two kernels that synchronise the PEs",
         ..ENGINE
     },
     Algorithm {
         collective: Collective::Broadcast,
         out_of_place: Some("broadcast"),
         in_place: Some("broadcast_in_place"),
-        about: "copies of the root to all by the copy engine, between two kernels in which PEs meet",
+        about: "the copy engine copies from the root to all PEs, between two kernels that synchronise the PEs",
         ..ENGINE
     },
     Algorithm {
         collective: Collective::AllToAll,
         out_of_place: Some("all_to_all"),
-        about: "copies to each by the copy engine, between two kernels in which PEs meet",
+        about: "the copy engine copies to each PE, between two kernels that synchronise the PEs",
         ..ENGINE
     },
 ];
@@ -468,6 +472,6 @@ const LL_TWO_SHOT: Algorithm = Algorithm {
     unroll: 2,
     most_steps: LL_SLOTS / 2,
     cost: packets_twice,
-    about: "packets of each part to its PE, which reduces it and sends it to all: two flights",
+    about: "packets of each part are sent to its PE, which reduces the part and sends it to all PEs: two flights",
     ..LL
 };

@@ -139,7 +139,7 @@ impl Workspaces {
         let found = self.buffers.iter().find(|(n, _)| Some(*n) == owner).map(|(_, buffer)| buffer);
         let extent = extent(name, plan, request, self.ctas);
         let (Some(buffer), Some((dtype, elements))) = (found, extent) else {
-            let name = format!("{} takes `{name}`, which is not there", plan.algorithm.name);
+            let name = format!("{} takes `{name}`, which does not exist", plan.algorithm.name);
             return Err(weft_runtime::Error::new(error::ARGUMENT, name));
         };
         AnyTensor::new(buffer.clone(), dtype, elements.into_layout()?)

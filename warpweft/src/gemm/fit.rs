@@ -99,14 +99,14 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
     let row = bk * problem.dtype.bytes();
     if !row.is_multiple_of(128) {
         let what = format!("has rows of {row} bytes in a stage ({bk} of {})", problem.dtype);
-        return Err((what, "a row of a stage is a multiple of 128 bytes: choose a larger bk".into()));
+        return Err((what, "a row of a stage must be a multiple of 128 bytes: choose a larger bk".into()));
     }
     if ctas > 1 && split > 1 {
-        let what = format!("has clusters of {ctas} tiles, and of {split} CTAs a tile");
+        let what = format!("has clusters of {ctas} tiles, with {split} CTAs for each tile");
         return Err((what, "choose ctas=1 or split=1".into()));
     }
     if split > 1 && of(Param::Turns) == 1 {
-        let what = format!("has roles that take turns, and clusters of {split} CTAs a tile");
+        let what = format!("has roles that take turns, with {split} CTAs for each tile");
         return Err((what, "choose turns=0 or split=1".into()));
     }
     let part = of(Param::Bn) / ctas;
@@ -119,15 +119,17 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
         let what = format!("loads {part} rows of {matrix} at a time{why}");
         return Err((
             what,
-            format!("a part is a multiple of {multiple} rows: choose a larger bn or fewer ctas"),
+            format!("a part must be a multiple of {multiple} rows: choose a larger bn or fewer ctas"),
         ));
     }
     let (columns, strip, _) = stored(plan);
     if !columns.is_multiple_of(QUAD) || !columns.is_multiple_of(strip) {
         let what = format!("gives each CTA {columns} columns of a tile to store");
         let strips = STRIPS.map(|(strip, _)| strip.to_string()).join(" or ");
-        let help =
-            format!("a CTA stores a multiple of {QUAD} columns, and above {} of {strips}", STRIPS[0].0);
+        let help = format!(
+            "a CTA must store a multiple of {QUAD} columns, and above {} a multiple of {strips}",
+            STRIPS[0].0
+        );
         return Err((what, help));
     }
     let written = strip * problem.out.bytes();
@@ -135,7 +137,7 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
         let what = format!("stores rows of {written} bytes ({strip} of {})", problem.out);
         return Err((
             what,
-            format!("a row is a multiple of {UNIT} bytes: choose a larger bn or a smaller split"),
+            format!("a row must be a multiple of {UNIT} bytes: choose a larger bn or a smaller split"),
         ));
     }
     Ok(())
@@ -145,7 +147,7 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
 fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
     let (bytes, limit) = (shared_bytes(problem, plan), target.shared_limit());
     if bytes > u64::from(limit) {
-        let what = format!("takes {bytes} bytes of shared memory, and a CTA of {target} has {limit}");
+        let what = format!("needs {bytes} bytes of shared memory, but a CTA on {target} has {limit}");
         return Err((what, "choose fewer stages or smaller tiles".into()));
     }
     let sums = plan.get(Param::Bm) * plan.get(Param::Bn) / (parts(plan) * THREADS);
@@ -155,7 +157,8 @@ fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
         (true, _) => MOST_SUMS_IN_TURNS,
     };
     if sums > most {
-        let what = format!("takes {sums} registers of a thread for sums, and {most} is the most on {target}");
+        let what =
+            format!("needs {sums} registers of each thread for sums, but the limit on {target} is {most}");
         return Err((what, "choose smaller tiles".into()));
     }
     Ok(())

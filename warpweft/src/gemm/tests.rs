@@ -49,7 +49,7 @@ fn texts_that_are_no_plans() {
         ("bm=", "whole number"),
         ("bm=-128", "whole number"),
         ("bm=128,bm=128", "`bm` is given twice"),
-        ("tile=128", "`tile` is no parameter of the kernel: expected bm, bn"),
+        ("tile=128", "`tile` is not a parameter of the kernel: expected bm, bn"),
         ("bm=100", "bm=100 is not supported: expected 64, 128, 256"),
         ("bm=4294967424", "whole number"),
     ];
@@ -106,7 +106,7 @@ fn plans_that_do_not_fit() {
     };
     assert!(
         why(&plan("stages=5"), DType::BF16)
-            .contains("279552 bytes of shared memory, and a CTA of sm_90a has 232448")
+            .contains("279552 bytes of shared memory, but a CTA on sm_90a has 232448")
     );
     assert!(why(&plan("bm=256,bn=192,stages=2"), DType::BF16).contains("192 registers"));
     assert!(why(&Plan::default(), DType::E4M3).contains("rows of 64 bytes"));
@@ -120,7 +120,7 @@ fn plans_that_do_not_fit() {
     );
     assert!(fits_some(&columns, &plan("bn=128,ctas=2")).is_ok());
     let why = |text: &str| why(&plan(text), DType::BF16);
-    assert!(why("bn=64,ctas=2,split=2").contains("clusters of 2 tiles, and of 2 CTAs a tile"));
+    assert!(why("bn=64,ctas=2,split=2").contains("clusters of 2 tiles, with 2 CTAs for each tile"));
     assert!(why("bn=16,split=4").contains("gives each CTA 4 columns of a tile to store"));
     assert!(why("bn=168,split=2,stages=2").contains("gives each CTA 84 columns"));
     assert!(why("split=2,turns=1,bn=64").contains("roles that take turns"));
@@ -178,7 +178,10 @@ fn shared_memory_is_as_the_kernel_has_it() {
 #[test]
 fn targets_whose_warps_multiply_have_smaller_tiles() {
     let e = fits(&problem("64x64x64"), &plan("stages=2"), target("sm_100a")).unwrap_err();
-    assert!(e.message.contains("128 registers of a thread for sums, and 64 is the most on sm_100a"), "{e}");
+    assert!(
+        e.message.contains("128 registers of each thread for sums, but the limit on sm_100a is 64"),
+        "{e}"
+    );
     for name in ["sm_100a", "sm_103a", "sm_120a"] {
         let machine = Machine { target: target(name), sms: 148 };
         let plan = ranked(&problem("4096x4096x4096"), machine)[0];
@@ -303,7 +306,7 @@ fn damaged_tables_say_so() {
     let cases = [
         ("", "is damaged"),
         ("[]", "is damaged"),
-        ("{ \"form\": 2, \"tables\": 7 }", "is of form 2, and this version reads form 1"),
+        ("{ \"form\": 2, \"tables\": 7 }", "has format 2, but this version reads format 1"),
         (&good[..good.len() / 2], "is damaged"),
         (&good.replace("stages=8", "stages=9"), "stages=9 is not supported"),
         (&good.replace("64x8192x4096", "64x8192"), "expected MxNxK"),

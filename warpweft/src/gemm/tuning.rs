@@ -128,7 +128,7 @@ impl Table {
         let Table { setting, warpweft, date, .. } = self;
         let mut out = format!("# {setting}; warpweft {warpweft}, {date}\n");
         if self.kernel != kernel_hash() {
-            out += "# left out: it was measured with another kernel; `weft tune gemm` measures it anew\n";
+            out += "# left out: it was measured with another kernel; `weft tune gemm` measures it again\n";
             return out;
         }
         for Entry { problem, plan, us } in &self.entries {
@@ -296,7 +296,7 @@ impl Selector {
         let model = || ranked(problem, self.machine).first().map(|plan| (*plan, By::Model));
         found.or_else(model).ok_or_else(|| {
             Error::new(weft_runtime::error::GEMM, format!("no plan fits {problem}"))
-                .help("report this, please: it is a fault of the tables of warpweft")
+                .help("please report this: it is an error in warpweft's tables")
         })
     }
 }
@@ -309,9 +309,9 @@ impl fmt::Display for Selector {
 
 /// The table that is stored for a setting, with the place it comes from; or why there is none.
 fn stored(setting: &Setting) -> Result<(Table, String), String> {
-    let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder")?;
+    let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder for the table")?;
     let tables = Tables::read(&file).map_err(|e| {
-        eprintln!("warning: GEMM goes without tuning: {e}");
+        eprintln!("warning: GEMM runs without a tuning table: {e}");
         e.message
     })?;
     let table = tables.find(setting)?;

@@ -146,12 +146,12 @@ impl Entry {
         let Limits { ctas, threads, unroll } = self.most;
         let ascending = self.sizes.is_sorted_by(|a, b| a.0 < b.0);
         match () {
-            () if self.sizes.is_empty() || !ascending => Some("its sizes do not ascend"),
+            () if self.sizes.is_empty() || !ascending => Some("its sizes are not in ascending order"),
             () if self.sizes.iter().any(|(_, us)| !us.is_finite() || *us <= 0.0) => {
-                Some("it has a time that is none")
+                Some("it has an invalid time")
             }
             () if ctas == 0 || !(32..=1024).contains(&threads) || !(1..=16).contains(&unroll) => {
-                Some("there are no such CTAs, threads or steps at once")
+                Some("its numbers of CTAs, threads or steps in flight are not possible")
             }
             () => None,
         }

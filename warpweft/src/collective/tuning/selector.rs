@@ -61,7 +61,7 @@ impl Selector {
             Tuning::Table(table) => Selector::table(table.as_ref().clone().usable().0, "a table given"),
             Tuning::Model => model("asked for".into()),
             Tuning::Stored => match Tables::path() {
-                None => model("WEFT_TUNING is off, or there is no folder".into()),
+                None => model("WEFT_TUNING is off, or there is no folder for the table".into()),
                 Some(file) => {
                     match Tables::read(&file).map(|all| (all.links(&setting), all.find(&setting))) {
                         Ok((_, Stored::Table(table, void))) => {
@@ -76,7 +76,7 @@ impl Selector {
                         Err(e) => {
                             // One of a host is enough.
                             if team.my_pe() == 0 {
-                                eprintln!("warning: collectives go without tuning: {e}");
+                                eprintln!("warning: collectives run without a tuning table: {e}");
                             }
                             model(e.message)
                         }

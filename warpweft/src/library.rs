@@ -57,8 +57,9 @@ const LIBRARY: &[(&str, &str)] = &[
 
 /// Files relative to the one that uses them, below one folder.
 ///
-/// A kernel file may be somebody else's. What it uses are regular files whose names end in `.weft` and that lie below this
-/// folder, links followed; of no other file does an error show more than its name.
+/// A kernel file may come from another person. It can use only regular files whose names end in
+/// `.weft` and that are below this folder after links are followed. An error never shows more than
+/// the name of any other file.
 #[derive(Clone, Debug)]
 pub struct Files {
     root: PathBuf,
@@ -127,7 +128,7 @@ pub fn read_text(path: &Path) -> Result<String, String> {
     read_text_of(path, MAX_BYTES, ".weft")
 }
 
-/// Reads a text file of at most so many bytes; `kind` is how such files' names end, for the error.
+/// Reads a text file of at most `most` bytes. `kind` is the extension of such files, for the error.
 pub fn read_text_of(path: &Path, most: u64, kind: &str) -> Result<String, String> {
     let shown = path.display();
     let bad = |e: std::io::Error| format!("cannot read {shown}: {e}");

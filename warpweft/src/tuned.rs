@@ -45,7 +45,7 @@ impl TuningFile {
             let text = crate::library::read_text_of(file, MOST_BYTES, "tuning");
             return text.map(Some).map_err(|why| self.bad(why));
         }
-        // Nobody has named it, so it must be the user's own.
+        // The user has not named the file, so it must be the user's own.
         match owned::read(file, MOST_BYTES, Trust::Owner) {
             Ok(bytes) => {
                 let text = String::from_utf8(bytes);
@@ -56,10 +56,11 @@ impl TuningFile {
         }
     }
 
-    /// What a text has.
+    /// Parses the tables in a text.
     ///
     /// # Errors
-    /// Says what is wrong with the text, as what a file "does".
+    ///
+    /// Says what is wrong with the text, as the predicate of a sentence about the file.
     pub fn parse<T: DeserializeOwned>(&self, text: &str) -> Result<T, String> {
         #[derive(Deserialize)]
         struct Head {
@@ -113,7 +114,7 @@ pub(crate) fn here() -> Option<&'static machine::Driver> {
 /// # Errors
 /// Fails if the CUDA driver refuses a call (R0103).
 pub(crate) fn driver(device: &Device) -> Result<String, Error> {
-    // Simulated PEs have a driver of their own, which nobody measures: models choose.
+    // The driver of simulated PEs has no measurements, so models choose.
     if device.is_simulated() {
         return Ok("simulator".into());
     }

@@ -87,14 +87,16 @@ pub struct Collectives {
     ready: Mutex<HashMap<(Request, Bound), Ready>>,
 }
 
-/// A kernel, and the CTAs of it that the GPU holds at once: those of different PEs wait for each other.
+/// A kernel, with the number of its CTAs that the GPU can hold at once, because CTAs of different
+/// PEs wait for each other.
 #[derive(Clone)]
 struct Compiled {
     kernel: Arc<Kernel>,
     most: u32,
 }
 
-/// The addresses of `x` and `out` where a prepared launch is bound to them; other operands may lie anywhere.
+/// The addresses of `x` and `out` that a prepared launch is bound to. Operands without one may be
+/// anywhere.
 type Bound = [Option<u64>; 2];
 
 /// A launch that was prepared for calls of one request.
@@ -140,10 +142,10 @@ impl Ready {
     }
 }
 
-/// Most launches that are kept.
+/// The greatest number of prepared launches that are kept.
 const MOST_READY: usize = 1024;
 
-/// What a kernel is compiled for, beside the team.
+/// The compilation parameters of a kernel, besides the team.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Key {
     kernel: (&'static str, &'static str),
@@ -355,7 +357,7 @@ impl Collectives {
         self.go(&self.arranged(plan, call, &request, stream)?, (call, &request), stream)
     }
 
-    /// The launch of a call by a plan.
+    /// Prepares the launch of a call with a plan.
     fn arranged(
         &self,
         plan: &Plan,
@@ -365,7 +367,7 @@ impl Collectives {
     ) -> Result<Ready, GpuError> {
         let most = self.kernel(plan, request)?.most;
         let plan = &Plan { ctas: plan.ctas.min(most), ..*plan };
-        // Fewer CTAs may have more to do than the kernel for more of them knows.
+        // A kernel for more CTAs may not handle the additional work of each if there are fewer.
         let kernel = self.kernel(plan, request)?.kernel;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
         let head = head(plan.algorithm, self.name(plan, request)?)?;
@@ -408,7 +410,7 @@ impl Collectives {
         name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
     }
 
-    /// What a call asks for, and the addresses of sides that a prepared launch is bound to.
+    /// The request of a call, and the operands' addresses that a prepared launch is bound to.
     fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, Bound), GpuError> {
         let x = operand(call.x, "x", stream)?;
         let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
@@ -420,7 +422,7 @@ impl Collectives {
             ));
         }
         let parts = collective.parts(n_pes);
-        // The larger side has all parts.
+        // The larger operand has all parts.
         let (place, larger) = match (&out, collective) {
             (Some(out), Collective::AllGather) => (Placement::OutOfPlace, out.elements),
             (Some(_), _) => (Placement::OutOfPlace, x.elements),
@@ -470,7 +472,7 @@ impl Collectives {
         Ok((request, fixed))
     }
 
-    /// The kernel, compiled if that was not done yet.
+    /// Returns the kernel, and compiles it if necessary.
     fn kernel(&self, plan: &Plan, request: &Request) -> Result<Compiled, GpuError> {
         let name = self.name(plan, request)?;
         let reduces = request.collective.reduces();
@@ -493,7 +495,7 @@ impl Collectives {
         options.lowering = self.config.lowering.decide(self.multicast).into();
         let compiled = Kernel::with(&self.world, file(plan.algorithm)?, options.clone());
         let kernel = match (compiled, options.lowering) {
-            // What the switch does not reduce goes by every PE's own address.
+            // Reductions that the switch does not support use the address of every PE.
             (Err(GpuError::Compile(_)), Lowering::Multimem) if self.config.lowering == Lowering::Auto => {
                 options.lowering = Lowering::Unicast;
                 Kernel::with(&self.world, file(plan.algorithm)?, options)?
@@ -511,18 +513,18 @@ impl fmt::Debug for Collectives {
     }
 }
 
-/// Narrower accesses than 16 bytes are rare: one kernel for all.
+/// Alignments below 16 bytes are rare, so they share one kernel.
 fn align(request: &Request) -> u32 {
     if request.align >= 16 { 16 } else { request.dtype.bytes() }
 }
 
-/// What the count is known to be a multiple of: with whole vectors for every PE no access needs a test of the end.
+/// A number that divides the count. If every PE has whole vectors, no access needs a bounds test.
 fn divisor(algorithm: &Algorithm, request: &Request) -> u32 {
     let vectors = (16 / request.dtype.bytes()).max(algorithm.run).saturating_mul(request.n_pes);
     if align(request) == 16 && request.count.is_multiple_of(vectors.into()) { vectors } else { 1 }
 }
 
-/// How an algorithm's kernel is compiled for a request, by a handle with so many CTAs.
+/// The options that compile an algorithm's kernel for a request, in a handle with `ctas` CTAs.
 pub(super) fn options(
     plan: &Plan,
     request: &Request,
@@ -534,7 +536,7 @@ pub(super) fn options(
     options_of(name, plan, request, ctas, target)
 }
 
-/// How one of its kernels is compiled.
+/// The options that compile one of an algorithm's kernels.
 fn options_of(
     name: &str,
     plan: &Plan,
@@ -544,7 +546,8 @@ fn options_of(
 ) -> Result<Options, GpuError> {
     let scalar = request.dtype;
     let op = reduction(request.op).unwrap_or(weft_ir::RedOp::Add);
-    // Sums of 16-bit floats are made in f32; fp8 has no arithmetic, and f16 all its numbers and their sums.
+    // Sums of 16-bit floats are accumulated in f32. fp8 has no arithmetic; f16 represents all its
+    // numbers and their sums.
     let acc = match scalar {
         s if s.is_fp8() => Scalar::F16,
         Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
@@ -614,24 +617,25 @@ pub(super) fn head(algorithm: &'static Algorithm, kernel: &str) -> Result<&'stat
     heads.get(&(algorithm.part, kernel.to_owned())).ok_or_else(none)
 }
 
-/// An operand as it was given.
+/// An operand of a call.
 struct Operand {
     address: u64,
     dtype: DType,
     elements: u64,
     symmetric: bool,
-    /// Whether its elements lie one after the other.
+    /// Whether its elements are contiguous.
     flat: bool,
 }
 
 impl Operand {
-    /// Its address, where it cannot lie elsewhere in the next call.
+    /// Its address, if it is the same in all calls.
     fn fixed(&self) -> Option<u64> {
         (self.symmetric || !self.flat).then_some(self.address)
     }
 }
 
-/// A tensor of any shape as the memory it lies in: collectives know no coordinates.
+/// The elements of a tensor of any shape in the order of memory, because collectives do not depend
+/// on coordinates.
 pub struct Flat<'a>(pub &'a dyn AsArgument);
 
 impl AsArgument for Flat<'_> {
@@ -654,7 +658,7 @@ fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operan
     }
 }
 
-/// What an algorithm cannot do.
+/// The error for an operation that an algorithm does not support.
 fn operation(why: String) -> GpuError {
     refuse(error::OPERATION, why)
 }

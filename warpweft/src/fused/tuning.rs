@@ -40,10 +40,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The setting of a team of so many PEs on a device.
+    /// The setting of a team of `n_pes` PEs on a device.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a query (R0103).
+    ///
+    /// Fails if the CUDA driver rejects a query (R0103).
     pub fn of(device: &Device, n_pes: u32, multicast: bool) -> Result<Setting, Error> {
         Ok(Setting { gpu: device.name()?, driver: tuned::driver(device)?, n_pes, multicast })
     }

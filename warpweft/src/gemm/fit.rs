@@ -17,20 +17,22 @@ const MOST_SUMS_OF_WARPS: u32 = 64;
 const COLUMNS: u32 = 64;
 /// Rows of an operand that a CTA of a cluster loads at least.
 const ROWS: u32 = 4;
-/// Columns of a tile that belong to four threads.
+/// The number of columns of a tile that belong to four threads.
 const QUAD: u32 = 8;
 /// Columns of a tile that are stored at a time, and buffers of so many columns that a role has: the first row of which the
 /// columns of a tile are a multiple.
 const STRIPS: [(u32, u32); 3] = [(64, 2), (56, 1), (24, 2)];
 /// Bytes of a row that TMA copies are a multiple of this.
 const UNIT: u32 = 16;
-/// Rows of the memory that a cluster adds sums up in are so many elements longer, for the sake of its banks.
+/// The number of elements by which rows of the memory for a cluster's sums are padded, to avoid
+/// bank conflicts.
 const GAP: u64 = 8;
 
 /// Threads of a role that multiplies.
 const THREADS: u32 = 128;
 
-/// Parts of a tile, of 64 or more rows, that a role each multiplies. Where roles take turns, each has a tile of its own.
+/// The number of parts of a tile, of 64 or more rows, each of which a role multiplies. If roles
+/// take turns, each has its own tile.
 fn parts(plan: &Plan) -> u32 {
     if plan.get(Param::Turns) == 1 { 1 } else { roles(plan) }
 }
@@ -178,10 +180,11 @@ pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Ite
 }
 
 impl Plan {
-    /// Checks that there is a target on which the plan fits the problem. Targets whose warpgroups multiply have room
-    /// for most plans.
+    /// Checks that there is a target on which the plan fits the problem. Targets whose warpgroups
+    /// multiply can run most plans.
     ///
     /// # Errors
+    ///
     /// Fails with the limit that is exceeded (R0505).
     pub fn check(&self, problem: &Problem) -> Result<(), Error> {
         fits_some(problem, self)

@@ -8,7 +8,8 @@ use weft_runtime::{DType, Error, error};
 
 /// Largest extent: coordinates of tiles are 32-bit integers.
 const MOST: u64 = i32::MAX as u64;
-/// Strides in memory are multiples of so many bytes (CUDA Driver API, `cuTensorMapEncodeTiled`).
+/// Strides in memory must be multiples of this number of bytes (CUDA Driver API,
+/// `cuTensorMapEncodeTiled`).
 const UNIT: u64 = 16;
 
 /// Extents of a product: A is (m, k), B is (n, k), D is (m, n). As text, `4096x8192x1024` is m, n and k.

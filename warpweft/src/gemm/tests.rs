@@ -36,7 +36,7 @@ fn plans_read_back() {
     }
     assert_eq!(Plan::all().count(), PARAMETERS.iter().map(|p| p.values.len()).product::<usize>());
     assert_eq!(Plan::all().next(), Some(Plan::default()));
-    // What is not named is as the kernel has it.
+    // Parameters that are not named have the kernel's default.
     assert_eq!(plan("stages=3"), Plan::default().with(Param::Stages, 3).unwrap());
     assert_eq!(plan("BN=64,bm=256").get(Param::Bn), 64);
 }
@@ -137,8 +137,8 @@ fn plans_that_do_not_fit() {
     }
 }
 
-/// What a plan takes of shared memory is what the compiled kernel declares, and a plan that takes too much does not
-/// compile.
+/// The shared memory that a plan needs equals what the compiled kernel declares, and a plan that
+/// needs too much does not compile.
 #[test]
 fn shared_memory_is_as_the_kernel_has_it() {
     let columns = Problem { b: Major::Column, ..problem("64x64x64") };
@@ -197,11 +197,11 @@ fn the_model_prefers_what_is_plain() {
     assert!(large.get(Param::Bm) * large.get(Param::Bn) >= 128 * 168, "{large}");
     // The largest tile is the best one where it leaves fewer multiprocessors idle in the last wave.
     assert_eq!(first("4096x4096x4096").get(Param::Bn), 256);
-    // Two roles share out the rows of a tile of 128 x 128, and one that multiplies alone falls behind.
+    // Two roles divide the rows of a tile of 128 x 128; a single role that multiplies is slower.
     assert_eq!([Param::Bm, Param::Bn].map(|p| first("256x8192x8192").get(p)), [128, 128]);
     // Fewer CTAs than multiprocessors do not get all that memory can give.
     assert_eq!([Param::Bm, Param::Bn, Param::Bk].map(|p| first("128x8192x8192").get(p)), [64, 128, 128]);
-    // What a tile's last product and its store take is hidden where roles take turns.
+    // The last product and the store of a tile are hidden if roles take turns.
     assert_eq!(first("8192x8192x1024").get(Param::Turns), 1);
     // With one tile for each multiprocessor there are no turns to take, and clusters gain little.
     assert_eq!([Param::Turns, Param::Ctas].map(|p| first("16x8192x4096").get(p)), [0, 1]);
@@ -213,13 +213,13 @@ fn the_model_prefers_what_is_plain() {
         "{few}"
     );
     assert_eq!(first("17x8192x4096").get(Param::Bn), 32);
-    // Clusters of four do not fill the GPU: 128 CTAs of them take two waves.
+    // Clusters of four do not fill the GPU: 128 CTAs in them take two waves.
     for text in ["64x8192x4096", "64x8192x8192", "128x8192x8192", "256x8192x8192"] {
         let plan = first(text);
         assert!(plan.get(Param::Ctas) * plan.get(Param::Split) <= 2, "{text}: {plan}");
     }
     assert_eq!(first("64x8192x8192").get(Param::Ctas), 1);
-    // Where there are few tiles, CTAs share them out.
+    // If there are few tiles, several CTAs share each.
     let short = first("64x1024x8192");
     assert!(short.get(Param::Split) >= 2, "{short}");
     // Rows that begin within sectors of the cache take more of it, which clusters need less of.
@@ -263,7 +263,7 @@ fn the_nearest_shape_is_taken() {
         table.plan(&Problem { dtype: DType::F16, ..problem("4096x4096x4096") }, machine().target),
         None
     );
-    // A plan that no longer fits is none.
+    // An entry whose plan no longer fits is ignored.
     let large = Entry { plan: plan("stages=8"), ..table.entries[0].clone() };
     let one = Table { entries: vec![large], ..table.clone() };
     assert_eq!(one.plan(&problem("4096x4096x4096"), machine().target), None);

@@ -1,4 +1,5 @@
-//! Which plan a problem gets: what `weft tune gemm` has measured and stored, or what the model expects.
+//! The choice of a plan for a problem: from the measurements that `weft tune gemm` has stored, or
+//! from the model.
 
 use super::fit::fits;
 use super::model::ranked;
@@ -103,8 +104,8 @@ impl Table {
         }
     }
 
-    /// The plan that was the fastest for a problem, or for the most similar one of the same types and layout; none where
-    /// nothing like it was measured, or no such plan fits the target.
+    /// The plan that was the fastest for the problem, or for the most similar one of the same types
+    /// and layout; none if nothing similar was measured, or if no such plan fits the target.
     pub fn plan(&self, problem: &Problem, target: Target) -> Option<Plan> {
         let kind = |p: &Problem| (p.dtype, p.out, p.b);
         let alike = self.entries.iter().filter(|e| kind(&e.problem) == kind(problem));
@@ -203,7 +204,7 @@ impl Tables {
         FILE.write(file, &self.text())
     }
 
-    /// The table of a setting that holds, or why there is none.
+    /// The valid table of a setting, or why there is none.
     pub(super) fn find(&self, setting: &Setting) -> Result<&Table, String> {
         let Some(table) = self.tables.iter().find(|t| t.setting.gpu == setting.gpu) else {
             return Err(format!("there is no table for {}", setting.gpu));
@@ -262,11 +263,12 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Chooses as asked for on a device. A stored table is read once, here. A file that cannot be read is said on standard
-    /// error, and the model chooses.
+    /// Makes the requested selector for a device. A stored table is read once, here. If its file
+    /// cannot be read, a warning is printed on standard error and the model chooses.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a query (R0103).
+    ///
+    /// Fails if the CUDA driver rejects a query (R0103).
     pub fn new(device: &Device, asked: &Tuning) -> Result<Selector, Error> {
         let machine = Machine::of(device)?;
         let (source, about) = match asked {
@@ -281,10 +283,11 @@ impl Selector {
         Ok(Selector { source, machine, about })
     }
 
-    /// The plan of a problem, and what it comes from.
+    /// The plan of a problem, and its source.
     ///
     /// # Errors
-    /// Fails if the kernel does not compute the problem, or not with the plan that is given (R0505).
+    ///
+    /// Fails if the kernel does not support the problem, or not with the given plan (R0505).
     pub fn plan(&self, problem: &Problem) -> Result<(Plan, By), Error> {
         problem.check()?;
         let target = self.machine.target;
@@ -307,7 +310,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// The table that is stored for a setting, with the place it comes from; or why there is none.
+/// The table that is stored for a setting, with its location; or why there is none.
 fn stored(setting: &Setting) -> Result<(Table, String), String> {
     let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder for the table")?;
     let tables = Tables::read(&file).map_err(|e| {

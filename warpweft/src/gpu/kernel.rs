@@ -261,7 +261,7 @@ fn name(file: &KernelFile, asked: Option<String>) -> Result<String, weft_runtime
     }
 }
 
-/// A guess, which the first launch corrects: NVSHMEM tells only of allocations.
+/// A guess that the first launch corrects, because NVSHMEM reports multicast only for allocations.
 fn likely_multicast(device: &Device) -> bool {
     !machine::nvls_disabled() && device.supports_multicast().unwrap_or(false)
 }

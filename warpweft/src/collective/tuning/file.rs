@@ -43,10 +43,12 @@ impl Tables {
         Tables { form: FORM, tables: Vec::new() }
     }
 
-    /// Reads the tables of a file. A file that does not exist has none, unless `WEFT_TUNING` names it.
+    /// Reads the tables of a file. A file that does not exist counts as empty, unless `WEFT_TUNING`
+    /// names it.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
+    ///
+    /// Fails if the file cannot be read, is damaged, or has another format (R0111).
     pub fn read(file: &Path) -> Result<Tables, Error> {
         match FILE.read(file)? {
             Some(text) => Tables::parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display()))),
@@ -90,7 +92,8 @@ impl Tables {
         self.tables.iter().find(other).map(|t| t.links)
     }
 
-    /// Takes a table in: into that of its setting, where there is one.
+    /// Adds a table. A table for the same setting is renewed, and one for a similar setting is
+    /// replaced.
     pub fn add(&mut self, table: Table) {
         match self.tables.iter_mut().find(|t| t.setting.resembles(&table.setting)) {
             Some(there) if there.setting == table.setting => there.renew(table),

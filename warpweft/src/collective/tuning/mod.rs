@@ -1,4 +1,4 @@
-//! What was measured: which plan is the fastest for which request on one machine, as `weft tune` stores it.
+//! Measurements of the fastest plans for requests on one machine, as `weft tune` stores them.
 
 mod file;
 mod selector;
@@ -94,7 +94,7 @@ pub struct Entry {
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
-    /// What calls allow for the sums that the plan is the fastest for.
+    /// The sums that calls allow, for which the plan is the fastest.
     #[serde(default)]
     pub sums: Sums,
     /// The name of the algorithm.

@@ -1,4 +1,4 @@
-//! Tables that are made up: no figure here was measured.
+//! Tests with invented tables: no figure here was measured.
 
 use super::*;
 use std::sync::Arc;

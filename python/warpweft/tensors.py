@@ -155,7 +155,8 @@ class Tensor:
         dtype = _dtypes.numpy_dtype(self.dtype)
         given = numpy.asarray(array)
         if tuple(given.shape) != self.shape:
-            raise usage(f"the array has shape {tuple(given.shape)}, but the tensor {self.shape}", "both must have the same shape")
+            message = f"the array has shape {tuple(given.shape)}, but the tensor {self.shape}"
+            raise usage(message, "both must have the same shape")
         if self.world.is_simulated:
             self.numpy()[...] = given
             return

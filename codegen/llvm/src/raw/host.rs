@@ -89,17 +89,17 @@ extern "C" fn fatal(reason: *const c_char) {
     let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
     // Not waited for: whoever has the lock may be what failed.
     if let Some(path) = READING.try_lock().ok().and_then(|path| path.clone()) {
-        eprintln!(
+        super::say(&format!(
             "error[{}]: {}: not device bitcode, or damaged: {reason}\n  help: {}",
             codes::BAD_LIBRARY,
             path.display(),
             crate::nvshmem::FETCH_ANEW
-        );
+        ));
         std::process::exit(1);
     }
-    eprintln!(
+    super::say(&format!(
         "weft: LLVM cannot go on: {reason}\nThis is a bug in warpweft, not in the kernel: please report it with the kernel's text."
-    );
+    ));
 }
 
 /// LLVM ends the process on an error of its own making: then at least say what to do.

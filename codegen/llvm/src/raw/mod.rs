@@ -36,6 +36,7 @@ use inkwell::llvm_sys::prelude::{
 };
 use inkwell::module::Module;
 use std::ffi::CString;
+use std::io::Write;
 use std::marker::PhantomData;
 use std::path::Path;
 use weft_ir::diag::Diagnostic;
@@ -51,6 +52,13 @@ pub(crate) fn open() -> Result<(), Diagnostic> {
     open::open()?;
     host::on_fatal_error();
     Ok(())
+}
+
+/// Writes a last message before the process ends. `eprintln!` is no choice: the test harness holds its text back until the
+/// test ends, and the message would be lost.
+fn say(message: &str) {
+    // Nobody is left to be told of an error.
+    let _ = writeln!(std::io::stderr(), "{message}");
 }
 
 /// A context of LLVM, for one compilation.

@@ -125,6 +125,8 @@ struct Facts {
     /// Allocations that copies fill, and those that they read.
     filled: Vec<Value>,
     drained: Vec<Value>,
+    /// The allocations that copies which arrive on a pipeline fill.
+    stages: FxHashMap<Value, Vec<Value>>,
     /// Allocations that matrix products read.
     multiplied: Vec<Value>,
     /// Bytes that arrive in the stage of each acquire.
@@ -161,6 +163,7 @@ impl Facts {
                 Some(op) if arrival(op).is_some() => {
                     let Some((dst, pipe, dims)) = arrival(op) else { continue };
                     self.copied.push(pipe);
+                    self.stages.entry(pipe).or_default().extend(allocation(k, dst));
                     let by = line(k.cluster, dims).count_ones();
                     // Each CTA sends to another one, and gets as much from some.
                     let sends = matches!(op, Tile::BulkStore { .. });
@@ -219,6 +222,12 @@ impl Facts {
     fn writes(&self, pipe: Value) -> (u32, bool) {
         let writers = self.writers.get(&pipe).copied().unwrap_or(0);
         (writers, writers == 0 || self.copied.contains(&pipe))
+    }
+
+    /// Whether one of these allocations holds stages of a pipeline. A pipeline without copies may stand for any stage that
+    /// copies fill.
+    fn hold(&self, among: &[Value], pipe: Value) -> bool {
+        self.stages.get(&pipe).unwrap_or(&self.filled).iter().any(|v| among.contains(v))
     }
 
     /// The arrivals that empty a stage of a pipeline: of all roles that give stages back, or, where they take turns, of
@@ -342,6 +351,19 @@ struct Pipe {
     copied: bool,
     /// The arrivals that fill a stage, beside bytes.
     arrivals: u32,
+    /// Whether threads read stages that copies fill, and whether copies do.
+    read: bool,
+    drained: bool,
+}
+
+impl Pipe {
+    /// The threads that see what was done with a stage before it fell empty. Of a stage that only matrix instructions
+    /// read that is nothing: a product that was waited for has read it, in whichever CTA it is filled again. Release and
+    /// acquire in a cluster are fences of the whole GPU, in every step of the loop. Where stores to another GPU are under
+    /// way, such a fence waits for them.
+    fn scope(&self) -> Scope {
+        if self.ctas > 1 && self.read { Scope::Cluster } else { Scope::Cta }
+    }
 }
 
 struct Pipelines<'a> {
@@ -403,7 +425,7 @@ impl Rewrite for Pipelines<'_> {
             }
             Tile::Release { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
-                if !self.facts.read.is_empty() {
+                if pipe.read {
                     self.say(e, span, Fact::Fence("threads read stages that copies fill again"));
                 }
                 self.release(&mut e.b, pipe).map(|()| Action::Drop)
@@ -459,7 +481,7 @@ impl Pipelines<'_> {
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         self.armed.insert(v, full);
-        let scope = self.scope(pipe);
+        let scope = pipe.scope();
         // All stages are empty at first: the phase before the first one counts as ended.
         let empty_phase = |b: &mut Builder| {
             let one = b.i32(1)?;
@@ -507,20 +529,19 @@ impl Pipelines<'_> {
 
     /// Every warp arrives once its lanes are done with the stage.
     fn release(&self, b: &mut Builder, pipe: Pipe) -> Built<()> {
-        if !self.facts.read.is_empty() {
+        if pipe.read {
             b.emit(Async::ProxyFence { global: false })?;
         }
         // A product that was waited for has read for the whole warp, but each thread reads or copies for itself. It may
         // also read stages that threads have written.
-        let drains = self.facts.filled.iter().any(|v| self.facts.drained.contains(v));
-        if !self.facts.read.is_empty() || drains || pipe.writes.is_some() {
+        if pipe.read || pipe.drained || pipe.writes.is_some() {
             b.emit(Thread::GroupBarrier { group: Group::Warp })?;
         }
         let stage = b.get(pipe.frees.stage)?;
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
-        let scope = self.scope(pipe);
+        let scope = pipe.scope();
         // Lane i tells CTA i of those that fill the stage.
         let all = if pipe.ctas > 1 { b.kernel().cluster_size() } else { 1 };
         let (lane, end) = (b.index(lane)?, b.i64(all.into())?);
@@ -543,13 +564,6 @@ impl Pipelines<'_> {
             b.emit(Async::MbarArrive { ptr, scope }).map(drop)
         })?;
         advance(b, pipe.frees, stage, pipe.stages)
-    }
-
-    /// The threads that see what was done with a stage before it fell empty. Of a stage that only matrix instructions
-    /// read that is nothing: a product that was waited for has read it, in whichever CTA it is filled again. Release and
-    /// acquire in a cluster are fences of the whole GPU, in every step of the loop.
-    fn scope(&self, pipe: Pipe) -> Scope {
-        if pipe.ctas > 1 && !self.facts.read.is_empty() { Scope::Cluster } else { Scope::Cta }
     }
 
     /// Waits until the phase of that parity has ended.
@@ -599,7 +613,7 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
         let all = ctas < 2 || ctas == b.kernel().cluster_size();
         let ranks = if all { None } else { Some(union(b, lines)?) };
         let warps = facts.arrivals(v, b.kernel().insts[v].span)?;
-        made.push((v, pipe(b, stages, (ctas, ranks), facts.writes(v))?, warps * ctas));
+        made.push((v, pipe(b, stages, (ctas, ranks), (facts, v))?, warps * ctas));
     }
     by_first(b, |b| {
         for (_, Pipe { stages, barriers, arrivals: fills, .. }, releases) in &made {
@@ -616,12 +630,12 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
     Ok(made.into_iter().map(|(v, pipe, _)| (v, pipe)).collect())
 }
 
-/// The memory and the cursors of one pipeline, whose stages `writers` warps write, and copies fill if `copied`.
+/// The memory and the cursors of one pipeline, and what the kernel's use of it says.
 fn pipe(
     b: &mut Builder,
     stages: u32,
     (ctas, ranks): (u32, Option<Value>),
-    (writers, copied): (u32, bool),
+    (facts, v): (&Facts, Value),
 ) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
@@ -641,9 +655,11 @@ fn pipe(
         Ok(at)
     };
     let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
+    let (writers, copied) = facts.writes(v);
     let writes = (writers > 0).then(|| cursor("write")).transpose()?;
     let arrivals = writers + u32::from(copied);
-    Ok(Pipe { stages, ctas, ranks, barriers, fills, waits, frees, writes, copied, arrivals })
+    let (read, drained) = (facts.hold(&facts.read, v), facts.hold(&facts.drained, v));
+    Ok(Pipe { stages, ctas, ranks, barriers, fills, waits, frees, writes, copied, arrivals, read, drained })
 }
 
 /// What thread 0 does alone.

@@ -43,7 +43,8 @@ impl Elab<'_> {
             let shares = last.is_some_and(|last| {
                 regs > 0 && !whole && last.regs == regs && !last.threads.is_multiple_of(WARPGROUP)
             });
-            if regs > 0 && !shares {
+            // A role without threads is left out, so it begins no warpgroup.
+            if threads > 0 && regs > 0 && !shares {
                 next = u32::next_multiple_of(next, WARPGROUP);
             }
             self.roles.push(Plan { first: next, threads, regs });

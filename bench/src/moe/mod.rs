@@ -2,25 +2,30 @@
 
 mod measure;
 mod predict;
+mod products;
 mod report;
+mod way;
 
 pub use crate::rounds::Wrong;
 pub use predict::predict;
 pub use report::{Report, Row};
+pub use way::{Form, Way};
 
 use super::BenchError;
 use super::contender::pick;
-use weft::moe::{Plan, Problem};
+use weft::moe::Problem;
 use weft_runtime::{DType, World};
 
 /// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
-    /// Our launches, by a plan.
-    Ours(Plan),
+    /// Our launches.
+    Ours(Way),
     /// NCCL's all-to-all, cuBLASLt's product for each expert, and NCCL's all-to-all. Rows are sent as if they lay in the
     /// order of experts, and results are not added up: both would take it more time.
     Nccl,
+    /// cuBLASLt's product of as many rows as all experts of a PE have, with one matrix.
+    OneProduct,
 }
 
 impl Contender {
@@ -29,7 +34,7 @@ impl Contender {
     /// # Errors
     /// Fails for a name that does not exist, with those that do.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
-        pick(names, &[("nccl+cublas", Contender::Nccl)], "peer", "")
+        pick(names, &[("nccl+cublas", Contender::Nccl), ("cublas", Contender::OneProduct)], "peer", "")
     }
 
     /// The name that the table shows.
@@ -37,6 +42,7 @@ impl Contender {
         match self {
             Contender::Ours(_) => "ours",
             Contender::Nccl => "nccl+cublas",
+            Contender::OneProduct => "cublas",
         }
     }
 }

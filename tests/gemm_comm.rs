@@ -180,9 +180,7 @@ fn predictions_of_eight_pes() {
         for pair in all.chunks(2) {
             let [without, with] = [&pair[0], &pair[1]].map(|p| p.estimate.total());
             assert!(without.is_finite() && with > 0.0, "{form:?}: {pair:?}");
-            // An all-gather by the switch sends each PE its own rows, too: where it comes before the product, it is slower.
-            let gathers = form == Form::AllGather && pair[1].choice == Choice::Sequence;
-            assert!(gathers || with <= without, "{form:?}: {pair:?}");
+            assert!(with <= without, "{form:?}: {pair:?}");
         }
         let text = table(&request, 8, &all);
         assert!(

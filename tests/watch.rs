@@ -135,6 +135,7 @@ fn packets_that_do_not_come() {
     let report = stopped(waiting::allreduce_of_one_pe);
     let line = about(&report, 0)[0];
     // Slot 0 of PE 1 in the first buffer: two words a slot, and 1024 slots for each PE.
+    assert!(line.starts_with("`ll_in_place`, launch 1, "), "{report}");
     assert!(line.contains("for `ws[2048]`, which is 0 and must be == 1"), "{report}");
 }
 

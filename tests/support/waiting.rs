@@ -26,6 +26,14 @@ fn watched(world: &World, text: &str) -> Result<Kernel, Box<dyn Error>> {
     Ok(Kernel::with(world, KernelFile::parse("waiting.weft", text)?, options)?)
 }
 
+/// Lets the kernels of other PEs wait for longer than the host of this one, so that theirs is the first wait that exceeds
+/// its bound. Simulated PEs have no bound in seconds.
+fn let_kernels_wait_first(world: &World) {
+    if !world.device().is_simulated() {
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+    }
+}
+
 /// Every PE waits for a flag that nobody sets, in its second launch.
 pub fn spins_for_ever(world: &World) -> Ran {
     let kernel = watched(world, SPIN)?;
@@ -44,6 +52,7 @@ pub fn another_size(world: &World) -> Ran {
     let rounds = if last { 2i64 } else { 3 };
     kernel.launch(world.stream(), Grid::of(1), (rounds, &sync, &world.team()))?;
     world.stream().synchronize()?;
+    let_kernels_wait_first(world);
     Ok(world.barrier()?)
 }
 
@@ -57,14 +66,16 @@ pub fn replayed_on_one_pe(world: &World) -> Ran {
     graph.launch()?;
     world.stream().synchronize()?;
     world.barrier()?;
-    if world.my_pe() == 0 {
-        graph.launch()?;
+    match world.my_pe() {
+        0 => graph.launch()?,
+        _ => let_kernels_wait_first(world),
     }
     world.stream().synchronize()?;
     Ok(world.barrier()?)
 }
 
-/// The first PE makes an allreduce by packets, and the others do not.
+/// The first PE makes an allreduce by packets twice, and the others do not. The second launch may begin before the first
+/// one ends.
 pub fn allreduce_of_one_pe(world: &World) -> Ran {
     const SLOTS: usize = 1024;
     let n_pes = world.n_pes() as usize;
@@ -80,9 +91,13 @@ pub fn allreduce_of_one_pe(world: &World) -> Ran {
     let epoch = world.zeros::<u32>(32)?;
     use weft::collective::Flat;
     if world.my_pe() == 0 {
-        let arguments = (Flat(&x), 64i64, Flat(&ws), Flat(&epoch), &world.team());
-        kernel.launch(world.stream(), Grid::of(1), arguments)?;
+        for _ in 0..2 {
+            let arguments = (Flat(&x), 64i64, Flat(&ws), Flat(&epoch), &world.team());
+            kernel.launch(world.stream(), Grid::of(1), arguments)?;
+        }
         world.stream().synchronize()?;
+    } else {
+        let_kernels_wait_first(world);
     }
     Ok(world.barrier()?)
 }

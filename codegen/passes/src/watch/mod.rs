@@ -56,15 +56,32 @@ pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Res
         }
     });
     let mut waits = Vec::new();
-    let kernel = rewrite(kernel, &mut Watch { options, roles, block: None, waits: &mut waits })?;
+    let behind = kernel.body.0.iter().copied().find(|v| is_dependency(&kernel, *v));
+    let behind = behind.filter(|_| has_spin(&kernel));
+    let kernel = rewrite(kernel, &mut Watch { options, roles, behind, block: None, waits: &mut waits })?;
     report.waits.extend(waits);
     Ok(kernel)
+}
+
+/// Whether an op waits for the launches in front of this one.
+fn is_dependency(kernel: &Kernel, v: Value) -> bool {
+    matches!(kernel.op(v).thread(), Some(Thread::WaitDependencies {}))
+}
+
+/// Whether a kernel has a wait that is watched.
+fn has_spin(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel.walk(&mut |v, _| found |= Spin::of(kernel, v).is_some());
+    found
 }
 
 struct Watch<'a> {
     options: &'a Options,
     /// First thread and name of each role that has a name.
     roles: Vec<(u32, Arc<str>)>,
+    /// The wait of all threads for the launches in front of this one, behind which the launch is counted: those launches
+    /// write records with their own number until they end.
+    behind: Option<Value>,
     /// The address of the block that the host fills in, once something waits.
     block: Option<Value>,
     waits: &'a mut Vec<Wait>,
@@ -80,6 +97,12 @@ struct Count {
 
 impl Rewrite for Watch<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        if self.behind == Some(v) {
+            let block = self.block(e)?;
+            e.b.emit(Thread::WaitDependencies {})?;
+            count_launch(&mut e.b, block)?;
+            return Ok(Action::Drop);
+        }
         let Some(spin) = Spin::of(e.b.kernel(), v) else { return Ok(Action::Keep) };
         let span = e.b.kernel().insts[v].span;
         let number = i64::try_from(self.waits.len()).unwrap_or(i64::MAX);
@@ -114,7 +137,7 @@ impl Rewrite for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// The address of the block. The first thread of the grid counts the launch there.
+    /// The address of the block. The launch is counted there at the start of the kernel, unless that is done later.
     fn block(&mut self, e: &mut Editor) -> Built<Value> {
         if let Some(block) = self.block {
             return Ok(block);
@@ -122,25 +145,34 @@ impl Watch<'_> {
         // At the start of the kernel there are no roles.
         let whole = e.whole();
         let threads = std::mem::replace(&mut e.b.kernel_mut().block, whole);
+        let counts = self.behind.is_none();
         let block = e.prologue(|b| {
             let bits = parameter(b, Hidden::Watch {})?;
             let block = b.address(bits, Space::Global)?;
-            let who = linear(b, Sreg::BlockIdx)? * Int::from(i64::from(b.kernel().threads()))
-                + linear(b, Sreg::ThreadIdx)?;
-            let who = b.index(who)?;
-            let zero = b.i64(0)?;
-            let first = b.compare(CmpOp::Eq, who, zero)?;
-            b.if_true(first, |b| {
-                let (ptr, value) = (at(b, block, abi::LAUNCHES)?, b.int(Scalar::U32, 1)?);
-                let (op, sem, scope) = (RedOp::Add, Sem::Relaxed, Scope::Gpu);
-                b.emit(Memory::Red { ptr, value, op, sem, scope }).map(drop)
-            })?;
+            if counts {
+                count_launch(b, block)?;
+            }
             Ok(block)
         });
         e.b.kernel_mut().block = threads;
         self.block = Some(block?);
         self.block.map_or_else(|| e.b.i64(0), Ok)
     }
+}
+
+/// Counts the launch, in the first thread of the grid.
+fn count_launch(b: &mut Builder, block: Value) -> Built<()> {
+    let who =
+        linear(b, Sreg::BlockIdx)? * Int::from(i64::from(b.kernel().threads())) + linear(b, Sreg::ThreadIdx)?;
+    let who = b.index(who)?;
+    let zero = b.i64(0)?;
+    let first = b.compare(CmpOp::Eq, who, zero)?;
+    b.if_true(first, |b| {
+        let (ptr, value) = (at(b, block, abi::LAUNCHES)?, b.int(Scalar::U32, 1)?);
+        let (op, sem, scope) = (RedOp::Add, Sem::Relaxed, Scope::Gpu);
+        b.emit(Memory::Red { ptr, value, op, sem, scope }).map(drop)
+    })
+    .map(drop)
 }
 
 /// Counts a round. Every [`ROUNDS`] rounds it looks at the clock, and calls `over` with the cycles once the limit is

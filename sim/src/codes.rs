@@ -1,14 +1,14 @@
-//! What each code of a [`PtxError`](crate::PtxError), a [`SimError`](crate::SimError) or a [`Finding`](crate::Finding)
-//! means.
+//! The meaning of each code of a [`PtxError`](crate::PtxError), a [`SimError`](crate::SimError) or
+//! a [`Finding`](crate::Finding).
 
 use std::fmt;
 
-/// The code of an error or a finding: `P001`, `S008`.
+/// The code of an error or a finding, such as `P001` or `S008`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(&'static str);
 
 impl Code {
-    /// The code as it is shown.
+    /// Returns the code as the text that is shown.
     pub const fn as_str(self) -> &'static str {
         self.0
     }
@@ -37,17 +37,18 @@ impl PartialEq<&str> for Code {
 pub struct Info {
     /// The code that is explained.
     pub code: Code,
-    /// One line, no full stop.
+    /// The title, in one line without a full stop.
     pub title: &'static str,
     /// One paragraph: what is wrong and what to do.
     pub explanation: &'static str,
-    /// The body of a kernel that is rejected so, behind [`PRELUDE`]; empty where no short one can be.
+    /// The body of a kernel that is rejected with this code, to follow [`PRELUDE`]. It is empty if
+    /// there is no short example.
     pub example: &'static str,
 }
 
-/// What an [example](Info::example) stands in: PE 0 and PE 1 run it with two CTAs of 64 threads each. `own` and `peer`
-/// are the addresses of 4096 bytes on the symmetric heap, of the PE and of the other one; the host has written the
-/// first 2048. `mc` is their multicast address.
+/// The text that precedes an [example](Info::example). PE 0 and PE 1 run it with two CTAs of 64
+/// threads each. `own` and `peer` are the addresses of 4096 bytes on the symmetric heap, of the PE
+/// and of the other one; the host has written the first 2048. `mc` is their multicast address.
 pub const PRELUDE: &str = ".version 8.6 .target sm_90a .address_size 64
 .visible .entry k(.param .u64 own, .param .u64 peer, .param .u64 mc, .param .u32 pe) {
 .reg .b32 %r<10>; .reg .b64 %rd<10>; .reg .pred %p<4>;
@@ -64,7 +65,7 @@ macro_rules! codes {
             pub const $name: Code = Code($code);
         )*
 
-        /// Every code, ascending: P of the PTX reader, S of the simulator.
+        /// All codes in ascending order: P codes of the PTX reader, then S codes of the simulator.
         pub const CODES: &[Info] = &[$(Info {
             code: $name, title: $title, explanation: $explanation, example: $example,
         },)*];

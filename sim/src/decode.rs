@@ -1,4 +1,5 @@
-//! Syntax tree to executable code: names become slots, instructions become operations, once.
+//! Translates the syntax tree to executable code: names become slots, and instructions become
+//! operations.
 
 mod allocate;
 mod function;
@@ -13,14 +14,16 @@ use crate::nvshmem;
 use crate::ptx::{self, ast};
 use layout::{Size, size_of};
 
-/// Most constants, labels, variables, ... of a module: the indices are 32 bits with some to spare.
+/// The largest number of constants, labels, variables and so on of a module. The indices have 32
+/// bits.
 pub(crate) const MAX_ITEMS: usize = 1 << 30;
-/// Most bytes of one variable, and of all parameters of one kernel.
+/// The largest size of one variable, and of all parameters of one kernel, in bytes.
 pub(crate) const MAX_VARIABLE: u64 = 1 << 30;
 const MAX_PARAMS: u64 = 32764;
 
 impl<'a> ModuleBuilder<'a> {
-    /// Functions without a body must be built-in ones, with their prototypes.
+    /// Declares functions without a body, which must be built-in functions with the right
+    /// prototypes.
     fn declare_functions(&mut self, functions: &[ast::Function<'a>]) -> Result<(), PtxError> {
         for f in functions.iter().filter(|f| f.body.is_none()) {
             let sizes = |list: &[ast::Variable<'_>]| {
@@ -42,7 +45,10 @@ impl<'a> ModuleBuilder<'a> {
             _ => Space::Shared,
         };
         if v.is_extern && space != Space::Shared {
-            return Err(self.name_error(v.at, format!("`{}` is external and nothing defines it", v.name)));
+            return Err(self.name_error(
+                v.at,
+                format!("`{}` is an external variable without a definition in this module", v.name),
+            ));
         }
         if open && space != Space::Shared && v.init.is_empty() {
             return Err(self.name_error(v.at, format!("`{}` has no size", v.name)));
@@ -62,7 +68,7 @@ impl<'a> ModuleBuilder<'a> {
     }
 }
 
-/// Decodes PTX text; `id` tells this module from others.
+/// Decodes PTX text. `id` distinguishes this module from others.
 pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
     let ast = ptx::parse(text)?;
     let mut m = ModuleBuilder::new(text, nvshmem::builtin);
@@ -119,7 +125,7 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
     })
 }
 
-/// Parameters, directives and shared memory of an entry.
+/// Decodes the parameters, directives and shared memory of an entry.
 fn kernel(
     m: &ModuleBuilder<'_>,
     index: usize,

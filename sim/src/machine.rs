@@ -236,7 +236,7 @@ impl Machine {
         if !(1..=MAX_PES).contains(&config.n_pes) {
             return Err(SimError::request(
                 format!("{} PEs", config.n_pes),
-                format!("1 to {MAX_PES} PEs are possible"),
+                format!("use 1 to {MAX_PES} PEs"),
             ));
         }
         let launched = vec![0; config.n_pes];
@@ -330,7 +330,7 @@ impl Machine {
         for (i, &pe) in pes.iter().enumerate() {
             self.check_pe(pe)?;
             if pes[..i].contains(&pe) {
-                return Err(SimError::request(format!("PE {pe} is twice in the team"), "name each PE once"));
+                return Err(SimError::request(format!("PE {pe} is in the team twice"), "name each PE once"));
             }
         }
         if pes.is_empty() {
@@ -476,7 +476,7 @@ impl Machine {
         self.check_pe(pe)?;
         let spot = self.memory.spot(pe, addr, bytes, true).map_err(host)?;
         self.memory.host_address(spot).ok_or_else(|| {
-            SimError::request("the memory has no lasting address in this process", "set `Config::heap`")
+            SimError::request("the memory has no fixed address in this process", "set `Config::heap`")
         })
     }
 
@@ -550,7 +550,7 @@ impl Machine {
             let message = format!("`{name}` with {shared} bytes of shared memory");
             return Err(SimError::request(
                 message,
-                format!("a CTA has at most {}", self.config.shared_per_cta),
+                format!("a CTA can have at most {}", self.config.shared_per_cta),
             ));
         }
         let resident = self.config.sms.saturating_mul(per_sm(threads, shared as u32)).max(1);

@@ -208,7 +208,7 @@ impl Memory {
                     _ => Err(self.outside(pe, addr, len)),
                 };
             }
-            Some(Region { kind: RegionKind::Heap { .. }, .. }) => "is an address of a peer's memory already",
+            Some(Region { kind: RegionKind::Heap { .. }, .. }) => "is already an address of a peer's memory",
             Some(Region { kind: RegionKind::Multicast { .. }, .. }) => "is a multicast address",
             Some(Region { kind: RegionKind::Private, .. }) => "is not symmetric",
             None => return Err(self.unmapped(pe, addr)),
@@ -216,7 +216,7 @@ impl Memory {
         Err(AccessError {
             code: codes::NVSHMEM,
             message: format!("{} {what}", self.describe(pe, addr)),
-            help: "NVSHMEM takes the PE's own address of an object on the symmetric heap, and the PE beside it",
+            help: "pass the PE's own address of an object on the symmetric heap, and the target PE as a separate argument",
         })
     }
 
@@ -361,11 +361,11 @@ impl Memory {
                 return Err(AccessError {
                     code: codes::MULTICAST,
                     message: format!(
-                        "{} is a multicast address, reached by a plain access",
+                        "a plain access uses {}, which is a multicast address",
                         self.describe(pe, addr)
                     ),
-                    help: "only multimem.ld_reduce, multimem.st and multimem.red may use a multicast address; \
-                           use the local or peer address here",
+                    help: "use the local or peer address here; only multimem.ld_reduce, multimem.st and multimem.red \
+                           accept a multicast address",
                 });
             }
         };
@@ -405,7 +405,7 @@ impl Memory {
             return Err(AccessError {
                 code: codes::MULTICAST,
                 message: format!("{} is not a multicast address", self.describe(pe, addr)),
-                help: "multimem instructions need the multicast address of a symmetric tensor (nvshmemx_mc_ptr)",
+                help: "give multimem instructions the multicast address of a symmetric tensor (nvshmemx_mc_ptr)",
             });
         };
         let offset = addr & REGION_MASK;
@@ -424,11 +424,11 @@ impl Memory {
             Some(r) if r.viewer != pe => Err(AccessError {
                 code: codes::BAD_ADDRESS,
                 message: format!(
-                    "{addr:#x} is an address of PE {}'s address space ({}), used on PE {pe}",
+                    "PE {pe} uses {addr:#x}, which is an address in PE {}'s address space ({})",
                     r.viewer,
                     self.describe(r.viewer, addr)
                 ),
-                help: "addresses are valid only on the PE that mapped them; pass offsets or ask for the peer address",
+                help: "pass offsets, or ask for the peer address: an address is valid only on the PE that mapped it",
             }),
             other => Ok(other),
         }

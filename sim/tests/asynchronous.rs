@@ -169,18 +169,25 @@ fn copies_and_mbarriers() {
     // Without the arrival of its own the phase never ends.
     let e =
         fails(&body(64, "cp.async.mbarrier.arrive.shared::cta.b64 [bar];"), threads(64), "S008", "mbarrier");
-    assert!(e.notes.iter().any(|n| n.contains("phase 0 (parity 0) needs 64 more arrivals of 64")), "{e}");
+    assert!(
+        e.notes.iter().any(|n| n.contains("phase 0 (parity 0) waits for 64 more of its 64 arrivals")),
+        "{e}"
+    );
 }
 
 #[test]
 fn wrong_copies() {
     let one = |body: &str, code: &str, says: &str| fails(body, threads(1), code, says);
-    one("cp.async.ca.shared.global [%r4], [%rd4], 8, 12;", "S011", "reads 12 bytes for a copy of 8");
+    one(
+        "cp.async.ca.shared.global [%r4], [%rd4], 8, 12;",
+        "S011",
+        "src-size of 12 bytes, but a cp-size of 8",
+    );
     one("cp.async.ca.shared.global [%r4+4], [%rd4], 16;", "S004", "not aligned to 16");
     one("cp.async.ca.shared.global [%r4], [%rd4+4], 16;", "S004", "`x`+4");
     one("cp.async.ca.shared.global [%r4], [%rd4+1024], 4;", "S003", "`x`+1024");
     one("cp.async.ca.shared.global [%r4+2048], [%rd4], 4;", "S003", "out of bounds");
-    one("cp.async.mbarrier.arrive.noinc.shared.b64 [bar];", "S014", "not initialised");
+    one("cp.async.mbarrier.arrive.noinc.shared.b64 [bar];", "S014", "it was not initialised");
 }
 
 // ---- mbarrier ----------------------------------------------------------------------------------------------
@@ -254,33 +261,36 @@ fn wrong_mbarriers() {
         let e = fails(&format!("{init} {body}"), threads(1), "S014", says);
         assert!(e.message.contains("bar") || !says.contains("mbarrier at"), "{e}");
     };
-    one("mbarrier.arrive.shared.b64 _, [bar2];", "not initialised");
+    one("mbarrier.arrive.shared.b64 _, [bar2];", "it was not initialised");
     one(
         "mbarrier.inval.shared.b64 [bar]; mbarrier.test_wait.parity.shared.b64 %p2, [bar], 0;",
-        "has been invalidated",
+        "it was invalidated",
     );
     one("st.shared.b64 [bar], 0; mbarrier.arrive.shared.b64 _, [bar];", "has been overwritten");
-    one("mbarrier.init.shared.b64 [bar], 2;", "there is an mbarrier already, in phase 0");
-    one("mbarrier.arrive.shared.b64 _, [bar], 3;", "3 arrivals where phase 0 needs 2 more of 2");
-    one("mbarrier.arrive.noComplete.shared.b64 %rd6, [bar], 2;", "noComplete, and the phase is complete");
+    one("mbarrier.init.shared.b64 [bar], 2;", "this memory already holds an mbarrier, in phase 0");
+    one("mbarrier.arrive.shared.b64 _, [bar], 3;", "3 arrivals, but phase 0 waits for 2 more of its 2");
+    one(
+        "mbarrier.arrive.noComplete.shared.b64 %rd6, [bar], 2;",
+        "the arrival has .noComplete, but it completes the phase",
+    );
     one("mbarrier.init.shared.b64 [bar2], 0;", "0 arrivals");
-    one("mbarrier.expect_tx.shared.b64 [bar], 1048576;", "a tx-count of 1048576 bytes");
+    one("mbarrier.expect_tx.shared.b64 [bar], 1048576;", "the transaction count is 1048576 bytes");
     one(
         "mbarrier.arrive.shared.b64 _, [bar]; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 8;
         mbarrier.complete_tx.shared.b64 [bar], 16;",
-        "8 bytes more than phase 0 expected have come",
+        "copies have brought 8 bytes more than phase 0 expected",
     );
-    one("mbarrier.test_wait.parity.shared.b64 %p2, [bar], 2;", "a phase parity of 2");
+    one("mbarrier.test_wait.parity.shared.b64 %p2, [bar], 2;", "the phase parity is 2");
     one(
         "mbarrier.arrive.shared.b64 %rd6, [bar]; mbarrier.arrive.shared.b64 _, [bar]; mbarrier.arrive.shared.b64 _, [bar], 2;
         mbarrier.test_wait.shared.b64 %p2, [bar], %rd6;",
-        "the state is of phase 0, the mbarrier is in phase 2",
+        "the state belongs to phase 0, but the mbarrier is in phase 2",
     );
     fails(
         "mov.u64 %rd6, 16; mbarrier.arrive.b64 _, [%rd1];",
         threads(1),
         "S014",
-        "mbarriers are in shared memory",
+        "place mbarriers in shared memory",
     );
     fails(
         "mbarrier.init.shared.b64 [bar], 1; barrier.cluster.arrive; barrier.cluster.wait;
@@ -289,7 +299,7 @@ fn wrong_mbarriers() {
         barrier.cluster.wait;",
         threads(1).grid([2, 1, 1]).cluster([2, 1, 1]),
         "S014",
-        "another CTA's: nobody here can wait at it",
+        "a thread cannot wait at an mbarrier of another CTA",
     );
     fails("mbarrier.init.shared.b64 [s+4], 1;", threads(1), "S004", "not aligned to 8");
 }
@@ -305,18 +315,21 @@ fn waits_without_end() {
     };
     let arrive = "mbarrier.arrive.shared.b64 _, [bar];";
     let e = fails(&wait(65, arrive, 0), threads(64), "S008", "warps 0 to 1");
-    assert!(e.to_string().contains("needs 1 more arrivals of 65"), "{e}");
+    assert!(e.to_string().contains("waits for 1 more of its 65 arrivals"), "{e}");
     assert!(e.to_string().contains("`k.bar`"), "{e}");
     // The wrong parity: the phase that the arrivals completed is not the one waited for.
     let e = fails(&wait(64, arrive, 1), threads(64), "S008", "waits at the mbarrier");
-    assert!(e.to_string().contains("phase 1 (parity 1) needs 64 more arrivals of 64"), "{e}");
+    assert!(e.to_string().contains("phase 1 (parity 1) waits for 64 more of its 64 arrivals"), "{e}");
     let e = fails(
         &wait(64, "@%p1 mbarrier.expect_tx.shared.b64 [bar], 64; mbarrier.arrive.shared.b64 _, [bar];", 0),
         threads(64),
         "S008",
         "mbarrier",
     );
-    assert!(e.to_string().contains("needs 0 more arrivals of 64 and 64 bytes of asynchronous copies"), "{e}");
+    assert!(
+        e.to_string().contains("waits for 0 more of its 64 arrivals and 64 bytes of asynchronous copies"),
+        "{e}"
+    );
 }
 
 // ---- bulk copies -------------------------------------------------------------------------------------------
@@ -466,12 +479,12 @@ fn remote_arrivals() {
 fn wrong_bulk_copies() {
     let one = |body: &str, code: &str, says: &str| fails(&format!("{INIT} {body}"), threads(1), code, says);
     let load = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes";
-    one(&format!("{load} [s], [%rd1], 24, [bar];"), "S014", "a bulk copy of 24 bytes");
+    one(&format!("{load} [s], [%rd1], 24, [bar];"), "S014", "a bulk copy has 24 bytes");
     one(&format!("{load} [s+8], [%rd1], 16, [bar];"), "S004", "not aligned to 16");
     one(&format!("{load} [s], [%rd1+8], 16, [bar];"), "S004", "`x`+8");
     one(&format!("{load} [s], [%rd1+1008], 32, [bar];"), "S003", "`x`+1008");
     one(&format!("{load} [s+1040], [%rd1], 32, [bar];"), "S003", "out of bounds");
-    one(&format!("{load} [s], [%rd1], 16, [bar2]; {WAIT}"), "S014", "not initialised");
+    one(&format!("{load} [s], [%rd1], 16, [bar2]; {WAIT}"), "S014", "it was not initialised");
     let e = one(
         &format!(
             "{load} [s], [%rd1], 16, [bar]; st.shared.b64 [bar], 0; nanosleep.u32 9; bar.sync 0; {WAIT}"
@@ -491,16 +504,16 @@ fn wrong_bulk_copies() {
     let e = one(
         &format!("mbarrier.arrive.expect_tx.shared.b64 _, [bar], 96; {load} [s], [%rd1], 64, [bar]; {WAIT}"),
         "S008",
-        "needs 0 more arrivals of 1 and 32 bytes",
+        "waits for 0 more of its 1 arrivals and 32 bytes",
     );
     assert!(e.notes.iter().any(|n| n.contains("mbarrier")), "{e}");
     // The CTA ends before its shared memory has been read.
     let store = "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 256;";
-    one(store, "S014", "ends while this operation may still read it");
+    one(store, "S014", "ends while this operation may still read its shared memory");
     one(
         &format!("{store} cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 1;"),
         "S014",
-        "may still read it",
+        "may still read its shared memory",
     );
     // Another CTA's shared memory and this one's mbarrier.
     fails(
@@ -519,7 +532,7 @@ fn wrong_bulk_copies() {
         ),
         threads(1).grid([2, 1, 1]).cluster([2, 1, 1]),
         "S014",
-        "a multicast to the CTAs 0x6 of a cluster of 2",
+        "a multicast has the CTA mask 0x6, but the cluster has 2 CTAs",
     );
 }
 

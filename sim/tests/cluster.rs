@@ -142,7 +142,7 @@ fn compiled_for_clusters() {
     assert_eq!(run(&k, 4, 2, 1, 0).unwrap().0, [2; 4]);
     assert_eq!(run(&k, 4, 4, 1, 0).unwrap_err().code, "S001");
     let e = run(&k, 3, 1, 1, 0).unwrap_err();
-    assert!(e.message.contains("not made of clusters"), "{e}");
+    assert!(e.message.contains("not a multiple of clusters"), "{e}");
     let k = Module::parse(&text(".maxclusterrank 4")).unwrap();
     assert_eq!(run(&k, 8, 4, 1, 0).unwrap().0, [4; 8]);
     assert_eq!(run(&k, 8, 8, 1, 0).unwrap_err().code, "S001");
@@ -158,8 +158,8 @@ fn wrong_uses() {
         assert!(e.to_string().contains(says), "{e}");
     };
     fails("barrier.cluster.wait;", "S007", "without an arrival");
-    fails("barrier.cluster.arrive; barrier.cluster.arrive;", "S007", "second time");
-    fails("mapa.shared::cluster.u32 %r1, 0, 2;", "S011", "mapa for CTA 2 of a cluster of 2");
+    fails("barrier.cluster.arrive; barrier.cluster.arrive;", "S007", "a second barrier.cluster.arrive");
+    fails("mapa.shared::cluster.u32 %r1, 0, 2;", "S011", "mapa has rank 2, but the cluster has 2 CTAs");
     fails("mov.u32 %r1, 0x5000000; ld.shared::cluster.b32 %r2, [%r1];", "S002", "the cluster has 2 CTAs");
     fails("mov.u32 %r1, 0x1000000; ld.shared.b32 %r2, [%r1];", "S003", "out of bounds");
     fails(
@@ -172,7 +172,7 @@ fn wrong_uses() {
         "mov.u32 %r1, %laneid; setp.lt.u32 %p1, %r1, 16; @%p1 bra A;
         barrier.cluster.arrive.aligned; bra B; A: barrier.cluster.arrive.aligned; B: barrier.cluster.wait.aligned;",
         "S007",
-        "by part of a warp",
+        "only part of a warp",
     );
 }
 
@@ -198,7 +198,7 @@ fn a_missing_cta() {
     L:  ld.volatile.global.b32 %r2, [%rd1]; setp.ne.u32 %p2, %r2, 5; @%p2 bra L;",
     );
     let e = failure(run(&k, 2, 2, 64, 0).map(|(_, s)| s), "S008");
-    assert!(e.to_string().contains("at the cluster's barrier (64 of 128 threads arrived)"), "{e}");
+    assert!(e.to_string().contains("at the cluster barrier (64 of 128 threads arrived)"), "{e}");
     // Threads that exit are not waited for.
     let k = kernel(
         "mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 ret;

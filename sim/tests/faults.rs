@@ -69,7 +69,7 @@ fn addresses_belong_to_one_pe() {
     let x = symmetric(&mut m, "x", |_| words(&[0; 4]));
     let on_3 = m.local_addr(3, x).unwrap();
     let e = fault(&mut m, 5, on_3, "ld.global.b32 %r1, [%rd1];", "S002");
-    assert!(e.message.contains("PE 3's address space") && e.message.contains("used on PE 5"), "{e}");
+    assert!(e.message.contains("PE 3's address space") && e.message.contains("PE 5 uses"), "{e}");
     // The peer address of the same memory is fine on PE 5, and only there.
     let peer = m.peer_addr(5, x, 3).unwrap();
     let body = "ld.param.b64 %rd1, [p0]; st.global.b32 [%rd1], 1;";

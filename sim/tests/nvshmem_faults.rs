@@ -51,7 +51,7 @@ fn places_are_named() {
         "error[S013]: `dst` of `nvshmem_putmem`: `y`+0 (ADDRESS; 64 bytes, private memory of PE 0) is not symmetric
   at PE 0, CTA (0, 0, 0), thread (0, 0, 0) of `k`
   --> PTX line 38: call.uni nvshmem_putmem, (param0, param1, param2, param3);
-  = help: NVSHMEM takes the PE's own address of an object on the symmetric heap, and the PE beside it"
+  = help: pass the PE's own address of an object on the symmetric heap, and the target PE as a separate argument"
     );
 }
 
@@ -90,7 +90,7 @@ fn faults_of_one_call() {
             "nvshmem_putmem",
             &["%a0", "%a1", "8", "2"],
             "S013",
-            "`nvshmem_putmem`: PE 2 does not exist: there are 2",
+            "`nvshmem_putmem`: PE 2 does not exist: the number of PEs is 2",
         ),
         ("nvshmem_putmem", &["%a0", "%a1", "8", "-1"], "S013", "PE -1 does not exist"),
         ("nvshmem_uint64_p", &["%a0", "1", "7"], "S013", "PE 7 does not exist"),
@@ -142,19 +142,19 @@ fn faults_of_addresses() {
         k.line("add.u64 %x0, %a0, 2;").call("nvshmem_float_put", &["%x0", "%a1", "1", "1"], "");
     });
     assert!(
-        e.message.contains("`dst` of `nvshmem_float_put`: `x`+2") && e.message.contains("not aligned to 4"),
+        e.message.contains("`dst` of `nvshmem_float_put` is `x`+2") && e.message.contains("not aligned to 4"),
         "{e}"
     );
     let e = fault(1, "S004", |k| {
         k.line("add.u64 %x0, %a1, 8;").call("nvshmem_put128", &["%a0", "%x0", "1", "1"], "");
     });
-    assert!(e.message.contains("`src` of `nvshmem_put128`: `y`+8"), "{e}");
+    assert!(e.message.contains("`src` of `nvshmem_put128` is `y`+8"), "{e}");
     // A peer's address, a multicast address.
     let e = fault(1, "S013", |k| {
         k.line("xor.b32 %w1, %w0, 1;").call("nvshmem_ptr", &["%a0", "%w1"], "%x0");
         k.call("nvshmem_uint64_p", &["%x0", "1", "%w1"], "");
     });
-    assert!(e.message.contains("is an address of a peer's memory already"), "{e}");
+    assert!(e.message.contains("is already an address of a peer's memory"), "{e}");
     let e = fault(1, "S013", |k| {
         k.call("nvshmemx_mc_ptr", &["0", "%a0"], "%x0").call("nvshmem_uint64_p", &["%x0", "1", "0"], "");
     });
@@ -173,7 +173,7 @@ fn faults_of_addresses() {
     let e = fault(32, "S013", |k| {
         k.line(local).call("nvshmemx_putmem_block", &["%a0", "%x0", "16", "0"], "");
     });
-    assert!(e.message.contains("`src` is in the local memory of one thread"), "{e}");
+    assert!(e.message.contains("`src` is in one thread's local memory"), "{e}");
     let e = fault(1, "S013", |k| {
         k.line("add.u64 %x0, %a0, 4;").call("nvshmem_int_sum_reduce", &["0", "%a0", "%x0", "4"], "");
     });
@@ -226,18 +226,24 @@ fn calls_of_part_of_a_group_stall() {
         k.call("nvshmemx_putmem_block", &["%a0", "%a1", "8", "1"], "");
         k.line("DONE:");
     });
-    assert!(e.message.contains("the CTA has 63 threads, and NVSHMEM shares the work among 64"), "{e}");
+    assert!(
+        e.message.contains("the CTA has 63 running threads, but NVSHMEM divides the work among 64"),
+        "{e}"
+    );
     let e = fault(40, "S013", |k| {
         k.call("nvshmemx_putmem_warp", &["%a0", "%a1", "8", "1"], "");
     });
-    assert!(e.message.contains("the warp has 8 threads, and NVSHMEM shares the work among 32"), "{e}");
+    assert!(
+        e.message.contains("the warp has 8 running threads, but NVSHMEM divides the work among 32"),
+        "{e}"
+    );
     // A CTA of which one warp waits at another barrier.
     let e = fault(96, "S008", |k| {
         k.line("mov.u32 %w1, %tid.x; setp.lt.u32 %p1, %w1, 32; @%p1 bra LOW;");
         k.call("nvshmemx_putmem_block", &["%a0", "%a1", "8", "1"], "");
         k.line("LOW: bar.sync 0;");
     });
-    let wanted = "in `nvshmemx_putmem_block` for the other threads of its CTA (64 of 96 have come)";
+    let wanted = "in `nvshmemx_putmem_block` for the other threads of its CTA (64 of 96 have arrived)";
     assert!(e.notes.iter().any(|n| n.contains("warps 1 to 2") && n.contains(wanted)), "{e}");
     assert!(e.at.unwrap().ptx_text.contains("nvshmemx_putmem_block"));
 }
@@ -254,7 +260,7 @@ fn waits_for_memory_that_nobody_writes() {
     assert_eq!(e.at.as_ref().unwrap().pe, 0);
     let note = &e.notes[0];
     assert!(
-        note.starts_with("PE 0 CTA (0, 0, 0) warp 0: in `nvshmem_signal_wait_until` for `x`+0 (0x"),
+        note.starts_with("PE 0 CTA (0, 0, 0) warp 0: waits in `nvshmem_signal_wait_until` until `x`+0 (0x"),
         "{note}"
     );
     assert!(note.contains("64 bytes, symmetric heap of PE 0) >= 3; now holds 2, PTX line "), "{note}");
@@ -262,14 +268,14 @@ fn waits_for_memory_that_nobody_writes() {
         k.line("st.global.v2.b64 [%a0], {4, 9};");
         k.call("nvshmem_int64_wait_until_any", &["%a0", "6", "0", "4", "-1"], "%x0");
     });
-    assert!(e.notes[0].contains("in `nvshmem_int64_wait_until_any` for any of 6 at `x`+0"), "{e}");
+    assert!(e.notes[0].contains("waits in `nvshmem_int64_wait_until_any` until any of 6 at `x`+0"), "{e}");
     assert!(e.notes[0].contains("< -1; now hold 4, 9, 0, 0, ..., PTX line"), "{e}");
     // The element that is missing.
     let e = fault(1, "S008", |k| {
         k.line("st.global.v2.b64 [%a0], {4, 4};");
         k.call("nvshmem_int64_wait_until_all", &["%a0", "6", "0", "0", "4"], "");
     });
-    assert!(e.notes[0].contains("for `x`+16") && e.notes[0].contains("= 4; now holds 0"), "{e}");
+    assert!(e.notes[0].contains("until `x`+16") && e.notes[0].contains("= 4; now holds 0"), "{e}");
     // Values of one PE's that overtook each other.
     let overtaken = (0..20).any(|seed| {
         let module = kernel(1, |k| {
@@ -285,7 +291,7 @@ fn waits_for_memory_that_nobody_writes() {
         let x = symmetric(&mut m, "x", |_| longs(&[0]));
         let e = failure(launch(&mut m, &module, 1, |m, pe| vec![m.local_addr(pe, x).unwrap()]), "S008");
         e.notes[0].contains(
-            "= 9; now holds 1 (PE 1 set it to 1 and then 2, which landed first: no fence is between), PTX",
+            "= 9; now holds 1 (PE 1 set it to 1 and then to 2, and 2 arrived first: there is no fence between them), PTX",
         )
     });
     assert!(overtaken);
@@ -295,7 +301,7 @@ fn waits_for_memory_that_nobody_writes() {
         k.call("nvshmem_signal_fetch", &["%a0"], "%x0");
         k.line("setp.eq.u64 %p1, %x0, 0; @%p1 bra SPIN;");
     });
-    assert!(e.notes[0].contains("reads `x`+0"), "{e}");
+    assert!(e.notes[0].contains("polls `x`+0"), "{e}");
 }
 
 #[test]
@@ -318,7 +324,10 @@ fn collective_calls_agree() {
         },
         "S013",
     );
-    assert!(e.message.contains("of the same team, PE") && e.message.contains("`nvshmem_barrier_all`"), "{e}");
+    assert!(
+        e.message.contains("of the same team, but PE") && e.message.contains("`nvshmem_barrier_all`"),
+        "{e}"
+    );
     assert!(e.message.contains("`nvshmem_sync_all`"), "{e}");
     let e = differ(
         |k| {
@@ -361,13 +370,13 @@ fn collective_calls_agree() {
         |_| {},
         "S008",
     );
-    let wanted = "PE 0 CTA (0, 0, 0) warp 0: in `nvshmem_barrier_all` for PE 1 of team [0, 1], which has not called it";
+    let wanted = "PE 0 CTA (0, 0, 0) warp 0: waits in `nvshmem_barrier_all` for PE 1 of team [0, 1], which has not called it";
     assert!(e.notes[0].starts_with(wanted), "{e}");
     // Two threads of one PE at once.
     let e = fault(2, "S013", |k| {
         k.call("nvshmem_barrier_all", &[], "");
     });
-    assert!(e.message.contains("is in `nvshmem_barrier_all` of the same team [0, 1]"), "{e}");
+    assert!(e.message.contains("is already in `nvshmem_barrier_all` of the same team [0, 1]"), "{e}");
 }
 
 /// A wrong prototype or call is an error at its line, before anything runs.
@@ -385,7 +394,7 @@ fn prototypes_are_checked() {
         e.message,
         "`nvshmem_putmem` has parameters of (8, 8, 8, 4) bytes and returns (), not (8, 8, 4, 4) and ()"
     );
-    assert_eq!(e.help, "its parameters are (dst, src, count, pe)");
+    assert_eq!(e.help, "declare the function with the parameters (dst, src, count, pe)");
     let e = parse(".extern .func (.param .b64 r) nvshmem_my_pe\n()\n;");
     assert!(e.message.contains("returns (4), not () and (8)"), "{e}");
     // Integers narrower than 32 bits are widened, half-precision values are structures.
@@ -421,8 +430,8 @@ fn sources_of_collectives_are_ready() {
     for name in ["nvshmemx_int_alltoall_block", "nvshmemx_int_broadcast_block", "nvshmemx_int_fcollect_block"]
     {
         let e = fault(128, "S013", |k| write(k, false, name));
-        assert!(e.message.contains("`src` has changed between the coming of thread ("), "{e}");
-        assert!(e.help.contains("put a CTA barrier in front of the call"), "{e}");
+        assert!(e.message.contains("`src` changed after thread ("), "{e}");
+        assert!(e.help.contains("put a CTA barrier before the call"), "{e}");
         // With a barrier it is well: the fault is another one, made on purpose.
         let e = fault(128, "S010", |k| {
             write(k, true, name);

@@ -30,8 +30,8 @@ fn a_flag_that_nobody_sets() {
     let e = failure(m.launch(&wait(), "k", &launches), "S008");
     // PEs 1 and 2 have their value; only PE 0 waits, with both warps.
     let [note, finished] = e.notes.as_slice() else { panic!("{e}") };
-    assert!(note.starts_with("PE 0 CTA (0, 0, 0) warps 0 to 1: reads `flag`+0"), "{e}");
-    assert!(note.contains("again and again, finds 0") && note.contains("ld.acquire.sys"), "{e}");
+    assert!(note.starts_with("PE 0 CTA (0, 0, 0) warps 0 to 1: polls `flag`+0"), "{e}");
+    assert!(note.contains(", reads 0") && note.contains("ld.acquire.sys"), "{e}");
     assert_eq!(finished, "finished: PE 1, PE 2");
     assert_eq!(e.at.unwrap().ptx_line, 8);
 }
@@ -108,8 +108,8 @@ fn a_missing_thread_at_a_barrier() {
     let flag = buffer(&mut m, 0, "flag", &words(&[0]));
     let e = failure(m.launch(&module, "k", &[grid(0, 1, 96, vec![Arg::U64(flag)])]), "S008");
     let text = e.to_string();
-    assert!(text.contains("warps 1 to 2: at barrier 2 (64 of 96 threads arrived)"), "{text}");
-    assert!(text.contains("warp 0: reads `flag`+0"), "{text}");
+    assert!(text.contains("warps 1 to 2: waits at barrier 2 (64 of 96 threads arrived)"), "{text}");
+    assert!(text.contains("warp 0: polls `flag`+0"), "{text}");
 }
 
 #[test]

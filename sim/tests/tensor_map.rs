@@ -302,18 +302,18 @@ fn maps_that_are_refused() {
         assert!(e.code == "S001" && e.message.contains(says), "{e}");
     };
     refuse(TensorMap { address: 8, ..good.clone() }, "the address 0x8");
-    refuse(TensorMap { dims: vec![64, 0], ..good.clone() }, "a dimension of 0");
-    refuse(TensorMap { dims: vec![64, (1 << 32) + 1], ..good.clone() }, "a dimension of 4294967297");
+    refuse(TensorMap { dims: vec![64, 0], ..good.clone() }, "a dimension has 0");
+    refuse(TensorMap { dims: vec![64, (1 << 32) + 1], ..good.clone() }, "a dimension has 4294967297");
     refuse(TensorMap { strides: vec![120], ..good.clone() }, "a stride of 120 bytes");
     refuse(TensorMap { strides: vec![1 << 40], ..good.clone() }, "a stride of");
-    refuse(TensorMap { tile: vec![64, 257], ..good.clone() }, "a box of 257");
+    refuse(TensorMap { tile: vec![64, 257], ..good.clone() }, "the box has 257");
     refuse(TensorMap { tile: vec![4, 8], ..good.clone() }, "8 bytes, not a multiple of 16");
-    refuse(TensorMap { element_strides: vec![1, 9], ..good.clone() }, "an element stride of 9");
+    refuse(TensorMap { element_strides: vec![1, 9], ..good.clone() }, "an element stride is 9");
     refuse(TensorMap { swizzle: Swizzle::B64, ..good.clone() }, "128 bytes, more than its swizzle of 64");
-    refuse(TensorMap { tile: vec![64], ..good.clone() }, "do not fit each other");
-    refuse(TensorMap { dims: vec![], strides: vec![], ..good.clone() }, "do not fit each other");
+    refuse(TensorMap { tile: vec![64], ..good.clone() }, "do not match");
+    refuse(TensorMap { dims: vec![], strides: vec![], ..good.clone() }, "do not match");
     let m = map(TensorType::U16, &[64], &[64]);
-    refuse(TensorMap { fill_nan: true, ..m }, "are floats");
+    refuse(TensorMap { fill_nan: true, ..m }, "can be filled with NaN");
 }
 
 #[test]
@@ -349,7 +349,10 @@ fn maps_that_do_not_fit_their_use() {
     // Nobody has written the map, or it has another rank.
     for (bytes, says) in [
         ([0xff; 128].to_vec(), "not a tensor map"),
-        (map(TensorType::F16, &[64], &[64]).encode().unwrap().to_vec(), "it has 1 dimensions, the copy 2"),
+        (
+            map(TensorType::F16, &[64], &[64]).encode().unwrap().to_vec(),
+            "it has 1 dimensions, but the copy has 2",
+        ),
     ] {
         let k = module(
             "u64",

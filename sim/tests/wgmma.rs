@@ -371,9 +371,9 @@ fn registers_under_way() {
 fn what_a_warpgroup_needs() {
     let whole = format!("wgmma.fence.sync.aligned; MMA {WAIT}");
     for (body, threads, text) in [
-        (format!("MMA {WAIT}"), 128, "without a wgmma.fence"),
-        (whole.clone(), 96, "warpgroup that is not whole"),
-        (whole.clone(), 160, "warpgroup that is not whole"),
+        (format!("MMA {WAIT}"), 128, "there is no wgmma.fence"),
+        (whole.clone(), 96, "partial warpgroup"),
+        (whole.clone(), 160, "partial warpgroup"),
         (format!("mov.b64 %rd4, 0x0000001000083f00; {whole}"), 128, "out of bounds"),
         (format!("mov.b64 %rd3, 0x0000001000084000; {whole}"), 128, "reserved bits"),
         (format!("cvt.u64.u32 %rd3, %r1; {whole}"), 128, "differs between the threads"),
@@ -393,5 +393,5 @@ fn a_warp_of_the_group_is_missing() {
         "setp.gt.u32 %p1, %r1, 95; selp.b64 %rd3, %rd4, %rd3, %p1; wgmma.fence.sync.aligned; MMA {WAIT}"
     );
     let e = run(&body, 128).remove(0).expect_err("two matrices");
-    assert!(e.message.contains("different multiplications"), "{e}");
+    assert!(e.message.contains("different wgmma instructions"), "{e}");
 }

@@ -7,82 +7,85 @@ use crate::exec::code::Constant;
 use crate::exec::{Op, Reg, Src};
 use rustc_hash::FxHashMap;
 
-/// Most registers of a function.
+/// The largest number of registers of a function.
 const MAX_REGISTERS: u64 = 1 << 20;
 
-/// What one instruction does to registers (numbered as they were first named) and to control.
+/// The effect of one instruction on registers (numbered in the order of first use) and on control
+/// flow.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// Index of its first operation.
+    /// The index of its first operation.
     pub pc: u32,
     pub uses: Vec<u32>,
     pub defs: Vec<u32>,
-    /// Under a guard: its definitions may not happen and its jump may not be taken.
+    /// Whether it has a guard. Then its definitions may not happen and its jump may not be taken.
     pub guarded: bool,
-    /// Labels it may jump to.
+    /// The labels that it may jump to.
     pub jumps: Vec<u32>,
-    /// Whether control never goes on to the next step.
+    /// Whether control never continues with the next step.
     pub ends: bool,
-    /// Operations under way that use registers have ended behind it.
+    /// Whether pending operations that use registers have ended after this step.
     pub settles: bool,
 }
 
-/// Kind of a register.
+/// The kind of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Width {
     Pred,
     Bits(u32),
 }
 
-/// What a name stands for.
+/// The entity that a name refers to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Entity {
-    /// Predicates count their own slots.
+    /// A register. Predicates have slots of their own.
     Reg {
         slot: Reg,
         width: Width,
     },
-    /// `%r<count>`: members get slots when first named.
+    /// A range `%r<count>`, whose members get slots at their first use.
     Range {
         width: Width,
         count: u64,
     },
-    /// In the frame: local variables, call parameters, parameters of device functions.
+    /// An entity in the frame: a local variable, a call parameter, or a parameter of a device
+    /// function.
     Frame {
         offset: u64,
         bytes: u64,
     },
-    /// Parameter of the kernel.
+    /// A parameter of the kernel.
     EntryParam {
         offset: u64,
     },
-    /// Variable of the module.
+    /// A variable of the module.
     Symbol(usize),
     Label(u32),
-    /// `.branchtargets`
+    /// A `.branchtargets` list.
     Targets(u32),
 }
 
 pub(crate) struct FunctionBuilder<'a> {
     pub m: ModuleBuilder<'a>,
     pub index: usize,
-    /// Whether it is a kernel, whose end is the thread's.
+    /// Whether the function is a kernel, which ends the thread when it ends.
     pub is_entry: bool,
     pub scopes: Vec<FxHashMap<&'a str, Entity>>,
     pub registers: u32,
     pub predicates: u32,
     pub frame_bytes: u64,
     pub targets: Vec<Vec<u32>>,
-    /// Operations to run before the instruction being decoded: operands that need computing.
+    /// Operations that run before the instruction being decoded, to compute its operands.
     pub before: Vec<Op>,
     pub sink: Option<Reg>,
     pub loc: u32,
-    /// Slots by number of register; empty while the numbers serve as slots.
+    /// Slots by register number; empty while the numbers themselves serve as slots.
     pub slots: Vec<Reg>,
-    /// What the instruction being decoded does, and those before it.
+    /// The steps of the instruction being decoded and of those before it.
     pub step: Step,
     pub steps: Vec<Step>,
-    /// Registers (in the second run, their slots) that operations under way use behind their instruction.
+    /// Registers (in the second run, their slots) that pending operations use after their
+    /// instruction.
     pub held: Vec<u32>,
 }
 
@@ -107,14 +110,15 @@ impl<'a> FunctionBuilder<'a> {
         self.step.defs.push(r.0);
     }
 
-    /// Notes that what the instruction begins uses a register until an instruction that [`settles`](Self::settles).
+    /// Notes that an operation which the instruction begins uses a register until an instruction
+    /// that [`settles`](Self::settles).
     pub(crate) fn holds(&mut self, r: Reg) {
         if self.slots.is_empty() {
             self.held.push(r.0);
         }
     }
 
-    /// Notes that nothing that uses registers is under way behind the instruction.
+    /// Notes that no operation that uses registers is pending after the instruction.
     pub(crate) fn settles(&mut self) {
         self.step.settles = true;
     }
@@ -133,12 +137,12 @@ impl<'a> FunctionBuilder<'a> {
         self.step.jumps.push(label);
     }
 
-    /// Notes that nothing follows the instruction.
+    /// Notes that control never passes to the instruction after this one.
     pub(crate) fn ends_here(&mut self) {
         self.step.ends = true;
     }
 
-    /// What a name stands for here; members of register ranges get their slots now.
+    /// Looks up a name. Members of register ranges get their slots here.
     pub(crate) fn lookup(&mut self, name: &'a str) -> Result<Entity, Issue> {
         for depth in (0..self.scopes.len()).rev() {
             if let Some(&e) = self.scopes[depth].get(name) {
@@ -164,7 +168,7 @@ impl<'a> FunctionBuilder<'a> {
         issue(codes::BAD_NAME, format!("`{name}` is not declared"), help)
     }
 
-    /// Width of `name` as a member `prefix<n>` of a range of this scope.
+    /// The width of `name` if it is a member `prefix<n>` of a range of this scope.
     pub(crate) fn in_range(&self, depth: usize, name: &str) -> Option<Width> {
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         // The largest count has 7 digits.
@@ -180,14 +184,14 @@ impl<'a> FunctionBuilder<'a> {
         })
     }
 
-    /// A register for one operand, written and read within the instruction.
+    /// Allocates a register for one operand, written and read within the instruction.
     pub(crate) fn temporary(&mut self) -> Reg {
         let r = self.slot(Width::Bits(64));
         self.writes(r);
         r
     }
 
-    /// The register behind `_`.
+    /// Returns the register that `_` writes to.
     pub(crate) fn sink(&mut self) -> Reg {
         let sink = match self.sink {
             Some(r) => r,
@@ -210,7 +214,7 @@ impl<'a> FunctionBuilder<'a> {
         Src::constant(self.m.constant(Constant::Value(value)))
     }
 
-    /// Address of a module variable in its state space.
+    /// Returns the address of a module variable in its state space.
     pub(crate) fn symbol(&mut self, variable: usize, offset: i64) -> Src {
         self.m.uses[self.index].0.push(variable);
         Src::constant(self.m.constant(Constant::Symbol { variable, offset }))
@@ -220,12 +224,12 @@ impl<'a> FunctionBuilder<'a> {
         self.m.variables[variable].space
     }
 
-    /// Labels of a `.branchtargets` list.
+    /// Returns the labels of a `.branchtargets` list.
     pub(crate) fn branch_targets(&self, id: u32) -> &[u32] {
         &self.targets[id as usize]
     }
 
-    /// A function of the module by name, recorded as called.
+    /// Looks up a function of the module by name and records a call of it.
     pub(crate) fn callee(&mut self, name: &str) -> Result<usize, Issue> {
         match self.m.function_names.get(name) {
             Some(&i) => {
@@ -234,7 +238,7 @@ impl<'a> FunctionBuilder<'a> {
             }
             None if self.m.declared.contains(name) => issue(
                 codes::NOT_SIMULATED,
-                format!("`{name}` is external and not known to the simulator"),
+                format!("`{name}` is an external function that the simulator does not implement"),
                 "vprintf, __assertfail and the NVSHMEM functions of docs/ptx-instructions.md are; link other functions into \
                  the module",
             ),

@@ -1,4 +1,5 @@
-//! Code under construction: what the names of a module stand for, and what decoded instructions append.
+//! Code under construction: the entities that the names of a module refer to, and the operations
+//! that decoded instructions append.
 
 mod function;
 
@@ -11,7 +12,7 @@ use crate::exec::code::{CallSite, Constant, FunctionCode, Inst, Variable};
 use crate::ptx::{self, ast};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Why an instruction cannot be decoded; the position is added by the caller.
+/// The reason why an instruction cannot be decoded. The caller adds the position.
 #[derive(Debug, Clone)]
 pub(crate) struct Issue {
     pub code: codes::Code,
@@ -27,7 +28,8 @@ pub(crate) fn issue<T>(
     Err(Issue { code, message: message.into(), help: help.into() })
 }
 
-/// A function that is built in, by its name, with the places and sizes of its arguments and results in the caller's frame.
+/// Makes the operation of a built-in function from its name and from the offsets and sizes of its
+/// arguments and results in the caller's frame.
 pub(crate) type Builtin = fn(&str, &[(u64, u64)], &[(u64, u64)]) -> Option<Result<Op, Issue>>;
 
 /// Builds a module's code; function builders append to it.
@@ -50,11 +52,11 @@ pub(crate) struct ModuleBuilder<'a> {
     pub locs: Vec<ast::Loc>,
     pub mnemonics: Vec<String>,
     pub mnemonic_index: FxHashMap<String, u32>,
-    /// For each function: variables it names, functions it calls.
+    /// For each function, the variables that it names and the functions that it calls.
     pub uses: Vec<(Vec<usize>, Vec<usize>)>,
 }
 
-/// Lengths of a module's parts.
+/// The lengths of a module's parts at some point.
 pub(crate) struct Mark {
     insts: usize,
     labels: usize,
@@ -64,13 +66,13 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Program counter of what comes next.
+    /// The program counter of the next operation.
     pub(crate) fn entry(&self) -> u32 {
         self.insts as u32
     }
 }
 
-/// Byte offsets at which lines begin.
+/// The byte offsets at which lines begin.
 pub(crate) struct LineIndex(Vec<u32>);
 
 impl LineIndex {
@@ -138,7 +140,7 @@ impl<'a> ModuleBuilder<'a> {
         i
     }
 
-    /// How much has been appended so far.
+    /// Notes how much has been appended so far.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             insts: self.insts.len(),
@@ -149,7 +151,7 @@ impl<'a> ModuleBuilder<'a> {
         }
     }
 
-    /// Forgets what function `index` has appended since.
+    /// Removes everything that function `index` has appended since the mark.
     pub(crate) fn rewind(&mut self, m: &Mark, index: usize) {
         self.insts.truncate(m.insts);
         self.labels.truncate(m.labels);

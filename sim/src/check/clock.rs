@@ -1,12 +1,14 @@
-//! What a thread knows to have happened: clocks over all threads, as short as the synchronisation is coarse.
+//! The events that a thread knows to have happened, as clocks over all threads. A clock is as short
+//! as the synchronisation is coarse.
 //!
-//! One time counts the events of the whole launch. A thread *knows* an event of another thread if the event's time is
-//! not above the time up to which it knows that thread, which is the greatest of three entries: for the other thread
-//! itself, for its warp, for its CTA. A barrier of a CTA makes one entry, whatever the CTA's size.
+//! One time counts the events of the whole launch. A thread *knows* an event of another thread if
+//! the event's time is not above the time up to which it knows that thread. That time is the
+//! greatest of three entries: for the other thread itself, for its warp, and for its CTA. A barrier
+//! of a CTA makes one entry, whatever the CTA's size.
 
 use crate::model::{CtaId, WarpId};
 
-/// Number of a thread in a launch: its warp's number, times 32, plus its lane.
+/// The number of a thread in a launch: its warp's number times 32, plus its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Thread(u32);
 
@@ -24,13 +26,13 @@ impl Thread {
     }
 }
 
-/// Which CTA a warp belongs to.
+/// The map from warps to the CTAs that they belong to.
 pub(super) trait Topology {
     fn cta(&self, warp: WarpId) -> CtaId;
     fn pe(&self, cta: CtaId) -> u32;
 }
 
-/// Times up to which others are known, by CTA, warp and thread, each sorted.
+/// The times up to which other threads are known, by CTA, warp and thread. Each list is sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
     ctas: Vec<(CtaId, u64)>,
@@ -59,7 +61,7 @@ fn raise<K: Copy + Ord>(list: &mut Vec<(K, u64)>, key: K, time: u64) {
     }
 }
 
-/// Whether every entry of `other` is in `list`, as late or later.
+/// Whether `list` has every entry of `other` with an equal or later time.
 fn includes<K: Copy + Ord>(list: &[(K, u64)], other: &[(K, u64)]) -> bool {
     let mut mine = list.iter();
     other.iter().all(|&(k, t)| mine.find(|e| e.0 >= k).is_some_and(|e| e.0 == k && e.1 >= t))
@@ -107,7 +109,7 @@ impl Known {
         thread.map(|&(t, _)| (t.warp(), Some(t.lane()))).or_else(|| warp().map(|&(w, _)| (w, None)))
     }
 
-    /// Whether anything that threads of a CTA did is known.
+    /// Whether any event of the threads of a CTA is known.
     pub(super) fn has_met(&self, topology: &impl Topology, cta: CtaId) -> bool {
         at(&self.ctas, cta) > 0
             || self.warps.iter().any(|&(w, _)| topology.cta(w) == cta)
@@ -118,14 +120,15 @@ impl Known {
         self.ctas.is_empty() && self.warps.is_empty() && self.threads.is_empty()
     }
 
-    /// Knows all threads of a CTA up to `time`, the present: finer entries say no more.
+    /// Adds that all threads of a CTA are known up to `time`, which is the present, so that finer
+    /// entries are dropped.
     pub(super) fn raise_cta(&mut self, topology: &impl Topology, cta: CtaId, time: u64) {
         raise(&mut self.ctas, cta, time);
         self.warps.retain(|&(w, t)| t > time || topology.cta(w) != cta);
         self.threads.retain(|&(t, at)| at > time || topology.cta(t.warp()) != cta);
     }
 
-    /// Knows these lanes of a warp up to `time`; `whole` if the warp has no others.
+    /// Adds that these lanes of a warp are known up to `time`; `whole` if the warp has no others.
     pub(super) fn raise(&mut self, warp: WarpId, lanes: u32, whole: bool, time: u64) {
         if time == 0 {
             return;
@@ -141,8 +144,8 @@ impl Known {
         }
     }
 
-    /// Where all 32 threads of a warp have entries, the warp gets one: lanes that go apart and do the same would else make
-    /// clocks as long as there are threads.
+    /// Replaces the entries of all 32 threads of a warp by one entry of the warp. Without this
+    /// step, lanes that diverge and do the same would make clocks as long as there are threads.
     fn gather(&mut self) {
         let (mut kept, mut i) = (0, 0);
         while let Some(&(first, _)) = self.threads.get(i) {
@@ -187,29 +190,32 @@ impl Known {
     }
 }
 
-/// All that a thread knows.
+/// Everything that a thread knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
-    /// Accesses of threads themselves.
+    /// Accesses that threads made themselves.
     pub(super) seen: Known,
-    /// Those of them that a proxy fence has made known to the async proxy.
+    /// The accesses in `seen` that a proxy fence has made known to the async proxy.
     pub(super) proxied: Known,
     /// Asynchronous copies and matrix operations that are complete, by issuing thread and time of issue.
     pub(super) copied: Known,
-    /// Those of `cp.async`, which are copies of the generic proxy, that a proxy fence has made known to the async proxy.
+    /// Copies of `cp.async`, which belong to the generic proxy, that a proxy fence has made known
+    /// to the async proxy.
     pub(super) copied_proxied: Known,
     /// Asynchronous copies that have read their source.
     pub(super) drained: Known,
     /// Remote operations that have read their source.
     pub(super) sent: Known,
-    /// Remote operations of NVSHMEM's that are delivered, by issuing thread and time of issue.
+    /// NVSHMEM operations that are delivered, by issuing thread and time of issue.
     pub(super) delivered: Known,
-    /// Remote operations that the thread has issued together with others, of whom one counts as issuer.
+    /// Remote operations that the thread has issued together with others. One of these threads
+    /// counts as the issuer.
     pub(super) issued: Known,
 }
 
 impl Clock {
-    /// What threads of a PE have issued up to the time they are known is delivered.
+    /// Adds that operations which threads of a PE issued, up to the time they are known, are
+    /// delivered.
     pub(super) fn deliver(&mut self, topology: &impl Topology, pe: u32) {
         let mut issued = self.seen.clone();
         issued.join(topology, &self.issued);
@@ -220,7 +226,8 @@ impl Clock {
         self.issued = Known::default();
     }
 
-    /// The remote operations that are known to be complete, or to have read their source, and nothing else.
+    /// A clock with only the remote operations that are known to be complete or to have read their
+    /// source.
     pub(super) fn complete(&self) -> Option<Clock> {
         let Clock { sent, delivered, .. } = self;
         let any = !sent.is_empty() || !delivered.is_empty();
@@ -243,7 +250,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// Four warps a CTA.
+    /// A topology with four warps in each CTA.
     struct Four;
     impl Topology for Four {
         fn cta(&self, warp: WarpId) -> CtaId {

@@ -1,4 +1,4 @@
-//! Compares one access with what memory remembers of earlier ones, and remembers it.
+//! Compares one access with the remembered earlier accesses, and remembers it.
 
 use super::clock::Clock;
 use super::detector::{Fault, within};
@@ -10,33 +10,35 @@ use super::{AccessKind, Agent};
 use crate::model::lanes;
 use smallvec::SmallVec;
 
-/// Of longer lists of records, those of other warps are looked at now and then only, unless they may race.
+/// In longer lists, the records of other warps are looked at only from time to time, unless they
+/// may race.
 const SHORT: usize = 16;
 
-/// An access, and what those who make it know.
+/// An access, with the knowledge of the threads that make it.
 pub(super) struct Access<'a> {
     pub threads: &'a Threads,
     pub me: Record,
     pub kind: AccessKind,
-    /// What an operation knew that goes on after its instruction.
+    /// The clock of an operation that continues after its instruction.
     pub ticket: Option<&'a Clock>,
-    /// The warp whose lanes access memory; none where there is a ticket.
+    /// The warp whose lanes access memory; none if there is a ticket.
     pub warp: Option<&'a WarpState>,
     pub non_coherent: bool,
 }
 
-/// What comes of comparing an access with those of one cell.
+/// The result of comparing an access with those of one cell.
 #[derive(Default)]
 pub(super) struct Judgement {
     pub wrong: Option<(Fault, Record, AccessKind)>,
     /// A lower lane writes the same bytes in the same instruction.
     pub collides: bool,
-    /// Bytes that somebody has written.
+    /// The bytes that have been written before.
     pub written: u8,
-    /// What stays remembered of each write and each read of the cell.
+    /// The part of each write and each read of the cell that stays remembered.
     pub writes: SmallVec<[Rest; SHORT]>,
     pub reads: SmallVec<[Rest; SHORT]>,
-    /// A write that stays remembered is ordered by observation only, and this access does not observe it.
+    /// Whether a write that stays remembered is ordered only by observation, and this access does
+    /// not observe it.
     observed: bool,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct Rest {
 pub(super) struct Remembered<'a> {
     pub writes: &'a [Record],
     pub reads: &'a [Record],
-    /// Reads of this word that missed stores under way.
+    /// Reads of this word that did not see pending stores.
     pub stale: Option<&'a StaleReads>,
 }
 
@@ -65,7 +67,7 @@ impl<'a> Access<'a> {
         self.me.lanes.trailing_zeros().min(31) as usize
     }
 
-    /// Whether `half` of an earlier access happens before this one.
+    /// Whether this access happens after `half` of an earlier access.
     pub(super) fn knows(&self, r: &Record, half: AccessKind) -> bool {
         let knows = |lane: usize| {
             let clock = self.clock(lane);
@@ -79,8 +81,9 @@ impl<'a> Access<'a> {
         lanes(self.me.lanes).all(knows)
     }
 
-    /// Whether a strong read, or an update, that this access knows has observed a strong write: observation comes before
-    /// what is behind the read (causality order). It has observed the write if no store other than updates came between.
+    /// Whether a strong read or an update that this access knows has observed a strong write.
+    /// Observation comes before everything after the read (causality order). The read has observed
+    /// the write if only updates came between them.
     fn observed(&self, r: &Record, of: Remembered<'_>) -> bool {
         if r.strong.is_none() {
             return false;
@@ -119,8 +122,9 @@ impl<'a> Access<'a> {
         if proxy { Fault::Proxy } else { Fault::Race }
     }
 
-    /// Of a write that races: the instruction by which the thread has read the same bytes before, if the other thread has
-    /// executed it or this write as well. Both then update what they have read.
+    /// For a write that races: the instruction by which the thread has read the same bytes before,
+    /// if the other thread has executed that read or this write as well. Then both threads update
+    /// the value that they read.
     pub(super) fn updates(&self, reads: &[Record], other: &Record, kind: AccessKind) -> Option<u32> {
         let me = &self.me;
         let own = |q: &&Record| q.warp == me.warp && q.lanes & me.lanes != 0;
@@ -129,7 +133,8 @@ impl<'a> Access<'a> {
         reads.iter().filter(|_| update).filter(own).find(both).map(|q| q.pc)
     }
 
-    /// Compares this access with those of a cell. `out` is empty, or of an earlier comparison.
+    /// Compares this access with those of a cell. `out` is empty or has the result of an earlier
+    /// comparison.
     pub(super) fn judge(&self, of: Remembered<'_>, out: &mut Judgement) {
         (out.wrong, out.collides, out.written, out.observed) = (None, false, 0, false);
         out.writes.clear();
@@ -152,7 +157,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// A store that ends chains of updates stays remembered behind an older write that does, for an update does not.
+    /// Keeps a store that ends chains of updates when an older write that also does so is
+    /// forgotten, since an update does not end them.
     fn keep_stores(&self, of: Remembered<'_>, out: &mut Judgement) {
         let stays = |rest: &Rest| rest.bytes != 0 && rest.lanes != 0;
         let kept = of.writes.iter().zip(&out.writes).filter(|(_, rest)| stays(rest));
@@ -163,15 +169,16 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// What has observed writes stays remembered where this access does not tell the same.
+    /// Keeps the accesses that have observed writes where this access does not give the same
+    /// information.
     fn keep_observers(&self, of: Remembered<'_>, out: &mut Judgement) {
         let writes = of.writes.iter().zip(&mut out.writes).filter(|(r, _)| r.flags & UPDATE != 0);
         let reads = of.reads.iter().zip(&mut out.reads).filter(|(r, _)| r.strong.is_some());
         writes.chain(reads).for_each(|(r, rest)| *rest = Rest { bytes: r.bytes, lanes: r.lanes });
     }
 
-    /// What stays remembered of an earlier access, of `many`, besides this one. `known` tells whether it happens before
-    /// this one.
+    /// The part of an earlier access, of `many`, that stays remembered beside this one. `known`
+    /// tells whether the earlier access happens before this one.
     fn rest(&self, r: &Record, kind: AccessKind, known: bool, many: bool) -> Rest {
         let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
         let mine = r.warp == me.warp && r.agent == me.agent && r.bytes & !me.bytes == 0;
@@ -184,7 +191,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Compares it with a write, and answers what of that stays remembered.
+    /// Compares this access with a write, and returns the part of the write that stays remembered.
     fn judge_write(&self, r: &Record, of: Remembered<'_>, count: usize, out: &mut Judgement) -> Rest {
         let (all, many) = looked_at(count);
         let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
@@ -218,11 +225,11 @@ impl<'a> Access<'a> {
             return self.rest(r, kind, many, many);
         }
         out.wrong.get_or_insert((self.fault(r), *r, kind));
-        // It has been reported.
+        // This race has been reported.
         if self.kind.writes() { Rest { bytes: r.bytes & !me.bytes, ..whole } } else { whole }
     }
 
-    /// The same for a read.
+    /// Compares this access with a read, and returns the part of the read that stays remembered.
     fn judge_read(&self, r: &Record, count: usize, out: &mut Judgement) -> Rest {
         let (all, many) = looked_at(count);
         let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
@@ -239,8 +246,8 @@ impl<'a> Access<'a> {
         Rest { bytes: r.bytes & !me.bytes, ..whole }
     }
 
-    /// Accesses as many cells as are in the usual case, from `word` on, and answers how many. `latest` are the latest
-    /// records that happen before this access: a read and a write.
+    /// Handles as many cells as are in the usual case, from `word` on, and returns their number.
+    /// `latest` are the latest records that happen before this access: a read and a write.
     #[inline(always)]
     pub(super) fn plain_run(
         &self,
@@ -265,8 +272,9 @@ impl<'a> Access<'a> {
         cells.iter_mut().enumerate().map_while(|cell| accessed(cell).then_some(())).count()
     }
 
-    /// The usual case of an access: at most one write and one read before, which happen before it and for which it stands,
-    /// and nothing to report. Answers whether it is the case, and the access is remembered then.
+    /// Handles the usual case of an access: at most one earlier write and one earlier read, both of
+    /// which happen before it and are subsumed by it, and nothing to report. Returns whether the
+    /// case applies; then the access is remembered.
     #[inline(always)]
     pub(super) fn plain(
         &self,
@@ -319,7 +327,8 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Whether all records of a list of this length are looked at this time, and whether they are too many to be exact.
+/// Whether all records of a list of this length are looked at this time, and whether there are too
+/// many for an exact answer.
 fn looked_at(count: usize) -> (bool, bool) {
     (count < SHORT || count.is_power_of_two(), count >= SHORT)
 }

@@ -1,4 +1,4 @@
-//! Compares every access with the latest ones to the same bytes.
+//! Compares every access with the latest accesses to the same bytes.
 
 mod barriers;
 mod operations;
@@ -19,13 +19,13 @@ use crate::order::{Order, Scope};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What is wrong with a pair of accesses.
+/// The kind of error in a pair of accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Fault {
     Race,
-    /// Both strong, and a scope does not include the other thread.
+    /// Both accesses are strong, but one scope does not include the other thread.
     Scope,
-    /// Known to the thread, not to the async proxy.
+    /// The earlier access is known to the thread, but not to the async proxy.
     Proxy,
     Uninitialised,
     NonCoherent,
@@ -43,7 +43,7 @@ pub(super) struct Side {
     pub time: u64,
 }
 
-/// A finding before it is put in words.
+/// A finding before it is expressed in words.
 #[derive(Debug, Clone)]
 pub(super) struct Raw {
     pub fault: Fault,
@@ -52,30 +52,35 @@ pub(super) struct Raw {
     pub space: usize,
     pub offset: usize,
     pub bytes: usize,
-    /// What would have ordered them, had it been strong or wide enough: one behind the other, from the earlier access.
+    /// The synchronisations that would have ordered the accesses if they had been strong or wide
+    /// enough, in order from the earlier access.
     pub misses: Vec<Miss>,
-    /// Whether others of their CTAs have synchronised.
+    /// Whether other threads of their CTAs have synchronised.
     pub near: Option<Near>,
-    /// The instruction by which the thread that writes has read the same bytes before, as the other thread has: an update.
+    /// The instruction by which the writing thread has read the same bytes before, as the other
+    /// thread has. Both accesses belong to an update.
     pub update: Option<u32>,
     pub count: u64,
 }
 
-/// Of the same two instructions so many pairs are looked at for the one that says most.
+/// The number of pairs of the same two instructions that are examined for the one that explains
+/// most.
 const EXPLAINED: u64 = 64;
 
 /// State of a resident CTA.
 #[derive(Default)]
 struct CtaState {
     number: CtaId,
-    /// What its threads know at their beginning.
+    /// The clock of its threads when they begin.
     begins: Arc<Clock>,
     barriers: [Option<Box<Meeting>>; BARRIERS],
-    /// Threads with remote operations that were not known to be delivered: warp and lane, and when they issued the last.
+    /// Threads with remote operations that were not known to be delivered: the warp and lane, and
+    /// the time of the last issue.
     issuers: FxHashMap<(WarpId, u32), u64>,
-    /// Of threads that have ended.
+    /// The clocks of threads that have ended.
     ended: Option<Box<Meeting>>,
-    /// The cluster's barrier, with its first CTA: who has come, and what those learn who have been waited for.
+    /// The cluster's barrier, kept with the cluster's first CTA: the clocks of the arrived threads,
+    /// for those that wait.
     cluster: Option<Box<Meeting>>,
     met: Option<Arc<Clock>>,
 }
@@ -83,21 +88,22 @@ struct CtaState {
 /// A grid of the run.
 #[derive(Default)]
 struct GridState {
-    /// Number of its module.
+    /// The number of its module.
     image: u32,
-    /// The grids before it.
+    /// The grids that end before it begins.
     after: Vec<usize>,
-    /// What its threads know at their beginning, once the first has begun.
+    /// The clock of its threads when they begin, once the first has begun.
     begins: Option<Arc<Clock>>,
-    /// What is known when it has ended.
+    /// The clock at the end of the grid.
     ends: Clock,
 }
 
-/// An operation that goes on after its instruction: who began it, when, knowing what.
+/// An operation that continues after its instruction: its issuer, the time of issue, and the clock
+/// at that time.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     pub(super) from: Snapshot,
-    /// Number of its stream.
+    /// The number of its stream.
     stream: WarpId,
     pub(super) agent: Agent,
     /// The memory order of its reductions.
@@ -110,7 +116,8 @@ pub(crate) struct Touch {
     pub pc: u32,
     pub kind: AccessKind,
     pub order: Order,
-    /// Lanes that write what is there already: no race with whoever has written it.
+    /// The lanes that write the value that is already there. Such a write does not race with the
+    /// earlier write of that value.
     pub same: u32,
 }
 
@@ -119,7 +126,7 @@ pub(crate) struct Detector {
     pub(super) options: Check,
     now: u64,
     pub(super) threads: Threads,
-    /// By slot of the runner's.
+    /// The warps, by the runner's slot.
     pub(super) warps: Table<WarpSlot, WarpState>,
     ctas: Table<CtaSlot, CtaState>,
     grids: Vec<GridState>,
@@ -127,15 +134,15 @@ pub(crate) struct Detector {
     variables: FxHashMap<CodeLocation, SyncVar>,
     stale: FxHashMap<CodeLocation, StaleReads>,
     sequential: Sequential,
-    /// What threads did not learn of what they read, by CTA.
+    /// By CTA, the releases that threads read but did not acquire.
     pub(super) misses: FxHashMap<CtaId, Vec<Miss>>,
-    /// What they did learn.
+    /// By CTA, the releases that threads did acquire.
     pub(super) passed: FxHashMap<CtaId, Vec<Miss>>,
     pub(super) raws: Vec<Raw>,
     index: FxHashMap<(Fault, u32, u32, u32), usize>,
-    /// Findings beyond the limit.
+    /// The number of findings beyond the limit.
     pub(super) dropped: u64,
-    /// Spaces of global memory; a CTA slot's shared memory comes behind them.
+    /// The number of spaces of global memory; the shared memory of each CTA slot follows them.
     pub(super) globals: usize,
 }
 
@@ -161,13 +168,14 @@ impl Detector {
         }
     }
 
-    /// A grid of that module comes behind others. `sequential` tells whether the module has `fence.sc`.
+    /// Adds a grid of a module that runs after other grids. `sequential` tells whether the module
+    /// has `fence.sc`.
     pub(crate) fn add_grid(&mut self, image: u32, after: &[usize], sequential: bool) {
         self.sequential.on |= sequential;
         self.grids.push(GridState { image, after: after.to_vec(), ..GridState::default() });
     }
 
-    /// What is known of the grids before one.
+    /// The clock at the end of the grids before this one.
     fn begins(&mut self, grid: usize) -> Arc<Clock> {
         if let Some(begins) = &self.grids[grid].begins {
             return Arc::clone(begins);
@@ -179,7 +187,8 @@ impl Detector {
         Arc::clone(self.grids[grid].begins.insert(Arc::new(begins)))
     }
 
-    /// A CTA becomes resident in a slot; `leader` is the slot of its cluster's first CTA.
+    /// Notes that a CTA becomes resident in a slot. `leader` is the slot of its cluster's first
+    /// CTA.
     pub(crate) fn start_cta(
         &mut self,
         (slot, leader): (CtaSlot, CtaSlot),
@@ -201,7 +210,7 @@ impl Detector {
         self.sequential.clear(space);
     }
 
-    /// All threads of a CTA have ended.
+    /// Notes that all threads of a CTA have ended.
     pub(crate) fn end_cta(&mut self, slot: CtaSlot, grid: usize) {
         self.now += 1;
         let Detector { threads, ctas, grids, now, .. } = self;
@@ -212,7 +221,7 @@ impl Detector {
         ends.seen.raise_cta(threads, ctas[slot].number, *now);
     }
 
-    /// The next warp of the CTA in `cta` starts in `slot`.
+    /// Notes that the next warp of the CTA in `cta` starts in `slot`.
     pub(crate) fn start_warp(&mut self, slot: WarpSlot, cta: CtaSlot, live: u32) {
         let number = self.threads.warp_cta.next_id();
         self.threads.warp_cta.push(self.ctas[cta].number);
@@ -225,17 +234,18 @@ impl Detector {
         }
     }
 
-    /// The next instruction's time.
+    /// Advances the time to that of the next instruction.
     pub(crate) fn tick(&mut self) {
         self.now += 1;
     }
 
-    /// The time of the present instruction.
+    /// The time of the current instruction.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
 
-    /// Lanes of a warp operate on an object that has rules of its own for what it synchronises (an mbarrier).
+    /// Handles an access of lanes of a warp to an object that has its own synchronisation rules (an
+    /// mbarrier).
     pub(crate) fn operate(&mut self, slot: WarpSlot, mask: u32, what: &Touch, place: (usize, usize, usize)) {
         let mut record =
             Record::new(self.now, self.warps[slot].number, what.pc, mask, Agent::Thread, &what.order);
@@ -243,7 +253,7 @@ impl Detector {
         self.compare((slot, None), record, what.kind, what.order.non_coherent, place);
     }
 
-    /// An operation that a thread began reads or writes.
+    /// Handles a read or write by an operation that a thread began.
     pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
         let Snapshot { lane, time, pc, .. } = ticket.from;
         let (order, flags) = match kind {
@@ -261,8 +271,9 @@ impl Detector {
         );
     }
 
-    /// Compares an access with earlier ones, and remembers it. Answers whether a lower lane writes the same bytes in the
-    /// same instruction. `slot` is the warp's; an operation under way has a ticket's clock instead.
+    /// Compares an access with earlier ones, and remembers it. Returns whether a lower lane writes
+    /// the same bytes in the same instruction. `slot` is the warp's; a pending operation has a
+    /// ticket's clock instead.
     fn compare(
         &mut self,
         (slot, ticket): (WarpSlot, Option<&Arc<Clock>>),
@@ -322,7 +333,7 @@ impl Detector {
         collides
     }
 
-    /// Two lanes of one instruction write different values to the same bytes.
+    /// Reports that two lanes of one instruction write different values to the same bytes.
     pub(crate) fn collision(
         &mut self,
         slot: WarpSlot,
@@ -337,7 +348,7 @@ impl Detector {
         self.report((Fault::Race, None), me, what.kind, Some((other, what.kind)), place);
     }
 
-    /// A read of memory that nobody has written.
+    /// Reports a read of memory that has not been written.
     pub(crate) fn uninitialised(
         &mut self,
         slot: WarpSlot,
@@ -350,7 +361,7 @@ impl Detector {
         self.report((Fault::Uninitialised, None), me, what.kind, None, place);
     }
 
-    /// The same, by an operation under way.
+    /// Reports a read of unwritten memory by a pending operation.
     pub(crate) fn land_uninitialised(&mut self, ticket: &Ticket, place: (usize, usize, usize)) {
         let Snapshot { warp, lane, time, pc, .. } = ticket.from;
         let me = Record::new(time, warp, pc, 1 << lane, ticket.agent, &Order::WEAK);
@@ -418,14 +429,14 @@ fn words(at: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {
     at / 4..=(at + bytes.max(1) - 1) / 4
 }
 
-/// Which of a word's four bytes `bytes` bytes from `at` on are.
+/// The bytes of a word that belong to the `bytes` bytes from `at` on, as a mask of four bits.
 pub(super) fn within(word: usize, at: usize, bytes: usize) -> u8 {
     let low = at.max(word * 4) - word * 4;
     let high = (at + bytes).min(word * 4 + 4) - word * 4;
     (((1 << high) - 1) & !((1 << low) - 1)) as u8
 }
 
-/// A weak write takes the place of what strong ones have left to acquire.
+/// Removes the releases of strong writes that a weak write overwrites.
 fn forget(variables: &mut FxHashMap<CodeLocation, SyncVar>, place: CodeLocation, bytes: u8, cell: &mut Cell) {
     let left = variables.get_mut(&place).is_some_and(|v| {
         v.forget(bytes);

@@ -8,8 +8,8 @@ use super::{AccessKind, Agent};
 
 /// Whether an access happens before one that lane `lane` of `later` makes and that knows `clock`.
 ///
-/// `half` is what the earlier access does to memory: a read has ended as soon as it has read, while a write must also be
-/// visible to the later access's proxy.
+/// `half` is the effect of the earlier access on memory. A read has ended as soon as it has read,
+/// while a write must also be visible to the later access's proxy.
 pub(super) fn happens_before(
     threads: &Threads,
     earlier: &Record,
@@ -18,7 +18,7 @@ pub(super) fn happens_before(
     clock: &Clock,
 ) -> bool {
     let same_warp = earlier.warp == later.warp || earlier.warp == threads.warp(later.warp);
-    // A lane knows what it has done itself.
+    // A lane knows its own accesses.
     let others = if same_warp { earlier.lanes & !(1 << lane) } else { earlier.lanes };
     let covers = |known: &Known, lanes: u32| known.covers(threads, earlier.warp, lanes, earlier.time);
     let same_operation = others == 0 && earlier.time == later.time;
@@ -52,12 +52,12 @@ pub(super) fn morally_strong(threads: &Threads, a: &Record, b: &Record) -> bool 
     }
 }
 
-/// Whether each access that races with `older` races with `newer` too, where `older` happens before `newer`: then `older`
-/// need not be remembered.
+/// Whether each access that races with `older` also races with `newer`, where `older` happens
+/// before `newer`. Then `older` need not be remembered.
 ///
-/// A read does not stand for a write, and a strong access not for a weak one. Of two strong accesses the newer one must not
-/// have the wider scope, and where the answer is to be `exact`, both must be of one CTA: an access of narrow scope may be
-/// strong enough for one of them alone.
+/// A read cannot replace a write, and a strong access cannot replace a weak one. Of two strong
+/// accesses the newer one must not have the wider scope. If the answer must be `exact`, both must
+/// be of one CTA, since an access of narrow scope may be strong enough for only one of them.
 #[inline]
 pub(super) fn stands_for(
     threads: &Threads,
@@ -101,7 +101,8 @@ mod tests {
         }
     }
 
-    /// What the later thread, lane 0 of warp 1, knows of warp 2 up to the time of the earlier access.
+    /// The knowledge that the later thread, lane 0 of warp 1, has of warp 2 up to the time of the
+    /// earlier access.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Knows {
         Nothing,
@@ -118,7 +119,8 @@ mod tests {
     fn causality_by_agent_and_knowledge() {
         use Agent::{Async, Copy, Remote, Thread};
         use Knows::*;
-        // Whoever makes the earlier access, the later one; what shows the earlier write, and what an earlier read.
+        // The agents of the earlier and the later access, then the knowledge that makes an earlier
+        // write visible, and that which orders an earlier read.
         let table: &[(Agent, Agent, &[Knows], &[Knows])] = &[
             (Thread, Thread, &[Seen], &[Seen]),
             (Thread, Copy, &[Seen], &[Seen]),
@@ -175,7 +177,8 @@ mod tests {
     #[test]
     fn strength_by_scope_and_place() {
         let threads = threads();
-        // The scopes of both accesses, and whether they suffice within a CTA, within a PE, and between PEs.
+        // The scopes of both accesses, and whether they suffice within a CTA, within a PE, and
+        // between PEs.
         let table = [
             ((None, None), [false; 3]),
             ((None, Some(Scope::Sys)), [false; 3]),
@@ -194,7 +197,8 @@ mod tests {
         }
     }
 
-    /// An access may be forgotten only if whoever is strong enough for the newer one is strong enough for the older one.
+    /// An access may be forgotten only if each access that is strong enough for the newer one is
+    /// strong enough for the older one.
     #[test]
     fn what_stands_for_an_access_races_with_whatever_races_with_it() {
         let threads = threads();

@@ -1,11 +1,13 @@
-//! Finds what hardware hides: data races between threads, CTAs and PEs, synchronisation that is too weak, reads of memory
-//! nobody has written.
+//! Finds errors that hardware hides: data races between threads, CTAs and PEs, synchronisation that
+//! is too weak, and reads of memory that has not been written.
 //!
-//! Two accesses that overlap, one of them a write, by different threads, are a *data race* unless one happens before the
-//! other, or both are strong and each other's scope includes them (PTX ISA, memory consistency model). What happens
-//! before what is kept in clocks: [`clock`]. [`shadow`] remembers the latest accesses to all memory. [`sync`] has
-//! threads' clocks and moves knowledge along releases and acquires, fences and barriers. [`detector`] compares,
-//! [`why`] and [`near`] look for the order that is missing, and [`report`] and [`remedy`] put that in words.
+//! Two overlapping accesses by different threads, of which at least one writes, are a *data race*.
+//! The exceptions are accesses of which one happens before the other, and strong accesses whose
+//! scopes include each other's thread (PTX ISA, memory consistency model). Clocks record which
+//! events happen before which: [`clock`]. [`shadow`] remembers the latest accesses to all memory.
+//! [`sync`] has threads' clocks and moves knowledge along releases and acquires, fences and
+//! barriers. [`detector`] compares accesses, [`why`] and [`near`] look for the missing order, and
+//! [`report`] and [`remedy`] express it in words.
 
 pub(crate) mod clock;
 mod compare;
@@ -34,11 +36,11 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Check {
-    /// Data races, in global and shared memory.
+    /// Whether to find data races, in global and shared memory.
     pub races: bool,
-    /// Reads of memory that neither the host nor a kernel has written.
+    /// Whether to find reads of memory that neither the host nor a kernel has written.
     pub uninitialised: bool,
-    /// Most different findings that are kept; others are counted.
+    /// The largest number of different findings that are kept; others are only counted.
     pub limit: usize,
 }
 
@@ -61,7 +63,7 @@ pub enum Agent {
     Copy,
     /// A bulk copy or matrix operation that the thread has begun, in the async proxy.
     Async,
-    /// An operation of NVSHMEM's that the thread has begun.
+    /// An NVSHMEM operation that the thread has begun.
     Remote,
 }
 
@@ -72,7 +74,7 @@ pub enum AccessKind {
     Read,
     /// The access writes memory.
     Write,
-    /// Reads and writes, atomically.
+    /// The access reads and writes memory atomically.
     Update,
 }
 
@@ -92,7 +94,7 @@ pub struct Access {
     pub place: CodeLocation,
     /// The kind of the access.
     pub kind: AccessKind,
-    /// Whether the thread does it, or something it began.
+    /// Whether the thread or an operation that it began makes the access.
     pub agent: Agent,
 }
 
@@ -109,7 +111,7 @@ pub enum MemorySpace {
         /// The PE that owns the memory.
         pe: usize,
     },
-    /// Shared memory of a CTA.
+    /// The shared memory of a CTA.
     Shared {
         /// The PE that runs the CTA.
         pe: usize,
@@ -132,11 +134,11 @@ impl MemorySpace {
 /// The bytes that a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// Name of the allocation or variable; empty if it has none.
+    /// The name of the allocation or variable, which may be empty.
     pub name: String,
-    /// The memory that has the bytes.
+    /// The memory that the bytes are in.
     pub space: MemorySpace,
-    /// First byte, from the beginning of the allocation or variable.
+    /// The offset of the first byte in the allocation or variable.
     pub offset: u64,
     /// The number of bytes.
     pub bytes: u64,
@@ -156,19 +158,20 @@ impl fmt::Display for Location {
     }
 }
 
-/// Something wrong that did not stop the program.
+/// An error that did not stop the program.
 ///
-/// Codes: `S030` data race, nothing orders the accesses; `S031` data race, synchronisation without release or acquire;
-/// `S032` data race, a scope that does not include the other thread; `S033` missing proxy fence; `S034` a remote
-/// operation of NVSHMEM's that is not complete; `S035` an asynchronous copy that is not complete; `S036` read of memory
-/// that nobody has written; `S037` `ld.global.nc` of memory that the launch writes.
+/// The codes are: `S030`, a data race that nothing orders; `S031`, a data race with synchronisation
+/// but without release or acquire; `S032`, a data race whose scope does not include the other
+/// thread; `S033`, a missing proxy fence; `S034`, an NVSHMEM operation that is not complete;
+/// `S035`, an asynchronous copy that is not complete; `S036`, a read of memory that has not been
+/// written; `S037`, `ld.global.nc` of memory that the launch writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The stable code of the finding.
     pub code: codes::Code,
     /// A sentence that says what is wrong.
     pub message: String,
-    /// The access during which it was found.
+    /// The access during which the error was found.
     pub at: Access,
     /// The earlier of the two accesses.
     pub other: Option<Access>,
@@ -180,7 +183,8 @@ pub struct Finding {
     pub help: String,
     /// The number of times that the same two instructions were found.
     pub count: u64,
-    /// The rank among findings about the same two places. The finding of the highest rank leads to the cause.
+    /// The rank among findings about the same two locations. The finding of the highest rank leads
+    /// to the cause.
     pub rank: u8,
 }
 

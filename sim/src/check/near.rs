@@ -1,5 +1,5 @@
-//! What other threads have done that the two threads of a pair have not: why a synchronisation that is there does not
-//! order their accesses.
+//! Synchronisation by other threads than the two of a pair: the reason why an existing
+//! synchronisation does not order their accesses.
 
 use super::Agent;
 use super::detector::{Detector, Fault, Raw, Side};
@@ -8,25 +8,28 @@ use super::shadow::Record;
 use super::sync::{Met, Snapshot, Threads};
 use crate::model::{CtaId, WarpId};
 
-/// Other threads have synchronised, these two have not.
+/// A synchronisation that other threads have made, but these two have not.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Near {
-    /// This thread has learnt what the one at fault did in another CTA; the threads beside it have not.
+    /// This thread has acquired the access in another CTA; the other threads of its CTA have not.
     Learnt { warp: WarpId, lane: u32 },
-    /// This thread has released what it did itself, but not what the one at fault did, which is of the same CTA.
+    /// This thread has released its own accesses, but not the access in question, which another
+    /// thread of the same CTA made.
     Told { warp: WarpId, lane: Option<u32> },
-    /// That the remote operation was issued is known, that it is complete is not.
+    /// The remote operation is known to be issued, but not known to be complete.
     Issued,
-    /// This CTA has met this one of the same index on another PE, but not the other CTA of the pair.
+    /// This CTA has synchronised with the CTA `met` of the same index on another PE, but not with
+    /// the other CTA of the pair.
     SameIndex { cta: CtaId, met: CtaId },
-    /// The two have come to barriers that do not join them.
+    /// The two threads have arrived at barriers that do not join them.
     Apart { later: Option<Met>, earlier: Option<Met> },
-    /// Both came to this barrier before the earlier access, and a loop leads back in front of it.
+    /// Both threads arrived at this barrier before the earlier access, and a loop leads back to
+    /// before the barrier.
     NextRound(Met),
 }
 
 impl Detector {
-    /// Whether another thread of a CTA has done what the one at fault has not.
+    /// Looks for another thread of a CTA that has done the synchronisation which is missing.
     pub(super) fn near(&self, me: &Record, r: &Record) -> Option<Near> {
         let (mine, its) = (self.cta_of(me.warp)?, self.cta_of(r.warp)?);
         match (me.agent, r.agent) {
@@ -50,7 +53,7 @@ impl Detector {
         self.threads.warp_cta.get(warp).copied()
     }
 
-    /// What the first thread of an access knows.
+    /// The clock of the first thread of an access.
     fn clock_of(&self, r: &Record) -> Option<&super::clock::Clock> {
         Some(self.state(r.warp)?.clock(r.lanes.trailing_zeros().min(31) as usize))
     }
@@ -65,14 +68,14 @@ impl Detector {
         learnt.min().map(|(warp, lane)| Near::Learnt { warp, lane })
     }
 
-    /// A thread of that CTA of which the access knows something later.
+    /// A thread of that CTA of which the access knows a later event.
     fn told(&self, me: &Record, cta: CtaId, time: u64) -> Option<Near> {
         let (warp, lane) = self.clock_of(me)?.seen.latest(&self.threads, cta, time)?;
         Some(Near::Told { warp, lane })
     }
 
-    /// A thread has released, and another one acquired, between these two accesses in the text; but the thread of the first
-    /// access was not through with it.
+    /// Looks for a release by one thread and an acquire by another between these two accesses in
+    /// the text, where the thread of the first access had not yet completed it.
     fn overtaken(&self, first: &Record, second: &Record) -> Option<Near> {
         let (its, mine) = (self.cta_of(first.warp)?, self.cta_of(second.warp)?);
         let between = |s: &&Miss| {
@@ -85,7 +88,8 @@ impl Detector {
         Some(Near::Told { warp: s.writer, lane: Some(s.writer_lane) })
     }
 
-    /// Whether the thread knows a CTA of its own index on another PE, and nothing of CTA `other`, which has another index.
+    /// Whether the thread knows a CTA of its own index on another PE, and nothing of CTA `other`,
+    /// which has another index.
     fn same_index(&self, (me, mine): (&Record, CtaId), other: CtaId) -> Option<Near> {
         let known = &self.clock_of(me)?.seen;
         let ctas = &self.threads.ctas;
@@ -98,7 +102,8 @@ impl Detector {
         Some(Near::SameIndex { cta: mine, met })
     }
 
-    /// Barriers of the CTA that both have come to, and that do not order these accesses.
+    /// Barriers of the CTA at which both threads have arrived, but which do not order these
+    /// accesses.
     fn other_barriers(&self, me: &Record, r: &Record) -> Option<Near> {
         if me.warp == r.warp {
             return None;
@@ -122,7 +127,8 @@ impl Detector {
     }
 }
 
-/// A thread has acquired what another one released: is that the order that findings without an explanation lack?
+/// Explains findings without an explanation, if a release and an acquire by other threads are the
+/// order that they lack.
 pub(super) fn explain(
     threads: &Threads,
     raws: &mut [Raw],

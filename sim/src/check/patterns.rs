@@ -1,12 +1,14 @@
-//! Release patterns and acquire patterns, and what passes from one to the other (PTX ISA, memory consistency model).
+//! Release patterns and acquire patterns, and the knowledge that passes from one to the other (PTX
+//! ISA, memory consistency model).
 //!
-//! * A release pattern begins with a release operation or a fence and ends with a strong write. What its thread knew at
-//!   the beginning is left at the location of the write ([`Released`]).
-//! * An acquire pattern begins with a strong read and ends with an acquire operation or a fence. Where the read observes
-//!   the write, its thread learns what was left, if the scopes of the beginning of the release pattern and of the end of
-//!   the acquire pattern include both threads.
-//! * The read observes the write directly, or through a chain of atomic updates. The scopes of each two neighbours in the
-//!   chain must include both threads; a narrow scope in one place does not matter for the others.
+//! * A release pattern begins with a release operation or a fence and ends with a strong write. The
+//! knowledge of its thread at the beginning is stored at the location of the write ([`Released`]).
+//! * An acquire pattern begins with a strong read and ends with an acquire operation or a fence.
+//! Where the read observes the write, its thread acquires the stored knowledge, if the scopes of
+//! the beginning of the release pattern and of the end of the acquire pattern include both threads.
+//! * The read observes the write directly, or through a chain of atomic updates. The scopes of each
+//! two neighbours in the chain must include both threads; a narrow scope at one link does not
+//! matter for the others.
 
 use super::clock::Topology;
 use super::sync::{CodeLocation, Snapshot, Threads, WarpState};
@@ -16,38 +18,40 @@ use crate::order::{Order, Scope};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What a release pattern has left at a location.
+/// The knowledge that a release pattern has stored at a location.
 #[derive(Clone)]
 pub(crate) struct Released {
-    /// Scope of the operation that begins the pattern.
+    /// The scope of the operation that begins the pattern.
     pub scope: Scope,
     pub from: Snapshot,
-    /// The bytes, of four, at which it was left.
+    /// The bytes, of four, at which it was stored.
     pub bytes: u8,
-    /// Several were joined: that the thread is known does not mean that all is.
+    /// Several releases were joined. Knowing this thread's time does not imply knowing all of it.
     pub merged: bool,
     pub carrier: Carrier,
 }
 
-/// The write that is to be read for a release to be observed: the latest one of a chain.
+/// The write that a read must observe to observe the release: the latest write of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Carrier {
     pub warp: WarpId,
     pub scope: Scope,
     pub time: u64,
-    /// The scope that was too narrow for a link of the chain, if one was: then nobody observes the release any more.
+    /// The scope that was too narrow for a link of the chain, if there was one. After that link no
+    /// read observes the release.
     pub broken: Option<Scope>,
 }
 
-/// A location that synchronises.
+/// A location that threads synchronise through.
 #[derive(Clone, Default)]
 pub(super) struct SyncVar {
     left: Releases,
-    /// What stores have replaced that may be under way: it is still there for those who do not see the stores.
+    /// Releases that pending stores have replaced. Readers that do not see these stores can still
+    /// observe them.
     replaced: Vec<Replaced>,
 }
 
-/// Something left, and when the stores were made that replace it.
+/// A replaced release, and the times of the stores that replace it.
 #[derive(Clone)]
 struct Replaced {
     left: Released,
@@ -55,7 +59,7 @@ struct Replaced {
 }
 
 impl Replaced {
-    /// Whether none of the stores is seen where these are not.
+    /// Whether a reader that does not see these stores still observes the replaced release.
     fn shows(&self, unseen: &[u64]) -> bool {
         self.by.iter().all(|time| unseen.contains(time))
     }
@@ -63,7 +67,8 @@ impl Replaced {
 
 pub(crate) type Releases = SmallVec<[Released; 1]>;
 
-/// Why a thread did not learn what another has done, though it read what that one wrote.
+/// The reason why a thread did not acquire another's accesses, although it read a value that the
+/// other wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     /// The write is relaxed, and no fence before it releases.
@@ -72,9 +77,9 @@ pub(super) enum Why {
     NoAcquire,
     /// A scope does not include the other thread.
     Scope(Scope),
-    /// The write is no strong operation.
+    /// The write is not a strong operation.
     WeakWrite,
-    /// It did learn it.
+    /// The thread did acquire them.
     Learnt,
 }
 
@@ -105,33 +110,33 @@ impl Miss {
     }
 }
 
-/// Read, but not acquired yet.
+/// A release that was read, but not acquired yet.
 pub(super) struct Pending {
     left: Released,
     place: CodeLocation,
     read_pc: u32,
 }
 
-/// Reads that a thread keeps to acquire later; the oldest are forgotten first.
+/// The number of reads that a thread keeps to acquire later; the oldest are forgotten first.
 const PENDING: usize = 64;
-/// Releases that a location keeps before those of threads near each other are joined.
+/// The number of releases that a location keeps before those of nearby threads are joined.
 const LEFT: usize = 4;
-/// Replaced releases that a location keeps.
+/// The number of replaced releases that a location keeps.
 const REPLACED: usize = 8;
 
 impl Carrier {
-    /// The write of a thread of `warp`.
+    /// A carrier for the write of a thread of `warp`.
     pub(super) fn new(warp: WarpId, scope: Scope, time: u64) -> Carrier {
         Carrier { warp, scope, time, broken: None }
     }
 
-    /// The scope that keeps a strong read from observing the write, if one does.
+    /// The scope that prevents a strong read from observing the write, if there is one.
     fn hidden_from(&self, threads: &Threads, reader: WarpId, scope: Scope) -> Option<Scope> {
         self.broken.or_else(|| narrow(threads, (self.scope, self.warp), (scope, reader)))
     }
 }
 
-/// The scope that does not include the other thread, if one of two operations has such a scope.
+/// The scope of one of two operations that does not include the other thread, if there is one.
 fn narrow(threads: &Threads, a: (Scope, WarpId), b: (Scope, WarpId)) -> Option<Scope> {
     let includes = |scope, from, to| threads.includes(scope, from, to);
     let (first, second) = (includes(a.0, a.1, b.1), includes(b.0, b.1, a.1));
@@ -139,19 +144,20 @@ fn narrow(threads: &Threads, a: (Scope, WarpId), b: (Scope, WarpId)) -> Option<S
 }
 
 impl Released {
-    /// A strong read that observes the write is the beginning of an acquire pattern. This is the scope that keeps the
-    /// operation at the end of the pattern from synchronising, if one does.
+    /// The scope that prevents an acquire pattern from synchronising, if there is one. The pattern
+    /// begins with a strong read that observes the write, and `end` is the scope of the operation
+    /// at its end.
     fn unmatched_by(&self, threads: &Threads, reader: WarpId, end: Scope) -> Option<Scope> {
         narrow(threads, (self.scope, self.from.warp), (end, reader))
     }
 
-    /// An update of the location carries the release on, if it observes the carrier.
+    /// Extends the chain by an update of the location, if the update observes the carrier.
     fn carry(&mut self, threads: &Threads, by: Carrier) {
         let broken = self.carrier.hidden_from(threads, by.warp, by.scope);
         self.carrier = if broken.is_some() { Carrier { broken, ..self.carrier } } else { by };
     }
 
-    /// Releases that can be joined leave what they know to the same readers.
+    /// Whether two releases can be joined, since the same readers can acquire them.
     fn joins(&self, threads: &Threads, other: &Released) -> bool {
         let region = |r: &Released| threads.region(r.scope, r.from.warp);
         (self.scope, self.bytes, self.carrier) == (other.scope, other.bytes, other.carrier)
@@ -160,7 +166,7 @@ impl Released {
 }
 
 impl WarpState {
-    /// What a strong write of a lane releases.
+    /// The releases of a lane's strong write.
     pub(super) fn release(&self, lane: usize, order: &Order, time: u64, pc: u32) -> Releases {
         let mut all = SmallVec::new();
         let Some(by) = order.strong else { return all };
@@ -170,7 +176,7 @@ impl WarpState {
         if order.release {
             leave(by, self.snapshot(lane, time, pc));
         }
-        // A wider fence in front of a release begins a pattern of its own.
+        // A fence of a wider scope before a release begins a pattern of its own.
         let fences = self.fences(lane).filter(|(scope, _)| !order.release || *scope > by);
         fences.for_each(|(scope, from)| leave(scope, from.clone()));
         all
@@ -182,11 +188,11 @@ impl WarpState {
 pub(super) struct StrongWrite<'a> {
     pub by: Carrier,
     pub lane: usize,
-    /// The bytes, of four, that are meant.
+    /// The mask of the accessed bytes, of four.
     pub bytes: u8,
     pub update: bool,
     pub time: u64,
-    /// The times of stores that are under way and that the lane does not see.
+    /// The times of pending stores that the lane does not see.
     pub unseen: &'a [u64],
 }
 
@@ -195,7 +201,8 @@ impl SyncVar {
         self.left.is_empty() && self.replaced.is_empty()
     }
 
-    /// A strong write leaves something. An update carries on what is there, and so does a later write of the same thread.
+    /// Stores the releases of a strong write. An update keeps the releases at the location, and so
+    /// does a later write of the same thread.
     pub(super) fn write(&mut self, threads: &Threads, new: Releases, write: StrongWrite<'_>) {
         let StrongWrite { by, lane, bytes, update, time, unseen } = write;
         if update {
@@ -203,7 +210,7 @@ impl SyncVar {
             self.left.extend(shown.map(|r| r.left));
         }
         let mut replaced = std::mem::take(&mut self.replaced);
-        // What releases something is never under way.
+        // A write that releases something is never pending.
         let delayed = new.is_empty() && !update;
         replaced.retain_mut(|r| {
             r.by.push(time);
@@ -215,7 +222,7 @@ impl SyncVar {
             }
             let mine = !r.merged && (r.from.warp, r.from.lane) == (by.warp, lane as u32);
             let superseded = new.iter().any(|n| {
-                // Whose scope includes one of these threads has the other in it too.
+                // Every scope that includes one of these threads includes the other.
                 let near = || threads.cta(n.from.warp) == threads.cta(r.from.warp);
                 let known = || !r.merged && near() && r.from.is_known(threads, &n.from.clock);
                 n.scope >= r.scope && (mine && n.from.time >= r.from.time || known())
@@ -234,13 +241,13 @@ impl SyncVar {
         self.add(threads, (new, bytes));
     }
 
-    /// A write that releases nothing.
+    /// Handles a write that releases nothing.
     pub(super) fn forget(&mut self, bytes: u8) {
         self.left.retain(|r| r.bytes & bytes == 0);
         self.replaced.retain(|r| r.left.bytes & bytes == 0);
     }
 
-    /// Adds what an update leaves that goes on after its instruction.
+    /// Adds the releases of an update that continues after its instruction.
     pub(super) fn land(&mut self, threads: &Threads, (new, bytes): (Releases, u8), by: Carrier) {
         self.left.iter_mut().filter(|r| r.bytes & bytes != 0).for_each(|r| r.carry(threads, by));
         self.add(threads, (new, bytes));
@@ -253,7 +260,7 @@ impl SyncVar {
         }
     }
 
-    /// Joins those that can be joined.
+    /// Joins the releases that can be joined.
     fn shorten(&mut self, threads: &Threads) {
         let all = std::mem::take(&mut self.left);
         let superseded = |i: usize, r: &Released| {
@@ -283,7 +290,7 @@ impl SyncVar {
 pub(super) struct StrongRead<'a> {
     pub lane: usize,
     pub place: CodeLocation,
-    /// The bytes, of four, that are meant.
+    /// The mask of the accessed bytes, of four.
     pub bytes: u8,
     pub scope: Scope,
     pub acquire: bool,
@@ -291,8 +298,9 @@ pub(super) struct StrongRead<'a> {
     pub under_way: &'a UnderWay,
 }
 
-/// A strong read observes what was left at its location: the lane learns it now, or at its next fence. What it learns, and
-/// what scopes or a missing acquire keep it from learning, goes to `miss`.
+/// Handles a strong read, which observes the releases at its location. The lane acquires them now
+/// or at its next fence. Each release that it acquires, or that a scope or a missing acquire keeps
+/// it from acquiring, goes to `miss`.
 pub(super) fn observe(
     threads: &Threads,
     warp: &mut WarpState,
@@ -326,7 +334,7 @@ pub(super) fn observe(
     }
 }
 
-/// Keeps what a relaxed read has observed until the thread acquires.
+/// Keeps the releases that a relaxed read has observed until the thread acquires.
 fn put_off(warp: &mut WarpState, lane: usize, new: Pending) {
     let pending = &mut warp.lane(lane).pending;
     let same = |p: &Pending| {
@@ -342,7 +350,7 @@ fn put_off(warp: &mut WarpState, lane: usize, new: Pending) {
     }
 }
 
-/// A lane acquires some of what it has read before, by an operation of this scope.
+/// Acquires releases that a lane has read before, through an operation of this scope.
 pub(super) fn learn(
     threads: &Threads,
     warp: &mut WarpState,

@@ -1,10 +1,11 @@
-//! What reports say of the programs that run: the detector knows warps and program counters only.
+//! The facts about running programs that reports need. The detector itself knows only warps and
+//! program counters.
 
 use crate::error::SourceLine;
 use crate::memory::Memory;
 use crate::names::Named;
 
-/// A grid.
+/// The facts about a grid.
 pub(crate) struct GridWords<'a> {
     pub kernel: &'a str,
     pub block: [u32; 3],
@@ -17,7 +18,7 @@ pub(crate) struct GridWords<'a> {
     pub names: &'a [Named],
 }
 
-/// An instruction.
+/// The facts about an instruction.
 pub(crate) struct InstructionWords<'a> {
     /// Line of the PTX text.
     pub line: u32,
@@ -29,7 +30,7 @@ pub(crate) struct InstructionWords<'a> {
     pub source: Vec<SourceLine>,
 }
 
-/// The programs that run, and their memory.
+/// A view of the running programs and their memory.
 pub(crate) trait Programs {
     fn memory(&self) -> &Memory;
 

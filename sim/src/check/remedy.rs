@@ -1,4 +1,4 @@
-//! The order that is missing between two accesses, and what supplies it.
+//! Finds the order that is missing between two accesses, and a synchronisation that supplies it.
 
 use super::detector::{Detector, Fault, Raw, Side};
 use super::near::Near;
@@ -9,7 +9,7 @@ use super::{AccessKind, Agent, Finding};
 use crate::codes;
 use crate::model::{CtaId, LANES, WarpId};
 
-/// Where two threads stand to each other: what can order them.
+/// The distance between two threads, which determines what can order them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Distance {
     Warp,
@@ -36,7 +36,7 @@ impl Distance {
         }
     }
 
-    /// Between whom, and the scope that includes both.
+    /// The words for the pair, and the scope that includes both threads.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Distance::Warp | Distance::WarpOfMany => ("threads of one warp", "cta"),
@@ -50,7 +50,7 @@ impl Distance {
     fn remedy(self) -> &'static str {
         match self {
             Distance::Warp => {
-                "put bar.warp.sync (__syncwarp) between them: a shuffle or vote orders no memory"
+                "put bar.warp.sync (__syncwarp) between them: a shuffle or a vote does not order memory accesses"
             }
             Distance::WarpOfMany => {
                 "put a barrier of the CTA (sync_threads) between them; bar.warp.sync is enough only where no other warp \
@@ -59,10 +59,10 @@ impl Distance {
             Distance::Cta => "put a barrier of the CTA (sync_threads) between them",
             Distance::Cluster => "put a cluster barrier with .release and .acquire between them",
             Distance::Gpu => {
-                "let one release at .gpu scope what the other acquires (a flag, or a barrier of the grid)"
+                "let one thread release at .gpu scope and the other acquire (through a flag or a grid barrier)"
             }
             Distance::System => {
-                "let one PE release at .sys scope what the other acquires (a signal, or a barrier over the PEs)"
+                "let one PE release at .sys scope and the other acquire (through a signal or a barrier over the PEs)"
             }
         }
     }
@@ -76,7 +76,7 @@ struct Launches {
 }
 
 impl Launches {
-    /// A line where an earlier launch plays a part.
+    /// A note that says whether an earlier launch is involved.
     fn note(&self) -> Option<String> {
         let Launches { pes: [a, b], later, earlier } = self;
         if later != earlier {
@@ -93,18 +93,18 @@ impl Launches {
     }
 }
 
-/// A thread of which no access is told.
+/// A side for a thread without an access.
 fn thread(warp: WarpId, lane: u32) -> Side {
     at(warp, lane, 0)
 }
 
-/// An instruction of a thread.
+/// A side for an instruction of a thread.
 fn at(warp: WarpId, lane: u32, pc: u32) -> Side {
     Side { warp, lane, pc, agent: Agent::Thread, kind: AccessKind::Read, strong: None, time: 0 }
 }
 
 impl Detector {
-    /// Code, message, missing order and remedy of a pair, and the launches that it is in.
+    /// Fills in the code, message, missing order and remedy of a pair, and its launches.
     pub(super) fn explain(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) {
         self.explain_order(programs, raw, other, f);
         f.notes.extend(self.launches(programs, raw, other).and_then(|launches| launches.note()));
@@ -120,8 +120,8 @@ impl Detector {
         let (between, scope) = distance.words();
         let (first, second) = (self.words(programs, other), self.words(programs, &raw.at));
         let kinds = match (other.kind, raw.at.kind) {
-            (AccessKind::Read, _) => "a write that a read is not ordered before",
-            (_, AccessKind::Read) => "a read that a write is not ordered before",
+            (AccessKind::Read, _) => "a read and a later write without an order between them",
+            (_, AccessKind::Read) => "a write and a later read without an order between them",
             _ => "two writes",
         };
         f.message = format!("data race between {between}: {kinds}");
@@ -143,7 +143,7 @@ impl Detector {
         }
     }
 
-    /// Pairs that are more than two accesses by threads without an order. Answers whether it is one.
+    /// Explains pairs that need a special text. Returns whether the pair is one of them.
     fn tell_kind(
         &self,
         programs: &dyn Programs,
@@ -155,12 +155,13 @@ impl Detector {
         let first = self.words(programs, other);
         let (code, message, help) = match (raw.fault, other.agent, raw.at.agent) {
             (Fault::NonCoherent, ..) => {
-                f.notes =
-                    vec![format!("{first} wrote it; the read-only path may return what was there before")];
+                f.notes = vec![format!(
+                    "{first} wrote this memory; the read-only path may return the value from before that write"
+                )];
                 (
                     codes::READ_ONLY,
                     "ld.global.nc of memory that this launch writes",
-                    "load with ld.global (no __ldg, no const __restrict__) what the kernel itself writes",
+                    "load memory that the kernel itself writes with ld.global (without __ldg and const __restrict__)",
                 )
             }
             (Fault::Scope, ..) => {
@@ -173,12 +174,12 @@ impl Detector {
                             .push(format!("the .{name} scope of {words} does not include the other thread"));
                     }
                 }
-                f.help = format!("give both .{scope} scope");
+                f.help = format!("use .{scope} scope in both instructions");
                 return true;
             }
             (Fault::Proxy, ..) => (
                 codes::PROXY,
-                "a proxy fence is missing between an access by a thread and one by the async proxy",
+                "a proxy fence is missing between an access by a thread and an access by the async proxy",
                 "execute fence.proxy.async after the access and before the barrier that hands the memory over",
             ),
             (_, Agent::Remote, _) | (_, _, Agent::Remote) => {
@@ -187,8 +188,8 @@ impl Detector {
             }
             (_, Agent::Copy | Agent::Async, _) => (
                 codes::COPY,
-                "an asynchronous operation is not complete",
-                "wait for it before (cp.async.wait_group and then a barrier, the mbarrier it completes on, \
+                "memory is used before an asynchronous operation on it is complete",
+                "wait for the operation first (cp.async.wait_group and then a barrier, the mbarrier it completes on, \
                  cp.async.bulk.wait_group, or wgmma.wait_group)",
             ),
             _ => return false,
@@ -200,7 +201,7 @@ impl Detector {
         true
     }
 
-    /// Two launches. Answers whether they are two.
+    /// Explains accesses in two launches. Returns whether they are in different launches.
     fn tell_launches(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
         let Some(launches) = self.launches(programs, raw, other).filter(|l| l.later != l.earlier) else {
             return false;
@@ -226,7 +227,8 @@ impl Detector {
         Some(Launches { pes: [a.pe, b.pe], later: number(a)?, earlier: number(b)? })
     }
 
-    /// Threads that update the same memory, none of them atomically. Answers whether that is so.
+    /// Explains threads that update the same memory without atomic operations. Returns whether the
+    /// pair is such a case.
     fn tell_update(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
         let updates = |u: &Raw| {
             let pcs = u.update.map(|read| [read, u.at.pc]);
@@ -239,13 +241,13 @@ impl Detector {
             let write = self.instruction(programs, write);
             (
                 format!(
-                    "both threads read this memory and then write what they made of it by {write}: one update may be lost"
+                    "both threads read this memory and then write a value computed from it with {write}: one update may be lost"
                 ),
                 "update it atomically (`red<add>` or `atomic<add>`; in PTX red.add or atom.add), or let one thread do all updates",
             )
         } else if one {
             (
-                "both threads write by the same instruction of one warp, so no barrier can come between them"
+                "both threads execute the same instruction of one warp, so no barrier can come between the writes"
                     .to_owned(),
                 "let one thread write, or combine the values (`red<add>`, or a reduction over the warp)",
             )
@@ -257,15 +259,15 @@ impl Detector {
         true
     }
 
-    /// Others have synchronised.
+    /// Explains a synchronisation that other threads have made.
     fn tell_near(&self, programs: &dyn Programs, raw: &Raw, other: &Side, scope: &str, f: &mut Finding) {
         let cta = |warp: WarpId| self.threads.warp_cta.get(warp);
-        // The one of the two that is of a CTA.
+        // The side of the pair that belongs to the CTA of `warp`.
         let beside = |warp: WarpId| if cta(warp) == cta(raw.at.warp) { &raw.at } else { other };
         let (note, help) = match raw.near {
             Some(Near::Learnt { warp, lane }) => (
                 format!(
-                    "{} has acquired what the other thread released, but {} is not ordered behind that",
+                    "{} has acquired what the other thread released, but {} is not ordered after that acquire",
                     self.who(programs, &thread(warp, lane)),
                     self.instruction(programs, beside(warp))
                 ),
@@ -273,7 +275,7 @@ impl Detector {
             ),
             Some(Near::Told { warp, lane }) => (
                 format!(
-                    "{}{} has released what it did itself, but {} is not ordered before that",
+                    "{}{} has released its own accesses, but {} is not ordered before that release",
                     if lane.is_some() { "" } else { "the warp of " },
                     self.who(programs, &thread(warp, lane.unwrap_or(0))),
                     self.instruction(programs, beside(warp))
@@ -284,7 +286,7 @@ impl Detector {
                 let Some((own, met)) = self.named(cta).zip(self.named(met)) else { return };
                 (
                     format!(
-                        "{own} has met {met}, but not the other CTA of these two: a barrier over the PEs joins CTAs of \
+                        "{own} has synchronised with {met}, but not with the other CTA: a barrier over the PEs joins CTAs of \
                          the same index only"
                     ),
                     "let CTAs of the same index exchange the data, or put a barrier over the grids of all PEs between them",
@@ -292,12 +294,12 @@ impl Detector {
             }
             Some(Near::Apart { later, earlier }) => {
                 (self.apart_words(programs, raw, other, later, earlier), {
-                    "let all threads of the CTA come to the same barrier (sync_threads) between the two accesses"
+                    "let all threads of the CTA execute the same barrier (sync_threads) between the two accesses"
                 })
             }
             Some(Near::NextRound(met)) => (
                 format!(
-                    "both threads came to {} before the earlier access, and the later one is of the next round of a loop",
+                    "both threads executed {} before the earlier access, and the later access is in the next iteration of a loop",
                     self.instruction(programs, &at(met.warp, 0, met.pc))
                 ),
                 "put a second barrier of the CTA (sync_threads) at the end of the loop's body",
@@ -308,7 +310,7 @@ impl Detector {
         f.help = help.into();
     }
 
-    /// A plain read of what is written by a strong operation: perhaps of a flag.
+    /// Notes a plain read of memory that a strong operation writes, which may be a read of a flag.
     fn tell_plain_read(
         &self,
         programs: &dyn Programs,
@@ -327,7 +329,7 @@ impl Detector {
         if let Some((_, read)) = plain {
             let read = self.instruction(programs, read);
             f.notes.push(format!(
-                "{read} is a plain load: if it waits for the write, it must be .acquire.{scope}"
+                "{read} is a plain load: a load that waits for this write must be .acquire.{scope}"
             ));
         }
     }
@@ -339,7 +341,7 @@ impl Detector {
         Some(format!("CTA ({x}, {y}, {z}) of PE {}", c.pe))
     }
 
-    /// Barriers that do not join the two threads.
+    /// Describes barriers that do not join the two threads.
     fn apart_words(
         &self,
         programs: &dyn Programs,
@@ -350,18 +352,18 @@ impl Detector {
     ) -> String {
         let came = |side: &Side, met: Option<Met>| {
             let instruction = met.map(|m| self.instruction(programs, &at(m.warp, 0, m.pc)));
-            instruction.map(|i| format!("{} came to {i}", self.who(programs, side)))
+            instruction.map(|i| format!("{} executed {i}", self.who(programs, side)))
         };
         let both: Vec<String> = [came(other, earlier), came(&raw.at, later)].into_iter().flatten().collect();
         let of_warp = [earlier, later].into_iter().flatten().any(|m| m.at.is_none());
         let why = match of_warp {
             true => "bar.warp.sync joins threads of one warp only",
-            false => "different barriers do not join their threads",
+            false => "threads at different barriers do not wait for each other",
         };
         format!("{}: {why}", both.join(", and "))
     }
 
-    /// Synchronisation that was there and did not do.
+    /// Explains a synchronisation that exists but does not order the accesses.
     fn tell_miss(&self, programs: &dyn Programs, m: &Miss, scope: &str, f: &mut Finding) {
         let (code, note, help) = self.miss_words(programs, m, scope);
         f.code = code;
@@ -369,7 +371,7 @@ impl Detector {
         f.help = help;
     }
 
-    /// Threads that passed on what they read, without passing on what was done before.
+    /// Explains a chain of threads that passed on a value without passing on the order.
     fn tell_relay(&self, programs: &dyn Programs, all: &[Miss], scope: &str, f: &mut Finding) {
         f.code = codes::RELAXED;
         for m in all {
@@ -379,7 +381,7 @@ impl Detector {
         }
         for m in &all[..all.len() - 1] {
             let relay = self.who(programs, &thread(m.reader, m.reader_lane));
-            f.notes.push(format!("{relay} passes on what it reads, but not the order of what came before"));
+            f.notes.push(format!("{relay} passes on the value that it reads, but its read and write do not order the accesses before them"));
         }
         f.help = format!(
             "let each thread of the chain read with .acquire.{scope} and write with .release.{scope}"
@@ -392,23 +394,23 @@ impl Detector {
         let fence =
             ["fence", "membar"].iter().any(|f| self.opcode(programs, m.writer, m.write_pc).starts_with(f));
         let met = match fence {
-            true => format!("{read} reads what was written behind {write}"),
-            false => format!("{read} reads what {write} wrote"),
+            true => format!("{read} reads a value that was written after {write}"),
+            false => format!("{read} reads the value that {write} wrote"),
         };
         match m.why {
             Why::NoRelease => (
                 codes::RELAXED,
-                format!("{met}, which is relaxed: no release orders what came before it"),
+                format!("{met}, which is relaxed: no release orders the accesses before it"),
                 format!("write it with .release.{scope}, or put fence.acq_rel.{scope} before it"),
             ),
             Why::NoAcquire => (
                 codes::RELAXED,
-                format!("{met}, but relaxed: no acquire orders what comes after it"),
-                format!("read it with .acquire.{scope}, or put fence.acq_rel.{scope} behind it"),
+                format!("{met}, but the read is relaxed: no acquire orders the accesses after it"),
+                format!("read it with .acquire.{scope}, or put fence.acq_rel.{scope} after it"),
             ),
             Why::WeakWrite => (
                 codes::RELAXED,
-                format!("{met}, which is a weak store: it synchronises with nobody"),
+                format!("{met}, which is a weak store: a weak store does not synchronise with other threads"),
                 format!("write it with .release.{scope}"),
             ),
             Why::Scope(s) => (
@@ -417,14 +419,14 @@ impl Detector {
                     "{met}, but the .{} scope of one of them does not include the other thread",
                     s.name()
                 ),
-                format!("use .{scope} scope for both, and for the fences beside them"),
+                format!("use .{scope} scope for both, and for fences that belong to them"),
             ),
             Why::Learnt => (codes::RELAXED, met, String::new()),
         }
     }
 }
 
-/// An operation of NVSHMEM's and what met it.
+/// The message and help for a race with an NVSHMEM operation.
 fn remote(raw: &Raw, other: &Side, same_cta: bool) -> (&'static str, &'static str) {
     match (other.agent, other.kind) {
         (Agent::Remote, AccessKind::Read) => (
@@ -433,19 +435,19 @@ fn remote(raw: &Raw, other: &Side, same_cta: bool) -> (&'static str, &'static st
         ),
         (Agent::Remote, _) if same_cta && raw.at.agent == Agent::Thread => (
             "the destination of a non-blocking operation is used before it is complete",
-            "call quiet (nvshmem_quiet) before",
+            "call quiet (nvshmem_quiet) before the destination is used",
         ),
         (Agent::Remote, _) if matches!(raw.near, Some(Near::Issued)) => (
             "a remote operation is not ordered before this access: the barrier or flag between them does not complete it",
-            "call quiet (nvshmem_quiet) behind the operation, before that barrier or flag",
+            "call quiet (nvshmem_quiet) after the operation and before that barrier or flag",
         ),
         (Agent::Remote, _) => (
             "a remote operation is not ordered before this access",
-            "wait for a signal that a fence or put_signal orders behind it, or for a barrier over the PEs",
+            "wait for a signal that a fence or put_signal orders after the operation, or for a barrier over the PEs",
         ),
         _ => (
             "a remote operation is not ordered after this access",
-            "let the PE that issues it wait until the other has finished (a signal, or a barrier over the PEs)",
+            "let the PE that issues the operation wait until the other PE has finished (a signal, or a barrier over the PEs)",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! What was found, in words: both accesses, the memory, and the order that is missing.
+//! Expresses findings in words: both accesses, the memory, and the missing order.
 
 use super::detector::{Detector, Raw, Side};
 use super::programs::Programs;
@@ -9,7 +9,7 @@ use crate::model::{LANES, WarpId};
 use crate::names::Named;
 
 impl Detector {
-    /// An instruction's opcode with its modifiers; of a call, the function.
+    /// The opcode of an instruction with its modifiers, or the function of a call.
     pub(super) fn opcode(&self, programs: &dyn Programs, warp: WarpId, pc: u32) -> String {
         let info = self.threads.info(warp);
         let Some(inst) = info.and_then(|i| programs.instruction(i.grid, pc)) else {
@@ -28,7 +28,7 @@ impl Detector {
     pub(crate) fn findings(&self, programs: &dyn Programs) -> Vec<Finding> {
         let mut out: Vec<Finding> = self.raws.iter().filter_map(|r| self.finding(programs, r)).collect();
         if let (Some(last), true) = (out.last_mut(), self.dropped > 0) {
-            last.notes.push(format!("{} more findings at other places are not listed", self.dropped));
+            last.notes.push(format!("{} more findings at other locations are not listed", self.dropped));
         }
         out
     }
@@ -134,9 +134,9 @@ impl Detector {
                 );
                 finding.help = match raw.space < self.globals {
                     true => {
-                        "initialise it on the host or write it before: its contents differ from run to run"
+                        "initialise the memory on the host, or write it before it is read: its contents differ from run to run"
                     }
-                    false => "shared memory begins with whatever an earlier CTA left",
+                    false => "write the shared memory before it is read: it begins with the data of an earlier CTA",
                 }
                 .into();
             }
@@ -149,7 +149,7 @@ impl Detector {
     }
 }
 
-/// How much a finding says, as one number.
+/// The amount of explanation in a finding, as one number.
 fn rank((explained, apart): (u8, u8)) -> u8 {
     8 * explained + apart
 }

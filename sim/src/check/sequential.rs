@@ -1,10 +1,12 @@
-//! `fence.sc`: which of two fences precedes the other, where accesses tell.
+//! Derives the order of `fence.sc` instructions from the accesses around them.
 //!
-//! Of two `fence.sc` whose scopes include both threads, one precedes the other in Fence-SC order and synchronizes with it
-//! (PTX ISA, memory consistency model). Often either order would do; then the fences order nothing that a program could
-//! rely on, and nothing is learned here. Fence F must precede fence G where an access behind F sees or makes an older
-//! value of some location than a write that comes before G, or that a read before G has observed: if G preceded F, the
-//! write would precede the access in causality order, and the access could not be older.
+//! Of two `fence.sc` whose scopes include both threads, one precedes the other in Fence-SC order
+//! and synchronizes with it (PTX ISA, memory consistency model). Often either order is possible;
+//! then the fences order nothing that a program could rely on, and no knowledge is passed here.
+//! Fence F must precede fence G in one case: an access after F sees or makes an older value of some
+//! location than a write that comes before G, or than a write that a read before G has observed. If
+//! G preceded F, that write would precede the access in causality order, and the access could not
+//! be older.
 
 use super::sync::{CodeLocation, Snapshot, Threads};
 use crate::model::WarpId;
@@ -12,33 +14,33 @@ use crate::order::Scope;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Accesses of one word that are kept; the oldest are forgotten first.
+/// The number of accesses of one word that are kept; the oldest are forgotten first.
 const KEPT: usize = 64;
 
-/// An access behind a fence.
+/// An access after a fence.
 struct Behind {
     fence: Snapshot,
     scope: Scope,
     version: Version,
 }
 
-/// The value that an access of a place sees or makes.
+/// The version of a location's value that an access sees or makes.
 #[derive(Clone)]
 pub(super) struct Version {
     /// The time at which it was written.
     pub time: u64,
-    /// The times of the stores that were under way then. It comes before them.
+    /// The times of the stores that were pending then. The version comes before them.
     pub under_way: SmallVec<[u64; 1]>,
 }
 
 impl Version {
-    /// Whether a write made at this time comes behind it in coherence order.
+    /// Whether a write made at this time comes after this version in coherence order.
     fn is_before(&self, write: u64) -> bool {
         write > self.time || self.under_way.contains(&write)
     }
 }
 
-/// Strong accesses behind fences, by place.
+/// Strong accesses after fences, by location.
 #[derive(Default)]
 pub(super) struct Sequential {
     /// Whether the launch has such fences.
@@ -47,7 +49,7 @@ pub(super) struct Sequential {
 }
 
 impl Sequential {
-    /// A thread accesses a place behind these fences.
+    /// Notes that a thread accesses a location after these fences.
     pub(super) fn access<'a>(
         &mut self,
         place: CodeLocation,
@@ -68,8 +70,8 @@ impl Sequential {
         }
     }
 
-    /// The fences that precede one of a thread, which knows writes to each place that were made at the times
-    /// `known(place)`.
+    /// The fences that precede a fence of a thread, which knows writes to each location that were
+    /// made at the times `known(place)`.
     pub(super) fn before(
         &self,
         threads: &Threads,
@@ -89,7 +91,7 @@ impl Sequential {
         all
     }
 
-    /// A space begins a new life.
+    /// Forgets the accesses to a space that is allocated anew.
     pub(super) fn clear(&mut self, space: usize) {
         self.behind.retain(|(s, _), _| *s != space);
     }

@@ -1,4 +1,4 @@
-//! Who has accessed memory last: a cell for every 4 bytes that a launch has touched.
+//! The latest accesses to memory: a cell for every 4 bytes that a launch has touched.
 
 use super::compare::{Judgement, Rest};
 use super::{AccessKind, Agent};
@@ -6,18 +6,18 @@ use crate::model::WarpId;
 use crate::order::{Order, Scope};
 use std::ops::RangeInclusive;
 
-/// An access as it is remembered: by lanes of one warp, in one instruction.
+/// A remembered access, by lanes of one warp in one instruction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Record {
-    /// The time of the event, or of the issue of an operation under way. 0 stands for no event.
+    /// The time of the event, or of the issue of a pending operation. 0 stands for no event.
     pub time: u64,
     pub warp: WarpId,
     pub pc: u32,
     pub lanes: u32,
-    /// The bytes of the cell that are meant.
+    /// The mask of the accessed bytes of the cell.
     pub bytes: u8,
     pub agent: Agent,
-    /// Scope of a strong access.
+    /// The scope of a strong access.
     pub strong: Option<Scope>,
     pub flags: u8,
 }
@@ -26,11 +26,11 @@ pub(super) struct Record {
 pub(super) const UPDATE: u8 = 1;
 /// The cell has a synchronisation variable.
 pub(super) const SYNC: u8 = 2;
-/// The write leaves what is there.
+/// The write does not change the value.
 pub(super) const UNCHANGED: u8 = 8;
 /// The write releases something.
 pub(super) const RELEASED: u8 = 16;
-/// Not a record: `pc` is the number of a list of them.
+/// The record stands for a list of records, and `pc` is the number of the list.
 const LIST: u8 = 4;
 
 /// The latest accesses to 4 bytes.
@@ -40,9 +40,10 @@ pub(super) struct Cell {
     pub read: Record,
 }
 
-/// Most records of concurrent reads, and of writes, that a cell keeps; the oldest are forgotten first.
+/// The largest number of concurrent reads, and of writes, that a cell keeps; the oldest are
+/// forgotten first.
 const KEPT: usize = 512;
-/// Cells of a page.
+/// The number of cells in a page.
 pub(super) const PAGE: usize = 256;
 
 type Page = Box<[Cell; PAGE]>;
@@ -64,17 +65,17 @@ impl Record {
         self.flags & LIST != 0
     }
 
-    /// Whether the cell has a synchronisation variable, as a flag.
+    /// The flag that tells whether the cell has a synchronisation variable.
     pub(super) fn sync(&self) -> u8 {
         self.flags & SYNC
     }
 
-    /// Of lanes of the same warp, in the same instruction.
+    /// Whether both records are of lanes of the same warp in the same instruction.
     pub(super) fn same_instruction(&self, other: &Record) -> bool {
         self.time == other.time && self.warp == other.warp && self.agent == other.agent
     }
 
-    /// The same instruction's access to the same bytes.
+    /// Whether both are the same instruction's access to the same bytes.
     pub(super) fn same_event(&self, other: &Record) -> bool {
         self.same_instruction(other) && self.bytes == other.bytes
     }
@@ -95,12 +96,12 @@ impl Shadow {
         &mut cells[word % PAGE]
     }
 
-    /// What is remembered of a word, if anything accessed its page.
+    /// The cell of a word, if its page was accessed.
     pub(super) fn peek(&self, space: usize, word: usize) -> Option<&Cell> {
         Some(&self.spaces.get(space)?.get(word / PAGE)?.as_ref()?[word % PAGE])
     }
 
-    /// The cells from one word to another (inclusive), as far as they lie together.
+    /// The cells from one word to another (inclusive), up to the end of the page.
     #[inline]
     pub(super) fn run(&mut self, space: usize, from: usize, to: usize) -> &mut [Cell] {
         self.cell(space, from);
@@ -116,7 +117,7 @@ impl Shadow {
         words.any(|word| self.peek(space, word).is_some_and(|cell| cell.write.sync() != 0))
     }
 
-    /// Forgets a space: its memory begins a new life.
+    /// Forgets the accesses to a space, whose memory is allocated anew.
     pub(super) fn clear(&mut self, space: usize) {
         let Some(pages) = self.spaces.get_mut(space) else { return };
         for page in pages.iter_mut().flatten() {
@@ -132,7 +133,7 @@ impl Shadow {
         }
     }
 
-    /// The records behind one of a cell's.
+    /// The records that a cell's record stands for.
     #[inline]
     pub(super) fn records<'s>(&'s self, r: &'s Record) -> &'s [Record] {
         if r.time == 0 {
@@ -144,7 +145,7 @@ impl Shadow {
         }
     }
 
-    /// Puts records behind one of a cell's: none, one in place, more in a list.
+    /// Sets the records of a slot: none, one in place, or more in a list.
     fn set(&mut self, slot: &mut Record, records: Vec<Record>) {
         let list = slot.is_list().then_some(slot.pc);
         match (records.as_slice(), list) {
@@ -167,7 +168,7 @@ impl Shadow {
         }
     }
 
-    /// Remembers of the records behind a slot only what is left of each.
+    /// Reduces each record of a slot to the part that stays remembered.
     pub(super) fn keep(&mut self, slot: &mut Record, rests: &[Rest]) {
         let unchanged = |(r, rest): (&Record, &Rest)| (r.bytes, r.lanes) == (rest.bytes, rest.lanes);
         if self.records(slot).iter().zip(rests).all(unchanged) {
@@ -179,7 +180,7 @@ impl Shadow {
         self.set(slot, left);
     }
 
-    /// Puts an access into a cell, and takes out what it stands for.
+    /// Adds an access to a cell, and removes the accesses that it replaces.
     pub(super) fn remember(&mut self, cell: &mut Cell, new: &Record, kind: AccessKind, judged: &Judgement) {
         let sync = cell.write.sync();
         self.keep(&mut cell.write, &judged.writes);
@@ -188,7 +189,7 @@ impl Shadow {
         cell.write.flags |= sync;
     }
 
-    /// Adds a record behind a slot; the lanes of one instruction make one record.
+    /// Adds a record to a slot; the lanes of one instruction share one record.
     pub(super) fn add(&mut self, slot: &mut Record, new: Record) {
         if slot.time == 0 {
             *slot = new;

@@ -1,4 +1,5 @@
-//! Strong reads of memory to which stores are under way: what they have observed is not what was stored last.
+//! Strong reads of memory with pending stores. Such a read has not necessarily observed the latest
+//! store.
 
 use super::shadow::Record;
 use crate::memory::UnderWay;
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub(super) struct StaleReads(VecDeque<StaleRead>);
 
-/// Reads of one word that are kept.
+/// The number of reads of one word that are kept.
 const KEPT: usize = 16;
 
 struct StaleRead {
@@ -20,7 +21,7 @@ struct StaleRead {
 }
 
 impl StaleReads {
-    /// Whether the read `q` saw what the write `w` wrote, or something later.
+    /// Whether the read `q` saw the value that the write `w` wrote, or a later value.
     pub(super) fn saw(&self, q: &Record, w: &Record) -> bool {
         let missed = |s: &StaleRead| {
             (s.warp, s.time) == (q.warp, q.time) && s.lanes & q.lanes != 0 && s.under_way.hides(w.time)
@@ -28,7 +29,7 @@ impl StaleReads {
         !self.0.iter().any(missed)
     }
 
-    /// Lanes have read the word while stores to it were under way.
+    /// Notes that lanes have read the word while stores to it were pending.
     pub(super) fn add(&mut self, read: &Record, under_way: &UnderWay) {
         if self.0.len() >= KEPT {
             self.0.pop_front();

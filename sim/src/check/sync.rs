@@ -1,5 +1,5 @@
-//! Threads, their clocks, and the barriers at which they meet. What passes from a release to an acquire is in
-//! [`super::patterns`].
+//! Threads, their clocks, and the barriers at which they meet. [`super::patterns`] has the
+//! knowledge that passes from a release to an acquire.
 
 use super::clock::{Clock, Topology};
 use super::patterns::Pending;
@@ -14,32 +14,33 @@ use std::sync::Arc;
 pub(super) struct Threads {
     pub ctas: Table<CtaId, CtaInfo>,
     pub warp_cta: Table<WarpId, CtaId>,
-    /// Warps of the streams, which are numbered from `STREAMS` on.
+    /// The warps of the streams, which are numbered from `STREAMS` on.
     streams: Vec<WarpId>,
     stream_of: FxHashMap<(WarpId, Stream), WarpId>,
 }
 
-/// Operations of a thread's that complete one after another. What is known of one says nothing of the others.
+/// A sequence of a thread's operations that complete one after another. Knowing one stream says
+/// nothing about the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Stream {
-    /// The thread itself, and matrix operations.
+    /// The operations of the thread itself, and matrix operations.
     Thread,
-    /// `cp.async`
+    /// The copies of `cp.async`.
     Copies,
-    /// Bulk copies of groups.
+    /// Bulk copies that complete in groups.
     Bulk,
-    /// What completes on an mbarrier.
+    /// Operations that complete on this mbarrier.
     Mbarrier(Spot),
 }
 
-/// The first number of a stream, where others are those of warps.
+/// The first number of a stream; smaller numbers are those of warps.
 const STREAMS: u32 = 1 << 26;
 
 pub(super) struct CtaInfo {
     pub grid: u32,
     pub pe: u32,
     pub ctaid: [u32; 3],
-    /// Number of the first CTA of its cluster.
+    /// The number of the first CTA of its cluster.
     pub cluster: CtaId,
     pub first_warp: WarpId,
 }
@@ -91,7 +92,7 @@ impl Threads {
         }
     }
 
-    /// A number that is the same for warps whose threads have the same others in a scope.
+    /// A number that is equal for two warps exactly if their scopes include the same threads.
     pub(super) fn region(&self, scope: Scope, warp: WarpId) -> u32 {
         match scope {
             Scope::Cta => self.cta(warp).0,
@@ -102,10 +103,10 @@ impl Threads {
     }
 }
 
-/// A word of memory: its space and its number there.
+/// A word of memory, as its space and its number in it.
 pub(super) type CodeLocation = (usize, usize);
 
-/// A clock as it was, and one thread up to a time.
+/// A clock at some point, together with one thread's own time.
 #[derive(Clone)]
 pub(crate) struct Snapshot {
     pub clock: Arc<Clock>,
@@ -128,14 +129,16 @@ impl Snapshot {
 
 #[derive(Default)]
 pub(super) struct LaneState {
-    /// Where it knows more than its warp.
+    /// The lane's clock, if it knows more than its warp.
     pub clock: Option<Arc<Clock>>,
     fences: Fences,
     sequential: Fences,
     pub pending: Vec<Pending>,
-    /// The latest write to each place that a strong read has observed, where the launch has `fence.sc`.
+    /// For each location, the latest write that a strong read has observed, if the launch has
+    /// `fence.sc`.
     pub observed: FxHashMap<CodeLocation, u64>,
-    /// The latest fence of NVSHMEM's: what the thread knew, and so what is delivered before its later operations.
+    /// The latest NVSHMEM fence: the thread's clock at the fence, and so the operations that are
+    /// delivered before its later ones.
     pub remote_fence: Option<Snapshot>,
 }
 
@@ -144,7 +147,7 @@ impl LaneState {
         self.fences.iter().next().is_some()
     }
 
-    /// A release fence.
+    /// Notes a release fence.
     pub(super) fn fence(&mut self, scope: Scope, sequential: bool, from: Snapshot) {
         if sequential {
             self.sequential.set(scope, from.clone());
@@ -163,34 +166,34 @@ impl Fences {
     }
 
     fn set(&mut self, scope: Scope, from: Snapshot) {
-        // A wider fence does all that a narrower one does.
+        // A fence of a wider scope includes all effects of a narrower one.
         self.0[..scope as usize].fill(None);
         self.0[scope as usize] = Some(from);
     }
 }
 
-/// A barrier that a warp has come to.
+/// A barrier at which a warp has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Met {
     pub warp: WarpId,
     pub time: u64,
     pub pc: u32,
-    /// Its number; none where it is of the warp.
+    /// The number of the barrier; none for a barrier of the warp.
     pub at: Option<usize>,
 }
 
 pub(super) struct WarpState {
-    /// Number in the launch.
+    /// The number of the warp in the launch.
     pub number: WarpId,
-    /// Slot of its CTA.
+    /// The slot of its CTA.
     pub cta: CtaSlot,
-    /// Lanes it began with.
+    /// The lanes that it began with.
     pub whole: u32,
     pub base: Arc<Clock>,
     pub lanes: Option<Box<[LaneState; LANES]>>,
     /// Whether some lane knows more than its warp.
     pub diverged: bool,
-    /// The latest barrier that some of its lanes have come to.
+    /// The latest barrier at which some of its lanes have arrived.
     pub met: Option<Met>,
 }
 
@@ -207,14 +210,14 @@ impl WarpState {
         &mut self.lanes.get_or_insert_default()[lane]
     }
 
-    /// The clock of one lane, to be changed.
+    /// The clock of one lane, for a change.
     pub(super) fn clock_mut(&mut self, lane: usize) -> &mut Clock {
         let base = Arc::clone(&self.base);
         self.diverged = true;
         Arc::make_mut(self.lane(lane).clock.get_or_insert(base))
     }
 
-    /// The first of some lanes and those with the same clock.
+    /// The first of some lanes, and all lanes with the same clock.
     pub(super) fn alike(&self, mask: u32) -> u32 {
         if !self.diverged {
             return mask;
@@ -224,7 +227,7 @@ impl WarpState {
         lanes(mask).filter(same).fold(0, |m, l| m | 1 << l)
     }
 
-    /// Changes the clocks of some lanes: one clock, where lanes have the same.
+    /// Changes the clocks of some lanes. Lanes that share a clock are changed once.
     pub(super) fn each_clock(&mut self, mask: u32, mut change: impl FnMut(&mut Clock)) {
         if mask == self.whole && !self.diverged {
             change(Arc::make_mut(&mut self.base));
@@ -261,7 +264,7 @@ impl WarpState {
         Snapshot { clock, warp: self.number, lane: lane as u32, time, pc }
     }
 
-    /// Puts what a lane knew at its fences of at least this scope into a clock.
+    /// Adds the knowledge of a lane at its fences of at least this scope to a clock.
     pub(super) fn fenced(&self, lane: usize, scope: Scope, threads: &Threads, clock: &mut Clock) {
         let fences = self.fences(lane).filter(|(of, _)| *of >= scope);
         fences.for_each(|(_, from)| from.join_into(threads, clock));
@@ -272,13 +275,13 @@ impl WarpState {
         self.lanes.as_ref().into_iter().flat_map(move |l| l[lane].fences.iter())
     }
 
-    /// The same for `fence.sc`.
+    /// A lane's latest `fence.sc` of each scope.
     pub(super) fn sequential(&self, lane: usize) -> impl Iterator<Item = (Scope, &Snapshot)> {
         self.lanes.as_ref().into_iter().flat_map(move |l| l[lane].sequential.iter())
     }
 }
 
-/// Joins the clocks of those who meet at a barrier.
+/// The joined clocks of the threads that meet at a barrier.
 #[derive(Default)]
 pub(super) struct Meeting {
     clock: Clock,
@@ -286,12 +289,12 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// One at which somebody who knows `clock` has come.
+    /// A meeting at which a thread that knows `clock` has arrived.
     pub(super) fn of(clock: Clock) -> Meeting {
         Meeting { clock, last: None }
     }
 
-    /// `lanes` of a warp come, at a time.
+    /// Adds the arrival of `lanes` of a warp at a time.
     pub(super) fn arrive(&mut self, threads: &Threads, warp: &WarpState, mask: u32, time: u64) {
         for lane in lanes(mask) {
             let clock = warp.clock(lane);

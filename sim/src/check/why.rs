@@ -1,4 +1,5 @@
-//! Why two accesses are not ordered: what would have ordered them, had it been stronger, wider, or done by all.
+//! Finds why two accesses are not ordered: the synchronisation that would have ordered them if it
+//! had been stronger, wider, or made by all threads.
 
 use super::detector::{Detector, Raw};
 use super::near;
@@ -9,9 +10,9 @@ use crate::model::{CtaId, WarpId};
 use crate::order::Scope;
 use rustc_hash::FxHashMap;
 
-/// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
+/// The number of reasons kept for a CTA; the oldest are forgotten.
 const MISSES: usize = 64;
-/// Most threads that pass something on, and most ways that are followed.
+/// The largest number of threads that pass a value on, and of chains that are followed.
 const RELAYS: usize = 3;
 const WAYS: usize = 64;
 
@@ -20,8 +21,8 @@ impl Detector {
         self.warps.iter().find(|w| w.number == warp)
     }
 
-    /// Whether lanes of a warp, or what they know, has `lanes` of another up to a time. Of warps that have ended nothing
-    /// is known any more.
+    /// Whether lanes of a warp, or their clock, know `lanes` of another warp up to a time. Nothing
+    /// is known of warps that have ended.
     pub(super) fn knew(&self, (warp, by): (WarpId, u32), (other, lanes): (WarpId, u32), time: u64) -> bool {
         warp == other && by & lanes != 0
             || self.state(warp).is_none_or(|w| {
@@ -30,7 +31,8 @@ impl Detector {
             })
     }
 
-    /// How much a finding says of what is missing: whether anything synchronised, and how far apart the threads are.
+    /// How well a finding explains the missing order: whether anything synchronised, and how far
+    /// apart the threads are.
     pub(super) fn telling(&self, raw: &Raw) -> (u8, u8) {
         let explained = if raw.misses.is_empty() { u8::from(raw.near.is_some()) } else { 2 };
         (explained, raw.other.map_or(0, |other| self.apart(raw.at.warp, other.warp)))
@@ -42,8 +44,9 @@ impl Detector {
         scopes.iter().filter(|s| !self.threads.includes(**s, a, b)).count() as u8 + u8::from(a != b)
     }
 
-    /// Why what `r` did is not known to `me`, though something was read that its CTA wrote later: a flag, not the data
-    /// itself. Through threads that pass on what they read it is several misses, from `r` to `me`.
+    /// The reasons why `me` does not know the access `r`, although it read something that the CTA
+    /// of `r` wrote later: a flag, not the data itself. A chain of threads that pass on a value
+    /// gives several misses, in order from `r` to `me`.
     pub(super) fn misses(&self, me: &Record, r: &Record) -> Vec<Miss> {
         let data = [me.pc, r.pc];
         let later =
@@ -54,14 +57,15 @@ impl Detector {
         let would = || list.iter().rev().filter(later).filter(known);
         let wrote = |m: &&Miss| self.knew((m.writer, 1 << m.writer_lane), (r.warp, r.lanes), r.time);
         let direct = would().find(|m| cta(m.writer) == cta(r.warp) && wrote(m));
-        // Of a chain of updates only the last is seen.
+        // Only the last update of a chain is visible.
         match direct.or_else(|| would().find(|m| m.chain)) {
             Some(m) => vec![*m],
             None => self.relayed(me, r, &later),
         }
     }
 
-    /// The shortest way from `r` to `me` through threads of other CTAs, if each hop would have passed on what `r` did.
+    /// The shortest chain from `r` to `me` through threads of other CTAs in which each hop would
+    /// have passed on the access `r`.
     fn relayed(&self, me: &Record, r: &Record, later: &dyn Fn(&&Miss) -> bool) -> Vec<Miss> {
         let all: Vec<&Miss> = self.misses.values().flatten().filter(later).collect();
         let knows = |(warp, lanes): (WarpId, u32), (other, of): (WarpId, u32), time| {
@@ -121,11 +125,11 @@ fn miss_of(
     }
 }
 
-/// What came of a read of what others released goes to the reader's CTA.
+/// The results of reads of others' releases, collected for the reader's CTA.
 pub(super) struct Heard<'a> {
     pub threads: &'a Threads,
     pub raws: &'a mut [Raw],
-    /// What threads have not learnt, and what they have, by CTA.
+    /// The releases that threads read but did not acquire, and those that they did acquire, by CTA.
     pub misses: &'a mut FxHashMap<CtaId, Vec<Miss>>,
     pub passed: &'a mut FxHashMap<CtaId, Vec<Miss>>,
     pub cta: CtaId,

@@ -1,15 +1,17 @@
-//! Register slots: names whose values are never needed at the same time share one.
+//! Allocates register slots: names whose values are never needed at the same time share one slot.
 //!
-//! PTX names thousands of registers, each written once; a warp's slots are its largest piece of memory and its
-//! working set. Liveness is that of one thread, as every lane has a column of its own in each slot.
+//! PTX names thousands of registers, each written once; a warp's slots are its largest piece of
+//! memory and its working set. Liveness is that of one thread, as every lane has its own column in
+//! each slot.
 
 use crate::builder::Step;
 use crate::exec::Reg;
 
-/// Bits of the analysis' sets in all; beyond it every register keeps a slot of its own.
+/// The largest total number of bits of the analysis' sets. Beyond it every register keeps a slot of
+/// its own.
 const MAX_SET_BITS: usize = 1 << 30;
 
-/// Steps `first..last` without jumps in between.
+/// Steps `first..last` without a jump between them.
 struct Block {
     first: usize,
     last: usize,
@@ -33,7 +35,8 @@ fn members(set: &Set) -> impl Iterator<Item = u32> {
     set.iter().enumerate().flat_map(word)
 }
 
-/// Slots for `count` registers: the slot of each, and how many there are. `labels` are program counters.
+/// Assigns slots to `count` registers. Returns the slot of each, and the number of slots. `labels`
+/// are program counters.
 pub(super) fn allocate(steps: &[Step], count: u32, labels: &[u32]) -> (Vec<Reg>, u32) {
     let blocks = blocks(steps, labels);
     let words = (count as usize).div_ceil(64);
@@ -113,7 +116,8 @@ fn live_in(steps: &[Step], blocks: &[Block], words: usize) -> Vec<Set> {
     live
 }
 
-/// First and last step at which each register's slot is taken; `None` for one that never occurs.
+/// The first and last step at which each register's slot is in use; `None` for a register that
+/// never occurs.
 fn intervals(steps: &[Step], blocks: &[Block], live_in: &[Set], count: u32) -> Vec<Option<(usize, usize)>> {
     let mut out: Vec<Option<(usize, usize)>> = vec![None; count as usize];
     let mut touch = |r: u32, at: usize| {

@@ -1,4 +1,4 @@
-//! One function: scopes, registers, labels, instructions.
+//! Decodes one function: scopes, registers, labels and instructions.
 
 use super::MAX_VARIABLE;
 use super::allocate::allocate;
@@ -16,10 +16,11 @@ use crate::ptx::error_at;
 use crate::types::Ty;
 use rustc_hash::FxHashMap;
 
-/// Most registers of one declaration, and of a function.
+/// The largest number of registers of one declaration, and of a function.
 const MAX_REGISTERS: u64 = 1 << 20;
 
-/// Decodes function `index`, twice: first to learn which registers live at the same time, then for good.
+/// Decodes function `index` twice: first to learn which registers are live at the same time, then
+/// with shared slots.
 pub(super) fn build<'a>(
     m: ModuleBuilder<'a>,
     index: usize,
@@ -52,7 +53,8 @@ struct Instruction {
 }
 
 impl<'a> FunctionBuilder<'a> {
-    /// Decodes the function with these slots for its registers, or, if there are none, numbers them.
+    /// Decodes the function with these slots for its registers; without slots, the registers are
+    /// numbered.
     fn run(
         m: ModuleBuilder<'a>,
         index: usize,
@@ -79,7 +81,7 @@ impl<'a> FunctionBuilder<'a> {
         };
         b.parameters(f)?;
         b.block(f.body.as_deref().unwrap_or(&[]))?;
-        // Running off the end returns.
+        // Control that reaches the end of the text returns.
         b.implicit(Instruction { opcode: "ret", at: f.at })?;
         Ok(b)
     }
@@ -192,7 +194,7 @@ impl<'a> FunctionBuilder<'a> {
             ("pred", _) => Width::Pred,
             (_, Some(t)) => Width::Bits(t.width()),
             _ => {
-                let help = "registers are .pred or of 8, 16, 32 or 64 bits";
+                let help = "declare registers with .pred or with a type of 8, 16, 32 or 64 bits";
                 return Err(error_at(
                     self.m.text,
                     at,
@@ -204,8 +206,7 @@ impl<'a> FunctionBuilder<'a> {
         };
         match count {
             Some(n) if n > MAX_REGISTERS => {
-                let message =
-                    format!("{n} registers are more than the {MAX_REGISTERS} a declaration may have");
+                let message = format!("a declaration has {n} registers; the limit is {MAX_REGISTERS}");
                 Err(error_at(self.m.text, at, codes::TOO_LARGE, message, ""))
             }
             Some(count) => self.define(at, name, Entity::Range { width, count }),
@@ -275,7 +276,7 @@ impl<'a> FunctionBuilder<'a> {
         Ok(())
     }
 
-    /// An instruction that the text does not have.
+    /// Adds an instruction that the text does not contain.
     fn implicit(&mut self, i: Instruction) -> Result<(), PtxError> {
         let inst = ast::Instruction {
             at: i.at,

@@ -23,7 +23,8 @@ pub(super) struct Size {
 pub(super) fn size_of(text: &str, v: &ast::Variable<'_>) -> Result<Size, PtxError> {
     let bad = |message: String| Err(error_at(text, v.at, codes::TOO_LARGE, message, ""));
     let Some(ty) = Ty::parse(v.ty) else {
-        let help = "variables have .b8 to .b64 or integer and floating types of these sizes";
+        let help =
+            "declare variables with .b8 to .b64, or with an integer or floating-point type of 8 to 64 bits";
         return Err(error_at(
             text,
             v.at,
@@ -65,7 +66,7 @@ pub(super) fn signature(text: &str, f: &ast::Function<'_>) -> Result<FunctionCod
     let mut place = |list: &[ast::Variable<'_>], out: &mut Vec<(u64, u64)>| {
         for p in list {
             if p.space == "reg" {
-                let help = "use .param parameters";
+                let help = "declare the parameter with .param";
                 return Err(error_at(
                     text,
                     p.at,
@@ -100,7 +101,9 @@ pub(super) fn initialise(
         return Ok(());
     }
     if m.variables[index].space == Space::Shared {
-        return Err(m.name_error(v.at, format!("`{}` is shared: it cannot be initialised", v.name)));
+        return Err(
+            m.name_error(v.at, format!("`{}` is in shared memory and cannot have an initialiser", v.name))
+        );
     }
     let Some(ty) = Ty::parse(v.ty) else { return Ok(()) };
     let size = ty.bytes();
@@ -120,7 +123,10 @@ pub(super) fn initialise(
                 let Some(&variable) = m.variable_names.get(name) else {
                     return Err(m.name_error(
                         v.at,
-                        format!("`{name}`, whose address `{}` holds, is not declared", v.name),
+                        format!(
+                            "the initialiser of `{}` takes the address of `{name}`, which is not declared",
+                            v.name
+                        ),
                     ));
                 };
                 relocations.push(Relocation { at, size, variable, offset });

@@ -81,7 +81,7 @@ fn misaligned(cx: &Context<'_>, space: Space, addr: u64, len: usize, lane: usize
         codes::MISALIGNED,
         lane,
         format!("{len} bytes at {place} are not aligned to {len}"),
-        "an access must be aligned to its size, a vector to the size of the whole vector",
+        "align an access to its size, and a vector access to the size of the whole vector",
     )
 }
 
@@ -89,7 +89,7 @@ fn misaligned(cx: &Context<'_>, space: Space, addr: u64, len: usize, lane: usize
 fn outside(space: Space, addr: u64, len: usize, size: usize, lane: usize) -> Fault {
     let help = match space {
         Space::Shared => "check the index and the dynamic shared memory given at launch",
-        Space::Param => "the kernel's parameters end there",
+        Space::Param => "check the offset: the access lies beyond the kernel's parameters",
         _ => "check the index into the local array",
     };
     let message = format!("{len} bytes at {} offset {addr:#x} are out of bounds (size {size})", space.name());
@@ -167,7 +167,7 @@ impl Context<'_> {
                 codes::BAD_ADDRESS,
                 lane,
                 message,
-                "make the address with mapa, from a rank in the cluster",
+                "compute the address with mapa, from a rank in the cluster",
             ));
         };
         let size = self.memory.buffers[buffer].len();
@@ -251,7 +251,7 @@ impl Context<'_> {
                 return Ok(());
             }
             Space::Param => {
-                let help = "kernel parameters are constant; copy them to a local variable";
+                let help = "copy the parameter to a local variable: kernel parameters are constant";
                 return Err(fault(codes::BAD_ADDRESS, lane, "store to a kernel parameter", help));
             }
             Space::Shared => {

@@ -69,7 +69,7 @@ impl Barrier {
         if self.lanes > 0 && self.count != a.count {
             let text = |c: Option<u32>| c.map_or("all".to_string(), |n| n.to_string());
             return Err(format!(
-                "barrier {} is waiting for {} threads, another arrives for {}",
+                "barrier {} waits for {} threads, but another warp arrives with a count of {}",
                 a.id,
                 text(self.count),
                 text(a.count)

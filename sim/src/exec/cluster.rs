@@ -72,11 +72,11 @@ impl Run {
         let wrong = if step.waits { active & !(arrived | released) } else { active & (arrived | released) };
         if wrong != 0 {
             let (message, help) = if step.waits {
-                ("barrier.cluster.wait without an arrival", "put barrier.cluster.arrive in front of it")
+                ("barrier.cluster.wait without an arrival", "execute barrier.cluster.arrive before it")
             } else {
                 (
-                    "barrier.cluster.arrive for the second time without a wait",
-                    "put barrier.cluster.wait between the arrivals",
+                    "a second barrier.cluster.arrive without a wait",
+                    "execute barrier.cluster.wait between the two arrivals",
                 )
             };
             let lane = Some(wrong.trailing_zeros() as usize);
@@ -186,7 +186,7 @@ impl Run {
     /// What a group waits for at the cluster's barrier, in words.
     pub(super) fn describe_cluster(&self, c: CtaSlot) -> String {
         let cluster = &self.ctas[self.ctas[c].leader].cluster;
-        format!("at the cluster's barrier ({} of {} threads arrived)", cluster.arrived, cluster.live)
+        format!("waits at the cluster barrier ({} of {} threads arrived)", cluster.arrived, cluster.live)
     }
 }
 

@@ -344,7 +344,7 @@ impl Context<'_> {
                 codes::UNDEFINED,
                 l,
                 format!("{what} differs between the threads of a warp: {} and {}", values[first], values[l]),
-                "it must be the same for all threads that execute the instruction together",
+                "use the same value in all threads that execute the instruction together",
             )),
         }
     }

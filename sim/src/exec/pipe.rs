@@ -104,12 +104,12 @@ impl Pipe {
         let (message, help) = if last.group < self.group {
             (
                 "a warp ends while a group of wgmma is in flight",
-                "wait for it: wgmma.wait_group 0 (in a kernel's text `acc = mma_wait<0>(acc);`)",
+                "wait for the group with wgmma.wait_group 0 (in .weft, `acc = mma_wait<0>(acc);`)",
             )
         } else {
             (
-                "a warp ends while a group of wgmma is open: nobody has committed it",
-                "commit it and wait for it: wgmma.commit_group, then wgmma.wait_group 0",
+                "a warp ends while a group of wgmma is open: it was not committed",
+                "commit the group with wgmma.commit_group, then wait for it with wgmma.wait_group 0",
             )
         };
         let (message, help) = (message.into(), help.into());
@@ -184,11 +184,11 @@ pub(crate) fn begin(
     let Some(shared) = warpgroup.get(number) else { return Ok(Flow::Next) };
     if shared.instruction.key() != instruction.key() {
         let help =
-            "all four warps execute the same wgmma instructions on the same matrices, in the same order";
+            "let all four warps execute the same wgmma instructions on the same matrices in the same order";
         return Err(fault(
             codes::UNDEFINED,
             0,
-            "the warps of a warpgroup begin different multiplications",
+            "the warps of a warpgroup execute different wgmma instructions",
             help,
         ));
     }

@@ -355,7 +355,7 @@ impl Run {
                 return Err(stall::limit(self, order, &done));
             }
             if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                return Err(stall::limit(self, order, "was stopped"));
+                return Err(stall::limit(self, order, "was interrupted"));
             }
             if let Some((_, limit)) = self.time_limit.filter(|limit| Instant::now() > limit.0) {
                 let done = format!("ran for more than {} s", limit.as_secs_f64());

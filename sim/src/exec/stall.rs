@@ -92,13 +92,12 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
         .min_by_key(behind);
     let absent = residency(run);
     let (mut error, culprit) = if let Some(found) = divergent {
-        let message = "a barrier or warp-synchronous instruction is reached by part of a warp only";
-        let help = "execute it where all threads of the warp (those of the member mask) come along";
+        let message = "only part of a warp reaches a barrier or a warp-synchronous instruction";
+        let help = "execute it where all threads of the warp, or of its member mask, reach it";
         (SimError::new(codes::BARRIER, message, help), Some(found))
     } else if let Some(w) = stuck_at_barriers(run, order) {
-        let message =
-            "a barrier of the CTA waits for threads that will not come: all that are left wait at barriers";
-        let help = "let all threads that the barrier counts reach the same barrier, as often as each other";
+        let message = "a barrier of the CTA waits for threads that will not arrive: all remaining threads wait at barriers";
+        let help = "let all threads that the barrier counts reach the same barrier, and equally often";
         let cta = run.warps[w].cta;
         let first = groups().filter(|(w, _)| run.warps[*w].cta == cta).min_by_key(behind);
         (SimError::new(codes::BARRIER, message, help), first)
@@ -110,15 +109,15 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
             (true, Some((w, _))) => once_only(run, w),
             (true, None) if short.is_some() => unfilled(short.and_then(|(w, g)| lacks(run, w, g))),
             (true, None) => {
-                let message = "deadlock: every thread that has not ended waits for memory that nobody will write, or for \
-                               threads that wait";
-                let help =
-                    "see what each waits for: a signal not sent, sent to another PE, or an epoch out of step";
+                let message = "deadlock: every remaining thread waits for a write that no thread will execute, or for a thread that \
+                               also waits";
+                let help = "look at what each thread waits for: usual causes are a signal that is not sent or goes to another PE, and \
+                     epochs that differ";
                 SimError::new(codes::DEADLOCK, message, help)
             }
             (false, _) => {
-                let message = "deadlock: CTAs wait for others of their grid that cannot start, as the grid is larger than \
-                               what is resident at once";
+                let message = "deadlock: CTAs wait for CTAs of their grid that cannot start, since the grid is larger than \
+                               the number of CTAs that are resident at once";
                 let help = "launch no more CTAs than are resident at once (a cooperative launch rejects more), and let each \
                             do more work";
                 SimError::new(codes::RESIDENCY, message, help)
@@ -148,10 +147,9 @@ fn lacks(run: &Run, w: WarpSlot, g: &Group) -> Option<i64> {
 /// A stage that was armed with more bytes than come.
 fn unfilled(bytes: Option<i64>) -> SimError {
     let bytes = bytes.unwrap_or_default();
-    let message = format!(
-        "deadlock: an mbarrier was armed with {bytes} bytes more than copies have brought, and no copy is in flight"
-    );
-    let help = "arm the stage (mbarrier.arrive.expect_tx) with the bytes of all copies that complete on it";
+    let message = format!("deadlock: an mbarrier expects {bytes} more bytes, and no copy is in flight");
+    let help =
+        "pass mbarrier.arrive.expect_tx the bytes of exactly the copies that complete on this mbarrier";
     SimError::new(codes::DEADLOCK, message, help)
 }
 
@@ -162,10 +160,10 @@ fn once_only(run: &Run, w: WarpSlot) -> SimError {
     let mnemonic = &code.mnemonics[code.insts[run.warps[w].poll.pc as usize].mnemonic as usize];
     let strong = ["acquire", "relaxed", "volatile", "atom"].iter().any(|word| mnemonic.contains(word));
     let help = match strong {
-        true => "read the memory in every round of the loop",
+        true => "read the memory in every iteration of the loop",
         false => {
-            "read it by load<acquire> or load<relaxed> (ld.acquire, ld.relaxed): a plain load in a loop may be moved out \
-             of it, since no other thread may write what it reads"
+            "read it with load<acquire> or load<relaxed> (ld.acquire, ld.relaxed): the compiler can move a plain load \
+             out of a loop, since it assumes that no other thread writes the memory"
         }
     };
     SimError::new(codes::DEADLOCK, message, help)
@@ -175,9 +173,9 @@ fn once_only(run: &Run, w: WarpSlot) -> SimError {
 pub(crate) fn limit(run: &Run, order: &[WarpSlot], done: &str) -> SimError {
     let mut error = SimError::new(
         codes::STEP_LIMIT,
-        format!("the launch {done} and was given up"),
-        "it may wait in a loop that counts or reads the clock; if it is only long, raise the limit: --max-steps and \
-         --time-limit on the command line, `step_limit` and `time_limit` of the configuration",
+        format!("the launch {done} and was stopped"),
+        "check whether it waits in a loop that counts or reads the clock; if it is only long, raise the limit: \
+         --max-steps and --time-limit on the command line, `step_limit` and `time_limit` in `Config`",
     );
     error.notes = residency(run);
     error.notes.extend(waits(run, order));

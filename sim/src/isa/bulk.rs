@@ -205,8 +205,8 @@ fn size(cx: &Context<'_>, size: Src, lane: usize) -> Result<usize, Fault> {
         n => Err(fault(
             codes::ASYNCHRONOUS,
             lane,
-            format!("a bulk copy of {n} bytes"),
-            "the size is a multiple of 16",
+            format!("a bulk copy has {n} bytes"),
+            "use a size that is a multiple of 16",
         )),
     }
 }
@@ -223,12 +223,13 @@ pub(super) fn multicast(
     let mask = cx.src(mask)[lane];
     let members = &cx.at.members;
     if mask == 0 || mask >> members.len() != 0 {
-        let message = format!("a multicast to the CTAs {mask:#x} of a cluster of {}", members.len());
+        let message =
+            format!("a multicast has the CTA mask {mask:#x}, but the cluster has {} CTAs", members.len());
         return Err(fault(
             codes::ASYNCHRONOUS,
             lane,
             message,
-            "bit i of the mask stands for the CTA of rank i",
+            "use only bits of CTAs in the cluster: bit i of the mask stands for the CTA of rank i",
         ));
     }
     let ranks = members.iter().enumerate().filter(|(rank, _)| mask >> rank & 1 != 0);
@@ -241,11 +242,11 @@ pub(super) fn same_cta(to: Spot, mbar: Spot, lane: usize) -> Result<(), Fault> {
         return Ok(());
     }
     let help =
-        "a copy completes on an mbarrier in the shared memory of its destination's CTA: map both addresses";
+        "place the mbarrier in the shared memory of the destination's CTA: map both addresses with mapa";
     Err(fault(
         codes::ASYNCHRONOUS,
         lane,
-        "destination and mbarrier are in the shared memory of different CTAs",
+        "the destination and the mbarrier are in the shared memory of different CTAs",
         help,
     ))
 }
@@ -353,15 +354,15 @@ fn broadcast(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<O
     if reduction.is_none() && s.has("b128") != s.has("scope") {
         return issue(
             codes::UNKNOWN_MODIFIER,
-            "`.b128` and semantics do not go together",
-            "`.relaxed` copies say `.b128`, weak ones do not",
+            "`.b128` cannot be combined with these semantics",
+            "use `.b128` with `.relaxed`, and omit it in weak copies",
         );
     }
     if s.has("scope") != (s.get("sem") == Some("relaxed")) {
         return issue(
             codes::UNKNOWN_MODIFIER,
-            "semantics and scope do not go together",
-            ".relaxed needs a scope; .weak has none",
+            "these semantics cannot be combined with this scope",
+            "give .relaxed a scope, and .weak none",
         );
     }
     let ((dst, _), (src, _)) = (s.address(0, Space::Global)?, s.address(1, Space::Shared)?);
@@ -408,8 +409,8 @@ fn one(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Iss
     if len > 16 {
         return issue(
             codes::UNKNOWN_MODIFIER,
-            format!("a vector of {len} bytes"),
-            "st.async moves at most 16",
+            format!("the vector has {len} bytes"),
+            "st.async can store at most 16 bytes",
         );
     }
     let reduction = reduction.map(Arc::new);

@@ -51,8 +51,13 @@ fn mapa(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         for lane in lanes(cx.active) {
             let count = cx.at.members.len() as u64;
             if b[lane] >= count {
-                let message = format!("mapa for CTA {} of a cluster of {count}", b[lane]);
-                return Err(fault(codes::UNDEFINED, lane, message, "ranks are 0 to %cluster_nctarank - 1"));
+                let message = format!("mapa has rank {}, but the cluster has {count} CTAs", b[lane]);
+                return Err(fault(
+                    codes::UNDEFINED,
+                    lane,
+                    message,
+                    "use a rank from 0 to %cluster_nctarank - 1",
+                ));
             }
             cx.reg(d)[lane] = window | (b[lane] + 1) << CLUSTER_SHIFT | a[lane] & OFFSET;
         }

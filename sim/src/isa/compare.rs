@@ -162,7 +162,9 @@ fn setp(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 fn setp_packed(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("type")?;
     let accept = accepted(s, t)?;
-    let Some(f) = t.format() else { return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "") };
+    let Some(f) = t.format() else {
+        return issue(codes::UNKNOWN_MODIFIER, "a floating-point type is needed", "");
+    };
     let ftz = s.has("ftz");
     let ((p, q), a, b, c) = (s.pred_pair(0)?, s.src(1, t)?, s.src(2, t)?, combination(s)?);
     let half = move |shift: u32, to: Pred| {

@@ -46,7 +46,7 @@ pub(super) static FAMILY: Family = Family {
                     codes::TRAP,
                     lane,
                     "the program executed `trap`",
-                    "an assertion or an unreachable place was reached",
+                    "look for a failed assertion, or for code that was meant to be unreachable",
                 ))
             }))
         }),
@@ -73,12 +73,16 @@ fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             cx.targets[lane] = match list.get(index[lane] as usize) {
                 Some(&t) => t,
                 None => {
-                    let message = format!("brx.idx index {} of {} targets", index[lane], list.len());
+                    let message = format!(
+                        "the index of brx.idx is {}, but the list has {} targets",
+                        index[lane],
+                        list.len()
+                    );
                     return Err(fault(
                         codes::UNDEFINED,
                         lane,
                         message,
-                        "the index must be below the number of targets",
+                        "use an index that is less than the number of targets",
                     ));
                 }
             };
@@ -90,7 +94,7 @@ fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 /// Frame offsets and sizes of call parameters or results.
 fn frame_list<'a>(s: &mut Site<'_, '_, 'a>, operand: &Operand<'a>) -> Result<Vec<(u64, u64)>, Issue> {
     let Operand::List(list) = operand else {
-        return issue(codes::BAD_OPERANDS, "call operands are lists in parentheses", "");
+        return issue(codes::BAD_OPERANDS, "write the operands of a call as lists in parentheses", "");
     };
     list.iter()
         .map(|o| match *o {
@@ -117,12 +121,12 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
                 return issue(
                     codes::NOT_SIMULATED,
                     "this form of call is not supported",
-                    "calls go to functions by name",
+                    "call a function by its name",
                 );
             }
         }
     }
-    let Some(name) = name else { return issue(codes::BAD_OPERANDS, "the call names no function", "") };
+    let Some(name) = name else { return issue(codes::BAD_OPERANDS, "the call does not name a function", "") };
     if name.starts_with('%') {
         return issue(codes::NOT_SIMULATED, "indirect calls are not simulated", "call the function by name");
     }
@@ -140,7 +144,7 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     if sizes(&callee.params) != sizes(&args) || sizes(&callee.returns) != sizes(&returns) {
         return issue(
             codes::BAD_OPERANDS,
-            format!("the parameters of this call are not those of `{name}`"),
+            format!("the arguments of this call do not match the parameters of `{name}`"),
             "",
         );
     }

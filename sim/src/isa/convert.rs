@@ -59,7 +59,7 @@ pub(super) static FAMILY: Family = Family {
         row("cvt.rn.satfinite{.relu}.dtype.f16x2", "d, a", &[("dtype", FP8X2)], |s| {
             let (t, relu) = (s.ty("dtype")?, s.has("relu"));
             let Some(f) = t.format() else {
-                return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "");
+                return issue(codes::UNKNOWN_MODIFIER, "a floating-point type is needed", "");
             };
             let (d, a) = (s.dst(0, t)?, s.src(1, Ty::B32)?);
             let one = move |v: u64| to_narrow(f, F16.decode(v & mask(16)), Rounding::Nearest, relu, true);
@@ -68,7 +68,7 @@ pub(super) static FAMILY: Family = Family {
         row("cvt.rn{.relu}.f16x2.atype", "d, a", &[("atype", FP8X2)], |s| {
             let (t, relu) = (s.ty("atype")?, s.has("relu"));
             let Some(f) = t.format() else {
-                return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "");
+                return issue(codes::UNKNOWN_MODIFIER, "a floating-point type is needed", "");
             };
             let (d, a) = (s.dst(0, Ty::B32)?, s.src(1, t)?);
             let one = move |v: u64| to_narrow(F16, f.decode(v & mask(8)), Rounding::Nearest, relu, false);
@@ -91,7 +91,7 @@ fn mov(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         }
         _ => issue(
             codes::BAD_OPERANDS,
-            "a mov packs or unpacks 2 or 4 elements of a .b16, .b32 or .b64 value",
+            "use mov to pack or unpack 2 or 4 elements of a .b16, .b32 or .b64 value",
             "",
         ),
     };
@@ -178,24 +178,27 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let c = Conversion { dt, at, ftz, sat, mode: s.rounding(), integer_rounding, width };
     Ok(match (dt.format(), at.format()) {
         (None, None) => {
-            need(rnd.is_some(), "integer conversions do not round")?;
-            need(sat && c.always_fits(), "`.sat` on a conversion whose result always fits")?;
+            need(rnd.is_some(), "an integer conversion cannot have a rounding modifier")?;
+            need(sat && c.always_fits(), "`.sat` has no effect on a conversion whose result always fits")?;
             map1(d, a, move |v| c.integers(v))
         }
         (None, Some(f)) => {
-            need(!integer_rounding, "a float becomes an integer by .rni, .rzi, .rmi or .rpi")?;
+            need(!integer_rounding, "a conversion from float to integer needs .rni, .rzi, .rmi or .rpi")?;
             map1(d, a, move |v| c.place(float_to_int(c.read(f, v), f, dt, c.mode)))
         }
         (Some(f), None) => {
-            need(rnd.is_none() || integer_rounding, "an integer becomes a float by .rn, .rz, .rm or .rp")?;
+            need(
+                rnd.is_none() || integer_rounding,
+                "a conversion from integer to float needs .rn, .rz, .rm or .rp",
+            )?;
             map1(d, a, move |v| c.integer_to_float(f, v))
         }
         (Some(to), Some(f)) => {
             let narrows = to.man < f.man || to.exp < f.exp;
             need(narrows && rnd.is_none(), "this conversion needs a rounding modifier")?;
-            need(integer_rounding && to != f, "integer rounding keeps the type")?;
+            need(integer_rounding && to != f, "rounding to an integral value must keep the type")?;
             let exact = rnd.is_some() && !integer_rounding && !narrows;
-            need(exact, "this conversion is exact; it takes no rounding modifier")?;
+            need(exact, "this conversion is exact and cannot have a rounding modifier")?;
             map1(d, a, move |v| c.floats(f, to, v))
         }
     })
@@ -296,7 +299,9 @@ fn placed(f: Format, v: u64) -> u64 {
 
 fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty(if s.has("dtype") { "dtype" } else { "tf32" })?;
-    let Some(f) = t.format() else { return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "") };
+    let Some(f) = t.format() else {
+        return issue(codes::UNKNOWN_MODIFIER, "a floating-point type is needed", "");
+    };
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
     let (d, a) = (s.dst(0, t)?, s.src(1, Ty::F32)?);
     if mode == Rounding::NearestAway {
@@ -316,7 +321,9 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 /// Two single-precision values packed: the first into the upper half.
 fn narrow2(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("dtype")?;
-    let Some(f) = t.format() else { return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "") };
+    let Some(f) = t.format() else {
+        return issue(codes::UNKNOWN_MODIFIER, "a floating-point type is needed", "");
+    };
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
     let (d, a, b) = (s.dst(0, t)?, s.src(1, Ty::F32)?, s.src(2, Ty::F32)?);
     let one = move |v: u64| to_narrow(f, F32.decode(v), mode, relu, finite);

@@ -80,8 +80,8 @@ fn copy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     if !possible.contains(&bytes) {
         return issue(
             codes::BAD_OPERANDS,
-            format!("a copy of {bytes} bytes"),
-            "cp.async.ca copies 4, 8 or 16 bytes, .cg 16",
+            format!("the copy has {bytes} bytes"),
+            "copy 4, 8 or 16 bytes with cp.async.ca, or 16 bytes with cp.async.cg",
         );
     }
     let (dst, _) = s.address(0, Space::Shared)?;
@@ -118,8 +118,8 @@ impl Operation for Copy {
                 Amount::Unless(_) => n,
             };
             if read > n {
-                let message = format!("cp.async reads {read} bytes for a copy of {n}");
-                return Err(fault(codes::UNDEFINED, lane, message, "src-size is at most cp-size"));
+                let message = format!("cp.async has a src-size of {read} bytes, but a cp-size of {n}");
+                return Err(fault(codes::UNDEFINED, lane, message, "use a src-size of at most cp-size"));
             }
             let to = cx.spot(Space::Shared, dst[lane], (n, n), true, lane)?;
             let mut segments = [None; 2];

@@ -19,7 +19,7 @@ const F16S: Class = ("type", &["f16", "f16x2"]);
 const BF16S: Class = ("type", &["bf16", "bf16x2"]);
 
 pub(super) static FAMILY: Family = Family {
-    title: "Floating arithmetic, single and double precision",
+    title: "Floating-point arithmetic, single and double precision",
     section: "9.7.3",
     rows: &[
         row("add{.rnd}{.ftz}{.sat}.f32", "d, a, b", &[RNDS], |s| two(s, Style::add)),
@@ -91,7 +91,7 @@ pub(super) static FAMILY: Family = Family {
 };
 
 pub(super) static HALF_FAMILY: Family = Family {
-    title: "Floating arithmetic, half precision",
+    title: "Floating-point arithmetic, half precision",
     section: "9.7.4",
     rows: &[
         row("add{.rn}{.ftz}{.sat}.type", "d, a, b", &[F16S], |s| two(s, Style::add)),
@@ -130,7 +130,7 @@ fn float_ty(s: &Site<'_, '_, '_>) -> Result<(Ty, Format), Issue> {
     let t = s.ty(named.unwrap_or("type"))?;
     match t.format() {
         Some(f) => Ok((t, f)),
-        None => issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", ""),
+        None => issue(codes::UNKNOWN_MODIFIER, "a floating-point type is needed", ""),
     }
 }
 
@@ -191,7 +191,7 @@ fn three(
 fn mixed(s: &mut Site<'_, '_, '_>, fma: bool, f: fn(Style, u64, u64, u64) -> u64) -> Result<Op, Issue> {
     let (t, half) = (s.ty("f32")?, s.ty("atype")?);
     let Some(narrow) = half.format() else {
-        return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "");
+        return issue(codes::UNKNOWN_MODIFIER, "a floating-point type is needed", "");
     };
     let style = style(s, F32);
     let (d, a) = (s.dst(0, t)?, s.src(1, half)?);
@@ -232,7 +232,7 @@ fn truncated(x: f64) -> u64 {
 fn extremum(s: &mut Site<'_, '_, '_>, largest: bool) -> Result<Op, Issue> {
     let (nan, xorsign) = (s.has("NaN"), s.has("xorsign"));
     if xorsign != s.has("abs") {
-        return issue(codes::UNKNOWN_MODIFIER, "`.xorsign` and `.abs` go together", "");
+        return issue(codes::UNKNOWN_MODIFIER, "`.xorsign` needs `.abs`, and `.abs` needs `.xorsign`", "");
     }
     two(s, move |t, a, b| {
         if !xorsign {

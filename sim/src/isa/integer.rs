@@ -95,7 +95,7 @@ fn product(t: Ty, a: u64, b: u64) -> i128 {
 fn selected(s: &Site<'_, '_, '_>, t: Ty) -> Result<(u32, Ty), Issue> {
     match s.get("mode") {
         Some("wide") if t.bits == 64 => {
-            issue(codes::UNKNOWN_MODIFIER, "the .wide mode has 16- and 32-bit types", "")
+            issue(codes::UNKNOWN_MODIFIER, "the .wide mode needs a 16-bit or 32-bit type", "")
         }
         Some("wide") => Ok((0, Ty { bits: 2 * t.bits, ..t })),
         Some("hi") => Ok((t.bits, t)),
@@ -143,7 +143,7 @@ fn extremum(s: &mut Site<'_, '_, '_>, largest: bool) -> Result<Op, Issue> {
     let t = s.ty("type")?;
     let relu = s.has("relu");
     if relu && !(t.signed() && t.width() == 32) {
-        return issue(codes::UNKNOWN_MODIFIER, ".relu has types .s32 and .s16x2", "");
+        return issue(codes::UNKNOWN_MODIFIER, ".relu needs the type .s32 or .s16x2", "");
     }
     packed2(s, move |t, a, b| {
         let below = if t.signed() { t.extend(a) < t.extend(b) } else { a < b };

@@ -119,7 +119,7 @@ impl<F: Fn(u64, u64) -> Result<u64, &'static str> + Send + Sync> Operation for T
         let (a, b) = (*cx.src(self.a), *cx.src(self.b));
         for l in lanes(cx.active) {
             let r = (self.f)(a[l], b[l]);
-            let help = "hardware gives an unspecified value here; guard the operation";
+            let help = "guard the operation: the hardware's result is unspecified";
             cx.reg(self.d)[l] = r.map_err(|m| crate::exec::fault(codes::DIVISION_BY_ZERO, l, m, help))?;
         }
         Ok(Flow::Next)

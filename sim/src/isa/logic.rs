@@ -100,7 +100,7 @@ fn lop3(s: &mut Site<'_, '_, '_>, combine: Option<fn(u32, u32) -> u32>) -> Resul
     let (a, b, c) = (s.src(1, t)?, s.src(2, t)?, s.src(3, t)?);
     let lut = s.immediate(4)?;
     if lut > 255 {
-        return issue(codes::BAD_OPERANDS, "immLut is 0 to 255", "");
+        return issue(codes::BAD_OPERANDS, "immLut must be 0 to 255", "");
     }
     let Some(combine) = combine else {
         if p != Pred::SINK {

@@ -104,10 +104,14 @@ fn init(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         for lane in lanes(cx.active) {
             let at = cx.mbarrier(space, addresses[lane], lane)?;
             let made = match count[lane] {
-                0 => Err(("initialised for 0 arrivals".into(), "a phase has 1 to 1048575 arrivals")),
-                n if n > LIMIT as u64 => {
-                    Err((format!("initialised for {n} arrivals"), "a phase has 1 to 1048575 arrivals"))
-                }
+                0 => Err((
+                    "the mbarrier is initialised for 0 arrivals".into(),
+                    "a phase can have 1 to 1048575 arrivals",
+                )),
+                n if n > LIMIT as u64 => Err((
+                    format!("the mbarrier is initialised for {n} arrivals"),
+                    "a phase can have 1 to 1048575 arrivals",
+                )),
                 n => cx.asynchronous.init(cx.memory, at, n as u32),
             };
             made.map_err(|w| cx.wrong(at, lane, w))?;
@@ -136,7 +140,7 @@ fn check_order(s: &Site<'_, '_, '_>) -> Result<(), Issue> {
     }
     issue(
         codes::UNKNOWN_MODIFIER,
-        "semantics and scope of an mbarrier instruction go together",
+        "an mbarrier instruction needs both semantics and scope, or neither",
         "write both, for example .release.cta",
     )
 }
@@ -186,7 +190,7 @@ fn arrive(s: &mut Site<'_, '_, '_>, kind: ArriveKind) -> Result<Op, Issue> {
     if state.is_some() && space == Space::Cluster {
         return issue(
             codes::BAD_OPERANDS,
-            "a state of an mbarrier of another CTA",
+            "an mbarrier of another CTA does not return a state",
             "write `_` for the state",
         );
     }
@@ -207,7 +211,11 @@ impl Arrive {
             let at = cx.mbarrier(self.space, addresses[lane], lane)?;
             if self.state.is_some() && at.buffer != cx.shared {
                 let help = "write `_` for the state";
-                return Err(cx.wrong(at, lane, ("it is another CTA's, and has no state here".into(), help)));
+                return Err(cx.wrong(
+                    at,
+                    lane,
+                    ("an arrival at an mbarrier of another CTA does not return a state".into(), help),
+                ));
             }
             if self.releases && at.buffer != cx.shared {
                 cx.publish(Scope::Cluster);
@@ -222,7 +230,7 @@ impl Arrive {
                 b.arrive(count)?;
                 match self.kind {
                     ArriveKind::NoComplete if b.pending == 0 && b.tx == 0 => Err((
-                        "noComplete, and the phase is complete".into(),
+                        "the arrival has .noComplete, but it completes the phase".into(),
                         "use the form without .noComplete",
                     )),
                     _ => Ok(()),
@@ -259,13 +267,13 @@ fn wait(s: &mut Site<'_, '_, '_>, parity: bool) -> Result<Op, Issue> {
                 return Err(cx.wrong(
                     at,
                     lane,
-                    ("it is another CTA's: nobody here can wait at it".into(), help),
+                    ("a thread cannot wait at an mbarrier of another CTA".into(), help),
                 ));
             }
             let b = cx.asynchronous.valid(cx.memory, at);
             let done = b.and_then(|b| match (parity, wanted[lane]) {
                 (true, 0 | 1) => Ok(b.phase & 1 != wanted[lane]),
-                (true, n) => Err((format!("a phase parity of {n}"), "a parity is 0 or 1")),
+                (true, n) => Err((format!("the phase parity is {n}"), "use a parity of 0 or 1")),
                 (false, token) => b.is_past(token),
             });
             if done.map_err(|w| cx.wrong(at, lane, w))? {

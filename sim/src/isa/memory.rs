@@ -100,7 +100,7 @@ pub(super) static FAMILY: Family = Family {
         row("prefetchu.L1", "[a]", &[], prefetch),
         row("applypriority{.global}.L2::evict_normal", "[a], size", &[], |s| match s.immediate(1)? {
             128 => prefetch(s),
-            n => issue(codes::BAD_OPERANDS, format!("a size of {n} bytes"), "the size is 128"),
+            n => issue(codes::BAD_OPERANDS, format!("the size is {n} bytes"), "use a size of 128 bytes"),
         }),
         row(
             "createpolicy.fractional.primary{.secondary}.b64",
@@ -125,7 +125,7 @@ fn vector_bytes(s: &Site<'_, '_, '_>, ty: Ty) -> Result<usize, Issue> {
     if bytes > 32 || s.get("vec") == Some("v8") && ty.bytes() != 4 {
         return issue(
             codes::UNKNOWN_MODIFIER,
-            "a vector access moves at most 32 bytes (.v8 for 4-byte types, .v4 for 8-byte ones)",
+            "a vector access can have at most 32 bytes (.v8 of 4-byte types, .v4 of 8-byte types)",
             "",
         );
     }
@@ -138,7 +138,7 @@ fn check_hints(s: &Site<'_, '_, '_>, space: Space, bytes: usize) -> Result<(), I
     let wrong = if s.has("L2") && bytes != 32 {
         "`.L2::evict_*` needs a 32-byte access (.v8 of 4 bytes, .v4 of 8)"
     } else if eviction && s.has("cop") {
-        "a cache operator and an eviction priority exclude each other"
+        "an access cannot have both a cache operator and an eviction priority"
     } else if (eviction || s.has("L2::cache_hint") || s.has("prefetch"))
         && !matches!(space, Space::Global | Space::Generic)
     {

@@ -201,7 +201,7 @@ pub(crate) fn find(
         return Err(Issue {
             code: codes::UNKNOWN_INSTRUCTION,
             message: format!("instruction `{opcode}` is not simulated"),
-            help: "docs/ptx-instructions.md lists the instructions that are".into(),
+            help: "docs/ptx-instructions.md lists the simulated instructions".into(),
         });
     };
     let mut wrong_count = None;
@@ -216,14 +216,16 @@ pub(crate) fn find(
     if let Some(form) = wrong_count {
         return Err(Issue {
             code: codes::BAD_OPERANDS,
-            message: format!("`{}` with {} operands", mnemonic(opcode, modifiers), operands.len()),
-            help: format!("the form is `{} {}`", form.row.syntax, form.row.operands),
+            message: format!("`{}` has {} operands", mnemonic(opcode, modifiers), operands.len()),
+            help: format!("write the instruction as `{} {}`", form.row.syntax, form.row.operands),
         });
     }
     let known = |m: &str| forms.iter().flat_map(|f| &f.slots).any(|s| s.options.contains(&m));
     let message = match modifiers.iter().find(|m| !known(m)) {
-        Some(m) => format!("`.{m}` is not a modifier of `{opcode}` known here"),
-        None => format!("`{}` is not a form of `{opcode}` known here", mnemonic(opcode, modifiers)),
+        Some(m) => format!("`.{m}` is not a modifier of `{opcode}` that the simulator knows"),
+        None => {
+            format!("`{}` is not a form of `{opcode}` that the simulator knows", mnemonic(opcode, modifiers))
+        }
     };
     let mut list: Vec<&str> = forms.iter().map(|f| f.row.syntax).collect();
     list.dedup();

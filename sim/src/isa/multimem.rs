@@ -164,10 +164,10 @@ struct Operand {
 fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Operand, usize), Issue> {
     let scoped = matches!(s.get("sem"), Some("relaxed" | "acquire" | "release"));
     if scoped != s.has("scope") {
-        let help = ".relaxed, .acquire and .release need a scope; .weak has none";
+        let help = "give .relaxed, .acquire and .release a scope, and .weak none";
         return issue(
             codes::UNKNOWN_MODIFIER,
-            "semantics and scope of this multimem instruction do not go together",
+            "the semantics of this multimem instruction cannot be combined with its scope",
             help,
         );
     }
@@ -178,13 +178,13 @@ fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Operand, usize), I
     if !matches!(bytes, 4 | 8 | 16) {
         return issue(
             codes::UNKNOWN_MODIFIER,
-            format!("a multimem access of {bytes} bytes"),
-            "it moves 4, 8 or 16 bytes",
+            format!("a multimem access has {bytes} bytes"),
+            "use a type and vector of 4, 8 or 16 bytes",
         );
     }
     let (address, space) = s.address(address, s.space())?;
     if !matches!(space, Space::Global | Space::Generic) {
-        return issue(codes::BAD_OPERANDS, "multimem addresses are global", "");
+        return issue(codes::BAD_OPERANDS, "multimem instructions need global addresses", "");
     }
     Ok((Operand { address, ty, bytes, order: s.order() }, count))
 }
@@ -196,12 +196,12 @@ impl Operand {
             cx.memory.multicast(cx.at.pe, addr, self.bytes as u64).map_err(|e| access_fault(lane, e))?;
         if !addr.is_multiple_of(self.bytes as u64) {
             let place = cx.memory.describe(cx.at.pe, addr);
-            let message = format!("multimem access of {} bytes at {place} is not aligned", self.bytes);
+            let message = format!("the multimem access of {} bytes at {place} is not aligned", self.bytes);
             return Err(fault(
                 codes::MISALIGNED,
                 lane,
                 message,
-                "it must be aligned to the size of the whole vector",
+                "align the address to the size of the whole vector",
             ));
         }
         Ok(found)

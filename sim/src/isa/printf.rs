@@ -25,7 +25,7 @@ pub(crate) fn builtin(name: &str, args: &[(u64, u64)], returns: &[(u64, u64)]) -
         }
         ("vprintf" | "__assertfail", _, _) => Some(issue(
             codes::BAD_OPERANDS,
-            format!("the parameters of this call are not those of `{name}`"),
+            format!("the arguments of this call do not match the parameters of `{name}`"),
             "",
         )),
         _ => None,
@@ -161,7 +161,7 @@ fn render(cx: &mut Context<'_>, format: &str, mut args: u64, lane: usize) -> Res
                 codes::UNDEFINED,
                 lane,
                 message,
-                "supported: d i u x X o e f g c s p, with l and ll",
+                "use one of d i u x X o e f g c s p, with l or ll if needed",
             ));
         };
         rest = &rest[length..];

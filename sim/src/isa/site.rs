@@ -68,7 +68,7 @@ impl<'a> Site<'_, '_, 'a> {
     pub(crate) fn ty(&self, name: &str) -> Result<Ty, Issue> {
         match self.get(name).and_then(Ty::parse) {
             Some(t) => Ok(t),
-            None => issue(codes::UNKNOWN_MODIFIER, format!("no type at `.{name}`"), ""),
+            None => issue(codes::UNKNOWN_MODIFIER, format!("the modifier `.{name}` must be a type"), ""),
         }
     }
 
@@ -118,7 +118,7 @@ impl<'a> Site<'_, '_, 'a> {
         match self.f.lookup(name)? {
             Entity::Reg { slot, width: Width::Bits(bits) } => Ok((slot, bits)),
             Entity::Reg { .. } => {
-                issue(codes::BAD_OPERANDS, format!("`{name}` is a predicate, a register is needed"), "")
+                issue(codes::BAD_OPERANDS, format!("`{name}` is a predicate, but a register is needed"), "")
             }
             _ => issue(codes::BAD_OPERANDS, format!("`{name}` is not a register"), ""),
         }
@@ -128,8 +128,12 @@ impl<'a> Site<'_, '_, 'a> {
         if bits == want || wider && bits > want {
             return Ok(());
         }
-        let help = if wider { "the register may be wider than the type, not narrower" } else { "" };
-        issue(codes::BAD_OPERANDS, format!("`{name}` has {bits} bits, the instruction's type {want}"), help)
+        let help = if wider { "use a register that is at least as wide as the type" } else { "" };
+        issue(
+            codes::BAD_OPERANDS,
+            format!("`{name}` has {bits} bits, but the instruction's type has {want}"),
+            help,
+        )
     }
 
     fn named_dst(&mut self, name: &'a str, bits: u32, wider: bool) -> Result<(Reg, u32), Issue> {
@@ -258,9 +262,11 @@ impl<'a> Site<'_, '_, 'a> {
                     self.f.reads(slot);
                     Ok(Src::reg(slot))
                 }
-                Entity::Reg { .. } => {
-                    issue(codes::BAD_OPERANDS, format!("`{name}` is a predicate, a register is needed"), "")
-                }
+                Entity::Reg { .. } => issue(
+                    codes::BAD_OPERANDS,
+                    format!("`{name}` is a predicate, but a register is needed"),
+                    "",
+                ),
                 _ => issue(
                     codes::BAD_OPERANDS,
                     format!("`{name}` is not a register"),
@@ -335,7 +341,7 @@ impl<'a> Site<'_, '_, 'a> {
             Operand::Vector(list) if list.len() == count => Ok(list.clone()),
             Operand::Vector(list) => issue(
                 codes::BAD_OPERANDS,
-                format!("a vector of {} elements where the instruction has {count}", list.len()),
+                format!("the vector has {} elements, but the instruction needs {count}", list.len()),
                 "",
             ),
             other if count == 1 => Ok(vec![other.clone()]),
@@ -355,7 +361,9 @@ impl<'a> Site<'_, '_, 'a> {
         list.iter()
             .map(|o| match *o {
                 Operand::Name { name, offset: 0 } => self.named_dst(name, ty.width(), wider),
-                _ => issue(codes::BAD_OPERANDS, "the elements of a destination vector are registers", ""),
+                _ => {
+                    issue(codes::BAD_OPERANDS, "every element of a destination vector must be a register", "")
+                }
             })
             .collect()
     }
@@ -426,7 +434,7 @@ impl<'a> Site<'_, '_, 'a> {
                 if bits == 32 && matches!(space, Space::Global | Space::Generic) {
                     return issue(
                         codes::BAD_OPERANDS,
-                        format!("`{name}` has 32 bits; global addresses have 64"),
+                        format!("`{name}` has 32 bits, but a global address needs 64"),
                         "",
                     );
                 }
@@ -478,9 +486,11 @@ impl<'a> Site<'_, '_, 'a> {
             (true, true) => self.src(i, Ty::B64).map(|_| ()),
             (false, false) => Ok(()),
             (true, false) => issue(codes::BAD_OPERANDS, "`.L2::cache_hint` needs a cache-policy operand", ""),
-            (false, true) => {
-                issue(codes::BAD_OPERANDS, "an operand too many", "a cache policy needs `.L2::cache_hint`")
-            }
+            (false, true) => issue(
+                codes::BAD_OPERANDS,
+                "there is one operand too many",
+                "a cache policy needs `.L2::cache_hint`",
+            ),
         }
     }
 }
@@ -495,7 +505,7 @@ fn literal(n: Number, ty: Ty) -> Result<u64, Issue> {
         (Number::F64(v), TypeKind::Float(F32)) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
         _ => issue(
             codes::BAD_OPERANDS,
-            format!("this literal is not one of the instruction's type, of {} bits", ty.width()),
+            format!("this literal does not fit the instruction's type of {} bits", ty.width()),
             "",
         ),
     }

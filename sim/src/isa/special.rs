@@ -43,10 +43,12 @@ pub(crate) static SPECIAL: &[Special] = &[
     special("%nctaid.x", "CTAs of the grid", |c, _| c.at.nctaid[0].into()),
     special("%nctaid.y", "CTAs of the grid", |c, _| c.at.nctaid[1].into()),
     special("%nctaid.z", "CTAs of the grid", |c, _| c.at.nctaid[2].into()),
-    special("%laneid", "lane in the warp", |_, l| l as u64),
-    special("%warpid", "warp in the CTA", |c, _| c.warp.into()),
+    special("%laneid", "number of the lane in the warp", |_, l| l as u64),
+    special("%warpid", "number of the warp in the CTA", |c, _| c.warp.into()),
     special("%nwarpid", "warps an SM can hold", |_, _| 64),
-    special("%smid", "SM: the CTA's place among those resident on the PE", |c, _| c.at.slot.into()),
+    special("%smid", "number of the SM: the CTA's index among those resident on the PE", |c, _| {
+        c.at.slot.into()
+    }),
     special("%nsmid", "SMs of the PE", |c, _| c.at.slots.into()),
     special64("%gridid", "grid: always 1; also read as 32 bits", |_, _| 1),
     special("%lanemask_eq", "bit of this lane", |_, l| 1 << l),

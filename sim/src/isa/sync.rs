@@ -86,7 +86,7 @@ pub(super) static FAMILY: Family = Family {
                 n => issue(
                     codes::BAD_OPERANDS,
                     format!("{n} registers"),
-                    "the count is a multiple of 8 from 24 to 256",
+                    "the register count must be a multiple of 8 from 24 to 256",
                 ),
             }
         }),
@@ -143,7 +143,7 @@ impl Named {
                 codes::UNDEFINED,
                 lane,
                 format!("barrier {id} does not exist"),
-                "barriers are numbered 0 to 15",
+                "use a barrier number from 0 to 15",
             ));
         }
         let count = match self.count {
@@ -152,8 +152,13 @@ impl Named {
                 0 if role == Role::Sync => None,
                 n if n > 0 && n % 32 == 0 && n <= 1024 => Some(n as u32),
                 n => {
-                    let help = "it is a multiple of 32 up to 1024";
-                    return Err(fault(codes::UNDEFINED, lane, format!("a barrier of {n} threads"), help));
+                    let help = "use a thread count that is a multiple of 32, up to 1024";
+                    return Err(fault(
+                        codes::UNDEFINED,
+                        lane,
+                        format!("the barrier has a thread count of {n}"),
+                        help,
+                    ));
                 }
             },
         };

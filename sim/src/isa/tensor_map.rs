@@ -121,8 +121,8 @@ fn whole(s: &Site<'_, '_, '_>, i: usize) -> Result<(), Issue> {
         128 => Ok(()),
         n => issue(
             codes::BAD_OPERANDS,
-            format!("a size of {n} bytes"),
-            "the size is that of a tensor map, 128",
+            format!("the size is {n} bytes"),
+            "use the size of a tensor map, 128 bytes",
         ),
     }
 }
@@ -138,8 +138,15 @@ fn tensor(s: &mut Site<'_, '_, '_>, i: usize) -> Result<Tensor, Issue> {
     let (map, space, coordinates) = s.tensor(i)?;
     let rank = s.text("dim").trim_end_matches('d').parse().unwrap_or(0);
     if coordinates.len() != rank {
-        let message = format!("{} coordinates for a tensor of {rank} dimensions", coordinates.len());
-        return issue(codes::BAD_OPERANDS, message, "write [tensorMap, {c0, c1, ...}], innermost first");
+        let message = format!(
+            "the instruction has {} coordinates for a tensor of {rank} dimensions",
+            coordinates.len()
+        );
+        return issue(
+            codes::BAD_OPERANDS,
+            message,
+            "write [tensorMap, {c0, c1, ...}], with the innermost coordinate first",
+        );
     }
     Ok(Tensor { map, space, coordinates })
 }
@@ -154,13 +161,14 @@ impl Tensor {
             cx.read(self.space, addr.wrapping_add(16 * i as u64), piece, lane, &mut w)?;
         }
         let wrong = |message: String| {
-            let help = "make it with TensorMap::encode, or with tensormap.replace from 128 zero bytes";
+            let help =
+                "create the tensor map with TensorMap::encode, or with tensormap.replace from 128 zero bytes";
             fault(codes::ASYNCHRONOUS, lane, format!("tensor map at {addr:#x}: {message}"), help)
         };
         let map = TensorMap::decode(&bytes).map_err(wrong)?;
         let (rank, dims) = (self.coordinates.len(), map.dims.len());
         if rank != dims {
-            return Err(wrong(format!("it has {dims} dimensions, the copy {rank}")));
+            return Err(wrong(format!("it has {dims} dimensions, but the copy has {rank}")));
         }
         Ok(map)
     }
@@ -178,24 +186,22 @@ impl Tensor {
         // The manual does not say so, but an H200 answers "illegal instruction".
         let (first, size) = (i64::from(coordinates[0]), map.element_bytes() as i64);
         if first * size % 16 != 0 {
-            let message = format!(
-                "a box that begins at innermost coordinate {first}, {} bytes, in a tensor",
-                first * size
-            );
+            let message =
+                format!("a box begins at innermost coordinate {first}, {} bytes, in a tensor", first * size);
             return Err(fault(
                 codes::ASYNCHRONOUS,
                 lane,
                 message,
-                "the box begins at a multiple of 16 bytes in each row",
+                "begin the box at a multiple of 16 bytes in each row",
             ));
         }
         if stores && coordinates.iter().any(|c| *c < 0) {
-            let message = format!("a store to a box of a tensor at negative coordinates, {coordinates:?}");
+            let message = format!("a store writes a box at negative coordinates, {coordinates:?}");
             return Err(fault(
                 codes::ASYNCHRONOUS,
                 lane,
                 message,
-                "the H200 takes negative coordinates in loads only",
+                "use negative coordinates only in loads, as the H200 requires",
             ));
         }
         Ok(map.parts(&coordinates, shared, stores))
@@ -309,7 +315,7 @@ fn reduction(op: &str, map: &TensorMap, lane: usize) -> Result<Arc<Reduction>, F
                 codes::ASYNCHRONOUS,
                 lane,
                 message,
-                "see cp.reduce.async.bulk for the types of each operation",
+                "use an operation and type that cp.reduce.async.bulk has",
             ))
         }
     }
@@ -341,7 +347,7 @@ fn replace(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     };
     if ordinal >= field.count {
         let message = format!("`.{name}` has no entry {ordinal}");
-        return issue(codes::BAD_OPERANDS, message, format!("entries are 0 to {}", field.count - 1));
+        return issue(codes::BAD_OPERANDS, message, format!("use an entry from 0 to {}", field.count - 1));
     }
     let value = s.src(s.operands.len() - 1, ty)?;
     Ok(custom(move |cx| write_field(cx, field, ordinal, (&address, space), value)))
@@ -362,8 +368,8 @@ fn write_field(
         // The whole map is accessed: it must be there, and aligned.
         cx.locate(space, base[lane], BYTES, lane)?;
         if field.bytes == 1 && value[lane] > 0xff {
-            let message = format!("{} for `.{}` of a tensor map", value[lane], field.name);
-            return Err(fault(codes::ASYNCHRONOUS, lane, message, "the manual lists its values"));
+            let message = format!("{} is not a value of `.{}` of a tensor map", value[lane], field.name);
+            return Err(fault(codes::ASYNCHRONOUS, lane, message, "use one of the values in the PTX manual"));
         }
         cx.write(space, at[lane], &value[lane].to_le_bytes()[..field.bytes], lane, &mut w)?;
     }
@@ -382,7 +388,7 @@ fn publish(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         let (dst, src) = (dst.lanes(cx), src.lanes(cx));
         let lane = cx.active.trailing_zeros() as usize;
         if let Some(l) = lanes(cx.active).find(|&l| dst[l] != dst[lane] || src[l] != src[lane]) {
-            let help = "all threads of the warp copy the same map";
+            let help = "copy the same tensor map in all threads of the warp";
             return Err(fault(
                 codes::UNDEFINED,
                 l,

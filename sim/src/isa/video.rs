@@ -20,7 +20,7 @@ const SCALE: Class = ("scale", &["shr7", "shr15"]);
 const CMPS: Class = ("cmp", &["eq", "ne", "lt", "le", "gt", "ge"]);
 const SCALAR: &str = "d, a, b{, c}";
 /// Why a form is not here.
-const UNSURE: &str = "an H200 does not do what the manual says";
+const UNSURE: &str = "an H200's result differs from the PTX manual";
 const SIMD: &str = "d, a, b, c";
 
 const fn scalar_row(syntax: &'static str, build: super::Build) -> Row {
@@ -128,8 +128,8 @@ impl Part {
             [b'h', n @ b'0'..=b'1'] => Ok(Part { at: 16 * u32::from(n - b'0'), bits: 16 }),
             _ => issue(
                 codes::BAD_OPERANDS,
-                format!("`.{name}` is not a part of a word"),
-                "parts are .b0 to .b3, .h0 and .h1",
+                format!("`.{name}` does not select a part of a word"),
+                "use one of .b0 to .b3, .h0 and .h1",
             ),
         }
     }
@@ -161,7 +161,7 @@ fn scalar(
     let (pa, pb) = (Part::parse(pa)?, Part::parse(pb)?);
     let second = s.get("op2");
     if na || nb {
-        return issue(codes::BAD_OPERANDS, "operands of this instruction are not negated", "");
+        return issue(codes::BAD_OPERANDS, "operands of this instruction cannot be negated", "");
     }
     if !to.is_empty() {
         return issue(codes::NOT_SIMULATED, "results that replace part of a word are not simulated", UNSURE);
@@ -169,8 +169,8 @@ fn scalar(
     if second.is_some() != (s.operands.len() == 4) {
         return issue(
             codes::BAD_OPERANDS,
-            "operands that do not fit each other",
-            "a third operand goes with .add, .min or .max",
+            "the operands do not match the modifiers",
+            "use a third operand only with .add, .min or .max",
         );
     }
     let c = if s.operands.len() == 4 { s.part_src(3)?.0 } else { a };
@@ -198,15 +198,15 @@ fn mad(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     if (sat || s.has("scale")) && !(sa && sb) {
         return issue(
             codes::NOT_SIMULATED,
-            "`.sat` and `.shr` of products that are not signed are not simulated",
+            "`.sat` and `.shr` of unsigned products are not simulated",
             UNSURE,
         );
     }
     if !to.is_empty() || !pc.is_empty() || po && (na || nb || nc) {
         return issue(
             codes::BAD_OPERANDS,
-            "operands that do not fit each other",
-            "vmad takes parts of a and b; .po negates nothing",
+            "the operands do not match the modifiers",
+            "select parts of a and b only, and do not negate operands with .po",
         );
     }
     let shift = match s.get("scale") {
@@ -238,7 +238,7 @@ fn digits(name: &str, letter: char, most: usize, below: usize) -> Result<Vec<usi
         .map(|n| n.chars().rev().map(|c| c.to_digit(10).map_or(usize::MAX, |d| d as usize)).collect());
     match list {
         Some(l) if !l.is_empty() && l.len() <= most && l.iter().all(|&d| d < below) => Ok(l),
-        _ => issue(codes::BAD_OPERANDS, format!("`.{name}` is not a selection of {most} parts"), ""),
+        _ => issue(codes::BAD_OPERANDS, format!("`.{name}` does not select {most} parts"), ""),
     }
 }
 
@@ -255,13 +255,13 @@ fn simd(
     if na || nb || nc || !pc.is_empty() {
         return issue(
             codes::BAD_OPERANDS,
-            "operands of this instruction are not negated, and c has no parts",
+            "operands of this instruction cannot be negated, and c cannot select a part",
             "",
         );
     }
     let (sat, add) = (s.has("sat"), s.has("add"));
     if sat && add {
-        return issue(codes::UNKNOWN_MODIFIER, "`.sat` and `.add` exclude each other", "");
+        return issue(codes::UNKNOWN_MODIFIER, "an instruction cannot have both `.sat` and `.add`", "");
     }
     // Lanes of both words are counted on: a has the first.
     let select = |name: &str, first: usize| match name {

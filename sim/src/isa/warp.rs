@@ -103,7 +103,7 @@ pub(super) static FAMILY: Family = Family {
             if p == Pred::SINK {
                 return issue(
                     codes::BAD_OPERANDS,
-                    "elect.sync has a predicate destination",
+                    "elect.sync needs a predicate destination",
                     "write `d|p` or `_|p`",
                 );
             }
@@ -141,7 +141,7 @@ pub(super) fn converged(
                 codes::UNDEFINED,
                 lane,
                 message,
-                "a thread may execute a .sync instruction only as a member of its mask",
+                "include every executing thread in the member mask of a .sync instruction",
             ));
         }
         if members & cx.live & !party == 0 {
@@ -197,12 +197,12 @@ fn shfl(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             };
             let source = if ok { (j & 31) as usize } else { l };
             if cx.active >> source & 1 == 0 {
-                let message = format!("shfl.sync reads lane {source}, which does not take part");
+                let message = format!("shfl.sync reads lane {source}, which does not execute it");
                 return Err(fault(
                     codes::UNDEFINED,
                     l,
                     message,
-                    "the source lane must be in the member mask",
+                    "include the source lane in the member mask",
                 ));
             }
             cx.reg(d)[l] = a[source];

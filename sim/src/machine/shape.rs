@@ -12,13 +12,13 @@ pub(super) fn check_shape(kernel: &Kernel, g: &Launch) -> Result<u32, SimError> 
     let threads = g.block.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
     let [x, y, z] = g.block;
     if threads == 0 || threads > 1024 || z > 64 {
-        let help = "a CTA has 1 to 1024 threads, at most 64 of them in z";
+        let help = "use 1 to 1024 threads for each CTA, at most 64 of them in z";
         return Err(SimError::request(format!("block ({x}, {y}, {z}) is not possible"), help));
     }
     if let Some(r) = kernel.reqntid.filter(|r| *r != g.block) {
         let message =
             format!("`{name}` is compiled for blocks of ({}, {}, {}), not ({x}, {y}, {z})", r[0], r[1], r[2]);
-        return Err(SimError::request(message, ".reqntid fixes the block"));
+        return Err(SimError::request(message, "launch with the block that .reqntid requires"));
     }
     if let Some(m) = kernel.maxntid {
         let most = m.iter().fold(1_u64, |n, &d| n.saturating_mul(d.into()));
@@ -31,7 +31,7 @@ pub(super) fn check_shape(kernel: &Kernel, g: &Launch) -> Result<u32, SimError> 
     }
     let [x, y, z] = g.grid;
     if g.grid.contains(&0) || y > 65535 || z > 65535 || x > i32::MAX as u32 {
-        let help = "at most 2147483647 CTAs in x, 65535 in y and z, and at least one";
+        let help = "use 1 to 2147483647 CTAs in x and 1 to 65535 in y and z";
         return Err(SimError::request(format!("grid ({x}, {y}, {z}) is not possible"), help));
     }
     Ok(threads)
@@ -44,21 +44,24 @@ pub(super) fn cluster(kernel: &Kernel, g: &Launch) -> Result<[u32; 3], SimError>
         ([1, 1, 1], required) => required.unwrap_or(g.cluster),
         (given, Some(required)) if given != required => {
             let message = format!("`{name}` is compiled for clusters of {required:?} CTAs, not {given:?}");
-            return Err(SimError::request(message, ".reqnctapercluster fixes the cluster"));
+            return Err(SimError::request(
+                message,
+                "launch with the cluster that .reqnctapercluster requires",
+            ));
         }
         (given, _) => given,
     };
     let most = kernel.max_cluster.unwrap_or(MAX_CLUSTER).min(MAX_CLUSTER);
     let size = c.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
     if size == 0 || size > most {
-        let help = format!("a cluster of `{name}` has 1 to {most} CTAs");
+        let help = format!("use clusters of 1 to {most} CTAs for `{name}`");
         return Err(SimError::request(format!("clusters of {c:?} CTAs are not possible"), help));
     }
     match g.grid.iter().zip(c).all(|(&n, c)| n % c == 0) {
         true => Ok(c),
         false => Err(SimError::request(
-            format!("a grid of {:?} CTAs is not made of clusters of {c:?}", g.grid),
-            "each dimension of the grid is a multiple of the cluster's",
+            format!("a grid of {:?} CTAs is not a multiple of clusters of {c:?}", g.grid),
+            "make each dimension of the grid a multiple of the cluster's",
         )),
     }
 }
@@ -102,7 +105,7 @@ pub(super) fn pack(kernel: &Kernel, args: &[Arg]) -> Result<Vec<u8>, SimError> {
         if bytes.len() != p.size {
             let message =
                 format!("argument of {} bytes for the {}-byte parameter `{}`", bytes.len(), p.size, p.name);
-            return Err(SimError::request(message, "give an Arg of the parameter's size"));
+            return Err(SimError::request(message, "pass an `Arg` of the parameter's size"));
         }
         out[p.offset..p.offset + p.size].copy_from_slice(&bytes);
     }

@@ -86,7 +86,7 @@ impl Allocator {
 }
 
 fn unknown(what: &str) -> SimError {
-    SimError::request(format!("{what} is not the beginning of an allocation"), "")
+    SimError::request(format!("{what} is not the address of an allocation"), "")
 }
 
 impl Memory {
@@ -113,8 +113,7 @@ impl Memory {
             let room = usize::try_from(bytes).ok();
             let reserved = room.and_then(|n| self.buffers[2 * pe + 1].try_reserve_exact(n).ok());
             reserved.ok_or_else(|| {
-                let message =
-                    format!("there is no room for a heap of {bytes} bytes for each of {} PEs", self.n_pes);
+                let message = format!("heaps of {bytes} bytes for each of {} PEs do not fit", self.n_pes);
                 SimError::new(codes::MEMORY_LIMIT, message, "choose a smaller `Config::heap`")
             })?;
         }
@@ -160,7 +159,7 @@ impl Memory {
         let offset = self.heap.fit(bytes, align);
         self.affords(offset, bytes, self.buffers[1].len() as u64, self.n_pes as u64)?;
         if let Some(fixed) = self.fixed.filter(|fixed| offset.saturating_add(bytes) > *fixed) {
-            let message = format!("{bytes} bytes do not fit a PE's heap of {fixed} bytes");
+            let message = format!("{bytes} bytes do not fit into a PE's heap of {fixed} bytes");
             return Err(SimError::new(codes::MEMORY_LIMIT, message, "raise `Config::heap`, or free tensors"));
         }
         let name = name.into();
@@ -202,7 +201,7 @@ impl Memory {
     }
 
     pub(crate) fn free_symmetric(&mut self, s: Symmetric) -> Result<(), SimError> {
-        self.heap.remove(s.offset).map(drop).ok_or_else(|| unknown("a freed place of the symmetric heap"))
+        self.heap.remove(s.offset).map(drop).ok_or_else(|| unknown("a freed address of the symmetric heap"))
     }
 
     pub(crate) fn free_private(&mut self, pe: usize, addr: u64) -> Result<(), SimError> {
@@ -220,7 +219,7 @@ impl Memory {
         let (from, into) = match (was, to) {
             (None, Some(s)) => (own, (2 * pe + 1, s.offset as usize)),
             (Some(on_heap), None) => ((2 * pe + 1, on_heap as usize), own),
-            _ => return Err(SimError::request("the memory is registered already", "")),
+            _ => return Err(SimError::request("the memory is already registered", "")),
         };
         let data = self.buffers[from.0][from.1..from.1 + n].to_vec();
         self.buffers[into.0][into.1..into.1 + n].copy_from_slice(&data);

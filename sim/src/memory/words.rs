@@ -22,13 +22,13 @@ impl Memory {
         let near = self.region_at(addr).and_then(|region| self.allocator(region).nearest(addr & REGION_MASK));
         // A row has 8 bytes or more. A smaller access is one of a tensor that lies beside the table.
         let help = if len >= 8 && near.is_some_and(|allocation| allocation.name.is_of_peers()) {
-            "check the PE: the PEs of a team have numbers from 0 to n_pes(team) - 1"
+            "check the PE: its number must be from 0 to n_pes(team) - 1"
         } else {
-            "check the bound on the index: the tail of a tensor whose size is not a multiple of the tile is the usual cause"
+            "check the bound on the index: the usual cause is the tail of a tensor whose size is not a multiple of the tile"
         };
         AccessError {
             code: codes::OUT_OF_BOUNDS,
-            message: format!("{len} bytes at {} are out of bounds", self.describe(pe, addr)),
+            message: format!("an access of {len} bytes at {} is out of bounds", self.describe(pe, addr)),
             help,
         }
     }

@@ -96,10 +96,11 @@ impl Builtin {
         }
         let scope = self.f.scope.name();
         let call = Call::new(cx, self.f, [0; 8], lane, 0);
-        let message =
-            format_args!("the {scope} has {live} threads, and NVSHMEM shares the work among {wanted}");
+        let message = format_args!(
+            "the {scope} has {live} running threads, but NVSHMEM divides the work among {wanted}"
+        );
         Err(call
-            .fault(message, "call it where no thread has ended, a warp's function in warps of 32 threads"))
+            .fault(message, "call it before any thread of the group ends, and call a warp function only in warps of 32 threads"))
     }
 
     /// The lanes as part of their warp or CTA; returns those that wait.
@@ -203,7 +204,7 @@ impl Builtin {
                 "called by thread ({x}, {y}, {z}) while thread ({i}, {j}, {k}) of the same {scope} is in `{}`",
                 f.name
             );
-            return Err(call.fault(message, "all threads of the group make the same call, together"));
+            return Err(call.fault(message, "let all threads of the group make the same call together"));
         }
         match (0..self.args.len()).find(|&n| before[n] != args[n]) {
             None => Ok(()),
@@ -214,7 +215,7 @@ impl Builtin {
                      ({x}, {y}, {z})",
                     before[n], args[n]
                 );
-                Err(call.fault(message, "all threads of the group make one call, with the same arguments"))
+                Err(call.fault(message, "let all threads of the group make the call with the same arguments"))
             }
         }
     }
@@ -243,10 +244,9 @@ impl Builtin {
         if found.is_some() && found != self.hasty(cx, ticket, args, lane)? {
             let call = Call::new(cx, self.f, args, lane, ticket);
             let message = format_args!(
-                "`src` has changed between the coming of thread ({x}, {y}, {z}) and that of the CTA's last threads"
+                "`src` changed after thread ({x}, {y}, {z}) made the call and before the last threads of the CTA made it"
             );
-            let help =
-                "NVSHMEM begins to read it as soon as a thread comes: put a CTA barrier in front of the call";
+            let help = "put a CTA barrier before the call: NVSHMEM begins to read as soon as the first thread calls it";
             return Err(call.fault(message, help));
         }
         if begins {

@@ -78,8 +78,8 @@ pub(super) fn meet(
         contradiction(c, other, a, &key)?;
     }
     if let Some(a) = &c.cx.remote.rounds[team][rank] {
-        let message = format!("PE {me} is in `{}` of the same team {members:?}", a.f.name);
-        let help = "a PE calls one collective function of a team at a time, by one thread, warp or CTA";
+        let message = format!("PE {me} is already in `{}` of the same team {members:?}", a.f.name);
+        let help = "call one collective function of a team at a time on a PE, in one thread, warp or CTA";
         return Err(c.fault(message, help));
     }
     for p in &pushes {
@@ -126,14 +126,16 @@ fn contradiction(c: &Call<'_, '_>, pe: usize, a: &Arrival, key: &[(&'static str,
     let me = c.my_pe();
     if a.f.index != c.f.index {
         let message =
-            format_args!("PE {pe} is in `{}` of the same team, PE {me} comes to `{}`", a.f.name, c.f.name);
-        return Err(c.fault(message, "all PEs of a team call its collective functions in the same order"));
+            format_args!("PE {pe} is in `{}` of the same team, but PE {me} calls `{}`", a.f.name, c.f.name);
+        return Err(
+            c.fault(message, "call the collective functions of a team in the same order on all its PEs")
+        );
     }
     match a.key.iter().zip(key).find(|(a, b)| a != b) {
         None => Ok(()),
         Some(((what, theirs), (_, mine))) => {
             let message = format_args!("`{what}` is {theirs} on PE {pe} and {mine} on PE {me}");
-            Err(c.fault(message, "it must be the same on all PEs of the team"))
+            Err(c.fault(message, "pass the same value on all PEs of the team"))
         }
     }
 }
@@ -252,7 +254,7 @@ fn broadcast(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (n, root) = (b.members.len(), c.args[4] as u32 as usize);
     if root >= n {
         let message = format_args!("root {} is not a PE of the team, which has {n}", root as i32);
-        return Err(c.fault(message, "the root is a rank in the team"));
+        return Err(c.fault(message, "pass a root that is a rank in the team"));
     }
     let mut key = b.key(c);
     key.push(("root", root as u64));

@@ -77,7 +77,10 @@ impl Call<'_, '_> {
         let n = self.cx.memory.n_pes;
         let pe = arg as u32 as i32;
         usize::try_from(pe).ok().filter(|&p| p < n).ok_or_else(|| {
-            self.fault(format_args!("PE {pe} does not exist: there are {n}"), "PEs are numbered from 0")
+            self.fault(
+                format_args!("PE {pe} does not exist: the number of PEs is {n}"),
+                "use a number from 0 to one less than the number of PEs",
+            )
         })
     }
 
@@ -86,7 +89,7 @@ impl Call<'_, '_> {
         let size = self.f.ty.bytes() as u64;
         count.checked_mul(size).filter(|&b| b < 1 << 48).ok_or_else(|| {
             let message = format_args!("{count} elements of {size} bytes are more than any allocation has");
-            self.fault(message, "the count is unsigned: look for a negative number")
+            self.fault(message, "check the count, which is unsigned: a negative number becomes very large")
         })
     }
 
@@ -102,8 +105,8 @@ impl Call<'_, '_> {
         Err(fault(
             codes::MISALIGNED,
             self.lane,
-            format!("`{what}` of `{}`: {place} is not aligned to {size} bytes", self.f.name),
-            "the function moves elements of this size; use the form for bytes (`putmem`, `getmem`) if they are not aligned",
+            format!("`{what}` of `{}` is {place}, which is not aligned to {size} bytes", self.f.name),
+            "align the buffer, or use the byte form (`putmem`, `getmem`): this function moves elements of this size",
         ))
     }
 
@@ -130,8 +133,8 @@ impl Call<'_, '_> {
                 spot.map(Some).map_err(|e| self.access_fault(what, e))
             }
             (Space::Local, _) if self.f.scope != Scope::Thread => Err(self.fault(
-                format_args!("`{what}` is in the local memory of one thread"),
-                "threads that call together need a buffer that all of them see",
+                format_args!("`{what}` is in one thread's local memory"),
+                "use a buffer that all calling threads can access",
             )),
             _ => Ok(None),
         }
@@ -145,11 +148,20 @@ impl Call<'_, '_> {
             Space::Local => self.cx.locals.lanes[self.lane].as_mut_slice(),
             Space::Cluster => {
                 let message = format!("`{what}` of `{}` is in another CTA's shared memory", self.f.name);
-                return Err(fault(codes::BAD_ADDRESS, self.lane, message, "copy it to the CTA's own"));
+                return Err(fault(
+                    codes::BAD_ADDRESS,
+                    self.lane,
+                    message,
+                    "use the shared memory of the calling CTA",
+                ));
             }
             _ => {
                 let message = format!("`{what}` of `{}` is in the kernel's parameters", self.f.name);
-                let help = if write { "they are constant" } else { "copy the parameter to global memory" };
+                let help = if write {
+                    "copy the parameter to global memory first: parameters are constant"
+                } else {
+                    "copy the parameter to global memory"
+                };
                 return Err(fault(codes::BAD_ADDRESS, self.lane, message, help));
             }
         };
@@ -163,7 +175,12 @@ impl Call<'_, '_> {
                     self.f.name,
                     space.name()
                 );
-                Err(fault(codes::OUT_OF_BOUNDS, self.lane, message, "check the address and the count"))
+                Err(fault(
+                    codes::OUT_OF_BOUNDS,
+                    self.lane,
+                    message,
+                    "check the address and the element count",
+                ))
             }
         }
     }
@@ -234,7 +251,7 @@ fn check(f: &Function, params: &[u64], returns: &[u64]) -> Result<(), Issue> {
     Err(Issue {
         code: codes::BAD_OPERANDS,
         message,
-        help: format!("its parameters are ({})", names.join(", ")),
+        help: format!("declare the function with the parameters ({})", names.join(", ")),
     })
 }
 

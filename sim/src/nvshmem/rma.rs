@@ -113,7 +113,7 @@ fn source(c: &mut Call<'_, '_>) -> Result<(usize, u64, u64), Fault> {
     let (space, _) = Space::of_generic(dst);
     if space != Space::Global && bytes > 0 {
         let message = format_args!("`dst` is in {} memory", space.name());
-        let help = "NVSHMEM's bitcode writes it by global stores: get into global memory, or load from the peer's address";
+        let help = "get into global memory, or load from the peer's address: NVSHMEM's bitcode writes `dst` with global stores";
         return Err(c.fault(message, help));
     }
     Ok((to, at, bytes))
@@ -152,13 +152,16 @@ fn strides(c: &Call<'_, '_>) -> Result<([u64; 2], [u64; 2]), Fault> {
     for ((name, stride), span) in [("dst_stride", dst), ("src_stride", src)].into_iter().zip(&mut spans) {
         if (stride as i64) < 1 {
             let message = format_args!("`{name}` is {}", stride as i64);
-            return Err(c.fault(message, "strides are in elements, 1 where they lie next to each other"));
+            return Err(c.fault(
+                message,
+                "use a stride of at least 1: strides count elements, and contiguous elements have stride 1",
+            ));
         }
         let last = count.saturating_sub(1).checked_mul(stride);
         let bytes = last.and_then(|n| n.checked_add(1)).map_or(u64::MAX, |n| n.saturating_mul(element));
         if bytes >= 1 << 48 {
             let message = format_args!("{count} elements every {stride} are more than any allocation has");
-            return Err(c.fault(message, "check count and stride"));
+            return Err(c.fault(message, "check the count and the stride"));
         }
         *span = if count == 0 { 0 } else { bytes };
     }
@@ -171,8 +174,10 @@ fn reachable(c: &Call<'_, '_>, pe: usize) -> Result<(), Fault> {
         return Ok(());
     }
     let message = format_args!("PE {pe} is not reachable by loads and stores");
-    Err(c
-        .fault(message, "NVSHMEM has no strided transfers over a network: put each piece that is contiguous"))
+    Err(c.fault(
+        message,
+        "put each contiguous piece separately: NVSHMEM has no strided transfers over a network",
+    ))
 }
 
 /// Every `stride`-th element, packed.

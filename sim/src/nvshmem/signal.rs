@@ -159,8 +159,8 @@ pub(super) fn change(c: &Call<'_, '_>, op: u64) -> Result<Change, Fault> {
         9 => Ok(Change::Set),
         10 => Ok(Change::Add),
         n => {
-            let message = format_args!("`signal_op` is {}", n as u32 as i32);
-            Err(c.fault(message, "it is NVSHMEM_SIGNAL_SET (9) or NVSHMEM_SIGNAL_ADD (10)"))
+            let message = format_args!("`signal_op` is {}, which is not an operation", n as u32 as i32);
+            Err(c.fault(message, "use NVSHMEM_SIGNAL_SET (9) or NVSHMEM_SIGNAL_ADD (10)"))
         }
     }
 }
@@ -223,7 +223,7 @@ impl Set {
     fn elements(&self, c: &mut Call<'_, '_>) -> Result<Vec<(u64, u64, u64)>, Fault> {
         if self.cmp >= CMP.len() as u64 {
             let message = format_args!("`cmp` is {}", self.cmp as u32 as i32);
-            return Err(c.fault(message, "comparisons are NVSHMEM_CMP_EQ (0) to NVSHMEM_CMP_GE (5)"));
+            return Err(c.fault(message, "use a comparison from NVSHMEM_CMP_EQ (0) to NVSHMEM_CMP_GE (5)"));
         }
         let size = self.ty.bytes();
         let what = c.f.row.params.first().map_or("ivars", |(name, _)| name);

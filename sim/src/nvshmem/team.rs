@@ -141,7 +141,7 @@ impl Call<'_, '_> {
             Some(team) => Ok(Some(team)),
             None => Err(self.fault(
                 format_args!("{handle} is not a team"),
-                "pass the handle of a team that the host has made, or 0 for all PEs",
+                "pass the handle of a team that the host created, or 0 for all PEs",
             )),
         }
     }
@@ -162,6 +162,6 @@ impl Call<'_, '_> {
             Some(members) => format!("PE {me} is not in the team {members:?}"),
             None => "the team is NVSHMEM_TEAM_INVALID".to_string(),
         };
-        Err(self.fault(message, "only the members of a team call its collective functions"))
+        Err(self.fault(message, "call a team's collective functions only on its members"))
     }
 }

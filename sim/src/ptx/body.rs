@@ -163,7 +163,7 @@ pub(super) fn loc(i: &str) -> Res<'_, Loc> {
                 let (after, at) = must(triple)(rest)?;
                 (rest, inlined_at) = (after, Some(at));
             }
-            _ => return fail(i, codes::SYNTAX, format!("`{word}` is not part of `.loc`"), ""),
+            _ => return fail(i, codes::SYNTAX, format!("`{word}` cannot occur in `.loc`"), ""),
         }
         i = rest;
     }
@@ -258,7 +258,14 @@ fn address(i: &str) -> Res<'_, Operand<'_>> {
         Ok((rest, n)) => (rest, Base::Name(n)),
         Err(_) => match must(number)(i)? {
             (rest, Number::Int(v)) => (rest, Base::Absolute(v)),
-            _ => return fail(i, codes::SYNTAX, "an address is a name or an integer, with an offset", ""),
+            _ => {
+                return fail(
+                    i,
+                    codes::SYNTAX,
+                    "an address must be a name or an integer, with an optional offset",
+                    "",
+                );
+            }
         },
     };
     let (rest, offset) = plus_minus(rest)?;

@@ -16,7 +16,7 @@ pub(super) struct Snag<'a> {
 
 impl<'a> ParseError<&'a str> for Snag<'a> {
     fn from_error_kind(rest: &'a str, _: ErrorKind) -> Self {
-        Snag { rest, code: codes::SYNTAX, message: "this is not PTX syntax".into(), help: "" }
+        Snag { rest, code: codes::SYNTAX, message: "this text is not PTX".into(), help: "" }
     }
     fn append(_: &'a str, _: ErrorKind, other: Self) -> Self {
         other
@@ -142,7 +142,7 @@ pub(super) fn unsigned(i: &str) -> Res<'_, u64> {
     };
     match u64::from_str_radix(digits, radix) {
         Ok(v) => Ok((&i[end..], v)),
-        Err(_) => fail(i, codes::SYNTAX, format!("`{word}` is not an integer literal of 64 bits"), ""),
+        Err(_) => fail(i, codes::SYNTAX, format!("`{word}` does not fit into a 64-bit integer"), ""),
     }
 }
 
@@ -175,7 +175,7 @@ pub(super) fn number(i: &str) -> Res<'_, Number> {
             _ => fail(
                 i,
                 codes::SYNTAX,
-                format!("a floating literal of this form has {digits} hexadecimal digits"),
+                format!("a floating-point literal of this form needs {digits} hexadecimal digits"),
                 "",
             ),
         };

@@ -35,7 +35,7 @@ pub(super) fn module<'a>(text: &'a str, i: &'a str) -> Result<Ast<'a>, Snag<'a>>
             rest: text,
             code: codes::SYNTAX,
             message,
-            help: "a module begins with `.version 8.0`",
+            help: "begin the module with a version, such as `.version 8.0`",
         });
     }
     Ok(ast)
@@ -149,7 +149,7 @@ fn function_directive<'a>(i: &'a str, out: &mut Vec<(&'a str, Vec<u64>)>) -> Res
             return fail(
                 at,
                 codes::NOT_SIMULATED,
-                format!("`.{word}` is not a function directive known here"),
+                format!("`.{word}` is not a function directive that the simulator knows"),
                 "",
             );
         }
@@ -169,7 +169,7 @@ fn parameters<'a>(cx: Cursor<'a>, i: &'a str) -> Res<'a, Vec<Variable<'a>>> {
                 blank(i),
                 codes::SYNTAX,
                 format!("`.{word}` is not a parameter space"),
-                "parameters are `.param`",
+                "declare parameters with `.param`",
             ),
         }
     };
@@ -241,12 +241,7 @@ fn declarator<'a>(
             }
             _ if ty.is_empty() => ty = word,
             _ => {
-                return fail(
-                    blank(i),
-                    codes::SYNTAX,
-                    format!("`.{word}` does not belong to a declaration"),
-                    "",
-                );
+                return fail(blank(i), codes::SYNTAX, format!("`.{word}` cannot occur in a declaration"), "");
             }
         }
     }

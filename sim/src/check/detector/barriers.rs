@@ -4,7 +4,7 @@ use super::*;
 use crate::model::{CtaSlot, WarpSlot};
 
 impl Detector {
-    /// A proxy fence: what the lanes know, the async proxy knows.
+    /// A proxy fence passes everything that the lanes know to the async proxy.
     pub(crate) fn fence_proxy(&mut self, slot: WarpSlot, mask: u32) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
@@ -20,7 +20,7 @@ impl Detector {
         }
     }
 
-    /// Lanes of a warp that meet at `bar.warp.sync`.
+    /// Joins the clocks of the lanes of a warp that meet at `bar.warp.sync`.
     pub(crate) fn warp_sync(&mut self, slot: WarpSlot, mask: u32, pc: u32) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
@@ -31,7 +31,7 @@ impl Detector {
         warp.set_clock(mask, &Arc::new(meeting.clock()));
     }
 
-    /// Lanes come to barrier `id` of their CTA.
+    /// Notes that lanes arrive at barrier `id` of their CTA.
     pub(crate) fn arrive(&mut self, slot: WarpSlot, cta: CtaSlot, (id, pc): (usize, u32), mask: u32) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
@@ -40,7 +40,8 @@ impl Detector {
         warps[slot].met = Some(Met { warp: warps[slot].number, time: *now, pc, at: Some(id) });
     }
 
-    /// A barrier is complete; `waiting` (slot and lanes) go on. `all` if it is of the whole CTA.
+    /// Completes a barrier: the `waiting` threads (slots and lanes) continue. `all` tells whether
+    /// the barrier is of the whole CTA.
     pub(crate) fn complete(&mut self, cta: CtaSlot, id: usize, all: bool, waiting: &[(WarpSlot, u32)]) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
@@ -71,7 +72,8 @@ impl Detector {
         }
     }
 
-    /// Threads end: a barrier of the whole CTA that others wait at counts them as come.
+    /// Notes that threads end. A barrier of the whole CTA at which others wait counts them as
+    /// arrived.
     pub(crate) fn exit(&mut self, slot: WarpSlot, cta: CtaSlot, mask: u32) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
@@ -79,8 +81,8 @@ impl Detector {
         ended.arrive(threads, &warps[slot], mask, *now);
     }
 
-    /// Lanes come to the barrier of the cluster whose first CTA is in `leader`. Without a release they leave what they
-    /// knew at their latest fences.
+    /// Notes that lanes arrive at the barrier of the cluster whose first CTA is in `leader`.
+    /// Without a release they pass on what they knew at their latest fences.
     pub(crate) fn arrive_cluster(&mut self, slot: WarpSlot, leader: CtaSlot, mask: u32, releases: bool) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
@@ -94,20 +96,20 @@ impl Detector {
         }
     }
 
-    /// The cluster's barrier is complete.
+    /// Completes the cluster's barrier.
     pub(crate) fn complete_cluster(&mut self, leader: CtaSlot) {
         let meeting = self.ctas[leader].cluster.take().map_or_else(Meeting::default, |m| *m);
         self.ctas[leader].met = Some(Arc::new(meeting.clock()));
     }
 
-    /// Lanes have waited for the end of a grid.
+    /// Passes the clock at the end of a grid to lanes that have waited for it.
     pub(crate) fn wait_grid(&mut self, slot: WarpSlot, mask: u32, grid: usize) {
         let ends = std::mem::take(&mut self.grids[grid].ends);
         self.take(slot, mask, &ends);
         self.grids[grid].ends = ends;
     }
 
-    /// Lanes have waited for it.
+    /// Passes the clock of the cluster's barrier to lanes that have waited for it.
     pub(crate) fn wait_cluster(&mut self, slot: WarpSlot, leader: CtaSlot, mask: u32) {
         if let Some(clock) = self.ctas[leader].met.clone() {
             self.take(slot, mask, &clock);

@@ -1,4 +1,4 @@
-//! Operations that go on after their instruction: asynchronous ones, and those of NVSHMEM.
+//! Operations that continue after their instruction: asynchronous operations, and those of NVSHMEM.
 
 use super::*;
 use crate::memory::UnderWay;
@@ -7,12 +7,12 @@ use crate::order::Fence;
 use smallvec::smallvec;
 
 impl Detector {
-    /// A lane begins an operation that goes on after its instruction.
+    /// Begins an operation of a lane that continues after its instruction.
     pub(crate) fn begin(&mut self, slot: WarpSlot, lane: usize, pc: u32, agent: Agent) -> Ticket {
         self.begin_in(slot, lane, pc, agent, Stream::Thread)
     }
 
-    /// The same, in a stream of the lane's.
+    /// Begins an operation in a stream of the lane's.
     pub(crate) fn begin_in(
         &mut self,
         slot: WarpSlot,
@@ -31,7 +31,8 @@ impl Detector {
         Ticket { from, stream, agent, reduces: Order::RELAXED_GPU }
     }
 
-    /// A warp, or `block` a CTA, begins a remote operation together, which a lane carries out.
+    /// Begins a remote operation of a whole warp, or with `block` of a CTA, which one lane carries
+    /// out.
     pub(crate) fn begin_together(&mut self, slot: WarpSlot, lane: usize, pc: u32, block: bool) -> Ticket {
         self.now += 1;
         let state = &self.warps[slot];
@@ -43,18 +44,20 @@ impl Detector {
         Ticket { from, stream: warp, agent: Agent::Remote, reduces: Order::RELAXED_GPU }
     }
 
-    /// A lane knows that the operations of this ticket's stream up to it are complete (or have read their source).
+    /// Adds to a lane's clock that the operations of this ticket's stream, up to the ticket's, are
+    /// complete (or have read their source).
     pub(crate) fn learn(&mut self, slot: WarpSlot, lane: usize, ticket: &Ticket, only_read: bool) {
         ticket.publish(self.warps[slot].clock_mut(lane), only_read);
     }
 
-    /// A lane leaves what it knew at its latest fence of a scope.
+    /// Passes on what a lane knew at its latest fence of a scope.
     pub(crate) fn leave_fenced(&mut self, slot: WarpSlot, lane: usize, scope: Scope, clock: &mut Clock) {
         self.warps[slot].fenced(lane, scope, &self.threads, clock);
     }
 
-    /// Lanes go on behind a call: they have a part in issuing its operation, know whether that is complete or has read
-    /// its source, and learn what all who met in it knew.
+    /// Handles lanes that return from a call. They have a part in issuing its operation, know
+    /// whether it is complete or has read its source, and learn what all threads that met in the
+    /// call knew.
     pub(crate) fn learn_call(
         &mut self,
         slot: WarpSlot,
@@ -80,7 +83,8 @@ impl Detector {
         });
     }
 
-    /// Lanes leave all they know in a clock that others will join (an mbarrier's phase, a team's collective).
+    /// Adds all that lanes know to a clock that others will join (of an mbarrier's phase, or of a
+    /// team's collective).
     pub(crate) fn leave(&mut self, slot: WarpSlot, mask: u32, clock: &mut Clock) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
@@ -89,14 +93,15 @@ impl Detector {
         *clock = meeting.clock();
     }
 
-    /// Lanes learn what was left.
+    /// Adds a clock that others have left to the clocks of lanes.
     pub(crate) fn take(&mut self, slot: WarpSlot, mask: u32, clock: &Clock) {
         let Detector { warps, threads, .. } = self;
         warps[slot].each_clock(mask, |own| own.join(threads, clock));
     }
 
-    /// A fence of NVSHMEM's: what the threads and those they know have issued on their PE is delivered in front of what
-    /// they issue from now on; behind a quiet they know that it is delivered.
+    /// Handles a fence of NVSHMEM. Operations that the threads, and the threads they know, have
+    /// issued on their PE are delivered before those that they issue from now on. After a quiet
+    /// they know that the operations are delivered.
     pub(crate) fn remote_fence(&mut self, slot: WarpSlot, mask: u32, pc: u32, quiet: bool) {
         self.fence(slot, mask, pc, Fence::acq_rel(Scope::Sys));
         let Detector { warps, threads, now, .. } = self;
@@ -127,9 +132,9 @@ impl Detector {
         }
     }
 
-    /// What a signal or AMO of a lane releases when it lands: what fences have ordered in front of it, and the remote
-    /// operations that the lane knows to be complete. The signal of a put comes behind the put, and so behind all that
-    /// the thread has done and knows.
+    /// The knowledge that a signal or AMO of a lane releases when it arrives: what fences have
+    /// ordered before it, and the remote operations that the lane knows to be complete. The signal
+    /// of a put comes after the put, and so after all that the thread has done and knows.
     pub(crate) fn remote_release(
         &mut self,
         slot: WarpSlot,
@@ -169,7 +174,7 @@ impl Detector {
         left
     }
 
-    /// A signal or AMO has landed, and leaves what it releases.
+    /// Notes that a signal or AMO has arrived, and stores its releases at the location.
     pub(crate) fn landed(&mut self, ticket: &Ticket, left: &Releases, space: usize, at: usize, bytes: usize) {
         self.now += 1;
         let Snapshot { warp, lane, pc, time, .. } = ticket.from;
@@ -191,7 +196,8 @@ impl Detector {
         }
     }
 
-    /// Strong reads of a word have not seen an update that lands now, although it was issued before them.
+    /// Notes the strong reads of a word that did not see an update which arrives now, although it
+    /// was issued before them.
     fn missed_by_reads(&mut self, update: &Record, place: (usize, usize)) {
         let cell = *self.shadow.cell(place.0, place.1);
         let reads = self.shadow.records(&cell.read).iter().chain(self.shadow.records(&cell.write));
@@ -202,7 +208,8 @@ impl Detector {
         }
     }
 
-    /// What the PE's threads, as far as the clock knows them, have issued is complete.
+    /// Adds to a clock that the operations of the PE's threads, as far as the clock knows them, are
+    /// complete.
     pub(crate) fn deliver(&self, clock: &mut Clock, pe: usize) {
         clock.deliver(&self.threads, pe as u32);
     }
@@ -213,7 +220,7 @@ impl Detector {
 }
 
 impl Ticket {
-    /// Puts the operation's completion into a clock.
+    /// Adds the operation's completion to a clock.
     pub(crate) fn publish(&self, clock: &mut Clock, only_read: bool) {
         let Snapshot { lane, time, .. } = self.from;
         let known: &mut Known = match self.agent {

@@ -1,4 +1,4 @@
-//! Strong accesses and fences: what they synchronise.
+//! Strong accesses and fences, and what they synchronise.
 
 use super::*;
 use crate::check::happens_before::happens_before;
@@ -7,8 +7,9 @@ use crate::model::WarpSlot;
 use crate::order::Fence;
 
 impl Detector {
-    /// Lanes of a warp access the same bytes, and see some of the stores to them that are under way. Answers whether a
-    /// lower lane writes them in the same instruction.
+    /// Handles an access of lanes of a warp to the same bytes. The lanes may not see some of the
+    /// pending stores to them. Returns whether a lower lane writes the bytes in the same
+    /// instruction.
     pub(crate) fn touch(
         &mut self,
         slot: WarpSlot,
@@ -67,7 +68,8 @@ impl Detector {
         collides
     }
 
-    /// The latest write to a word that is seen where these stores under way are not.
+    /// The latest write to a word that is visible to a lane which does not see these pending
+    /// stores.
     fn latest_seen(&mut self, space: usize, word: usize, unseen: &[u64]) -> Option<Record> {
         let write = self.shadow.cell(space, word).write;
         let sync = write.sync();
@@ -75,7 +77,7 @@ impl Detector {
         latest.map(|r| Record { flags: r.flags | sync, ..*r })
     }
 
-    /// Remembers what a strong read has seen of the stores under way.
+    /// Remembers which of the pending stores a strong read has seen.
     fn read_strongly(
         &mut self,
         read: &Record,
@@ -89,7 +91,8 @@ impl Detector {
         }
     }
 
-    /// A strong read of a lane learns what was released where it reads, now or at the lane's next fence.
+    /// Handles a strong read of a lane: it acquires the releases at the location, now or at the
+    /// lane's next fence.
     fn observe(
         &mut self,
         slot: WarpSlot,
@@ -123,7 +126,8 @@ impl Detector {
         }
     }
 
-    /// A strong write of a lane leaves what it releases. `unseen` are the stores under way that it does not see.
+    /// Handles a strong write of a lane, which leaves its releases. `unseen` are the pending stores
+    /// that the lane does not see.
     fn release(
         &mut self,
         slot: WarpSlot,
@@ -158,7 +162,7 @@ impl Detector {
         }
     }
 
-    /// A strong read has read what another thread wrote without releasing.
+    /// Notes that a strong read has read a value that another thread wrote without a release.
     fn unreleased(&mut self, slot: WarpSlot, lane: usize, pc: u32, write: Option<Record>) {
         let number = self.warps[slot].number;
         let other = |w: &Record| {
@@ -182,7 +186,7 @@ impl Detector {
         note(self.misses.entry(cta).or_default(), miss);
     }
 
-    /// A fence of some lanes.
+    /// Handles a fence of some lanes.
     pub(crate) fn fence(&mut self, slot: WarpSlot, mask: u32, pc: u32, fence: Fence) {
         self.now += 1;
         let cta = self.ctas_of(slot);
@@ -218,7 +222,7 @@ impl Detector {
         self.warps[slot].lanes.as_ref().is_some_and(|l| l[lane].has_fenced())
     }
 
-    /// Lanes have made a strong access: it tells later which `fence.sc` come before others.
+    /// Notes a strong access of lanes. It tells later which `fence.sc` come before others.
     fn access_behind_fences(
         &mut self,
         slot: WarpSlot,
@@ -247,7 +251,7 @@ impl Detector {
         }
     }
 
-    /// A `fence.sc` of a lane learns what the threads knew at those that must precede it.
+    /// Adds to a lane's `fence.sc` what threads knew at the fences that must precede it.
     fn follow_fences(&mut self, slot: WarpSlot, lane: usize, scope: Scope) {
         let Detector { warps, threads, shadow, sequential, now, .. } = self;
         let warp = &mut warps[slot];

@@ -36,7 +36,12 @@ impl Context<'_> {
             }
             _ => {
                 let message = format!("an asynchronous operation on {} memory", space.name());
-                Err(fault(codes::BAD_ADDRESS, lane, message, "it works on global and shared memory"))
+                Err(fault(
+                    codes::BAD_ADDRESS,
+                    lane,
+                    message,
+                    "asynchronous operations work on global and shared memory",
+                ))
             }
         }
     }
@@ -45,8 +50,8 @@ impl Context<'_> {
     pub(crate) fn mbarrier(&self, space: Space, addr: u64, lane: usize) -> Result<Spot, Fault> {
         let (found, at) = self.locate(space, addr, SIZE, lane)?;
         if !found.is_shared() {
-            let message = format!("an mbarrier at {} address {addr:#x}", found.name());
-            return Err(fault(codes::ASYNCHRONOUS, lane, message, "mbarriers are in shared memory"));
+            let message = format!("an mbarrier operand is the {} address {addr:#x}", found.name());
+            return Err(fault(codes::ASYNCHRONOUS, lane, message, "place mbarriers in shared memory"));
         }
         self.spot(found, at, (SIZE, SIZE), true, lane)
     }

@@ -75,8 +75,12 @@ impl Mbarrier {
             Some(0) => Ok(false),
             Some(1) => Ok(true),
             _ => Err((
-                format!("the state is of phase {}, the mbarrier is in phase {}", token >> 20, self.phase),
-                "wait with the state of the latest arrival: only the phase under way and the one before can be waited for",
+                format!(
+                    "the state belongs to phase {}, but the mbarrier is in phase {}",
+                    token >> 20,
+                    self.phase
+                ),
+                "wait with the state of the latest arrival: a thread can wait only for the current phase or the phase before it",
             )),
         }
     }
@@ -84,8 +88,9 @@ impl Mbarrier {
     pub(crate) fn arrive(&mut self, count: u32) -> Result<(), Wrong> {
         if count == 0 || count > self.pending {
             let Mbarrier { pending, expected, phase, .. } = self;
-            let message = format!("{count} arrivals where phase {phase} needs {pending} more of {expected}");
-            return Err((message, "initialise the mbarrier with the number of arrivals of a phase"));
+            let message =
+                format!("{count} arrivals, but phase {phase} waits for {pending} more of its {expected}");
+            return Err((message, "initialise the mbarrier with the number of arrivals per phase"));
         }
         self.pending -= count;
         Ok(())
@@ -94,7 +99,7 @@ impl Mbarrier {
     /// Expects one more arrival in this phase.
     pub(crate) fn expect_one_more(&mut self) -> Result<(), Wrong> {
         if i64::from(self.pending) >= LIMIT {
-            return Err(("too many arrivals are pending".into(), "a phase has 1 to 1048575 arrivals"));
+            return Err(("too many arrivals are pending".into(), "a phase can have 1 to 1048575 arrivals"));
         }
         self.pending += 1;
         Ok(())
@@ -105,8 +110,9 @@ impl Mbarrier {
         match self.expected.checked_sub(count) {
             Some(n) => self.expected = n,
             None => {
-                let message = format!("{count} threads drop out of {}", self.expected);
-                return Err((message, "each thread drops out once"));
+                let message =
+                    format!("{count} threads drop out, but the mbarrier expects {} arrivals", self.expected);
+                return Err((message, "let each thread drop out only once"));
             }
         }
         Ok(())
@@ -117,15 +123,16 @@ impl Mbarrier {
         self.tx += bytes;
         if self.tx.abs() > LIMIT {
             return Err((
-                format!("a tx-count of {} bytes", self.tx),
-                "an mbarrier counts up to 1048575 bytes at a time",
+                format!("the transaction count is {} bytes", self.tx),
+                "an mbarrier can count at most 1048575 pending bytes",
             ));
         }
         if self.pending == 0 && self.tx < 0 {
-            let message = format!("{} bytes more than phase {} expected have come", -self.tx, self.phase);
+            let message =
+                format!("copies have brought {} bytes more than phase {} expected", -self.tx, self.phase);
             return Err((
                 message,
-                "expect_tx announces the bytes of all copies that complete on the mbarrier",
+                "announce the bytes of all copies that complete on the mbarrier with expect_tx",
             ));
         }
         Ok(())
@@ -157,7 +164,8 @@ impl Barriers {
     }
 }
 
-const UNKNOWN: &str = "mbarrier.init comes first, and must be visible to who uses the mbarrier";
+const UNKNOWN: &str =
+    "execute mbarrier.init first, and make it visible to every thread and copy that uses the mbarrier";
 
 impl Asynchronous {
     fn barriers(&mut self, memory: &Memory, buffer: usize) -> &mut Barriers {
@@ -180,8 +188,8 @@ impl Asynchronous {
             && memory.at(at, SIZE) == b.digest().to_le_bytes()
         {
             return Err((
-                format!("there is an mbarrier already, in phase {}", b.phase),
-                "mbarrier.inval ends its life before the memory is used again",
+                format!("this memory already holds an mbarrier, in phase {}", b.phase),
+                "execute mbarrier.inval before the memory is used again",
             ));
         }
         list.0.retain(|(a, _)| a.abs_diff(at.at) >= SIZE);
@@ -205,12 +213,12 @@ impl Asynchronous {
     pub(crate) fn valid(&mut self, memory: &Memory, at: Spot) -> Result<&mut Mbarrier, Wrong> {
         let Some(b) = self.barriers(memory, at.buffer).get(at.at) else {
             return Err((
-                "there is no mbarrier: it is not initialised, or has been invalidated".into(),
+                "there is no mbarrier at this address: it was not initialised, or it was invalidated".into(),
                 UNKNOWN,
             ));
         };
         if memory.at(at, SIZE) != b.digest().to_le_bytes() {
-            let help = "its memory is for mbarrier instructions alone until mbarrier.inval";
+            let help = "use the mbarrier's memory only with mbarrier instructions until mbarrier.inval";
             return Err(("the mbarrier has been overwritten".into(), help));
         }
         Ok(b)
@@ -256,7 +264,7 @@ impl Asynchronous {
 
     pub(crate) fn describe(&self, memory: &Memory, at: Spot) -> String {
         match self.find(memory, at) {
-            None => "there is no mbarrier".into(),
+            None => "there is no mbarrier at this address".into(),
             Some(Mbarrier { phase, expected, pending, tx, .. }) => {
                 let parity = *phase & 1;
                 let bytes = match *tx {
@@ -264,7 +272,9 @@ impl Asynchronous {
                     n if n > 0 => format!(" and {n} bytes of asynchronous copies"),
                     n => format!(" and has {} bytes more than it expects", -n),
                 };
-                format!("phase {phase} (parity {parity}) needs {pending} more arrivals of {expected}{bytes}")
+                format!(
+                    "phase {phase} (parity {parity}) waits for {pending} more of its {expected} arrivals{bytes}"
+                )
             }
         }
     }

@@ -278,7 +278,7 @@ impl Asynchronous {
         let done = self.change(world, at, By::Operation(ticket), change);
         done.map(|_| ()).map_err(|(message, help)| {
             let message =
-                format!("as the operation completed on the mbarrier at shared {:#x}: {message}", at.at);
+                format!("when the operation completed on the mbarrier at shared {:#x}: {message}", at.at);
             let fault = FaultInfo {
                 code: codes::ASYNCHRONOUS,
                 message,
@@ -311,12 +311,12 @@ impl Asynchronous {
         let Some(p) = self.queue.iter().find(|p| p.uses.contains(&buffer) && !p.read) else { return Ok(()) };
         let (message, help) = if p.uses[0] == buffer {
             (
-                "the CTA's shared memory ends while this operation may still read it",
+                "the CTA ends while this operation may still read its shared memory",
                 "wait with cp.async.bulk.wait_group.read 0, in the thread that issued it, before the CTA's threads exit",
             )
         } else {
             (
-                "the CTA's shared memory ends while this operation still writes it",
+                "the CTA ends while this operation still writes its shared memory",
                 "wait at the mbarrier on which it completes before the CTA's threads exit",
             )
         };

@@ -185,8 +185,9 @@ impl TensorMap {
         let rank = self.dims.len();
         let lengths = [self.strides.len() + 1, self.tile.len(), self.element_strides.len()];
         if !(1..=RANK).contains(&rank) || lengths != [rank; 3] {
-            let help = "dims, tile and element_strides have 1 to 5 entries, strides one less";
-            return Err(SimError::request("the tensor map's lists do not fit each other", help));
+            let help =
+                "give dims, tile and element_strides the same 1 to 5 entries, and strides one entry less";
+            return Err(SimError::request("the lengths of the tensor map's lists do not match", help));
         }
         self.check().map_err(|message| SimError::request(format!("tensor map: {message}"), ""))?;
         let mut out = [0; BYTES];
@@ -222,7 +223,7 @@ impl TensorMap {
         };
         let rank = get("rank", 0) as usize + 1;
         if rank > RANK {
-            return Err(format!("rank {rank}: these bytes are not a tensor map"));
+            return Err(format!("the rank is {rank}, so these bytes are not a tensor map"));
         }
         let kind = get("elemtype", 0);
         let Some(&Entry(element, ..)) = TYPES.iter().find(|t| u64::from(t.1) == kind) else {
@@ -284,19 +285,19 @@ impl TensorMap {
         let wrong = if !self.address.is_multiple_of(16) {
             format!("the address {:#x} is not a multiple of 16", self.address)
         } else if let Some(n) = self.dims.iter().find(|n| !(1..=1 << 32).contains(*n)) {
-            format!("a dimension of {n} elements")
+            format!("a dimension has {n} elements; 1 to 2^32 are possible")
         } else if let Some(n) = self.strides.iter().find(|n| !n.is_multiple_of(16) || **n >= 1 << 40) {
             format!("a stride of {n} bytes is not a multiple of 16 below 2^40")
         } else if let Some(n) = self.tile.iter().find(|n| !(1..=256).contains(*n)) {
-            format!("a box of {n} elements in a dimension; 1 to 256 are possible")
+            format!("the box has {n} elements in a dimension; 1 to 256 are possible")
         } else if let Some(n) = self.element_strides.iter().find(|n| !(1..=8).contains(*n)) {
-            format!("an element stride of {n}; 1 to 8 are possible")
+            format!("an element stride is {n}; 1 to 8 are possible")
         } else if !row.is_multiple_of(16) {
             format!("the box's innermost dimension has {row} bytes, not a multiple of 16")
         } else if span > 0 && row > span {
             format!("the box's innermost dimension has {row} bytes, more than its swizzle of {span}")
         } else if self.fill_nan && !self.entry().3 {
-            "elements that are filled with NaN are floats".into()
+            "only floating-point elements can be filled with NaN".into()
         } else {
             return Ok(());
         };

@@ -177,7 +177,9 @@ impl Remote {
         Some(match (&c.phase, c.waiting) {
             (Phase::Gathering, _) => {
                 let (n, scope) = (c.arrived, c.f.scope.name());
-                format!("in `{name}` for the other threads of its {scope} ({n} of {threads} have come)")
+                format!(
+                    "waits in `{name}` for the other threads of its {scope} ({n} of {threads} have arrived)"
+                )
             }
             (_, Some(Waiting::Memory { addr, count, ty, cmp, value })) => {
                 let size = ty.bytes() as u64;
@@ -196,10 +198,10 @@ impl Remote {
                 let offset = memory.symmetric(pe, addr, size).ok();
                 let overtaken = offset.and_then(|at| self.wire.overtaken(pe, at)).map_or(String::new(), |o| {
                     let Overtaken { from, first, second } = o;
-                    format!(" (PE {from} set it to {first} and then {second}, which landed first: no fence is between)")
+                    format!(" (PE {from} set it to {first} and then to {second}, and {second} arrived first: there is no fence between them)")
                 });
                 format!(
-                    "in `{name}` for {what}{} {} {}; now {holds} {}{more}{overtaken}",
+                    "waits in `{name}` until {what}{} {} {}; now {holds} {}{more}{overtaken}",
                     memory.describe(pe, addr),
                     CMP.get(cmp as usize).copied().unwrap_or("?"),
                     ty.extend(value),
@@ -213,11 +215,11 @@ impl Remote {
                 let missing: Vec<String> = missing.map(|(pe, _)| pe.to_string()).collect();
                 let (s, has) = if missing.len() == 1 { ("", "has") } else { ("s", "have") };
                 format!(
-                    "in `{name}` for PE{s} {} of team {members:?}, which {has} not called it",
+                    "waits in `{name}` for PE{s} {} of team {members:?}, which {has} not called it",
                     missing.join(", ")
                 )
             }
-            _ => format!("in `{name}`"),
+            _ => format!("waits in `{name}`"),
         })
     }
 }

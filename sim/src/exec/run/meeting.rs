@@ -17,7 +17,7 @@ impl Run {
         let (c, pc) = (warp.cta, warp.groups[i].pc);
         let arrived = self.ctas[c].barriers[a.id as usize].arrive(&a, active.count_ones());
         if let Err(message) = arrived {
-            let help = "all threads of a barrier must give the same count".into();
+            let help = "give the same count in all threads that use the barrier".into();
             return Err(self.error(
                 w,
                 pc,

@@ -12,7 +12,7 @@ const NEAR: usize = 8;
 /// waited for that fulfils it.
 const COMPARISONS: [(&[&str], usize, usize, &str); 6] = [
     (&["eq"], 1, 0, ""),
-    (&["ne"], 0, 1, "another value than "),
+    (&["ne"], 0, 1, "a value other than "),
     (&["lt", "lo"], 5, 4, "less than "),
     (&["le", "ls"], 4, 5, "at most "),
     (&["gt", "hi"], 3, 2, "more than "),

@@ -69,7 +69,7 @@ pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
         places.iter().take(LISTED).flat_map(|((kind, _), place)| lines(run, *kind, place)).collect();
     if total > LISTED {
         let (more, warps) = (total - LISTED, order.len());
-        out.push(format!("... and waits at {more} more places, of {warps} warps in all"));
+        out.push(format!("... and {more} more locations at which warps wait ({warps} warps wait in total)"));
     }
     out
 }
@@ -82,7 +82,7 @@ fn lines(run: &Run, kind: WaitKind, place: &WaitSite) -> Vec<String> {
     let others: usize = place.texts.values().skip(most).map(warps).sum();
     if others > 0 {
         let s = if others == 1 { "" } else { "s" };
-        out.push(format!("{others} more warp{s} at the same place"));
+        out.push(format!("{others} more warp{s} at the same location"));
     }
     let Some(detector) = &run.check else { return out };
     let words = || place.texts.values().take(most).filter_map(|(_, word)| *word);
@@ -93,7 +93,7 @@ fn lines(run: &Run, kind: WaitKind, place: &WaitSite) -> Vec<String> {
     let before = out.len();
     out.extend(words().filter_map(last));
     if out.len() == before && words().next().is_some() {
-        out.push("no kernel has written this memory since the run began".to_owned());
+        out.push("no kernel has written this memory in this run".to_owned());
     }
     out
 }
@@ -164,7 +164,7 @@ fn wait(run: &Run, w: WarpSlot, g: &Group) -> Wait {
         State::Barrier(a) => {
             let b = &cta.barriers[a.id as usize];
             let wanted = a.count.unwrap_or(cta.live);
-            let text = format!("at barrier {} ({} of {wanted} threads arrived)", a.id, b.lanes);
+            let text = format!("waits at barrier {} ({} of {wanted} threads arrived)", a.id, b.lanes);
             at(WaitKind::Barrier, g.pc, text)
         }
         State::Cluster => at(WaitKind::Barrier, g.pc, run.describe_cluster(warp.cta)),
@@ -204,10 +204,10 @@ fn polls(run: &Run, w: WarpSlot, g: &Group) -> (String, Option<Spot>) {
         false => run.memory.spot(pe, p.addr, p.bytes.max(1).into(), false).ok(),
     };
     if reads_once(run, w, g) {
-        return (format!("read {what} only once, before a loop that waits for it, and found {value}"), word);
+        return (format!("read {what} only once, before a loop that waits for it, and got {value}"), word);
     }
     let wanted = awaited(run, w, g).map_or(String::new(), |wanted| format!(" and waits for {wanted}"));
-    (format!("reads {what} again and again, finds {value}{wanted}"), word)
+    (format!("polls {what}, reads {value}{wanted}"), word)
 }
 
 /// What a group waits for: in a few words, and all that is known.
@@ -239,7 +239,7 @@ pub(super) fn finished(run: &Run, order: &[WarpSlot]) -> String {
         match (all, all - open) {
             (0, _) | (_, 0) => {}
             (all, ended) if all == ended => parts.push(format!("PE {pe}")),
-            (all, ended) => parts.push(format!("{ended} of {all} CTAs of PE {pe}")),
+            (all, ended) => parts.push(format!("{ended} of {all} CTAs on PE {pe}")),
         }
     }
     let mut ctas: Vec<CtaSlot> = order.iter().map(|&w| run.warps[w].cta).collect();

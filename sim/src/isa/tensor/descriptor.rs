@@ -50,7 +50,7 @@ impl Descriptor {
                 codes::UNDEFINED,
                 0,
                 message,
-                "bits 14, 15, 30, 31, 46 to 48 and 52 to 61 are zero",
+                "set bits 14, 15, 30, 31, 46 to 48 and 52 to 61 to zero",
             ));
         }
         Ok(Descriptor {

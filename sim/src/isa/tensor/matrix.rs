@@ -76,8 +76,8 @@ fn shared(space: Space, addr: u64, lane: usize) -> Result<u64, Fault> {
     if space == Space::Shared {
         return Ok(addr);
     }
-    let message = format!("a matrix row at a {} address", space.name());
-    Err(fault(codes::BAD_ADDRESS, lane, message, "ldmatrix and stmatrix go to shared memory"))
+    let message = format!("a matrix row has a {} address", space.name());
+    Err(fault(codes::BAD_ADDRESS, lane, message, "give ldmatrix and stmatrix addresses in shared memory"))
 }
 
 /// The lanes that give the rows of so many matrices access them.

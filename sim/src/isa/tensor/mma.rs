@@ -141,7 +141,7 @@ fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     if s.get("dtype") != s.get("ctype") {
         return issue(
             codes::UNKNOWN_MODIFIER,
-            "the accumulators before and after have one type in this shape",
+            "the accumulators C and D must have the same type in this shape",
             "",
         );
     }
@@ -194,7 +194,7 @@ fn mma_quads(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let bits = |position| accumulator_bits(s, position);
     let (d, c) = (bits("dtype"), bits("ctype"));
     if d == 16 && c == 32 {
-        return issue(codes::UNKNOWN_MODIFIER, "an .f32 accumulator gives an .f32 result", "");
+        return issue(codes::UNKNOWN_MODIFIER, "an .f32 accumulator needs an .f32 result", "");
     }
     let half = ElementFormat::parse("f16")?;
     let t = register_type(32);

@@ -101,7 +101,7 @@ pub(super) fn arithmetic(
         "e4m3" | "e5m2" => Ok(Arithmetic::Halves(Dot { accumulator, group: 16, fraction: 25 })),
         "f64" => Ok(Arithmetic::Double(s.rounding())),
         "b1" => Ok(Arithmetic::Count { xor: s.get("bitOp") == Some("xor") }),
-        "" => issue(codes::UNKNOWN_MODIFIER, "no type of matrix elements", ""),
+        "" => issue(codes::UNKNOWN_MODIFIER, "this is not a type of matrix elements", ""),
         _ => Ok(Arithmetic::Int { saturate: s.has("satfinite") }),
     }
 }
@@ -115,9 +115,8 @@ pub(super) fn register_type(bits: u32) -> Ty {
 pub(super) fn whole_warp(cx: &Context<'_>) -> Result<Option<Flow>, Fault> {
     if cx.live != u32::MAX {
         let lane = cx.active.trailing_zeros() as usize;
-        let message = format!("a matrix instruction in a warp of {} threads", cx.live.count_ones());
-        let help =
-            "all 32 threads of the warp execute it together: launch whole warps, and let none exit before";
+        let message = format!("a warp of {} threads executes a matrix instruction", cx.live.count_ones());
+        let help = "launch whole warps, and let no thread exit before: all 32 threads execute the instruction together";
         return Err(fault(codes::UNDEFINED, lane, message, help));
     }
     Ok((cx.active != cx.live).then_some(Flow::Converge(cx.live)))

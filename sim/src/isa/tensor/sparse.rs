@@ -123,7 +123,7 @@ fn sparse(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let shape = Shape::parse(s.text("shape"), atype)?;
     let (ka, kb) = (ElementFormat::parse(atype)?, ElementFormat::parse(btype)?);
     if s.get("dtype") != s.get("ctype") {
-        return issue(codes::UNKNOWN_MODIFIER, "the accumulators before and after have one type", "");
+        return issue(codes::UNKNOWN_MODIFIER, "the accumulators C and D must have the same type", "");
     }
     let places = match ka.storage {
         32 => Places::Halves,
@@ -135,11 +135,11 @@ fn sparse(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let selector = s.immediate(5)?;
     let first = usize::try_from(selector).unwrap_or(usize::MAX).saturating_mul(count);
     if first >= 4 {
-        let message = format!("sparsity selector {selector}");
+        let message = format!("the sparsity selector is {selector}");
         return issue(
             codes::BAD_OPERANDS,
             message,
-            format!("it is below {} for this shape and type", 4 / count),
+            format!("use a selector below {} for this shape and type", 4 / count),
         );
     }
     let accumulator = Accumulator { m: 16, n: shape.n, bits: accumulator_bits(s, "dtype") };
@@ -206,12 +206,13 @@ impl Operation for Sparse {
             for i in 0..half {
                 let bits = chunk(&metadata, self.lanes, by_rows, row, i / in_chunk);
                 if bits & 3 == bits >> 2 {
-                    let message = format!("sparsity metadata {bits:#06b} of row {row} names one place twice");
+                    let message =
+                        format!("sparsity metadata {bits:#06b} of row {row} names one position twice");
                     return Err(fault(
                         codes::UNDEFINED,
                         row % 8 * 4,
                         message,
-                        "the two places of a chunk differ",
+                        "name two different positions in each chunk",
                     ));
                 }
                 places.push(self.places.place(i, bits));

@@ -156,12 +156,12 @@ fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let sign = |s: &Site<'_, '_, '_>, i: usize| match floating.then(|| s.immediate(i)).transpose()? {
         None | Some(1) => Ok(false),
         Some(u64::MAX) => Ok(true),
-        Some(_) => issue(codes::BAD_OPERANDS, "imm-scale is 1 or -1", ""),
+        Some(_) => issue(codes::BAD_OPERANDS, "imm-scale must be 1 or -1", ""),
     };
     let major = |s: &Site<'_, '_, '_>, i: usize| match s.immediate(i)? {
         0 => Ok(Major::K),
         1 => Ok(Major::Mn),
-        _ => issue(codes::BAD_OPERANDS, "imm-trans is 0 or 1", ""),
+        _ => issue(codes::BAD_OPERANDS, "imm-trans must be 0 or 1", ""),
     };
     let major = match (count, in_registers) {
         (8, false) => (major(s, 6)?, major(s, 7)?),
@@ -169,7 +169,7 @@ fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         (7 | 8, _) => {
             return issue(
                 codes::BAD_OPERANDS,
-                "A in registers is not transposed, and A in shared memory has imm-trans-a",
+                "omit imm-trans-a if A is in registers, and give it if A is in shared memory",
                 "",
             );
         }
@@ -199,29 +199,30 @@ impl Operation for Begin {
         let group_end = (cx.warp as usize / WARPS + 1) * WARPS * LANES;
         let threads = cx.at.ntid.iter().product::<u32>();
         if (threads as usize) < group_end {
-            let message = format!("wgmma in a warpgroup that is not whole: the CTA has {threads} threads");
+            let message = format!("wgmma is executed in a partial warpgroup: the CTA has {threads} threads");
             return Err(fault(
                 codes::UNDEFINED,
                 0,
                 message,
-                "a warpgroup is four warps, the first a multiple of four",
+                "launch whole warpgroups: a warpgroup has four warps, and the number of the first is a multiple of four",
             ));
         }
         if !cx.pipe.is_fenced() {
-            let help = "wgmma.fence.sync.aligned orders the registers before the first wgmma.mma_async";
-            return Err(fault(codes::UNDEFINED, 0, "wgmma.mma_async without a wgmma.fence before it", help));
+            let help =
+                "execute wgmma.fence.sync.aligned before the first wgmma.mma_async, to order the registers";
+            return Err(fault(
+                codes::UNDEFINED,
+                0,
+                "there is no wgmma.fence before this wgmma.mma_async",
+                help,
+            ));
         }
         let keep = match cx.pred(w.keep) {
             u32::MAX => true,
             0 => false,
             _ => {
                 let message = "scale-d differs between the threads of a warp";
-                return Err(fault(
-                    codes::UNDEFINED,
-                    0,
-                    message,
-                    "it must be the same for the whole warpgroup",
-                ));
+                return Err(fault(codes::UNDEFINED, 0, message, "use the same value in the whole warpgroup"));
             }
         };
         let b = Descriptor::new(cx.uniform(w.b.1, "the descriptor of B")?)?;
@@ -272,7 +273,12 @@ pub(crate) fn before_use(registers: Vec<Reg>, is_move: bool) -> Op {
 
 fn in_flight(lane: usize) -> Fault {
     let message = "a register of a wgmma.mma_async is used while the multiplication is in flight";
-    fault(codes::UNDEFINED, lane, message, "commit its group and wait for it with wgmma.wait_group before")
+    fault(
+        codes::UNDEFINED,
+        lane,
+        message,
+        "commit the group of the multiplication and wait for it with wgmma.wait_group first",
+    )
 }
 
 impl Multiplication for Begun {

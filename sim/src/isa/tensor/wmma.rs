@@ -239,7 +239,7 @@ fn tile(s: &mut Site<'_, '_, '_>, address: usize) -> Result<Tile, Issue> {
     if !straight && matches!(name, "s4" | "u4" | "b1") {
         return issue(
             codes::UNKNOWN_MODIFIER,
-            "with elements of less than a byte A is .row and B is .col",
+            "elements of less than a byte need .row for A and .col for B",
             "",
         );
     }
@@ -261,7 +261,7 @@ impl Tile {
         let addresses = self.address.lanes(cx);
         let base = addresses[0];
         if let Some(lane) = (0..LANES).find(|&l| addresses[l] != base) {
-            let help = "all lanes of the warp give the address of the matrix";
+            let help = "give the same matrix address in all lanes of the warp";
             return Err(fault(
                 codes::UNDEFINED,
                 lane,

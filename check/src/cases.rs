@@ -1,4 +1,4 @@
-//! What is run: kernels, lowerings, sizes, numbers of PEs and of nodes.
+//! The cases of a check: kernels, lowerings, sizes, and numbers of PEs and of nodes.
 
 use super::finding::{self, Finding, Replay, values};
 use super::{CheckOptions, Progress, Variant};
@@ -14,11 +14,11 @@ use weft_run::reference::Checked;
 use weft_run::{Arg, RunError, RunOptions, Stage};
 use weft_sim::{CodeLocation, Trace, TraceConfig};
 
-/// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are
-/// ours to choose.
+/// The largest size of the tensors in bytes for each requested element, PE, and PE with a part of
+/// the memory, if the check chooses the sizes.
 const BYTES_OF_ELEMENT: u64 = 64;
 
-/// Most modes that a parameter is thought to be the extent of.
+/// The largest number of modes for which a parameter is assumed to be the extent.
 const MODES: usize = 3;
 
 /// One way to run kernels, for any seed.
@@ -29,20 +29,20 @@ pub(super) struct Case {
     sources: Arc<SourceMap>,
 }
 
-/// How the kernels of a case are named.
+/// The names of the kernels of a case.
 struct Names {
-    /// `produce, consume`.
+    /// The names of the kernels, such as `produce, consume`.
     kernels: String,
-    /// For a sequence, as the command line has it: `a.weft:produce b.weft:consume`.
+    /// For a sequence, its form on the command line: `a.weft:produce b.weft:consume`.
     sequence: Option<String>,
     /// The file of each kernel.
     files: Vec<String>,
-    /// The option of the folder that `use` was read below, where it was given.
+    /// The option for the folder of `use`, if it was given.
     root: Option<String>,
 }
 
 impl Case {
-    /// Runs it; what it meets, each with its replay.
+    /// Runs the case, and returns the findings, each with its replay.
     pub fn run(&self, seed: u64) -> Result<Vec<Finding>, RunError> {
         let options = self.with(seed);
         let examined = self.subject.run(&options)?;
@@ -71,19 +71,20 @@ impl Case {
     }
 
     fn with(&self, seed: u64) -> RunOptions {
-        // Every other schedule lets PEs run ahead into the next launch, as streams do. A kernel without a barrier over
-        // the PEs leaves their meeting to the host, unless it is said not to.
+        // In every second schedule, PEs can run ahead into the next launch, as on streams. A kernel
+        // without a barrier over the PEs relies on the host for synchronisation, unless the options
+        // say otherwise.
         let apart = self.options.back_to_back || self.subject.meets();
         let back_to_back = self.options.launches > 1 && seed % 2 == 1 && apart;
         self.options.clone().seed(seed).back_to_back(back_to_back)
     }
 
-    /// The option of a tolerance that was given.
+    /// The option for the tolerance, if it was given.
     fn tolerance(&self) -> Option<String> {
         self.options.tolerance.map(|t| format!(" --tolerance {},{}", t.relative, t.absolute))
     }
 
-    /// The parameters with which the case can be run again.
+    /// The parameters that reproduce the case.
     pub fn replay(&self) -> Replay {
         let RunOptions { compile, n_pes, grid, seed, launches, back_to_back, args, node, .. } = &self.options;
         let files = [("input", &self.options.inputs), ("expect", &self.options.expected)];
@@ -128,8 +129,8 @@ pub(super) fn variants(cases: &[Case]) -> Vec<Variant> {
     variants
 }
 
-/// All cases of each of a file's kernels, or of the one that the options name, small ones first.
-/// `progress` hears what is compiled.
+/// All cases of each kernel of a file, or of the kernel that the options name, with small ones
+/// first. `progress` is called for compiled kernels.
 pub(super) fn of_file(
     file: &KernelFile,
     options: &CheckOptions,
@@ -156,7 +157,7 @@ pub(super) fn of_file(
     Ok(cases)
 }
 
-/// All cases of a sequence, small ones first; `sources` has the texts of all its kernels.
+/// All cases of a sequence, with small ones first; `sources` has the texts of all its kernels.
 pub(super) fn of_sequence(
     stages: &[Stage<'_>],
     sources: Arc<SourceMap>,
@@ -185,10 +186,10 @@ fn bad<T>(message: &str) -> Result<T, RunError> {
     Err(RunError::Request(message.to_owned()))
 }
 
-/// Values of parameters that are sizes: compile-time ones and run-time ones.
+/// The values of compile-time and run-time parameters that are sizes.
 type Sizes = (BTreeMap<String, Define>, BTreeMap<String, Arg>);
 
-/// Compiles what it must, each thing once.
+/// Compiles the kernels, each variant once.
 struct Planner<'a> {
     /// The file and the head of each kernel.
     files: Vec<&'a KernelFile>,
@@ -197,7 +198,8 @@ struct Planner<'a> {
     sources: Arc<SourceMap>,
     options: &'a CheckOptions,
     subjects: HashMap<String, Arc<Subject>>,
-    /// Kernels, or sequences of them, that were compiled so far, and who hears of it.
+    /// The number of kernels, or of sequences of kernels, that were compiled so far, and the
+    /// callback for it.
     compiled: u64,
     progress: &'a dyn Fn(Progress),
 }
@@ -217,7 +219,7 @@ impl<'a> Planner<'a> {
     fn cases(&mut self) -> Result<Vec<Case>, RunError> {
         let options = self.options;
         if options.pes.is_empty() || options.pes.contains(&0) || options.seeds == 0 || options.launches == 0 {
-            return bad("a check takes 1 PE, 1 seed and 1 launch or more");
+            return bad("a check needs at least 1 PE, 1 seed and 1 launch");
         }
         let names = self.free_extents();
         let mut cases = Vec::new();
@@ -229,7 +231,8 @@ impl<'a> Planner<'a> {
         Ok(cases)
     }
 
-    /// The compile-time parameters of all kernels: name, bound, whether there is a default.
+    /// The compile-time parameters of all kernels: the name, the bound, and whether there is a
+    /// default.
     fn generics(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>, bool)> {
         self.heads.iter().flat_map(|h| &h.generics)
     }
@@ -239,7 +242,8 @@ impl<'a> Planner<'a> {
         self.heads.iter().flat_map(|h| &h.params)
     }
 
-    /// The integer parameters that have no value yet and are extents of tensors, or may be: those without a default.
+    /// The integer parameters without a value that are extents of tensors, or may be (those without
+    /// a default).
     fn free_extents(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         let extents = self.params().flat_map(|p| &p.extents).flatten();
@@ -256,7 +260,7 @@ impl<'a> Planner<'a> {
         names
     }
 
-    /// These sizes as parameters, with an element type where one must be given.
+    /// Assigns a size to these parameters, and an element type if one must be given.
     fn assign(&self, names: &[String], size: i64) -> Sizes {
         let mut defines = self.options.compile.defines.clone();
         let mut args = self.options.args.clone();
@@ -283,12 +287,13 @@ impl<'a> Planner<'a> {
         (defines, args)
     }
 
-    /// Which sizes are run on so many PEs.
+    /// The sizes that are run on this number of PEs.
     fn sizes(&mut self, names: &[String], n_pes: usize) -> Result<Vec<Sizes>, RunError> {
         if names.is_empty() {
             return Ok(vec![self.assign(names, 0)]);
         }
-        // Of several that have a default the first is most likely a size, and others are tiles and numbers of CTAs.
+        // Of several parameters with a default, the first is most likely a size, and others are
+        // tiles and numbers of CTAs.
         let has_default = |n: &String| self.generics().any(|(g, _, has)| **g == **n && *has);
         let first = names.iter().find(|n| has_default(n));
         let few: Vec<_> = names.iter().filter(|n| !has_default(n) || first == Some(n)).cloned().collect();
@@ -301,7 +306,7 @@ impl<'a> Planner<'a> {
             chosen.extend(found.filter(|sizes| !chosen.contains(sizes)));
         }
         if chosen.is_empty() {
-            // The kernel's own, or the reason why not.
+            // Use the kernel's own sizes, or return the error.
             let own = self.assign(&[], 0);
             self.fits(&own, n_pes)?;
             chosen.push(own);
@@ -309,17 +314,17 @@ impl<'a> Planner<'a> {
         Ok(chosen)
     }
 
-    /// Sizes that the kernel admits, with which a tensor has about so many elements.
+    /// Sizes that the kernel accepts, with which a tensor has about this number of elements.
     fn near(&mut self, names: &[String], elements: u32, n_pes: usize) -> Option<Sizes> {
         let free =
             |p: &HeadParam| p.extents.iter().flatten().filter(|e| names.contains(&e.to_string())).count();
         let modes = self.params().map(free).max().unwrap_or(1).max(1);
         let bytes = u64::from(elements.max(1003)) * BYTES_OF_ELEMENT * (n_pes * (n_pes + 1)) as u64;
-        // Of several modes each gets its root.
+        // With several modes, each gets the corresponding root.
         let root = |modes: usize| f64::from(elements).powf(1.0 / modes as f64).round() as i64;
         let all = (modes..=MODES.max(modes)).flat_map(|modes| candidates(root(modes), n_pes as i64));
         let mut all = all.map(|n| self.assign(names, n)).collect::<Vec<_>>().into_iter();
-        // The compiler's time, and that for the contents of tensors, is for what is not too large from the start.
+        // Compile and allocate only for sizes that are not too large from the start.
         all.find(|sizes| {
             let options = self.run_options(sizes, n_pes, self.options.compile.lowering);
             let least = Subject::least_bytes(&self.stages(), &options);
@@ -327,14 +332,14 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Whether the kernel admits these sizes; the bytes of all tensors.
+    /// Checks whether the kernel accepts these sizes, and returns the size of all tensors in bytes.
     fn fits(&mut self, sizes: &Sizes, n_pes: usize) -> Result<u64, RunError> {
         let options = self.run_options(sizes, n_pes, self.options.compile.lowering);
         self.subject(&options)?.fits(&options)
     }
 
-    /// Every lowering that is left open and makes a difference to the PTX, each on every size of node that makes a
-    /// difference to what runs.
+    /// Every lowering that is not fixed and changes the PTX, each with every size of node that
+    /// changes what runs.
     fn variants(&mut self, sizes: &Sizes, n_pes: usize) -> Result<Vec<Case>, RunError> {
         let lowerings = match self.options.compile.lowering {
             Lowering::Auto => &[Lowering::Multimem, Lowering::Unicast][..],
@@ -345,7 +350,7 @@ impl<'a> Planner<'a> {
         for &lowering in lowerings {
             let options = self.run_options(sizes, n_pes, lowering);
             match self.subject(&options) {
-                // Not every operation has every lowering.
+                // Some operations do not have every lowering.
                 Err(RunError::Compile(e)) => refused = Some(e),
                 Err(e) => return Err(e),
                 Ok(subject) if cases.iter().any(|c| c.subject.same_code(&subject)) => {}
@@ -414,8 +419,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Sizes from `target` on that a kernel may admit: that one, the next one, then multiples of powers of two and of the
-/// number of PEs, odd multiples where that is possible.
+/// The sizes from `target` on that a kernel may accept: that one, the next one, then multiples of
+/// powers of two and of the number of PEs, with odd factors if possible.
 fn candidates(target: i64, n_pes: i64) -> Vec<i64> {
     let mut out = vec![target, target + 3];
     for power in 0..=12 {

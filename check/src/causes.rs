@@ -3,20 +3,20 @@
 use super::finding::{Access, Finding};
 use weft::codes::WRONG_RESULT;
 
-/// The code of a read of memory that nobody has written.
+/// The code of a read of uninitialised memory.
 const UNWRITTEN: &str = weft_sim::codes::UNWRITTEN.as_str();
 
-/// How far a finding is from the mistake in the kernel's text.
+/// The distance of a finding from the mistake in the kernel's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
     Cause,
-    /// A read of memory that nobody has written yet, because a write is not ordered before it.
+    /// A read before the first write, because the write is not ordered before it.
     EarlyRead,
     Stop,
     Result,
 }
 
-/// Sorts findings by distance from their causes, and says of consequences what they follow from.
+/// Sorts findings by distance from their causes, and adds the cause to the help of a consequence.
 pub(super) fn sorted(findings: Vec<Finding>) -> Vec<Finding> {
     let far = |f| distance(f, &findings);
     let mut keyed: Vec<(Distance, Finding)> = findings.iter().map(|f| (far(f), f.clone())).collect();
@@ -27,11 +27,12 @@ pub(super) fn sorted(findings: Vec<Finding>) -> Vec<Finding> {
         let cause = before.iter().find(|(d, b)| d < distance && b.replay.kernel == f.replay.kernel);
         match (*distance, cause) {
             (Distance::EarlyRead, Some(_)) => {
-                let text = "the write comes too late: the data race above asks for an order between them";
+                let text =
+                    "the read comes before the write, since the data race above leaves their order open";
                 f.help = text.to_owned();
             }
             (Distance::Result, Some((_, cause))) => {
-                f.help = format!("mend {} above first: wrong values are a consequence of it", cause.code);
+                f.help = format!("fix {} above first: it can cause wrong values", cause.code);
             }
             _ => {}
         }
@@ -48,7 +49,7 @@ fn distance(f: &Finding, all: &[Finding]) -> Distance {
     }
 }
 
-/// Whether a data race has the place of a read as one of its two.
+/// Whether one of the two accesses of a data race is at the location of a read.
 fn races_with(race: &Finding, read: &Finding) -> bool {
     let place = |a: &Access| (a.place.source.clone(), a.place.ptx_line);
     race.replay.kernel == read.replay.kernel

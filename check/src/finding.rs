@@ -1,4 +1,4 @@
-//! Findings: what is wrong, who did it where, and how it is met again.
+//! Findings: the error, the threads and locations, and the way to reproduce it.
 
 use super::causes;
 use indexmap::IndexMap;
@@ -12,19 +12,21 @@ use weft_run::reference::Checked;
 use weft_run::{Arg, TensorInfo};
 use weft_sim::{AccessKind, Agent, CodeLocation, Finding as SimFinding, MemorySpace, SimError};
 
-/// Something that a thread did.
+/// An access of a thread.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Access {
-    /// Who, and where in the PTX and the kernel's text.
+    /// The thread, and the location in the PTX and the kernel's text.
     pub place: CodeLocation,
-    /// What, as `writes y[3, 17] of PE 1`; empty where the finding's message says it.
+    /// A description such as `writes y[3, 17] of PE 1`. It is empty if the finding's message has
+    /// it.
     pub what: String,
-    /// The place in the kernel's text, or [`Span::NONE`] if there is none.
+    /// The location in the kernel's text, or [`Span::NONE`] if there is none.
     pub span: Span,
 }
 
 impl Access {
-    /// `PE 2, CTA 0, thread 5`; in a role `thread 5 of role load`, counted from the role's first.
+    /// Returns `PE 2, CTA 0, thread 5`, or in a role `thread 5 of role load`, counted from the
+    /// role's first.
     pub fn who(&self) -> String {
         let CodeLocation { pe, cta, thread, role, .. } = &self.place;
         let of = role.as_ref().map_or_else(String::new, |role| format!(" of role {}", role.name));
@@ -35,7 +37,7 @@ impl Access {
     }
 }
 
-/// As short as it can be told.
+/// Formats a coordinate without trailing zeros.
 fn coordinate(at: [u32; 3]) -> String {
     match at {
         [x, 0, 0] => x.to_string(),
@@ -48,67 +50,68 @@ fn coordinate(at: [u32; 3]) -> String {
 pub struct Finding {
     /// The stable code of the finding, such as `S008` or [`WRONG_RESULT`].
     pub code: String,
-    /// Warnings may be meant.
+    /// The severity. A warning may be intended by the author.
     pub severity: Severity,
-    /// One line, no full stop.
+    /// The message, in one line without a full stop.
     pub message: String,
-    /// The accesses of the finding: of a race the later one and then the earlier one, of a wrong result none.
+    /// The accesses of the finding: for a race the later one and then the earlier one, for a wrong
+    /// result none.
     pub accesses: Vec<Access>,
-    /// Further lines: who waits for what in a deadlock.
+    /// Further lines, such as the waits in a deadlock.
     pub notes: Vec<String>,
     /// A text that says what to do. It may be empty.
     pub help: String,
-    /// Runs that met it.
+    /// The number of runs with this finding.
     pub count: u64,
-    /// The rank of a data race among others about the same places: [`weft_sim::Finding::rank`].
+    /// The rank of a data race among others at the same locations: [`weft_sim::Finding::rank`].
     pub rank: u8,
-    /// The first of the runs in which it says so much.
+    /// The first run in which the finding has this much information.
     pub replay: Replay,
 }
 
-/// A run, so that it can be had again: data and schedule follow from it.
+/// The parameters of a run, which determine data and schedule, to reproduce it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Replay {
-    /// The kernel; of a sequence all of them, `produce, consume`.
+    /// The kernel, or all kernels of a sequence, such as `produce, consume`.
     pub kernel: String,
-    /// For a sequence of kernels, as the command line has it: `a.weft:produce b.weft:consume`.
+    /// For a sequence of kernels, its form on the command line: `a.weft:produce b.weft:consume`.
     pub sequence: Option<String>,
     /// The number of PEs.
     pub pes: usize,
-    /// Seed of data and schedule.
+    /// The seed of data and schedule.
     pub seed: u64,
     /// The values of compile-time parameters.
     pub defines: Defines,
     /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// The way in which in-switch operations are carried out.
+    /// The lowering of in-switch operations.
     pub lowering: Lowering,
-    /// The way in which other PEs are reached.
+    /// The transport to other PEs.
     pub transport: Transport,
-    /// The number of PEs in a node, where that makes a difference.
+    /// The number of PEs in a node, if it changes what runs.
     pub node: Option<u32>,
-    /// CTAs, where they were given.
+    /// The number of CTAs, if it was given.
     pub grid: Option<[u32; 3]>,
-    /// Launches of the run.
+    /// The number of launches of the run.
     pub launches: u32,
     /// Whether launches of any kernel overlap: [`CheckOptions::overlap`](super::CheckOptions::overlap).
     pub overlap: bool,
     /// Options that name files and folders: ` --input x=x.npy --expect y=y.npy --root kernels`.
     pub files: String,
-    /// For a PTX file: the other options of its launch, as the command line has them.
+    /// For a PTX file, the other options of its launch on the command line.
     pub ptx: Option<String>,
 }
 
 impl Replay {
-    /// `multimem, p2p`, `unicast, nodes of 2`: how in-switch operations are carried out and other PEs are reached, as far
-    /// as it was chosen.
+    /// Returns the chosen lowering, transport and nodes, such as `multimem, p2p` or `unicast, nodes
+    /// of 2`.
     pub(super) fn way(&self) -> String {
         let words = [self.lowering.name(), self.transport.name()];
         let words = words.into_iter().filter(|w| *w != "auto").map(str::to_owned);
         words.chain(self.node.map(|n| format!("nodes of {n}"))).collect::<Vec<_>>().join(", ")
     }
 
-    /// `N=1003, T=f32`.
+    /// Returns the parameters, such as `N=1003, T=f32`.
     pub(super) fn parameters(&self) -> String {
         let defines = self.defines.iter().map(|(name, v)| (name, Arg::from(*v)));
         let all = defines.chain(self.args.iter().map(|(name, v)| (name, *v)));
@@ -116,13 +119,14 @@ impl Replay {
     }
 }
 
-/// ` OPTION NAME=VALUE` for each value.
+/// Returns ` OPTION NAME=VALUE` for each value.
 pub(super) fn values<V: Copy + Into<Arg>>(option: &str, values: &BTreeMap<String, V>) -> String {
     values.iter().map(|(name, value)| format!(" {option} {name}={}", (*value).into())).collect()
 }
 
 impl Replay {
-    /// ` --lowering multimem --transport p2p`, as far as it was chosen.
+    /// Returns the options for the chosen lowering and transport, such as ` --lowering multimem
+    /// --transport p2p`.
     pub(super) fn ways(&self) -> String {
         let words = [("lowering", self.lowering.name()), ("transport", self.transport.name())];
         let chosen = words.into_iter().filter(|(_, word)| *word != "auto");
@@ -131,7 +135,7 @@ impl Replay {
 }
 
 impl fmt::Display for Replay {
-    /// The options of `weft check` that bring it back.
+    /// Formats the options of `weft check` that reproduce it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.sequence, &self.ptx) {
             (Some(_), _) => {}
@@ -157,10 +161,10 @@ impl fmt::Display for Replay {
     }
 }
 
-/// The place in the kernel's text that a thread was at.
+/// A function that finds a thread's location in the kernel's text.
 type Locate<'a> = &'a dyn Fn(&CodeLocation) -> Span;
 
-/// What a machine found, and what stopped it.
+/// The findings of a machine, and the error that stopped it.
 pub(super) fn of(
     findings: Vec<(SimFinding, Option<String>)>,
     error: Option<SimError>,
@@ -171,21 +175,21 @@ pub(super) fn of(
     findings.chain(error.map(|e| stopped(e, locate, replay))).collect()
 }
 
-/// What accesses do, and did.
+/// The verbs of accesses, in the present and the past.
 const VERBS: [(AccessKind, &str, &str); 3] = [
     (AccessKind::Read, "reads", "read"),
     (AccessKind::Write, "writes", "wrote"),
     (AccessKind::Update, "updates", "updated"),
 ];
 
-/// Who does it, where the thread does not itself.
+/// The agents of accesses that the thread does not make itself.
 const AGENTS: [(Agent, &str); 3] = [
     (Agent::Copy, " by a copy that it began"),
     (Agent::Async, " by an asynchronous operation that it began"),
-    (Agent::Remote, " by an operation of NVSHMEM's that it began"),
+    (Agent::Remote, " by an NVSHMEM operation that it began"),
 ];
 
-/// What the machine's checks found.
+/// Converts a finding of the machine's checks.
 fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Replay) -> Finding {
     let what = f.location.as_ref().map_or_else(String::new, |l| {
         let element = element.unwrap_or_else(|| match &*l.name {
@@ -221,7 +225,7 @@ fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Re
     }
 }
 
-/// What stopped a launch.
+/// Converts the error that stopped a launch.
 fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
     let access = |place: CodeLocation| Access { span: locate(&place), place, what: String::new() };
     Finding {
@@ -237,7 +241,7 @@ fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
     }
 }
 
-/// A result that is not what `computes(...)` or a file says: who says it, and when that was.
+/// Makes the finding of a result that differs from `computes(...)` or from a file.
 pub(super) fn wrong(
     c: &Checked,
     tensors: &[TensorInfo],
@@ -259,20 +263,21 @@ pub(super) fn wrong(
     Some(Finding {
         code: WRONG_RESULT.to_owned(),
         severity: Severity::Error,
-        message: format!("`{tensor}` is not what {says} says"),
+        message: format!("`{tensor}` differs from what {says} states"),
         accesses: Vec::new(),
         notes: vec![
             format!("{wrong} of {elements} elements are wrong after {when}"),
             format!("the first: PE {pe}, {tensor}[{at}] is {have}, expected {want}"),
         ],
-        help: "nothing else was found: the arithmetic is wrong, or some elements are not written".to_owned(),
+        help: "no other error was found: check the arithmetic, and whether all elements are written"
+            .to_owned(),
         rank: 0,
         count: 1,
         replay: replay.clone(),
     })
 }
 
-/// What makes two findings the same: code, kernel, and the places in the text.
+/// The key of equal findings: code, kernel, and the locations in the text.
 type Key = (String, String, Vec<String>);
 
 impl Finding {
@@ -290,13 +295,13 @@ impl Finding {
     }
 }
 
-/// Findings, each once.
+/// The different findings.
 #[derive(Default)]
 pub(super) struct Gathered(IndexMap<Key, Finding>);
 
 impl Gathered {
-    /// Takes what a run met, once: a run that meets the same twice counts once. Of what is the same, the finding stays that
-    /// says most.
+    /// Adds the findings of a run. A finding that occurs twice in a run counts once. Of equal
+    /// findings, the one with the most information is kept.
     pub fn add_run(&mut self, found: Vec<Finding>) {
         let mut new: IndexMap<Key, Finding> = IndexMap::new();
         for f in found {

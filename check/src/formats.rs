@@ -1,4 +1,5 @@
-//! A report as machines read it: JSON of our own, and SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format).
+//! Machine-readable reports: JSON in warpweft's own format, and SARIF 2.1.0 (OASIS, Static Analysis
+//! Results Interchange Format).
 
 use super::{Access, Finding, Replay, Report};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use weft_lang::source::SourceMap;
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// Line, column, and the column behind the last character, all from 1.
+/// The line, the column, and the column after the last character, all counted from 1.
 struct Region {
     file: String,
     line: u32,
@@ -41,7 +42,7 @@ impl Region {
         })
     }
 
-    /// As SARIF's physical location.
+    /// Converts it to SARIF's physical location.
     fn physical(&self) -> Value {
         json!({
             "artifactLocation": { "uri": uri(&self.file) },
@@ -53,7 +54,7 @@ impl Region {
     }
 }
 
-/// A file as SARIF's physical location.
+/// Makes SARIF's physical location of a whole file.
 fn whole(file: &str) -> Value {
     json!({ "artifactLocation": { "uri": uri(file) } })
 }
@@ -128,7 +129,8 @@ pub fn uncompiled_sarif(error: &CompileError) -> String {
     document(&codes, results.collect(), json!({ "runs": 0 }))
 }
 
-/// A path as a URI reference (RFC 3986): what is not allowed in one is percent-encoded, and an absolute path has a scheme.
+/// Makes a URI reference of a path (RFC 3986). Other characters are percent-encoded, and an
+/// absolute path gets a scheme.
 fn uri(path: &str) -> String {
     let scheme = if path.starts_with('/') { "file://" } else { "" };
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=@".contains(&b);
@@ -141,7 +143,7 @@ impl Report {
         Region::of(&self.sources, span)
     }
 
-    /// The report as JSON, indented.
+    /// Formats the report as indented JSON.
     pub fn json(&self) -> String {
         let value = json!({
             "tool": "weft check",
@@ -186,7 +188,8 @@ impl Report {
         })
     }
 
-    /// The report as SARIF 2.1.0, indented: one result a finding, its rule the finding's code.
+    /// Formats the report as indented SARIF 2.1.0, with one result for each finding, whose rule is
+    /// the finding's code.
     pub fn sarif(&self) -> String {
         let codes: BTreeSet<&str> = self.findings.iter().map(|f| f.code.as_str()).collect();
         let results = self.findings.iter().map(|f| {

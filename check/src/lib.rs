@@ -48,48 +48,53 @@ use weft_sim::Trace;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CheckOptions {
-    /// The options of the compiler. `Lowering::Auto` checks both lowerings, if the kernel's text leaves that
-    /// open. The defines are kept; other extents are varied.
+    /// The options of the compiler. `Lowering::Auto` checks both lowerings, if the kernel's text
+    /// does not fix one. The defines are kept; other extents are varied.
     pub compile: Options,
     /// The numbers of PEs to run with.
     pub pes: Vec<usize>,
-    /// The number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation is carried out in
-    /// place within a node, and by NVSHMEM's function between nodes. The kernel's own loads and stores reach all PEs.
-    /// If none is given, kernels with such branches run with a node for each PE, with two nodes and with one.
+    /// The numbers of PEs in a node. A node decides which branch of `Transport::Auto` runs: direct
+    /// loads and stores within a node, and NVSHMEM calls between nodes. The kernel's own loads and
+    /// stores reach all PEs. If none is given, kernels with such branches run with a node for each
+    /// PE, with two nodes and with one.
     pub nodes: Vec<u32>,
     /// The first seed of data and schedule.
     pub seed: u64,
     /// The number of schedules of each case, whose seeds begin at `seed`.
     pub seeds: u64,
-    /// The values of extents that are parameters. If there are none: a tiny one, one that tiles do not divide
-    /// and a larger one, as the kernel admits them.
+    /// The values of extents that are parameters. If there are none, the check uses a tiny size, a
+    /// size that tiles do not divide, and a larger one, as far as the kernel accepts them.
     pub sizes: Vec<i64>,
-    /// Values of run-time scalars.
+    /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// `(tensor, file)`: data instead of what the seed makes, as [`RunOptions::inputs`](weft_run::RunOptions::inputs).
-    /// Extents that follow from it are not varied.
+    /// Pairs `(tensor, file)` with data that replaces the generated data, as in
+    /// [`RunOptions::inputs`](weft_run::RunOptions::inputs). Extents that follow from it are not
+    /// varied.
     pub inputs: Vec<(String, PathBuf)>,
-    /// `(tensor, file)`: what a tensor is to hold after the last launch.
+    /// Pairs `(tensor, file)` with the expected contents of a tensor after the last launch.
     pub expected: Vec<(String, PathBuf)>,
-    /// The folder that `use` was read below (`--root`), for the command lines in reports.
+    /// The folder for `use` (`--root`), for the command lines in reports.
     pub root: Option<PathBuf>,
-    /// The tolerance for tensors that are compared with a file. By default, it is what is usual for the
-    /// element type.
+    /// The tolerance for tensors that are compared with a file. The default is the usual one for
+    /// the element type.
     pub tolerance: Option<Tolerance>,
-    /// CTAs of a PE's grid, where the kernel does not say.
+    /// The number of CTAs of a PE's grid, if the kernel does not state it.
     pub grid: Option<[u32; 3]>,
-    /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
-    /// a kernel that has barriers over the PEs follow each other on every PE as on a stream.
+    /// The number of launches of a run. With even seeds the host waits between them, and each
+    /// result is checked. With odd seeds the launches of a kernel that has barriers over the PEs
+    /// follow each other on every PE as on a stream.
     pub launches: u32,
-    /// Whether launches also follow each other for kernels without barriers, which keep launches apart by other means, such as flags.
+    /// Whether launches also follow each other for kernels without barriers, which separate
+    /// launches by other means, such as flags.
     pub overlap: bool,
-    /// Warp instructions after which a launch is given up.
+    /// The number of warp instructions after which a launch is stopped.
     pub step_limit: Option<u64>,
-    /// Time after which a launch is given up. No further run begins then.
+    /// The time after which a launch is stopped. No further run begins then.
     pub time_limit: Option<Duration>,
-    /// Ends the check once somebody has set it: no further run begins, and those under way are given up.
+    /// A flag that ends the check once it is set: no further run begins, and running ones are
+    /// stopped.
     pub stop: Option<Arc<AtomicBool>>,
-    /// Stop at the first finding.
+    /// Whether to stop at the first finding.
     pub fail_fast: bool,
     /// Whether to keep the timeline of the first finding's run, or of the first run if nothing was found.
     pub trace: bool,
@@ -120,7 +125,8 @@ weft_sim::setters!(
 );
 
 impl CheckOptions {
-    /// Two PEs and eight, twenty schedules, sizes as the kernel admits them, two launches.
+    /// Creates options for two PEs and eight, twenty schedules, sizes that the kernel accepts, and
+    /// two launches.
     pub fn new(target: Target) -> CheckOptions {
         CheckOptions {
             compile: Options::new(target),
@@ -149,19 +155,21 @@ impl CheckOptions {
 /// The findings of a check, and the cases that were run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The file, as messages name it.
+    /// The name of the file in messages.
     pub file: String,
     /// The cases that were run, each with every seed: kernel, lowering, transport, sizes, PEs.
     pub cases: Vec<Replay>,
-    /// Runs that took place.
+    /// The number of runs.
     pub runs: u64,
-    /// Findings, each once: causes before their consequences, and otherwise in the order of the runs that met them first.
+    /// The different findings, with causes before their consequences, and otherwise in the order of
+    /// the runs that found them first.
     pub findings: Vec<Finding>,
-    /// The PTX that ran, one for each set of compile options; none where the file is PTX itself.
+    /// The PTX that ran, one for each set of compile options. It is empty if the file is PTX
+    /// itself.
     pub variants: Vec<Variant>,
-    /// The timeline, where it was asked for.
+    /// The timeline, if it was requested.
     pub trace: Option<Trace>,
-    /// The texts that findings have places in.
+    /// The texts that contain the locations of findings.
     sources: Arc<SourceMap>,
 }
 
@@ -177,8 +185,8 @@ impl Report {
 pub struct Variant {
     /// The name of the kernel's file.
     pub file: String,
-    /// The options of `weft compile` that give this text. Options that a check passes on as they are, such as `--arch`,
-    /// are not among them.
+    /// The options of `weft compile` that produce this text. Options that a check passes on
+    /// unchanged, such as `--arch`, are not among them.
     pub options: String,
     /// The text of the PTX.
     pub ptx: String,
@@ -191,16 +199,18 @@ pub struct Progress {
     pub done: u64,
     /// The number of all runs.
     pub total: u64,
-    /// Runs that met something.
+    /// The number of runs with findings.
     pub met: u64,
-    /// Kernels that were compiled to find out what is run. All are before the first run; `total` is 0 until then.
+    /// The number of kernels that were compiled to determine the runs. All are compiled before the
+    /// first run; `total` is 0 until then.
     pub compiled: u64,
 }
 
 /// Checks the kernels of a file.
 ///
 /// # Errors
-/// Fails if a kernel cannot be compiled or run at all. What is wrong with it is in the report.
+/// Fails if a kernel cannot be compiled or run at all. The report has the errors of a kernel that
+/// ran.
 pub fn check_file(file: &KernelFile, options: &CheckOptions) -> Result<Report, RunError> {
     check_file_with(file, options, &|_| ())
 }
@@ -218,8 +228,8 @@ pub fn check_file_with(
     report(&cases::of_file(file, options, progress)?, file.shared_sources(), options, progress)
 }
 
-/// Checks kernels that are launched one after the other. Tensors and parameters of equal names are the same ones. The kernel
-/// that `options.compile` names does not matter.
+/// Checks kernels that are launched one after another. Tensors and parameters of equal names are
+/// shared. The kernel that `options.compile` names is not used.
 ///
 /// # Errors
 /// Fails where [`check_file`] fails, or if tensors of equal names differ.
@@ -242,7 +252,7 @@ pub fn check_sequence(
     report(&cases::of_sequence(stages, sources.clone(), options, progress)?, sources, options, progress)
 }
 
-/// Runs cases; `sources` has the texts of their kernels, the first file's before others.
+/// Runs cases. `sources` has the texts of their kernels, with the first file's before others.
 fn report(
     cases: &[Case],
     sources: Arc<SourceMap>,
@@ -263,7 +273,8 @@ fn report(
     })
 }
 
-/// Checks a launch of PTX: over the options' numbers of PEs and seeds, of which each run is one.
+/// Checks a launch of PTX with the options' numbers of PEs and seeds, of which each combination is
+/// one run.
 ///
 /// # Errors
 /// Fails if the kernel cannot be launched at all.
@@ -308,7 +319,7 @@ pub fn report_ptx(file: &PtxFile, launch: &PtxLaunch, outcome: PtxOutcome) -> Re
     })
 }
 
-/// The timeline that is asked for: the run is had again by case and seed.
+/// The requested timeline, for which the run of this case and seed is repeated.
 fn traced(
     cases: &[Replay],
     findings: &[Finding],
@@ -328,10 +339,10 @@ fn traced(
     run(case, seed).map(Some)
 }
 
-/// Runs a case with a seed: what it meets.
+/// Runs a case with a seed and returns its findings.
 type Runner<'a, C> = dyn Fn(&C, u64) -> Result<Vec<Finding>, RunError> + Sync + 'a;
 
-/// Runs every case with every seed, on all cores: how many runs there were, and what they met.
+/// Runs every case with every seed, on all cores. Returns the number of runs and their findings.
 fn explore<C: Sync>(
     cases: &[C],
     options: &CheckOptions,
@@ -339,12 +350,13 @@ fn explore<C: Sync>(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(u64, Vec<Finding>), RunError> {
     let jobs = cases.len() as u64 * options.seeds;
-    // The threads of a run wait for each other now and then; another run goes on meanwhile.
+    // The threads of a run sometimes wait for each other; meanwhile another run continues.
     let threads = 2 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (next, done, met) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stop = AtomicBool::new(false);
     let results = Mutex::new(Vec::new());
-    // Seeds outside, cases inside: what any schedule shows is seen soon, and under the lowest seed.
+    // Seeds are in the outer loop and cases in the inner one, so that an error of any schedule is
+    // found soon, with the lowest seed.
     let work = || {
         let stopped = || options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
         while !stop.load(Ordering::Relaxed) && !stopped() {
@@ -384,7 +396,7 @@ fn explore<C: Sync>(
         let found = result?;
         let any = !found.is_empty();
         gathered.add_run(found);
-        // Threads may have been ahead.
+        // Other threads may have been ahead.
         if any && options.fail_fast {
             break;
         }

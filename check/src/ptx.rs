@@ -1,4 +1,4 @@
-//! Checks of PTX that others made.
+//! Checks of PTX from other compilers.
 
 use super::CheckOptions;
 use super::finding::{self, Finding, Replay};
@@ -8,7 +8,7 @@ use weft_run::RunError;
 use weft_run::ptx::{PtxFile, PtxLaunch, PtxOutcome, Setup};
 use weft_sim::{Trace, TraceConfig};
 
-/// A launch on so many PEs, for any seed.
+/// A launch on this number of PEs, for any seed.
 pub(super) struct Case<'a> {
     file: &'a PtxFile,
     setup: Setup<'a>,
@@ -49,7 +49,7 @@ impl Case<'_> {
     }
 }
 
-/// How a launch is run again.
+/// The parameters that reproduce a launch.
 pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
     Replay {
         kernel: kernel.to_owned(),
@@ -69,7 +69,7 @@ pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
     }
 }
 
-/// What a run met.
+/// The findings of a run.
 pub(super) fn findings(file: &PtxFile, outcome: PtxOutcome, replay: &Replay) -> Vec<Finding> {
     let locate = |place: &weft_sim::CodeLocation| file.span(place);
     finding::of(outcome.findings, outcome.ended.err(), &locate, replay)

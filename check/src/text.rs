@@ -1,4 +1,4 @@
-//! A report as people read it.
+//! Reports as text for people.
 
 use super::{Finding, Report};
 use std::collections::BTreeSet;
@@ -6,23 +6,27 @@ use weft_ir::diag::Span;
 use weft_lang::render::{Color, Message, render_message};
 
 impl Report {
-    /// Every finding with the places in the kernel's text, and what was run.
+    /// Formats every finding with the locations in the kernel's text, and a summary of the runs.
     pub fn text(&self, color: Color) -> String {
         let findings = self.findings.iter().map(|f| {
             let runs = if self.runs == 1 { "run" } else { "runs" };
-            let again =
-                format!("met in {} of {} {runs}; to have it again:\n{}", f.count, self.runs, self.command(f));
+            let again = format!(
+                "found in {} of {} {runs}; to reproduce it:\n{}",
+                f.count,
+                self.runs,
+                self.command(f)
+            );
             self.paragraph(f, Some(again), color) + "\n"
         });
         findings.chain(Some(self.summary())).collect()
     }
 
-    /// Every finding with the places in the kernel's text, and no more.
+    /// Formats only the findings, with the locations in the kernel's text.
     pub fn findings_text(&self, color: Color) -> String {
         self.findings.iter().map(|f| self.paragraph(f, None, color)).collect::<Vec<_>>().join("\n")
     }
 
-    /// A finding with its places in the kernel's text.
+    /// Formats a finding with its locations in the kernel's text.
     pub fn finding_text(&self, finding: &Finding, color: Color) -> String {
         self.paragraph(finding, None, color)
     }
@@ -41,7 +45,7 @@ impl Report {
                 places.push((access.span, label));
             }
             let ptx = format!("{who}: PTX line {}: {}", place.ptx_line, place.ptx_text.replace('\t', " "));
-            // What the excerpt shows is the innermost; the others are the calls that were inlined.
+            // The excerpt shows the innermost location; the others are the calls that were inlined.
             let outer = match replay.ptx {
                 Some(_) => &place.source[..],
                 None => place.source.get(1..).unwrap_or_default(),
@@ -68,13 +72,13 @@ impl Report {
         render_message(&message, &self.sources, color)
     }
 
-    /// The command that meets a finding again.
+    /// Returns the command that reproduces a finding.
     pub fn command(&self, finding: &Finding) -> String {
         let what = finding.replay.sequence.as_ref().unwrap_or(&self.file);
         format!("weft check {what} {}", finding.replay)
     }
 
-    /// What was run and what came of it, in a few lines.
+    /// Summarises the runs and their result in a few lines.
     fn summary(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));

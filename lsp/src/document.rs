@@ -1,4 +1,4 @@
-//! An open file and what the compiler knows of it.
+//! An open file, and the compiler's analysis of it.
 
 use crate::Workspace;
 use lsp_types::{Position, Range};
@@ -13,27 +13,27 @@ use weft_lang::source::SourceMap;
 /// The number of the open file among its sources.
 pub(crate) const ROOT: u32 = 0;
 
-/// The target whose accesses are shown, which is that of `weft compile`.
+/// The target of the accesses that are shown, which is the default of `weft compile`.
 const TARGET: &str = "sm_90a";
 
 /// An open file.
 pub(crate) struct Document {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
-    /// Of the last text that could be read.
+    /// The analysis of the last text without syntax errors.
     pub(crate) analysis: Analysis,
-    /// What is wrong with the present text.
+    /// The errors of the current text.
     pub(crate) found: Vec<Diagnostic>,
 }
 
-/// What is known of a text without syntax errors.
+/// The analysis of a text without syntax errors.
 #[derive(Default)]
 pub(crate) struct Analysis {
     pub(crate) sources: SourceMap,
     pub(crate) program: Program,
     pub(crate) names: Resolution,
     pub(crate) kinds: Kinds,
-    /// Lines of the text, from 0, and what became of an access there.
+    /// Lines of the text, counted from 0, with the instructions of an access on that line.
     pub(crate) accesses: Vec<(u32, String)>,
 }
 
@@ -42,7 +42,7 @@ impl Document {
         Document { path, text: String::new(), analysis: Analysis::default(), found: Vec::new() }
     }
 
-    /// Takes a new text.
+    /// Replaces the text.
     pub(crate) fn set(&mut self, text: String, workspace: &Workspace) {
         let mut sources = SourceMap::new();
         let root = sources.add(self.path.display().to_string(), text.clone());
@@ -77,8 +77,9 @@ impl Analysis {
         (out, found)
     }
 
-    /// Compiles a kernel, up to the machine level, with the defaults of its compile-time parameters. A kernel that has
-    /// a parameter without a default is compiled when it is used, so that is no error here.
+    /// Compiles a kernel to the machine level with the defaults of its compile-time parameters. A
+    /// kernel with a parameter without a default is compiled only when it is used, so the missing
+    /// value is not an error here.
     fn kernel(&mut self, name: &str) -> Vec<Diagnostic> {
         let defines = Defines::new();
         let (kinds, errors) = self.program.kinds(name, &defines);
@@ -116,7 +117,8 @@ impl Analysis {
     }
 }
 
-/// The byte at a position, which counts UTF-16 units; the end of the line where it lies behind that.
+/// The byte at a position, which counts UTF-16 units, or the end of the line for a position after
+/// it.
 pub(crate) fn byte_at(text: &str, at: Position) -> usize {
     let mut start = 0;
     for _ in 0..at.line {
@@ -152,7 +154,7 @@ pub(crate) fn range_of(text: &str, span: Span) -> Range {
     Range::new(position_at(text, span.start as usize), position_at(text, span.end as usize))
 }
 
-/// The name at a byte or in front of it, with its bytes.
+/// The name at or before a byte, with its range of bytes.
 pub(crate) fn word_at(text: &str, byte: usize) -> Option<(&str, std::ops::Range<usize>)> {
     let belongs = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (before, after) = text.split_at(text.floor_char_boundary(byte));

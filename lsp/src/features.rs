@@ -1,4 +1,4 @@
-//! What an editor asks of a document.
+//! The requests of an editor about a document.
 
 use crate::Workspace;
 use crate::document::{Document, ROOT, byte_at, position_at, range_of, word_at};
@@ -16,7 +16,7 @@ use weft_lang::format::format;
 use weft_lang::{PLACED_WORDS, keywords};
 
 impl Document {
-    /// What is wrong with the text. Findings in files that it uses stand at its beginning.
+    /// The errors of the text. Errors in files that it uses are shown at its beginning.
     pub(crate) fn diagnostics(&self, uri: &Uri, workspace: &Workspace) -> Vec<lsp_types::Diagnostic> {
         self.found.iter().map(|d| self.diagnostic(d, uri, workspace)).collect()
     }
@@ -52,7 +52,7 @@ impl Document {
         }
     }
 
-    /// The place of a span of the last text that could be read, or of a file that it uses.
+    /// The location of a span of the last text without syntax errors, or of a file that it uses.
     fn location(&self, span: Span, workspace: &Workspace) -> Option<Location> {
         let sources = &self.analysis.sources;
         let (name, text) = (sources.name(span.file)?, sources.text(span.file)?);
@@ -64,7 +64,7 @@ impl Document {
         Some(Location::new(uri_of(&path)?, range_of(text, span)))
     }
 
-    /// Where the name at a position is defined.
+    /// The definition of the name at a position.
     pub(crate) fn definition(&self, at: Position, workspace: &Workspace) -> Option<Location> {
         self.location(self.definition_of(byte_at(&self.text, at))?, workspace)
     }
@@ -84,7 +84,7 @@ impl Document {
         variables.into_iter().find(|span| span.file == ROOT && span.start as usize == byte)
     }
 
-    /// What the name at a position is, and what became of the accesses of its line.
+    /// The meaning of the name at a position, and the instructions of the accesses on its line.
     pub(crate) fn hover(&self, at: Position) -> Option<Hover> {
         let byte = byte_at(&self.text, at);
         let (word, range) = word_at(&self.text, byte)?;
@@ -107,7 +107,7 @@ impl Document {
         Some(Hover { contents: HoverContents::Markup(contents), range: Some(range) })
     }
 
-    /// The head of a function of the text or of what it uses, with the comment above it.
+    /// The head of a function of the text or of a used file, with the comment above it.
     fn head_of(&self, name: &str) -> Option<String> {
         let analysis = &self.analysis;
         let function = analysis.program.functions().find(|f| &*f.name.name == name)?;
@@ -119,7 +119,8 @@ impl Document {
         Some(format!("```weft\n{head}\n```\n{}", comment.join("\n")))
     }
 
-    /// What may be written at a position: fields and functions behind a dot, elsewhere names, functions and keywords.
+    /// The possible completions at a position: fields and functions after a dot, and otherwise
+    /// names, functions and keywords.
     pub(crate) fn completion(&self, at: Position) -> Vec<CompletionItem> {
         let byte = byte_at(&self.text, at);
         let start = word_at(&self.text, byte).map_or(byte, |(_, range)| range.start);
@@ -164,8 +165,8 @@ impl Document {
         items.into_values().collect()
     }
 
-    /// The variables of the last text that could be read whose names also stand in the present text in front of this
-    /// byte, in the same function or kernel.
+    /// The variables of the last text without syntax errors whose names also occur in the current
+    /// text before this byte, in the same function or kernel.
     fn names_in_item(&self, byte: usize) -> Vec<&str> {
         let starts = ["\nfn ", "\nkernel ", "\nreference "];
         let before = &self.text[..byte];
@@ -176,7 +177,7 @@ impl Document {
         variables.filter(|name| words.contains(name)).collect()
     }
 
-    /// The edit that formats the text; none where it has syntax errors.
+    /// The edit that formats the text; none for a text with syntax errors.
     pub(crate) fn formatting(&self) -> Vec<TextEdit> {
         match format(ROOT, &self.text) {
             Ok(formatted) if formatted != self.text => {
@@ -187,7 +188,7 @@ impl Document {
         }
     }
 
-    /// Edits that do what the helps of findings in a range say.
+    /// The edits that apply the helps of errors in a range.
     pub(crate) fn actions(&self, uri: &Uri, range: Range) -> Vec<CodeAction> {
         let (start, end) = (byte_at(&self.text, range.start), byte_at(&self.text, range.end));
         let within = |d: &&Diagnostic| {
@@ -204,7 +205,7 @@ impl Document {
         fixes.map(action).collect()
     }
 
-    /// What the help of a finding says to do, where that is an edit.
+    /// The edit that the help of an error describes, if it is one.
     fn fix(&self, d: &Diagnostic) -> Option<TextEdit> {
         let help = d.help.as_deref()?;
         let quoted =
@@ -225,7 +226,7 @@ impl Document {
     }
 }
 
-/// The path of the file at an address, if it is one of this machine's.
+/// The path of the file at an address, if it is a file of this machine.
 pub(crate) fn file_path(uri: &Uri) -> PathBuf {
     path_of(uri).unwrap_or_else(|| Path::new(uri.as_str()).to_owned())
 }

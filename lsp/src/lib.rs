@@ -31,18 +31,18 @@ use weft_lang::elaborate::Loader;
 pub use lsp_server;
 pub use lsp_types;
 
-/// Where the server finds other files.
+/// The sources of other files for the server.
 pub struct Workspace {
-    /// Gives the loader of the files that the file at this path uses.
+    /// Returns the loader of the files that the file at this path uses.
     pub loader: fn(&Path) -> Box<dyn Loader>,
-    /// Gives a file with the text of a part of the built-in library, by the part's name.
+    /// Returns a file with the text of a part of the built-in library, by the part's name.
     pub library_file: fn(&str) -> Option<PathBuf>,
 }
 
-/// Serves an editor until it says goodbye or closes the connection.
+/// Serves an editor until it ends the session or closes the connection.
 ///
 /// # Errors
-/// Fails if the editor does not keep to the protocol.
+/// Fails if the editor violates the protocol.
 pub fn serve(connection: &Connection, workspace: Workspace) -> Result<(), Box<dyn Error + Send + Sync>> {
     match serve_until_end(connection, workspace) {
         Err(e) if has_gone(&*e) => Ok(()),
@@ -50,7 +50,8 @@ pub fn serve(connection: &Connection, workspace: Workspace) -> Result<(), Box<dy
     }
 }
 
-/// The editor closed the connection without a goodbye, as editors do that are killed.
+/// The error for an editor that closed the connection without ending the session, for example
+/// because it was killed.
 #[derive(Debug)]
 struct Gone;
 
@@ -62,7 +63,7 @@ impl std::fmt::Display for Gone {
 
 impl Error for Gone {}
 
-/// Whether an error says no more than that the connection is closed.
+/// Whether an error only means that the connection is closed.
 fn has_gone(e: &(dyn Error + Send + Sync + 'static)) -> bool {
     e.is::<Gone>() || e.downcast_ref::<ProtocolError>().is_some_and(ProtocolError::channel_is_disconnected)
 }
@@ -108,7 +109,7 @@ fn serve_until_end(
 struct Server<'a> {
     connection: &'a Connection,
     workspace: Workspace,
-    /// By address.
+    /// The documents by address.
     documents: HashMap<String, Document>,
 }
 
@@ -198,7 +199,7 @@ impl Server<'_> {
     }
 }
 
-/// The answer to parameters: `null` where there is none.
+/// Answers a request with these parameters, with `null` if there is no result.
 fn respond<P: DeserializeOwned, A: Serialize>(
     params: Value,
     answer: impl FnOnce(P) -> Option<A>,

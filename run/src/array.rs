@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use weft_ir::Scalar;
 
-/// Why a file is no array, or not the one that is wanted.
+/// The reason why a file is not an array, or not the expected one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}: {message}")]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub struct ArrayError {
 pub struct Array {
     /// The type of the elements.
     pub dtype: Scalar,
-    /// The extents, the slowest first.
+    /// The extents, with the slowest dimension first.
     pub shape: Vec<u64>,
     /// The bytes of the elements.
     pub data: Vec<u8>,
@@ -36,7 +36,8 @@ impl fmt::Debug for Array {
     }
 }
 
-/// Element types and their names in NumPy; those that NumPy lacks are kept as unsigned integers of their width.
+/// The element types and their names in NumPy. Types that NumPy lacks are stored as unsigned
+/// integers of the same width.
 const NAMES: [(Scalar, &str); 15] = [
     (Scalar::Bool, "|b1"),
     (Scalar::I8, "|i1"),
@@ -66,7 +67,8 @@ impl Array {
         self.data.is_empty()
     }
 
-    /// Reads a `.npy` file. Nothing is allocated before the header's claims are held against the file's size.
+    /// Reads a `.npy` file. The header is compared with the file's size before anything is
+    /// allocated.
     pub fn read(path: &Path) -> Result<Array, ArrayError> {
         let file = path.display().to_string();
         let bytes =
@@ -74,8 +76,8 @@ impl Array {
         Array::from_npy(&bytes).map_err(|message| ArrayError { file, message })
     }
 
-    /// The bytes of a regular file, and of a large one no more than its header claims and one: what is behind that only
-    /// shows that the claim is wrong.
+    /// The bytes of a regular file. From a large file, at most one byte more than its header claims
+    /// is read, which is enough to show that the claim is wrong.
     fn read_claimed(path: &Path) -> Result<Vec<u8>, String> {
         const HEAD: u64 = 1 << 17;
         let bad = |e: std::io::Error| format!("cannot be read: {e}");
@@ -85,7 +87,7 @@ impl Array {
             return Ok(bytes);
         }
         let (header, rest) = Header::read(&bytes)?;
-        // No element has more bytes than 8.
+        // An element has at most 8 bytes.
         let claimed = header.shape.iter().fold(8u64, |n, extent| n.saturating_mul(*extent));
         let left = claimed.saturating_sub(rest.len() as u64).saturating_add(1);
         file.take(left).read_to_end(&mut bytes).map_err(bad)?;
@@ -100,7 +102,7 @@ impl Array {
         let Some((dtype, _)) = NAMES.iter().copied().find(|(_, name)| name[1..] == *ty) else {
             let descr: String = header.descr.chars().take(40).collect();
             return Err(format!(
-                "has dtype {descr}; known are float16, float32, float64, int8 to int64, uint8 to uint64, bool"
+                "has dtype {descr}; expected float16, float32, float64, int8 to int64, uint8 to uint64, or bool"
             ));
         };
         let shape = header.shape;
@@ -110,15 +112,12 @@ impl Array {
         };
         if (rest.len() as u64) < want {
             return Err(format!(
-                "is truncated: shape {shape:?} of {dtype} takes {want} bytes, and it has {}",
+                "is truncated: shape {shape:?} of {dtype} needs {want} bytes, but the file has {}",
                 rest.len()
             ));
         }
         if rest.len() as u64 > want {
-            return Err(format!(
-                "has {} bytes behind the array of shape {shape:?}",
-                rest.len() as u64 - want
-            ));
+            return Err(format!("has {} bytes after the array of shape {shape:?}", rest.len() as u64 - want));
         }
         let size = dtype.bytes() as usize;
         let mut data = rest.to_vec();
@@ -131,7 +130,8 @@ impl Array {
         Ok(Array { dtype, shape, data })
     }
 
-    /// Takes the same bits as another element type of the same width: bf16 in `uint16`, fp8 in `uint8`.
+    /// Reinterprets the bits as another element type of the same width: bf16 in `uint16`, fp8 in
+    /// `uint8`.
     pub fn reinterpret(mut self, dtype: Scalar) -> Result<Array, String> {
         let stored = |s: Scalar| NAMES.iter().find(|(d, _)| *d == s).map(|(_, n)| *n);
         if self.dtype == dtype || stored(self.dtype) == stored(dtype) {
@@ -139,10 +139,11 @@ impl Array {
             return Ok(self);
         }
         let numpy = stored(dtype).unwrap_or_default();
-        Err(format!("has dtype {}, and {dtype} is wanted (as NumPy's {numpy})", self.dtype))
+        Err(format!("has dtype {}, but {dtype} is needed (NumPy's {numpy})", self.dtype))
     }
 
-    /// Writes a `.npy` file. A regular file appears whole or not at all; a device or pipe is written to.
+    /// Writes a `.npy` file. A regular file is written atomically; a device or pipe is written
+    /// directly.
     pub fn write(&self, path: &Path) -> Result<(), ArrayError> {
         let bad = |e: std::io::Error| ArrayError {
             file: path.display().to_string(),
@@ -150,13 +151,13 @@ impl Array {
         };
         let mut bytes = self.header();
         bytes.extend_from_slice(&self.data);
-        // What a link names is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         if std::fs::metadata(&target).is_ok_and(|m| !m.is_file()) {
             return std::fs::write(&target, bytes).map_err(bad);
         }
         let directory = target.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // The mode that a plain new file gets, less the user's mask; of a file that is there, its own.
+        // The mode is that of a new file with the user's mask, or that of the existing file.
         let mode = std::fs::metadata(&target).map_or(0o666, |m| m.permissions().mode());
         let mut new = tempfile::Builder::new();
         new.prefix(".weft").permissions(Permissions::from_mode(mode));
@@ -166,20 +167,20 @@ impl Array {
         Ok(())
     }
 
-    /// The header of its file.
+    /// The header of the array's file.
     fn header(&self) -> Vec<u8> {
         let descr = NAMES.iter().find(|(s, _)| *s == self.dtype).map_or("|u1", |(_, n)| n);
         Header { descr: descr.into(), fortran_order: false, shape: self.shape.clone() }.bytes()
     }
 
-    /// Element `i` in C order, exactly.
+    /// Returns element `i` in C order, exactly.
     pub fn get(&self, i: usize) -> Number {
         let size = self.dtype.bytes() as usize;
         read_number(self.dtype, self.data.get(i * size..(i + 1) * size).unwrap_or_default())
     }
 }
 
-/// Elements of a Fortran-order array in C order.
+/// Converts elements from Fortran order to C order.
 fn c_order(data: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len());
     let mut index = vec![0u64; shape.len()];
@@ -207,7 +208,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// Converts the number to a float, rounded once if it must be.
+    /// Converts the number to a float, rounded at most once.
     pub fn as_f64(self) -> f64 {
         match self {
             Number::Int(n) => n as f64,
@@ -225,7 +226,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// The number in these bytes; 0 where there are too few.
+/// Returns the number in these bytes, or 0 if there are too few.
 pub fn read_number(dtype: Scalar, bytes: &[u8]) -> Number {
     let mut eight = [0u8; 8];
     let n = bytes.len().min(8);
@@ -246,7 +247,8 @@ pub fn read_number(dtype: Scalar, bytes: &[u8]) -> Number {
     }
 }
 
-/// The bytes of a number in an element type: floats round to nearest even, integers wrap.
+/// Writes the bytes of a number in an element type. Floats are rounded to nearest even, and
+/// integers wrap.
 pub fn write_number(dtype: Scalar, x: Number, out: &mut Vec<u8>) {
     let int = match x {
         Number::Int(n) => n,
@@ -264,9 +266,9 @@ pub fn write_number(dtype: Scalar, x: Number, out: &mut Vec<u8>) {
     }
 }
 
-/// A number as f32, rounded to odd where it is none: rounded to fewer bits after that, it is as if it had been rounded
-/// once (Boldo and Melquiond, 2008). `half` drops the last 32 bits of an f64 instead, and so rounds some that lie just
-/// above the middle of two numbers down.
+/// Converts a number to f32, rounded to odd if it is not exact. A later rounding to fewer bits then
+/// gives the same result as a single rounding (Boldo and Melquiond, 2008). `half` drops the last 32
+/// bits of an f64 instead, and so rounds down some values just above the middle of two numbers.
 fn odd(x: f64) -> f32 {
     let near = x as f32;
     let back = f64::from(near);
@@ -331,7 +333,7 @@ mod tests {
         }
         let mut long = good.clone();
         long.push(0);
-        assert!(Array::from_npy(&long).unwrap_err().contains("behind the array"));
+        assert!(Array::from_npy(&long).unwrap_err().contains("after the array"));
         let mut huge = good.clone();
         huge[6] = 2;
         huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -339,7 +341,8 @@ mod tests {
         assert!(Array::from_npy(b"PK\x03\x04").unwrap_err().contains("numpy.save"));
     }
 
-    /// Just above and just below the middle of two numbers of the narrow type, and at it.
+    /// Numbers just above, just below and at the middle of two numbers of the narrow type are
+    /// rounded once.
     #[test]
     fn numbers_are_rounded_once() {
         let written = |scalar, x: f64| {

@@ -1,4 +1,4 @@
-//! Results held against a `reference fn` of the kernel's text.
+//! Compares results with a `reference fn` of the kernel's text.
 
 use super::array::{self, read_number, write_number};
 use super::reference::{Checked, Values};
@@ -7,22 +7,22 @@ use weft_ir::{NumberKind, Scalar};
 use weft_lang::elaborate::Define;
 use weft_lang::evaluate::{Argument, Number, PeContext, ReferenceFn, Tensors, unit_roundoff};
 
-/// How many times the bound of the running error analysis a result may be off: the kernel may add in another order than the
-/// reference.
+/// The allowed error as a multiple of the bound of the running error analysis, since the kernel may
+/// add in another order than the reference.
 const SLACK: f64 = 2.0;
 
-/// What a parameter of the function is given.
+/// The argument of a parameter of the function.
 pub(super) enum Operand {
-    /// A tensor as it was before the launch, and as it is after it.
+    /// A tensor before and after the launch.
     Tensor { name: String, before: Values, after: Values },
     /// A number, a truth value or an element type.
     Value(Define),
 }
 
-/// A tensor while the function is evaluated on a PE.
+/// A tensor during the evaluation of the function on a PE.
 struct Memory<'a> {
     before: &'a Values,
-    /// What was assigned on this PE.
+    /// The assigned elements on this PE.
     assigned: Vec<Option<Number>>,
 }
 
@@ -54,13 +54,17 @@ impl Tensors for Host<'_> {
             (NumberKind::Signed | NumberKind::Unsigned, Number::Int(n)) => {
                 number(dtype, held(dtype, array::Number::Int(n)))
             }
-            (_, n) => return Err(format!("{n} for an element of {dtype}: convert it with `.to<{dtype}>()`")),
+            (_, n) => {
+                return Err(format!(
+                    "{n} cannot be assigned to an element of {dtype}: convert it with `.to<{dtype}>()`"
+                ));
+            }
         });
         Ok(())
     }
 }
 
-/// An element as the function sees it.
+/// Converts an element for the function.
 fn number(dtype: Scalar, n: array::Number) -> Number {
     match n {
         array::Number::Int(n) if dtype == Scalar::Bool => Number::Bool(n != 0),
@@ -69,15 +73,15 @@ fn number(dtype: Scalar, n: array::Number) -> Number {
     }
 }
 
-/// A number as an element of a type holds it.
+/// Rounds a number to an element type.
 fn held(dtype: Scalar, n: array::Number) -> array::Number {
     let mut bytes = Vec::new();
     write_number(dtype, n, &mut bytes);
     read_number(dtype, &bytes)
 }
 
-/// Compares every element that the function assigns, on every PE, with the one after the launch. `acc` is the type that the
-/// kernel computes in.
+/// Compares every element that the function assigns, on every PE, with the one after the launch.
+/// `acc` is the type that the kernel computes in.
 ///
 /// # Errors
 /// Fails if the function does something that has no meaning.
@@ -125,7 +129,7 @@ pub(super) fn check(f: &ReferenceFn, operands: &[Operand], acc: Scalar) -> Resul
     Ok(out)
 }
 
-/// As an array has it.
+/// Converts a number for an array.
 fn exact(n: Number) -> array::Number {
     match n {
         Number::Int(n) => array::Number::Int(n),
@@ -134,7 +138,7 @@ fn exact(n: Number) -> array::Number {
     }
 }
 
-/// Takes an element into account; whether it is right.
+/// Adds the comparison of an element, and returns whether it is right.
 fn compare(out: &mut Checked, have: array::Number, want: Number, dtype: Scalar) -> bool {
     let error = match want {
         Number::Real(x) => SLACK * x.error,

@@ -1,4 +1,4 @@
-//! Kernels that are compiled once and simulated many times: what `weft check` runs.
+//! Kernels that are compiled once and simulated many times, for `weft check`.
 
 use super::plan::Plan;
 use super::reference::{Checked, Values};
@@ -18,9 +18,9 @@ pub struct Subject {
     simulated: Simulated,
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Examined {
-    /// What the machine's checks found, and the element that it is about: `y[3, 17]`.
+    /// The findings of the machine's checks, each with its element, such as `y[3, 17]`.
     pub findings: Vec<(Finding, Option<String>)>,
     /// The tensors of the run.
     pub tensors: Vec<TensorInfo>,
@@ -28,16 +28,16 @@ pub struct Examined {
     pub checks: Vec<(usize, Checked)>,
     /// The comparison with the numbers of each file after the last launch.
     pub expected: Vec<(String, Checked)>,
-    /// Why a launch did not end.
+    /// The error that stopped a launch.
     pub error: Option<SimError>,
-    /// The timeline, where one is asked for.
+    /// The timeline, if one is requested.
     pub trace: Trace,
-    /// Counters of the last launch.
+    /// The counters of the last launch.
     pub stats: Stats,
 }
 
 impl Subject {
-    /// Finds parameters out, compiles, and reads the PTX.
+    /// Determines the parameters, compiles, and reads the PTX.
     ///
     /// # Errors
     /// Fails where [`run`](super::run) fails before anything is allocated.
@@ -47,7 +47,8 @@ impl Subject {
         Ok(Subject { sequence, simulated })
     }
 
-    /// The bytes that a kernel's tensors take on all PEs, at least, found without compiling.
+    /// Returns a lower bound for the size of a kernel's tensors on all PEs in bytes, without
+    /// compiling.
     ///
     /// # Errors
     /// Fails where [`new`](Subject::new) fails, as far as the kernels' heads show it.
@@ -64,7 +65,7 @@ impl Subject {
         self.stages().map(|stage| &stage.compiled)
     }
 
-    /// The kernels as their texts have them.
+    /// The kernels in the form of their texts.
     fn kernels(&self) -> impl Iterator<Item = &Kernel> {
         self.compiled().flat_map(|c| &c.high.kernels)
     }
@@ -83,12 +84,13 @@ impl Subject {
         self.sequence.tests_reach()
     }
 
-    /// Whether the other one's PTX is the same.
+    /// Whether the PTX of another subject is the same.
     pub fn same_code(&self, other: &Subject) -> bool {
         self.compiled().map(|c| &c.ptx).eq(other.compiled().map(|c| &c.ptx))
     }
 
-    /// Where a thread was in a kernel's text: all of the expression that its instruction is of. `sources` has all texts.
+    /// Returns a thread's location in a kernel's text: the whole expression that its instruction
+    /// belongs to. `sources` has all texts.
     pub fn span(&self, place: &CodeLocation, sources: &SourceMap) -> Span {
         let spans = self.compiled().filter_map(|compiled| {
             let (exact, span) = span(compiled, place)?;
@@ -101,7 +103,8 @@ impl Subject {
         Plan::new(&self.sequence, options)
     }
 
-    /// Whether its tensors can have these sizes on so many PEs, and what it computes fits them; the bytes of all.
+    /// Checks that its tensors can have these sizes on this number of PEs, and that `computes` fits
+    /// them. Returns the size of all tensors in bytes.
     pub fn fits(&self, options: &RunOptions) -> Result<u64, RunError> {
         let plan = self.plan(options)?;
         let values = |name: &str| {
@@ -110,7 +113,7 @@ impl Subject {
             Some(Values { dtype, shape: shape.clone(), data: vec![tensor.zeros(); plan.n_pes] })
         };
         for stage in &self.sequence.stages {
-            // A function of the text has shapes of any kind.
+            // A function of the text can have tensors of any shape.
             if let Some(reference) = stage.reference().filter(|r| r.function.is_none()) {
                 stage.check(reference, &values, &values, &|_| None)?;
             }
@@ -118,10 +121,10 @@ impl Subject {
         Ok(plan.bytes().saturating_mul(plan.n_pes as u64))
     }
 
-    /// Runs it once: so many PEs, launches, and the seed are those of `options`.
+    /// Runs it once, with the numbers of PEs and launches and the seed of `options`.
     ///
     /// # Errors
-    /// Fails if the kernel cannot be run. What a kernel did wrong is in the answer.
+    /// Fails if the kernel cannot be run. The result has the errors of a kernel that ran.
     pub fn run(&self, options: &RunOptions) -> Result<Examined, RunError> {
         let (plan, checks) = (self.plan(options)?, Mutex::default());
         let ran = self.simulated.run(&self.sequence, &plan, options, &checks)?;
@@ -150,8 +153,8 @@ impl Subject {
     }
 }
 
-/// Where a thread was in the text of a compiled kernel, and whether an instruction of the kernel stands there; `None` in a
-/// text that it does not run.
+/// Returns a thread's location in the text of a compiled kernel, and whether an instruction of the
+/// kernel has exactly that location; `None` for a text that it does not run.
 fn span(compiled: &Compiled, place: &CodeLocation) -> Option<(bool, Span)> {
     let sources = compiled.sources();
     let (at, line) = place.source.iter().find_map(|s| {
@@ -170,6 +173,6 @@ fn span(compiled: &Compiled, place: &CodeLocation) -> Option<(bool, Span)> {
         });
     }
     let exact = best.end > best.start;
-    // Without an instruction of that place, what is left of the line.
+    // Without an instruction at that location, use the rest of the line.
     Some((exact, if exact || at.column == 0 { best } else { line }))
 }

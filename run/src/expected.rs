@@ -1,4 +1,4 @@
-//! Results held against the numbers of files.
+//! Compares results with the numbers of files.
 
 use super::array::{Array, ArrayError, read_number};
 use super::reference::{Checked, Values, least_step};
@@ -6,19 +6,19 @@ use super::{RunError, inputs};
 use std::path::Path;
 use weft_ir::Scalar;
 
-/// The greatest difference of numbers that count as equal: `absolute`, plus `relative` times the magnitude of
-/// the expected one.
+/// The largest difference of numbers that count as equal: `absolute`, plus `relative` times the
+/// magnitude of the expected number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tolerance {
-    /// The tolerance in proportion to the expected number's magnitude.
+    /// The tolerance relative to the magnitude of the expected number.
     pub relative: f64,
-    /// The tolerance that holds for any number.
+    /// The absolute tolerance for any number.
     pub absolute: f64,
 }
 
 impl Tolerance {
-    /// The tolerance of `torch.testing.assert_close` for an element type. It is one step for fp8, which that
-    /// function does not compare, and 0 for integers.
+    /// Returns the tolerance of `torch.testing.assert_close` for an element type. It is one step
+    /// for fp8, which that function does not compare, and 0 for integers.
     pub fn usual(dtype: Scalar) -> Tolerance {
         let (relative, absolute) = match dtype {
             Scalar::F64 => (1e-7, 1e-7),
@@ -49,7 +49,7 @@ pub(super) fn compare(
     for (pe, array) in inputs::read(path, values.data.len())?.into_iter().enumerate() {
         if array.shape != values.shape {
             let (found, wanted) = (&array.shape, &values.shape);
-            return Err(bad(format!("has shape {found:?} for each PE, and `{name}` has {wanted:?}")));
+            return Err(bad(format!("has shape {found:?} for each PE, but `{name}` has {wanted:?}")));
         }
         let array = same_kind(array, values.dtype).map_err(bad)?;
         let size = array.dtype.bytes() as usize;
@@ -64,7 +64,8 @@ pub(super) fn compare(
     Ok(out)
 }
 
-/// An array whose numbers can be compared with those of a type: floats with floats of any width, else the type itself.
+/// Returns an array whose numbers can be compared with those of a type: floats of any width with
+/// floats, and otherwise only the type itself.
 fn same_kind(array: Array, dtype: Scalar) -> Result<Array, String> {
     if array.dtype.is_float() && dtype.is_float() { Ok(array) } else { array.reinterpret(dtype) }
 }

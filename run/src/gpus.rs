@@ -1,4 +1,4 @@
-//! Runs on GPUs, one PE a process.
+//! Runs on GPUs, with one process for each PE.
 
 use super::pe::Pe;
 use super::plan::Plan;
@@ -18,7 +18,7 @@ pub(super) fn run(stages: &[Stage<'_>], options: &RunOptions, world: &World) -> 
     }
     let mut no_multicast = None;
     if options.compile.lowering == Lowering::Auto {
-        // What the switch has for one allocation it has for all.
+        // Multicast support for one allocation means support for all.
         let probe = world.buffer(256)?;
         no_multicast = probe.why_no_multicast(&world.team());
         options.compile.lowering = options.compile.lowering.decide(no_multicast.is_none()).into();
@@ -45,7 +45,7 @@ pub(super) fn run(stages: &[Stage<'_>], options: &RunOptions, world: &World) -> 
     sequence.outcome(&plan, checks, String::new(), ran)
 }
 
-/// The compiled kernel, with NVSHMEM's functions where it calls them.
+/// The compiled kernel, with NVSHMEM functions if it calls them.
 fn kernel(file: &KernelFile, prepared: &Prepared, world: &World) -> Result<Kernel, RunError> {
     let info = prepared.compiled.describe().map_err(|e| RunError::Request(e.to_string()))?;
     let ptx = Entry { info, image: prepared.compiled.ptx.clone().into_bytes() };

@@ -1,4 +1,4 @@
-//! What a run is told: files, and the parameters that follow from them.
+//! The inputs of a run: files, and the parameters that follow from them.
 
 use super::array::{Array, ArrayError};
 use super::{Arg, RunError, RunOptions, request};
@@ -9,7 +9,7 @@ use weft::Options;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Defines, Head, HeadParam};
 
-/// What data and request say together.
+/// The parameters and data of a run, from files and from the request.
 pub(super) struct Found {
     /// The values of compile-time parameters.
     pub defines: Defines,
@@ -20,7 +20,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// What one of `kernels` kernels is compiled with. Each of several takes the parameters that it has.
+    /// Returns the options to compile a kernel, of `kernels` in total. If there are several, each
+    /// gets the parameters that it has.
     pub fn options_of(&self, head: &Head, kernels: usize, options: &RunOptions) -> Options {
         let mut options = options.compile.clone();
         options.kernel = Some(head.name.to_string());
@@ -32,7 +33,7 @@ impl Found {
     }
 }
 
-/// The kernel to run: the one named, or the only one.
+/// Finds the kernel to run: the named one, or the only one.
 pub(super) fn choose<'h>(heads: &'h [Head], name: Option<&str>) -> Result<&'h Head, String> {
     let names: Vec<_> = heads.iter().map(|h| &*h.name).collect();
     match (heads, name) {
@@ -52,7 +53,8 @@ fn is_tensor(p: &HeadParam) -> bool {
     matches!(&*p.ty, "symm" | "global")
 }
 
-/// The tensor parameters of that name, with their kernels; the first one of all where the name is empty.
+/// The tensor parameters of that name, with their kernels; for an empty name, the first tensor of
+/// all.
 fn tensors<'h>(heads: &'h [Head], name: &str) -> Result<Vec<(&'h Head, &'h HeadParam)>, RunError> {
     let all = || heads.iter().flat_map(|h| h.params.iter().filter(|p| is_tensor(p)).map(move |p| (h, p)));
     let found: Vec<_> = match name {
@@ -77,8 +79,8 @@ pub(crate) fn of_pe(path: &Path, pe: usize) -> Option<PathBuf> {
     text.contains("{pe}").then(|| PathBuf::from(text.replace("{pe}", &pe.to_string())))
 }
 
-/// Reads the input files and finds out what follows from them for kernels whose parameters and tensors of equal names are the
-/// same ones: element types, and extents that are parameters.
+/// Reads the input files, and derives element types and extents that are parameters. Parameters and
+/// tensors of equal names are shared by all kernels.
 pub(super) fn gather(heads: &[Head], options: &RunOptions) -> Result<Found, RunError> {
     let mut found = Found {
         defines: options.compile.defines.clone(),
@@ -111,18 +113,21 @@ pub(super) fn gather(heads: &[Head], options: &RunOptions) -> Result<Found, RunE
             found.follow(head, param, &arrays[0], path)?;
         }
         if arrays[0].shape.contains(&0) {
-            let message =
-                format!("has shape {:?} for each PE: a tensor has at least one element", arrays[0].shape);
+            let message = format!(
+                "has shape {:?} for each PE, but a tensor must have at least one element",
+                arrays[0].shape
+            );
             return Err(bad(message));
         }
         if found.arrays.insert(param.name.to_string(), arrays).is_some() {
-            return request(format!("`{}` is given two inputs", param.name));
+            return request(format!("`{}` has two inputs", param.name));
         }
     }
     Ok(found)
 }
 
-/// A value of a compile-time parameter that none of several kernels has. The compiler says so of a kernel alone.
+/// A value of a compile-time parameter that none of several kernels has. For a single kernel, the
+/// compiler reports it.
 fn unknown<'d>(heads: &[Head], defines: &'d Defines) -> Option<&'d String> {
     let known = |name: &&String| heads.iter().flat_map(|h| &h.generics).any(|(g, ..)| **g == ***name);
     defines.keys().find(|name| heads.len() > 1 && !known(name))
@@ -134,7 +139,7 @@ fn element<'p>(head: &Head, param: &'p HeadParam) -> Option<&'p str> {
 }
 
 impl Found {
-    /// Enters what follows for a kernel's parameters from the array that a PE's tensor is filled with.
+    /// Derives a kernel's parameters from the array of a PE's tensor.
     fn follow(&mut self, head: &Head, param: &HeadParam, array: &Array, path: &Path) -> Result<(), RunError> {
         let (shape, source) = (&array.shape, path.display().to_string());
         if let Some(elem) = element(head, param) {
@@ -152,7 +157,7 @@ impl Found {
         }
         if !param.extents.is_empty() && param.extents.len() != shape.len() {
             let modes = param.extents.len();
-            let message = format!("has shape {shape:?} for each PE; `{}` has {modes} modes", param.name);
+            let message = format!("has shape {shape:?} for each PE, but `{}` has {modes} modes", param.name);
             return Err(RunError::Array(ArrayError { file: source, message }));
         }
         for (extent, n) in param.extents.iter().zip(shape) {
@@ -167,7 +172,7 @@ impl Found {
     }
 }
 
-/// Enters a value, which must agree with one that is there.
+/// Sets a value, which must agree with an existing one.
 fn settle<V: Copy + PartialEq + Into<Arg>>(
     map: &mut BTreeMap<String, V>,
     name: &str,
@@ -176,13 +181,13 @@ fn settle<V: Copy + PartialEq + Into<Arg>>(
 ) -> Result<(), RunError> {
     match map.insert(name.to_owned(), value) {
         Some(old) if old != value => {
-            request(format!("`{name}` is {} and by {source} {}", old.into(), value.into()))
+            request(format!("`{name}` is {}, but {} according to {source}", old.into(), value.into()))
         }
         _ => Ok(()),
     }
 }
 
-/// A value as the command line takes it.
+/// Formats a value for the command line.
 pub fn show(d: Define) -> String {
     match d {
         Define::Int(n) => n.to_string(),
@@ -193,7 +198,7 @@ pub fn show(d: Define) -> String {
     }
 }
 
-/// The array as the element type that is asked for, where one is.
+/// Converts the array to the requested element type, if there is one.
 fn typed(array: Array, param: &HeadParam, defines: &Defines, dtype: Option<Scalar>) -> Result<Array, String> {
     let want = match param.elem.as_deref() {
         Some(name) => match (defines.get(name), Scalar::parse(name)) {
@@ -209,7 +214,8 @@ fn typed(array: Array, param: &HeadParam, defines: &Defines, dtype: Option<Scala
     }
 }
 
-/// One array a PE, from one file with a leading PE dimension or from one file a PE.
+/// Reads one array for each PE, from one file with a leading PE dimension or from one file for each
+/// PE.
 pub(crate) fn read(path: &Path, n_pes: usize) -> Result<Vec<Array>, RunError> {
     let bad = |message: String| RunError::Array(ArrayError { file: path.display().to_string(), message });
     if of_pe(path, 0).is_some() {
@@ -221,14 +227,14 @@ pub(crate) fn read(path: &Path, n_pes: usize) -> Result<Vec<Array>, RunError> {
         if let Some((pe, other)) =
             arrays.iter().enumerate().find(|(_, a)| a.shape != first.shape || a.dtype != first.dtype)
         {
-            return Err(bad(format!("PE {pe} has {other:?} where PE 0 has {first:?}")));
+            return Err(bad(format!("PE {pe} has {other:?}, but PE 0 has {first:?}")));
         }
         return Ok(arrays);
     }
     let all = Array::read(path)?;
     if all.shape.first() != Some(&(n_pes as u64)) {
         return Err(bad(format!(
-            "has shape {:?}; its first extent must be the number of PEs, {n_pes} (run on as many as the file has with `--pes`, or give one file a PE: `x_{{pe}}.npy`)",
+            "has shape {:?}, but its first extent must be the number of PEs, {n_pes} (choose the number with `--pes`, or give one file for each PE: `x_{{pe}}.npy`)",
             all.shape
         )));
     }

@@ -77,7 +77,8 @@ impl<V: Into<Define>> From<V> for Arg {
 }
 
 impl Arg {
-    /// A value as the command line takes it; `1+2` is 1 in the first launch and 2 more in each further one.
+    /// Parses a value of the command line; `1+2` is 1 in the first launch and grows by 2 in each
+    /// further one.
     pub fn parse(text: &str) -> Option<Arg> {
         let steps = || {
             let (first, step) = text.split_once('+')?;
@@ -86,7 +87,7 @@ impl Arg {
         Define::parse(text).map(Arg::from).or_else(steps)
     }
 
-    /// The value in a launch, counted from 0; `None` where no 64-bit integer holds it.
+    /// Returns the value in a launch, counted from 0, or `None` if it exceeds a 64-bit integer.
     pub fn of_launch(self, launch: u32) -> Option<Define> {
         match self.first {
             Define::Int(n) => {
@@ -98,7 +99,7 @@ impl Arg {
 }
 
 impl fmt::Display for Arg {
-    /// As the command line takes it: `1`, `1+2`.
+    /// Formats the value for the command line: `1`, `1+2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
             0 => f.write_str(&show(self.first)),
@@ -111,49 +112,53 @@ impl fmt::Display for Arg {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunOptions {
-    /// The options of the compiler. Its `defines` take precedence over what is found from data.
+    /// The options of the compiler. Its `defines` take precedence over values that follow from
+    /// data.
     pub compile: Options,
     /// The number of PEs.
     pub n_pes: usize,
-    /// CTAs of a PE's grid, where the kernel does not say; 4 if not given.
+    /// The number of CTAs of a PE's grid, if the kernel does not state it; 4 by default.
     pub grid: Option<[u32; 3]>,
-    /// Seeds the data and the schedule.
+    /// The seed of data and schedule.
     pub seed: u64,
     /// The number of launches of each kernel, which take turns.
     pub launches: u32,
-    /// For the simulator: launches follow each other in each PE's stream and the host waits for nobody, so that a PE may
-    /// be in the next launch while others are in the one before. Results are not compared then.
+    /// For the simulator: whether launches follow each other in each PE's stream without a wait of
+    /// the host. A PE can then be in the next launch while others are in the one before. Results
+    /// are not compared then.
     pub back_to_back: bool,
-    /// Element type to take data as: `bf16` from `uint16` files.
+    /// The element type of the data, such as `bf16` for `uint16` files.
     pub dtype: Option<Scalar>,
-    /// `(tensor, file)`: a `.npy` with a leading PE dimension, or one a PE where the name has `{pe}`. An empty
-    /// name is the kernel's first tensor.
+    /// Pairs `(tensor, file)`: a `.npy` file with a leading PE dimension, or one file for each PE
+    /// if the name has `{pe}`. An empty name is the kernel's first tensor.
     pub inputs: Vec<(String, PathBuf)>,
-    /// `(tensor, file)`, as `inputs`, written after the last launch.
+    /// Pairs `(tensor, file)` as in `inputs`, written after the last launch.
     pub outputs: Vec<(String, PathBuf)>,
-    /// `(tensor, file)`, as `inputs`: what a tensor is to hold after the last launch.
+    /// Pairs `(tensor, file)` as in `inputs`, with the expected contents of a tensor after the last
+    /// launch.
     pub expected: Vec<(String, PathBuf)>,
-    /// The tolerance for tensors that are compared with a file. By default, it is what is usual for the
-    /// element type.
+    /// The tolerance for tensors that are compared with a file. The default is the usual one for
+    /// the element type.
     pub tolerance: Option<Tolerance>,
-    /// Values of run-time scalars.
+    /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
-    /// Warp instructions after which the simulator gives up.
+    /// The number of warp instructions after which the simulator stops.
     pub step_limit: Option<u64>,
-    /// Time after which a launch on simulated PEs is given up.
+    /// The time after which a launch on simulated PEs is stopped.
     pub time_limit: Option<Duration>,
-    /// For the simulator: the number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation
-    /// is carried out in place within a node, and by NVSHMEM's function between nodes, where the simulator delays
-    /// transfers as a network may. If it is not given, the PEs form two nodes, so that both branches run.
+    /// For the simulator: the number of PEs in a node. It decides which branch of `Transport::Auto`
+    /// runs: direct loads and stores within a node, and NVSHMEM calls between nodes, where the
+    /// simulator delays transfers as a network may. If it is not given, the PEs form two nodes, so
+    /// that both branches run.
     ///
-    /// A node that is given also limits the kernel's own loads and stores: [`run`] refuses a kernel that makes them to
-    /// all PEs. Without it, loads and stores reach all PEs.
+    /// A given node also limits the kernel's own loads and stores: [`run`] rejects a kernel that
+    /// accesses all PEs directly. Without it, loads and stores reach all PEs.
     pub node: Option<u32>,
-    /// For the simulator: gives the run up once somebody has set it.
+    /// For the simulator: a flag that stops the run once it is set.
     pub stop: Option<Arc<AtomicBool>>,
-    /// For the simulator: what it watches for. `weft::check` tells what it finds; a plain run does not.
+    /// For the simulator: the checks. `weft::check` reports the findings; a plain run does not.
     pub check: Option<weft_sim::Check>,
-    /// For the simulator: a timeline.
+    /// For the simulator: the options of a timeline.
     pub trace: Option<weft_sim::TraceConfig>,
 }
 
@@ -181,7 +186,7 @@ weft_sim::setters!(
 );
 
 impl RunOptions {
-    /// One launch on `n_pes` PEs with made data.
+    /// Creates options for one launch on `n_pes` PEs with generated data.
     pub fn new(compile: Options, n_pes: usize) -> RunOptions {
         RunOptions {
             compile,
@@ -211,29 +216,29 @@ impl RunOptions {
     }
 }
 
-/// The reasons why a run gives no outcome.
+/// The reasons why a run has no outcome.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The text does not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// A file is no array, or not the one wanted.
+    /// A file is not an array, or not the expected one.
     #[error(transparent)]
     Array(#[from] ArrayError),
     /// The request does not fit the kernel.
     #[error("{0}")]
     Request(String),
-    /// The PTX is not understood by the simulator.
+    /// The simulator cannot read the PTX.
     #[error(transparent)]
     Ptx(#[from] weft_sim::PtxError),
-    /// The kernel did something wrong, or nothing for ever.
+    /// The kernel made an error, or did not finish.
     #[error(transparent)]
     Sim(Box<weft_sim::SimError>),
     /// An error of the runtime: GPUs, their driver and NVSHMEM, or simulated PEs.
     #[error(transparent)]
     Runtime(#[from] weft_runtime::Error),
-    /// NVSHMEM's functions cannot be joined to the kernel.
+    /// NVSHMEM functions cannot be linked to the kernel.
     #[error(transparent)]
     Link(#[from] LinkError),
 }
@@ -256,27 +261,30 @@ impl From<GpuError> for RunError {
     }
 }
 
-/// The place where a run took place, and what is known from there.
+/// The place where a run took place, with its measurements.
 #[derive(Clone, Debug)]
 pub enum Ran {
     /// The run took place on the simulator.
     Simulator {
-        /// Counters of the last launch.
+        /// The counters of the last launch.
         stats: Box<Stats>,
-        /// Wall time that all launches took.
+        /// The wall time of all launches.
         time: Duration,
-        /// The number of PEs in a node, where the kernel chooses at run time how it reaches a PE (`Transport::Auto`).
+        /// The number of PEs in a node, if the kernel chooses at run time how it reaches a PE
+        /// (`Transport::Auto`).
         node: Option<usize>,
     },
     /// The run took place on GPUs, one for each PE.
     Gpus {
-        /// Name of this PE's.
+        /// The name of this PE's GPU.
         gpu: String,
-        /// NVSHMEM's version, where the world has it.
+        /// The version of NVSHMEM, if the world has one.
         nvshmem: Option<weft_runtime::nvshmem::Version>,
-        /// Why in-switch operations went by every PE's own address, where the text left that open.
+        /// The reason why in-switch operations used every PE's own address, if the text did not fix
+        /// the lowering.
         no_multicast: Option<String>,
-        /// Time of each launch on this PE in microseconds, by events on its stream: waiting for others is in it.
+        /// The time of each launch on this PE in microseconds, measured by events on its stream,
+        /// including waits for other PEs.
         micros: Vec<f64>,
     },
 }
@@ -288,7 +296,7 @@ pub struct TensorInfo {
     pub name: String,
     /// The type of the elements.
     pub dtype: Scalar,
-    /// Extents on each PE.
+    /// The extents on each PE.
     pub shape: Vec<u64>,
 }
 
@@ -314,13 +322,13 @@ pub struct Outcome {
 pub struct KernelRun {
     /// The name of the kernel.
     pub name: String,
-    /// The kernel, compiled alone.
+    /// The compiled kernel, without other kernels.
     pub compiled: Compiled,
     /// The number of CTAs (x, y, z).
     pub grid: [u32; 3],
     /// The number of threads of a CTA (x, y, z).
     pub block: [u32; 3],
-    /// The check of each launch; `None` where the kernel does not say what it computes.
+    /// The check of each launch, or `None` if the kernel does not state what it computes.
     pub checks: Option<Vec<Checked>>,
 }
 
@@ -331,13 +339,13 @@ pub enum Verdict {
     Correct,
     /// An element is wrong.
     Wrong,
-    /// Nothing was compared: the kernel does not say what it computes, another PE compares, or the launches followed each
-    /// other without a wait.
+    /// No result was compared: the kernel does not state what it computes, another PE compares, or
+    /// the launches followed each other without a wait.
     Unchecked,
 }
 
 impl Outcome {
-    /// All comparisons: kernel by kernel, then those with files.
+    /// Returns all comparisons: kernel by kernel, then those with files.
     pub fn checks(&self) -> impl Iterator<Item = &Checked> {
         let launches = self.kernels.iter().flat_map(|k| k.checks.iter().flatten());
         launches.chain(self.expected.iter().map(|(_, checked)| checked))
@@ -354,7 +362,7 @@ impl Outcome {
         }
     }
 
-    /// Whether results were compared and all are right: false where nothing was compared.
+    /// Whether results were compared and all are right. It is false if nothing was compared.
     pub fn passed(&self) -> bool {
         self.verdict() == Verdict::Correct
     }
@@ -367,7 +375,7 @@ pub(crate) fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
 /// Reads, compiles and runs a kernel file on the simulator.
 ///
 /// # Errors
-/// Fails with a [`RunError`], which says why. Nothing is written unless all launches ended.
+/// Fails with a [`RunError`] that gives the reason. No file is written unless all launches ended.
 pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
     let text = weft::library::read_text(path).or_else(request)?;
     let file = KernelFile::parse(&weft::library::name_of(path), &text)?;
@@ -382,8 +390,8 @@ pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunE
     run_sequence(&[only(file, options)], options)
 }
 
-/// Compiles and runs kernels on the simulator, one after the other as on a stream. Tensors and parameters of equal names are
-/// the same ones; each kernel has barriers of its own.
+/// Compiles and runs kernels on the simulator, one after another as on a stream. Tensors and
+/// parameters of equal names are shared; each kernel has its own barriers.
 ///
 /// # Errors
 /// Fails where [`run`] fails, or if tensors of equal names differ.
@@ -400,7 +408,7 @@ pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcom
     sequence.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node })
 }
 
-/// Finds the parameters of a run out and compiles its kernels, without running them.
+/// Determines the parameters of a run and compiles its kernels, without running them.
 ///
 /// # Errors
 /// Fails where [`run`] fails before anything is allocated.
@@ -408,11 +416,11 @@ pub fn compile_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Ve
     Ok(Sequence::new(stages, options)?.stages.into_iter().map(|stage| stage.compiled).collect())
 }
 
-/// Compiles and runs kernels on the GPUs of a world, one after the other; every PE calls it. PE 0 checks and writes.
-/// *Collective.*
+/// Compiles and runs kernels on the GPUs of a world, one after another. Every PE calls it; PE 0
+/// checks and writes. *Collective.*
 ///
 /// # Errors
-/// Fails where [`run_sequence`] fails, or if the GPUs refuse a call.
+/// Fails where [`run_sequence`] fails, or if the GPUs reject a call.
 pub fn run_sequence_on_gpus(
     stages: &[Stage<'_>],
     options: &RunOptions,

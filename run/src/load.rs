@@ -1,4 +1,4 @@
-//! Tensors on GPUs from and to NumPy's files.
+//! Loads and saves tensors on GPUs as NumPy files.
 
 use crate::RunError;
 use crate::array::Array;
@@ -8,22 +8,22 @@ use weft_ir::Layout;
 use weft_runtime::cuda::Stream;
 use weft_runtime::{DType, DeviceTensor, Element, Error, SymmetricTensor, error};
 
-/// Reading and writing `.npy` files: the shape is the layout's, one dimension a mode; the order of elements in memory
-/// is the layout's too, and gaps between them stay as they are. Types that NumPy lacks (bf16, fp8) are kept as
-/// unsigned integers of their width.
+/// Reading and writing `.npy` files. The shape is the layout's, with one dimension for each mode.
+/// The order of elements in memory is also the layout's, and gaps between them are not changed.
+/// Types that NumPy lacks (bf16, fp8) are stored as unsigned integers of the same width.
 pub trait Npy {
-    /// Fills this PE's tensor from a file, once `stream` gets there, and waits.
+    /// Fills this PE's tensor from a file, in stream order, and waits.
     ///
     /// # Errors
-    /// Fails if the file is not an array, if it has another shape or element type (R0307), if the CUDA driver
-    /// refuses a call (R0103), or after the world has ended (R0305).
+    /// Fails if the file is not an array, if it has another shape or element type (R0307), if the
+    /// CUDA driver rejects a call (R0103), or after the world has ended (R0305).
     fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), RunError>;
 
-    /// Writes this PE's tensor to a file, once `stream` gets there.
+    /// Writes this PE's tensor to a file, in stream order.
     ///
     /// # Errors
-    /// Fails if the file cannot be written, if the CUDA driver refuses a call (R0103), or after the world has
-    /// ended (R0305).
+    /// Fails if the file cannot be written, if the CUDA driver rejects a call (R0103), or after the
+    /// world has ended (R0305).
     fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), RunError>;
 }
 
@@ -44,7 +44,8 @@ fn load(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Resu
     let places = positions(tensor.layout())?;
     let array = array.reinterpret(dtype).ok().filter(|a| a.dtype == dtype && a.shape == places.shape());
     let Some(array) = array else {
-        let message = format!("{} has {have:?}; the tensor is {dtype}{:?}", path.display(), places.shape());
+        let message =
+            format!("{} has {have:?}, but the tensor is {dtype}{:?}", path.display(), places.shape());
         return Err(Error::new(error::SHAPE, message).into());
     };
     let mut memory = match places.len() as u64 == places.span() {

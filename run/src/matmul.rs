@@ -1,4 +1,5 @@
-//! `computes(matmul(a, b, d))` and its siblings: products of matrices, and what PEs make of them, in float64.
+//! Checks `computes(matmul(a, b, d))` and similar declarations: matrix products, and their
+//! combination over PEs, in float64.
 
 use super::array::{Number, read_number, write_number};
 use super::reference::{Checked, Values};
@@ -6,21 +7,21 @@ use weft_ir::Scalar;
 use weft_lang::elaborate::Reference;
 use weft_lang::evaluate::unit_roundoff;
 
-/// Whose rows and columns an element is a product of.
+/// The way in which rows and columns of the PEs form the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Product {
-    /// Each PE's own: A (m, k), B (n, k), D (m, n).
+    /// Each PE's own product: A (m, k), B (n, k), D (m, n).
     Own,
     /// The sum of all PEs' products, on every PE.
     AllReduce,
     /// The sum of all PEs' products, of which each PE has its part of the rows: D (m / PEs, n).
     ReduceScatter,
-    /// Rows of all PEs times the PE's own B: A (m / PEs, k), or (m / PEs, k, PEs) with a PE's own rows at its rank; D
-    /// (m, n).
+    /// The rows of all PEs times the PE's own B: A (m / PEs, k), or (m / PEs, k, PEs) with a PE's
+    /// own rows at its rank; D (m, n).
     AllGather,
 }
 
-/// The references that take two matrices and their product.
+/// The references that have two matrices and their product.
 pub(super) const PRODUCTS: [(&str, Product); 4] = [
     ("matmul", Product::Own),
     ("matmul_allreduce", Product::AllReduce),
@@ -28,8 +29,8 @@ pub(super) const PRODUCTS: [(&str, Product); 4] = [
     ("all_gather_matmul", Product::AllGather),
 ];
 
-/// The extents of a product: PEs whose rows A has in a mode of its own; rows of all PEs together, and of D on a PE;
-/// columns of D; elements of a row of A.
+/// The extents of a product: the PEs whose rows A has in a separate mode, the rows of all PEs
+/// together and those of D on a PE, the columns of D, and the elements of a row of A.
 struct Extents {
     parts: usize,
     all: usize,
@@ -38,7 +39,8 @@ struct Extents {
     k: usize,
 }
 
-/// An exact element: the sum, the sum of the magnitudes of its products, and that of the magnitudes of what PEs add.
+/// An exact element: the sum, the sum of the magnitudes of its products, and that of the magnitudes
+/// that PEs add.
 #[derive(Clone, Copy, Default)]
 struct Element {
     sum: f64,
@@ -47,7 +49,7 @@ struct Element {
 }
 
 impl Product {
-    /// The extents, if the three shapes fit.
+    /// Returns the extents, if the three shapes match.
     fn extents(self, a: &[u64], b: &[u64], d: &[u64], pes: usize) -> Option<Extents> {
         let two = |shape: &[u64]| match shape {
             [r, c] => usize::try_from(*r).ok().zip(usize::try_from(*c).ok()),
@@ -65,8 +67,8 @@ impl Product {
         (fits && k == l && n == c).then_some(Extents { parts, all, d, n, k })
     }
 
-    /// The rows whose products with B add up to row `i` of D on a PE, as PE of the row and of B, and the row there; none
-    /// where the row has no meaning.
+    /// The rows whose products with B add up to row `i` of D on a PE, as the PE of the row and of
+    /// B, and the row there; none if the row is not defined.
     fn rows(self, x: &Extents, pes: usize, pe: usize, i: usize) -> Vec<(usize, usize, usize)> {
         let each = x.all.div_ceil(pes).max(1);
         match self {
@@ -81,15 +83,16 @@ impl Product {
     }
 }
 
-/// Compares `d` on each PE with what `a` and `b` give: the sum over k of `a[i, k] * b[j, k]`, of the PEs' rows that
-/// `product` says.
+/// Compares `d` on each PE with the product of `a` and `b`: the sum over k of `a[i, k] * b[j, k]`,
+/// over the PEs' rows that `product` selects.
 ///
-/// A float may be off by half a unit of its own type, and by a unit of the accumulator's for each addition, relative to
-/// the sum of magnitudes. What PEs add up may be rounded before, to the type of `d` or to one of 16 bits. Matrix
-/// instructions multiply f32 as tf32, and add fp8 up with 13 bits at least (Hopper).
+/// A float can be off by half a unit of its own type, and by a unit of the accumulator's for each
+/// addition, relative to the sum of magnitudes. The terms that PEs add up can be rounded before, to
+/// the type of `d` or to one of 16 bits. Matrix instructions multiply f32 as tf32, and add fp8 up
+/// with at least 13 bits (Hopper).
 ///
 /// # Errors
-/// Fails if the arguments are not matrices that fit each other.
+/// Fails if the arguments are not matrices that match each other.
 pub(super) fn check(
     reference: &Reference,
     product: Product,
@@ -98,7 +101,7 @@ pub(super) fn check(
 ) -> Result<Checked, String> {
     let what = &reference.name;
     let [a, b, d] = &reference.args[..] else {
-        return Err(format!("computes({what}): takes two matrices and their product, `{what}(a, b, d)`"));
+        return Err(format!("computes({what}): expected two matrices and their product, `{what}(a, b, d)`"));
     };
     let missing = |n: &str| format!("computes({what}): `{n}` is not a tensor parameter");
     let x = before(a).ok_or_else(|| missing(a))?;
@@ -177,7 +180,7 @@ mod tests {
         Values { dtype: Scalar::F32, shape: shape.to_vec(), data: by_pe.iter().map(bytes).collect() }
     }
 
-    /// Wrong elements of `d`, on 2 PEs with 3 rows of 2 elements and a B of one row.
+    /// The number of wrong elements of `d`, on 2 PEs with 3 rows of 2 elements and a B of one row.
     fn wrong(name: &str, a: &Values, d: &Values) -> Result<u64, String> {
         let product = PRODUCTS.iter().find(|(n, _)| *n == name).unwrap().1;
         let args = ["a", "b", "d"].map(std::sync::Arc::from).to_vec();
@@ -193,7 +196,7 @@ mod tests {
         let a = values(&[3, 2], &[&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[10.0, 1.0, 20.0, 2.0, 30.0, 3.0]]);
         let own = values(&[3, 1], &[&[3.0, 7.0, 11.0], &[9.0, 18.0, 27.0]]);
         let sum = values(&[3, 1], &[&[12.0, 25.0, 38.0], &[12.0, 25.0, 38.0]]);
-        // The second row of PE 1 is beyond the end, and may be anything.
+        // The second row of PE 1 is beyond the end and is not checked.
         let parts = values(&[2, 1], &[&[12.0, 25.0], &[38.0, f32::NAN]]);
         assert_eq!(wrong("matmul", &a, &own), Ok(0));
         assert_eq!(wrong("matmul_allreduce", &a, &sum), Ok(0));
@@ -210,7 +213,8 @@ mod tests {
         let d = values(&[3, 1], &[&[3.0, 7.0, 11.0], &[-1.0, -1.0, -1.0]]);
         let rows = values(&[2, 2], &[&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 0.0, 0.0]]);
         assert_eq!(wrong("all_gather_matmul", &rows, &d), Ok(0));
-        // In their places, (row, column, PE): what lies in another's place before the launch does not count.
+        // With elements at (row, column, PE), the contents of another PE's position before the
+        // launch do not count.
         let x = 99.0;
         let placed =
             values(&[2, 2, 2], &[&[1.0, x, 2.0, x, 3.0, x, 4.0, x], &[x, 5.0, x, 6.0, x, 0.0, x, 0.0]]);

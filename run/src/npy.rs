@@ -2,28 +2,33 @@
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// What a header says: a Python dict literal, `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
+/// The contents of a header, which is a Python dict literal: `{'descr': '<f4', 'fortran_order':
+/// False, 'shape': (2, 3), }`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    /// Element type: byte order, kind, bytes.
+    /// The element type: byte order, kind, number of bytes.
     pub descr: String,
-    /// Whether the first index is the fastest.
+    /// Whether the first index varies fastest.
     pub fortran_order: bool,
     /// The extents of the array.
     pub shape: Vec<u64>,
 }
 
 impl Header {
-    /// Reads a header; with it come the bytes behind it. An error says what the file is or has instead.
+    /// Reads a header, and returns it with the bytes after it. The error says what the file is or
+    /// has instead.
     pub fn read(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
         if !bytes.starts_with(MAGIC) {
-            return Err("is no .npy file: it does not start with \\x93NUMPY (save it with numpy.save)".into());
+            return Err(
+                "is not a .npy file: it does not start with \\x93NUMPY (save it with numpy.save)".into()
+            );
         }
         let (major, minor) = (bytes.get(6).copied().unwrap_or(0), bytes.get(7).copied().unwrap_or(0));
         if !(1..=3).contains(&major) || minor != 0 {
-            return Err(format!("is of .npy's format {major}.{minor}; 1.0, 2.0 and 3.0 are known"));
+            return Err(format!("has version {major}.{minor} of the .npy format; expected 1.0, 2.0 or 3.0"));
         }
-        // Of format 1 the header's length has 2 bytes, later 4; it must lie in the file.
+        // In version 1 the header's length has 2 bytes, and in later versions 4; it must be within
+        // the file.
         let start = if major >= 2 { 12 } else { 10 };
         let length = bytes.get(8..start).unwrap_or_default();
         let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
@@ -36,12 +41,12 @@ impl Header {
         Ok((fields(text.trim())?, &bytes[end..]))
     }
 
-    /// The bytes of the header: what is behind it starts at a multiple of 64.
+    /// The bytes of the header. The data after it begins at a multiple of 64.
     pub fn bytes(&self) -> Vec<u8> {
         let order = if self.fortran_order { "True" } else { "False" };
         let shape: String = self.shape.iter().map(|n| format!("{n}, ")).collect();
         let text = format!("{{'descr': '{}', 'fortran_order': {order}, 'shape': ({shape}), }}", self.descr);
-        // The length takes 2 bytes where it fits, which it does but for thousands of modes.
+        // The length has 2 bytes if it fits, which it does except for thousands of modes.
         let start = if text.len() < 65_000 { 10 } else { 12 };
         let length = (start + text.len() + 1).next_multiple_of(64) - start;
         let mut out = MAGIC.to_vec();
@@ -59,7 +64,7 @@ impl Header {
     }
 }
 
-/// Reads `{'key': value, ...}`, where the values are those of a header.
+/// Parses `{'key': value, ...}`, where the values are those of a header.
 fn fields(text: &str) -> Result<Header, String> {
     let damaged = |why: &str| format!("has a damaged header: {why}");
     let body = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
@@ -70,7 +75,7 @@ fn fields(text: &str) -> Result<Header, String> {
         let value =
             after.trim_start().strip_prefix(':').ok_or_else(|| damaged("a `:` is missing"))?.trim_start();
         let after = match key {
-            "descr" if value.starts_with('[') => return Err("holds records, not plain numbers".into()),
+            "descr" if value.starts_with('[') => return Err("contains records instead of numbers".into()),
             "descr" => {
                 let (ty, after) = quoted(value).ok_or_else(|| damaged("`descr` is not a type"))?;
                 descr = Some(ty.to_owned());
@@ -93,7 +98,7 @@ fn fields(text: &str) -> Result<Header, String> {
                 );
                 after
             }
-            _ => return Err(damaged("it has a field that is none of `descr`, `fortran_order`, `shape`")),
+            _ => return Err(damaged("it has a field other than `descr`, `fortran_order` and `shape`")),
         };
         let after = after.trim_start();
         rest = match after.strip_prefix(',') {
@@ -108,7 +113,7 @@ fn fields(text: &str) -> Result<Header, String> {
     }
 }
 
-/// A string literal without escapes, and what follows it.
+/// Parses a string literal without escapes, and returns the rest of the text.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     text[1..].split_once(quote)
@@ -142,7 +147,7 @@ mod tests {
             (bytes[6], bytes[7]) = (major, minor);
             let read = Header::read(&bytes).map(drop);
             assert_eq!(read.is_ok(), fits, "{major}.{minor}: {read:?}");
-            assert!(read.err().is_none_or(|why| why.contains(&format!("format {major}.{minor}"))));
+            assert!(read.err().is_none_or(|why| why.contains(&format!("version {major}.{minor}"))));
         }
     }
 

@@ -1,4 +1,5 @@
-//! What one PE of a run does, on a GPU or simulated. PE 0 also reads all results, compares them and writes files.
+//! The work of one PE of a run, on a GPU or simulated. PE 0 also reads all results, compares them
+//! and writes files.
 
 use super::array::Array;
 use super::expected::{self, Tolerance};
@@ -20,16 +21,16 @@ pub(super) struct Pe<'a> {
     world: &'a World,
     plan: &'a Plan,
     kernels: Vec<Kernel>,
-    /// By number in the plan.
+    /// The tensors by number in the plan.
     tensors: Vec<Memory>,
-    /// By kernel and parameter.
+    /// The arguments by kernel and parameter.
     arguments: Vec<Vec<Box<dyn AsArgument>>>,
-    /// Time of each launch.
+    /// The time of each launch in microseconds.
     pub micros: Vec<f64>,
 }
 
 impl<'a> Pe<'a> {
-    /// Allocates what the plan asks for. *Collective.*
+    /// Allocates the memory of the plan. *Collective.*
     pub fn new(world: &'a World, plan: &'a Plan, kernels: Vec<Kernel>) -> Result<Pe<'a>, RunError> {
         let tensors = plan.tensors.iter().map(|t| Memory::new(world, t)).collect::<Result<Vec<_>, _>>()?;
         let argument = |kernel: &KernelPlan, (name, place): &(String, ArgumentSource)| {
@@ -50,7 +51,7 @@ impl<'a> Pe<'a> {
         Ok(Pe { world, plan, kernels, tensors, arguments, micros: Vec::new() })
     }
 
-    /// Gives scalars that change the values that they have in a launch, counted from 0.
+    /// Sets the scalars that change between launches to their values in a launch, counted from 0.
     pub fn set_arguments(&mut self, launch: u32) -> Result<(), RunError> {
         self.replace(|place, _| match place {
             ArgumentSource::Scalar(value, dtype) if value.step != 0 => {
@@ -60,7 +61,7 @@ impl<'a> Pe<'a> {
         })
     }
 
-    /// Replaces the arguments that `new` gives others for.
+    /// Replaces the arguments for which `new` returns others.
     fn replace(
         &mut self,
         new: impl Fn(&ArgumentSource, &[Memory]) -> Result<Option<Box<dyn AsArgument>>, RunError>,
@@ -80,12 +81,13 @@ impl<'a> Pe<'a> {
         self.world.my_pe() == 0
     }
 
-    /// Waits until all PEs are here and what they sent has arrived, however long PE 0 compares. *Collective.*
+    /// Waits until all PEs have arrived and their remote operations are complete, with no limit on
+    /// PE 0's comparisons. *Collective.*
     pub fn settle(&self) -> Result<(), RunError> {
         Ok(self.world.wait_for_all()?)
     }
 
-    /// Puts the input files into this PE's tensors, and into the others what they begin with.
+    /// Fills this PE's tensors with the input files or with their initial contents.
     pub fn fill(&self, seed: u64, found: &Found) -> Result<(), RunError> {
         let me = self.world.my_pe() as usize;
         for (tensor, memory) in self.plan.tensors.iter().zip(&self.tensors) {
@@ -96,7 +98,7 @@ impl<'a> Pe<'a> {
                     if a.shape != info.shape || a.dtype != info.dtype {
                         let (name, dtype, shape) = (&info.name, info.dtype, &info.shape);
                         return request(format!(
-                            "`{name}` is {dtype}{shape:?}, and its file has {a:?} for each PE"
+                            "`{name}` is {dtype}{shape:?}, but its file has {a:?} for each PE"
                         ));
                     }
                     Some(a.data.clone())
@@ -108,8 +110,9 @@ impl<'a> Pe<'a> {
         Ok(())
     }
 
-    /// Puts the tensors that are [renewed](Tensor::renewed) back to what was in them before the first launch, but for
-    /// those that files fill: a launch that does nothing leaves no result of the one before. *Collective.*
+    /// Restores the [renewed](Tensor::renewed) tensors to their contents before the first launch,
+    /// except those that files fill. So a launch that does nothing does not keep the result of the
+    /// one before. *Collective.*
     pub fn renew(&mut self, seed: u64, found: &Found) -> Result<(), RunError> {
         let me = self.world.my_pe() as usize;
         let mut forgotten = vec![false; self.tensors.len()];
@@ -134,12 +137,13 @@ impl<'a> Pe<'a> {
         })
     }
 
-    /// Writes a tensor's elements, given in C order.
+    /// Writes a tensor's elements, which are given in C order.
     fn put(&self, tensor: &Tensor, memory: &Memory, data: &[u8]) -> Result<(), RunError> {
         let (size, places) = (tensor.size(), &tensor.places);
         let mut image = vec![UNWRITTEN; places.span() as usize * size];
         places.scatter(size, data, &mut image);
-        // The simulator finds reads of gaps, which nobody writes. A GPU takes the whole in one copy.
+        // The simulator finds reads of gaps, which are not initialised. On a GPU the whole range is
+        // written in one copy.
         let simulated = self.world.simulation().is_some();
         let whole = 0..places.span() as usize;
         let ranges = if simulated { places.ranges() } else { vec![whole] };
@@ -150,7 +154,8 @@ impl<'a> Pe<'a> {
         Ok(())
     }
 
-    /// A tensor's elements on every PE, in C order. For PE 0, once all have [settled](Pe::settle).
+    /// Returns a tensor's elements on every PE, in C order. It is for PE 0, once all PEs have
+    /// [settled](Pe::settle).
     pub fn values(&self, name: &str) -> Result<Option<Values>, RunError> {
         let Some(number) = self.plan.tensor(name) else { return Ok(None) };
         let (tensor, memory) = (&self.plan.tensors[number], &self.tensors[number]);
@@ -174,24 +179,26 @@ impl<'a> Pe<'a> {
             self.micros.push(start.elapsed().as_secs_f64() * 1e6);
             return Ok(());
         }
-        // PEs begin at about the same time, so that less of a launch's time is a wait for others.
+        // The PEs begin at about the same time, so that a launch's time contains less waiting for
+        // others.
         self.world.team().sync(stream)?;
         let start = Event::record(stream)?;
         self.enqueue(kernel)?;
         let end = Event::record(stream)?;
-        // That waits for the end.
+        // This call waits for the end.
         self.micros.push(start.elapsed_us(&end)?);
         Ok(())
     }
 
-    /// Launches a kernel behind what the stream has.
+    /// Enqueues a launch of a kernel on the stream.
     pub fn enqueue(&self, number: usize) -> Result<(), RunError> {
         let (kernel, plan) = (&self.kernels[number], &self.plan.kernels[number]);
         let own = kernel.info().grid.is_some();
         let grid = if own { Grid::Kernel } else { Grid::Of(plan.grid) };
         let mut options = LaunchOptions::default();
         if self.world.simulation().is_some() {
-            // The simulator says which CTAs wait for one that has no room; the check of a cooperative launch does not.
+            // The simulator reports which CTAs wait for one that cannot start; the check of a
+            // cooperative launch does not.
             options.cooperative = Some(false);
         }
         Ok(kernel.launch_with(self.world.stream(), grid, &options, &self.arguments[number])?)
@@ -207,7 +214,7 @@ impl<'a> Pe<'a> {
         expected::compare(name, &values, path, tolerance)
     }
 
-    /// Writes the tensors that are asked for.
+    /// Writes the requested tensors.
     pub fn write(&self, outputs: &[(String, PathBuf)]) -> Result<(), RunError> {
         for (name, path) in outputs {
             let tensors = &self.plan.tensors;
@@ -232,14 +239,14 @@ impl<'a> Pe<'a> {
     }
 }
 
-/// What memory that nobody has written is full of: NaNs, or numbers far away.
+/// The byte that fills uninitialised memory, which makes NaNs or extreme numbers.
 const UNWRITTEN: u8 = 0xff;
 
-/// Memory of a tensor.
+/// The memory of a tensor.
 enum Memory {
     Symmetric(AnyTensor),
-    /// On a simulated PE, with the addresses on all PEs. On GPUs all memory is symmetric, even where a `global` would do,
-    /// so that PE 0 reads it.
+    /// Memory on a simulated PE, with the addresses on all PEs. On GPUs all memory is symmetric,
+    /// even for a `global` parameter, so that PE 0 can read it.
     Private(AnyDeviceTensor, Vec<u64>, Simulation),
 }
 
@@ -255,15 +262,15 @@ impl Memory {
         }
         let buffer = world.buffer(usize::try_from(tensor.bytes()).unwrap_or(usize::MAX))?;
         buffer.set_name(tensor.name());
-        // The simulator does so itself, and finds reads of what nobody wrote.
+        // The simulator does this itself, and finds reads of uninitialised memory.
         if world.simulation().is_none() {
             buffer.fill(UNWRITTEN)?;
         }
         Ok(Memory::Symmetric(AnyTensor::new(buffer, info.dtype, layout)?))
     }
 
-    /// Makes memory of a GPU what nobody has written; whether that can be done. The simulator, which knows what has been
-    /// written, needs new memory.
+    /// Makes memory of a GPU uninitialised. Returns whether this is possible: the simulator, which
+    /// tracks writes, needs new memory.
     fn forget(&self, world: &World) -> Result<bool, weft_runtime::Error> {
         match self {
             Memory::Symmetric(tensor) if world.simulation().is_none() => {
@@ -298,15 +305,15 @@ impl Memory {
     }
 }
 
-/// A scalar as an argument.
+/// Converts a scalar to an argument.
 fn number(value: Define, dtype: Scalar) -> Result<Box<dyn AsArgument>, RunError> {
     Ok(match (value, dtype) {
         (Define::Float(x), _) => Box::new(x),
         (Define::Int(n), Scalar::Bool) => Box::new(n != 0),
-        // All 64 bits are taken.
+        // All 64 bits are used.
         (Define::Int(n), Scalar::U64) => Box::new(n as u64),
         (Define::Int(n), _) => Box::new(n),
         (Define::Bool(b), _) => Box::new(b),
-        (Define::Dtype(_) | Define::Reduction(_), _) => return request("a type is not a number"),
+        (Define::Dtype(_) | Define::Reduction(_), _) => return request("the value is a type, not a number"),
     })
 }

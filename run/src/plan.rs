@@ -1,4 +1,4 @@
-//! What a run gives a kernel: the value or the memory of each parameter, and the grid.
+//! The plan of a run: the value or the memory of each parameter, and the grid.
 
 use super::array::{Number, read_number, write_number};
 use super::sequence::{Prepared, Sequence};
@@ -13,14 +13,14 @@ use weft_runtime::error::ARGUMENT;
 use weft_runtime::launch::BARRIER_LINE;
 use weft_sim::{Location, MemorySpace};
 
-/// Most CTAs of a PE.
+/// The largest number of CTAs of a PE.
 const MAX_CTAS: u64 = 1 << 16;
 
-/// The argument that a parameter is given in a run.
+/// The argument of a parameter in a run.
 pub(super) enum ArgumentSource {
     /// The tensor of this number.
     Tensor(usize),
-    /// A barrier's counters, for every CTA.
+    /// A barrier with counters for every CTA.
     Barrier,
     Scalar(Arg, Scalar),
     Team,
@@ -44,7 +44,7 @@ pub(super) struct KernelPlan {
 }
 
 impl KernelPlan {
-    /// CTAs of a PE.
+    /// The number of CTAs of a PE.
     pub fn ctas(&self) -> u32 {
         self.grid.iter().product()
     }
@@ -76,7 +76,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds a kernel and the tensors that none before it has.
+    /// Adds a kernel, and the tensors that no kernel before it has.
     fn add(
         &mut self,
         stage: &Prepared,
@@ -105,7 +105,7 @@ impl Plan {
                 Type::Scalar(s) => {
                     ArgumentSource::Scalar(launch.scalars[i].unwrap_or(Define::Int(0).into()), *s)
                 }
-                _ => return request(format!("`{}` is of a type that no launch can pass", p.name)),
+                _ => return request(format!("`{}` has a type that a launch cannot pass", p.name)),
             };
             params.push((p.name.to_string(), place));
         }
@@ -114,8 +114,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The number of a kernel's tensor, which is the one of a kernel before where that has one of the same name. What is in
-    /// it at first is what the first of these kernels takes it for.
+    /// Returns the number of a kernel's tensor, which is shared with an earlier kernel's tensor of
+    /// the same name. The role in the first of these kernels determines its initial contents.
     fn share(&mut self, tensor: Tensor, kernel: &str) -> Result<usize, RunError> {
         let Some(number) = self.tensor(&tensor.info.name) else {
             self.tensors.push(tensor);
@@ -124,7 +124,7 @@ impl Plan {
         let known = &mut self.tensors[number];
         if (known.info.dtype, &known.layout) != (tensor.info.dtype, &tensor.layout) {
             return request(format!(
-                "`{}` is {} {} in `{kernel}` and {} {} in a kernel before it; tensors of equal names are the same one",
+                "`{}` is {} {} in `{kernel}`, but {} {} in an earlier kernel; tensors of the same name must agree",
                 tensor.info.name, tensor.info.dtype, tensor.layout, known.info.dtype, known.layout
             ));
         }
@@ -133,7 +133,7 @@ impl Plan {
         Ok(number)
     }
 
-    /// Bytes of all parameters' memory on a PE.
+    /// The size of all parameters' memory on a PE in bytes.
     pub fn bytes(&self) -> u64 {
         let barriers = |k: &KernelPlan| {
             let barriers = k.params.iter().filter(|(_, place)| matches!(place, ArgumentSource::Barrier));
@@ -153,7 +153,8 @@ impl Plan {
         self.tensors.iter().map(|t| t.info.clone()).collect()
     }
 
-    /// Bytes of a tensor as its coordinates: `x[3, 17]`, `16 bytes from x[3, 16] on`.
+    /// Describes bytes of a tensor by their coordinates, such as `x[3, 17]` or `16 bytes from x[3,
+    /// 16]`.
     pub fn coordinate<'k>(
         &self,
         kernels: impl Iterator<Item = &'k Kernel>,
@@ -171,14 +172,15 @@ impl Plan {
         let at: Vec<_> = at.iter().map(u64::to_string).collect();
         let element = format!("{}[{}]", t.info.name, at.join(", "));
         Some(match location.bytes {
-            n if n > bytes => format!("{n} bytes from {element} on"),
+            n if n > bytes => format!("{n} bytes from {element}"),
             _ => element,
         })
     }
 }
 
-/// The tensor in shared memory that a variable of the PTX is: `k$tile3` is `tile`, the fourth variable of kernel `k`.
-/// The simulator calls it `k.k$tile3` where the PTX declares it inside the kernel.
+/// Finds the tensor in shared memory for a variable of the PTX: `k$tile3` is `tile`, the fourth
+/// variable of kernel `k`. The simulator calls it `k.k$tile3` if the PTX declares it inside the
+/// kernel.
 fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &str) -> Option<Tensor> {
     let (kernel, variable) = variable.rsplit_once('$')?;
     let kernel = kernel.rsplit('.').next()?;
@@ -194,7 +196,7 @@ fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &s
     })
 }
 
-/// The bytes of a kernel's tensors on all PEs.
+/// Returns the size of a kernel's tensors on all PEs in bytes.
 ///
 /// # Errors
 /// Fails if a scalar has no value, or if an extent is not known before the launch.
@@ -213,7 +215,7 @@ pub(super) fn tensor_bytes(
     })
 }
 
-/// What a kernel's head is evaluated with.
+/// The values with which a kernel's head is evaluated.
 struct Launch<'k> {
     high: &'k Kernel,
     /// The value of each scalar parameter, by index.
@@ -222,7 +224,7 @@ struct Launch<'k> {
 }
 
 impl Launch<'_> {
-    /// A symbolic integer of the kernel's head, with the launch's values.
+    /// Evaluates a symbolic integer of the kernel's head with the launch's values.
     fn value(&self, n: &Int) -> Result<i64, String> {
         let known = n.subst(&mut |v| {
             let op = &self.high.insts.get(Value(v.id))?.op;
@@ -235,7 +237,9 @@ impl Launch<'_> {
                 _ => None,
             }
         });
-        let unknown = || format!("the extent {known} is not known before the launches, or changes with them");
+        let unknown = || {
+            format!("the extent {known} is not known before the first launch, or differs between launches")
+        };
         known.as_const().ok_or_else(unknown)
     }
 
@@ -252,12 +256,12 @@ impl Launch<'_> {
         unknown.map_or_else(|| known.map_err(|e| e.to_string()), Err)
     }
 
-    /// CTAs in each dimension: the kernel's own number, or the one that is asked for.
+    /// The CTAs in each dimension: the kernel's own grid, or the requested one.
     fn grid(&self, asked: Option<[u32; 3]>, planes: bool) -> Result<[u32; 3], RunError> {
         let name = &self.high.name;
         let grid = match (&self.high.head.grid, asked) {
             (Some(_), Some(asked)) => {
-                return request(format!("grid {asked:?}: `{name}` says itself how many CTAs it takes"));
+                return request(format!("the grid {asked:?} cannot be set: `{name}` declares its own grid"));
             }
             (Some(own), None) => {
                 let mut grid = [1; 3];
@@ -272,13 +276,15 @@ impl Launch<'_> {
         };
         if self.high.head.grid.is_none() && grid[1..] != [1, 1] && !planes {
             return request(format!(
-                "grid {grid:?}: `{name}` numbers its CTAs in one dimension; declare `grid(x, y)` in it"
+                "the grid {grid:?} has several dimensions, but `{name}` uses one; declare `grid(x, y)` in the kernel"
             ));
         }
         let ctas = grid.iter().try_fold(1u64, |n, g| n.checked_mul(u64::from(*g)));
         match ctas {
             Some(1..=MAX_CTAS) => Ok(grid),
-            _ => request(format!("grid {grid:?}: a run has 1 to {MAX_CTAS} CTAs a PE")),
+            _ => request(format!(
+                "the grid {grid:?} is not possible: a run can have 1 to {MAX_CTAS} CTAs on each PE"
+            )),
         }
     }
 }
@@ -290,7 +296,7 @@ fn scalars(k: &Kernel, args: &BTreeMap<String, Arg>, launches: u32) -> Result<Ve
     if !missing.is_empty() {
         let options: Vec<_> = missing.iter().map(|name| format!("--arg {name}=VALUE")).collect();
         let has = if missing.len() == 1 { "has" } else { "have" };
-        return request(format!("`{}` {has} no value: say {}", missing.join("`, `"), options.join(" ")));
+        return request(format!("`{}` {has} no value: give {}", missing.join("`, `"), options.join(" ")));
     }
     let value = |p: &Param<level::Tensor>| {
         let Type::Scalar(s) = p.ty else { return Ok(None) };
@@ -299,7 +305,7 @@ fn scalars(k: &Kernel, args: &BTreeMap<String, Arg>, launches: u32) -> Result<Ve
             (Define::Int(n), true) if arg.step == 0 => Define::Float(n as f64),
             (v @ Define::Float(_), true) | (v @ Define::Int(_), false) => v,
             (Define::Bool(b), false) => Define::Int(b.into()),
-            _ => return request(format!("`{}` is {arg}, where {s} is wanted", p.name)),
+            _ => return request(format!("`{}` is {arg}, but the kernel expects {s}", p.name)),
         };
         let arg = Arg { first, ..*arg };
         for launch in [0, launches.saturating_sub(1)] {
@@ -313,7 +319,7 @@ fn scalars(k: &Kernel, args: &BTreeMap<String, Arg>, launches: u32) -> Result<Ve
 /// Whether a scalar parameter can have a value in a launch.
 fn fits(p: &Param<level::Tensor>, dtype: Scalar, value: Option<Define>, launch: u32) -> Result<(), RunError> {
     let Some(value) = value else {
-        return request(format!("`{}` does not fit {dtype} in launch {}", p.name, launch + 1));
+        return request(format!("`{}` does not fit into {dtype} in launch {}", p.name, launch + 1));
     };
     let Define::Int(n) = value else { return Ok(()) };
     if p.div > 0 && (n < 1 || n % p.div != 0) {
@@ -321,11 +327,11 @@ fn fits(p: &Param<level::Tensor>, dtype: Scalar, value: Option<Define>, launch: 
             if p.div > 1 { format!("not a positive multiple of {}", p.div) } else { "not positive".into() };
         return Err(weft_runtime::Error::new(ARGUMENT, format!("`{}` is {n}, {what}", p.name)).into());
     }
-    // All 64 bits of a `u64` are taken as they are.
+    // The 64 bits of a `u64` are used unchanged.
     let mut bytes = Vec::new();
     write_number(dtype, Number::Int(n.into()), &mut bytes);
     if dtype != Scalar::U64 && read_number(dtype, &bytes) != Number::Int(n.into()) {
-        return request(format!("`{}` is {n}, which does not fit {dtype}", p.name));
+        return request(format!("`{}` is {n}, which does not fit into {dtype}", p.name));
     }
     Ok(())
 }

@@ -1,25 +1,26 @@
-//! Where the elements of a layout lie in memory, in the order that arrays have them (last index fastest).
+//! The positions of a layout's elements in memory, in the order of arrays (the last index varies
+//! fastest).
 
 use std::ops::Range;
 use weft_ir::{Int, IntTuple, Layout};
 
-/// Most elements of a tensor on a PE.
+/// The largest number of elements of a tensor on a PE.
 const MAX_ELEMENTS: i64 = 1 << 32;
 
-/// Elements of a tensor: one mode a dimension.
+/// The elements of a tensor, with one mode for each dimension.
 #[derive(Debug)]
 pub(crate) struct Positions {
     modes: Vec<Mode>,
-    /// Elements from the first to the last.
+    /// The number of elements from the first to the last.
     span: u64,
 }
 
-/// The positions of a mode, in elements.
+/// The positions of a mode in elements.
 #[derive(Debug)]
 enum Mode {
-    /// As many, so far apart.
+    /// A number of positions with a constant distance.
     Even(usize, i64),
-    /// Each.
+    /// A list of positions.
     Table(Vec<i64>),
 }
 
@@ -40,19 +41,19 @@ impl Mode {
 }
 
 impl Positions {
-    /// Computes the positions of a layout whose numbers are known.
+    /// Computes the positions of a layout with known numbers.
     ///
     /// # Errors
-    /// Says what is wrong with the layout, as the end of a sentence.
+    /// Describes what is wrong with the layout, as the end of a sentence.
     pub fn new(layout: &Layout) -> Result<Positions, String> {
         let within = |n: Int| n.as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
         if layout.size().is(0) {
             return Err(format!(
-                "with layout {layout} has an extent of 0: a tensor has at least one element"
+                "with layout {layout} has an extent of 0, but a tensor must have at least one element"
             ));
         }
         let (Some(_), Some(span)) = (within(layout.size()), within(layout.cosize())) else {
-            return Err(format!("with layout {layout} has no elements, or more than {MAX_ELEMENTS}"));
+            return Err(format!("with layout {layout} must have 1 to {MAX_ELEMENTS} elements"));
         };
         let mut modes = Vec::new();
         for m in 0..layout.rank() {
@@ -63,14 +64,14 @@ impl Positions {
                 (IntTuple::Int(_), Some(stride)) => Mode::Even(n as usize, stride),
                 _ => {
                     let all: Option<Vec<i64>> = (0..n).map(at).collect();
-                    Mode::Table(all.ok_or_else(|| format!("has no addresses: {layout}"))?)
+                    Mode::Table(all.ok_or_else(|| format!("has a layout without addresses: {layout}"))?)
                 }
             });
         }
         Ok(Positions { modes, span: span.unsigned_abs() })
     }
 
-    /// The extents, the slowest first.
+    /// The extents, with the slowest dimension first.
     pub fn shape(&self) -> Vec<u64> {
         self.modes.iter().map(|m| m.len() as u64).collect()
     }
@@ -80,7 +81,7 @@ impl Positions {
         self.modes.iter().map(Mode::len).product()
     }
 
-    /// Elements of memory from the first to the last, gaps included.
+    /// The number of elements in memory from the first to the last, including gaps.
     pub fn span(&self) -> u64 {
         self.span
     }
@@ -103,7 +104,7 @@ impl Positions {
         }
     }
 
-    /// The parts of memory, in elements, that elements lie in: apart, in ascending order.
+    /// The ranges of memory that contain elements, in elements: disjoint and in ascending order.
     pub fn ranges(&self) -> Vec<Range<usize>> {
         let mut all = Vec::new();
         self.runs(&mut |_, offset, n| all.push(offset as usize..offset as usize + n));
@@ -118,7 +119,7 @@ impl Positions {
         merged
     }
 
-    /// The coordinate of the element at an offset in memory, in elements; none where a gap is.
+    /// The coordinate of the element at an offset in memory, in elements; none for a gap.
     pub fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
         let mut found = None;
         self.runs(&mut |first, at, n| {
@@ -136,7 +137,7 @@ impl Positions {
         Some(out)
     }
 
-    /// Puts elements of `size` bytes, in C order, into their places in memory.
+    /// Writes elements of `size` bytes, given in C order, to their positions in memory.
     pub fn scatter(&self, size: usize, data: &[u8], memory: &mut [u8]) {
         self.runs(&mut |first, offset, n| {
             let at = offset as usize * size;
@@ -144,7 +145,7 @@ impl Positions {
         });
     }
 
-    /// Takes elements of `size` bytes from their places in memory: in C order.
+    /// Reads elements of `size` bytes from their positions in memory, in C order.
     pub fn gather(&self, size: usize, memory: &[u8]) -> Vec<u8> {
         let mut out = vec![0; self.len() * size];
         self.runs(&mut |first, offset, n| {

@@ -1,4 +1,4 @@
-//! What a kernel's `computes(...)` means, in float64: the oracle that `weft run` holds results against.
+//! The meaning of a kernel's `computes(...)` in float64, with which `weft run` compares results.
 
 use super::array::{Number, read_number, write_number};
 use super::matmul::PRODUCTS;
@@ -6,7 +6,7 @@ use weft_ir::{RedOp, Scalar};
 use weft_lang::elaborate::Reference;
 use weft_lang::evaluate::unit_roundoff;
 
-/// One tensor of all PEs, elements in C order.
+/// One tensor of all PEs, with elements in C order.
 #[derive(Clone, Debug)]
 pub struct Values {
     /// The type of the elements.
@@ -23,12 +23,12 @@ impl Values {
         read_number(self.dtype, &self.data[pe][i * size..(i + 1) * size])
     }
 
-    /// Elements on each PE.
+    /// Returns the number of elements on each PE.
     pub fn len(&self) -> usize {
         self.data.first().map_or(0, |d| d.len() / self.dtype.bytes() as usize)
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -37,23 +37,23 @@ impl Values {
 /// The difference between results and the reference.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// The tensor; of several the first that is wrong, else all of them.
+    /// The tensor. If there are several, it is the first wrong one, or all of them.
     pub tensor: String,
-    /// Elements compared, over all PEs.
+    /// The number of compared elements, over all PEs.
     pub elements: u64,
-    /// The greatest absolute error.
+    /// The largest absolute error.
     pub max_abs: f64,
-    /// Greatest error relative to the exact result (where that is not 0).
+    /// The largest error relative to the exact result (if that is not 0).
     pub max_rel: f64,
-    /// Greatest error in terms of the bound on rounding: 1 or less where all is right.
+    /// The largest error relative to the bound on rounding: at most 1 if all elements are right.
     pub worst: f64,
-    /// Elements outside the bound.
+    /// The number of elements outside the bound.
     pub wrong: u64,
-    /// The first of them: PE, element, found, expected.
+    /// The first wrong element: PE, element, found value, expected value.
     pub first_wrong: Option<(usize, usize, Number, Number)>,
 }
 
-/// What a reference may depend on.
+/// The data that a reference can depend on.
 struct Context<'a> {
     from: &'a Values,
     n_pes: usize,
@@ -61,14 +61,16 @@ struct Context<'a> {
     op: RedOp,
 }
 
-/// The exact value of element `i` on PE `pe`, and the sum of magnitudes that went in.
+/// The exact value of element `i` on PE `pe`, and the sum of magnitudes of its terms.
 type Rule = fn(&Context<'_>, usize, usize) -> (Number, f64);
 
-/// (name, whether it takes a reduction, elements out for elements in, rule).
+/// A reference: its name, whether it takes a reduction, the number of elements out for elements in,
+/// and its rule.
 type Row = (&'static str, bool, fn(usize, usize) -> Option<usize>, Rule);
 
-/// What has one tensor for both sides, of a part for each PE, in which a PE's own lies at its rank: (name, rule). Other
-/// parts of the operand are not read, other parts of the result stay.
+/// References that have one tensor for both sides, with a part for each PE, in which a PE's own
+/// part is at its rank: (name, rule). Other parts of the operand are not read, and other parts of
+/// the result do not change.
 const IN_PLACE: [(&str, Rule); 2] = [
     ("reduce_scatter", |c, pe, i| if i / c.part() == pe { c.reduce(i) } else { (c.from.get(pe, i), 0.0) }),
     ("all_gather", |c, _, i| (c.from.get(i / c.part(), i), 0.0)),
@@ -103,7 +105,7 @@ const REFERENCES: [Row; 7] = [
 ];
 
 impl Context<'_> {
-    /// Elements of a PE's part.
+    /// The number of elements of a PE's part.
     fn part(&self) -> usize {
         (self.from.len() / self.n_pes).max(1)
     }
@@ -120,12 +122,13 @@ impl Context<'_> {
     }
 }
 
-/// Compares a tensor after a launch with what its kernel says it computes.
+/// Compares a tensor after a launch with what its kernel declares to compute.
 ///
-/// `before` gives a tensor as it was before the launch, `after` as it is now; `root` is the compile-time parameter
-/// `ROOT`, if there is one; `acc` the type that sums were accumulated in. A float may be off by half a unit of its
-/// own type, and by half a unit of the accumulator's for each addition, relative to the sum of magnitudes
-/// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Integers are exact, modulo their width.
+/// `before` returns a tensor before the launch, and `after` after it. `root` is the compile-time
+/// parameter `ROOT`, if there is one, and `acc` the accumulator type of sums. A float can be off by
+/// half a unit of its own type, and by half a unit of the accumulator's for each addition, relative
+/// to the sum of magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Integers
+/// are exact, modulo their width.
 ///
 /// # Errors
 /// Fails if the reference is unknown, or does not fit the tensors.
@@ -143,7 +146,7 @@ pub fn check(
     let Some(&(_, reduces, mut size, mut rule)) = REFERENCES.iter().find(|(n, ..)| *n == &**what) else {
         let known = REFERENCES.iter().map(|(n, ..)| *n).chain(PRODUCTS.iter().map(|(n, _)| *n));
         let known: Vec<_> = known.collect();
-        return Err(format!("computes({what}): known are {}", known.join(", ")));
+        return Err(format!("computes({what}) is not known: expected one of {}", known.join(", ")));
     };
     if let ([_], Some((_, parts))) = (&reference.args[..], IN_PLACE.iter().find(|(n, _)| *n == &**what)) {
         rule = *parts;
@@ -152,15 +155,19 @@ pub fn check(
     let op = match (reduces, &reference.words[..]) {
         (false, []) => RedOp::Add,
         (true, [word]) => {
-            RedOp::parse(word).ok_or_else(|| format!("computes({what}): `{word}` is no reduction"))?
+            RedOp::parse(word).ok_or_else(|| format!("computes({what}): `{word}` is not a reduction"))?
         }
-        (true, _) => return Err(format!("computes({what}): write which reduction, `{what}<add>(...)`")),
-        (false, _) => return Err(format!("computes({what}) takes no reduction")),
+        (true, _) => return Err(format!("computes({what}): name the reduction, as in `{what}<add>(...)`")),
+        (false, _) => return Err(format!("computes({what}) must not name a reduction")),
     };
     let (from, to) = match &reference.args[..] {
         [x] => (x, x),
         [x, out] => (x, out),
-        _ => return Err(format!("computes({what}): takes the tensor, and the result if it is another")),
+        _ => {
+            return Err(format!(
+                "computes({what}): expected the tensor, and the result if it is another tensor"
+            ));
+        }
     };
     let missing = |n: &str| format!("computes({what}): `{n}` is not a tensor parameter");
     let from = before(from).ok_or_else(|| missing(from))?;
@@ -169,14 +176,14 @@ pub fn check(
     if from.dtype != got.dtype || size(from.len(), n_pes) != Some(got.len()) {
         let (n, m) = (from.len(), got.len());
         return Err(format!(
-            "computes({what}): {n} elements of {} do not give {m} of {} on {n_pes} PEs",
+            "computes({what}): {n} elements of {} cannot give {m} elements of {} on {n_pes} PEs",
             from.dtype, got.dtype
         ));
     }
     let root = match root {
         None => 0,
         Some(root) => usize::try_from(root).ok().filter(|root| *root < n_pes).ok_or_else(|| {
-            format!("computes({what}): ROOT is {root}, and the PEs have numbers from 0 to {}", n_pes - 1)
+            format!("computes({what}): ROOT is {root}, but it must be from 0 to {}", n_pes - 1)
         })?,
     };
     let context = Context { from: &from, n_pes, root, op };
@@ -199,8 +206,9 @@ pub fn check(
 }
 
 impl Checked {
-    /// Takes an element into account; whether it is right. `rounded` is what is wanted as an element of the type, and `error`
-    /// how far arithmetic may be off, without the last rounding.
+    /// Adds the comparison of an element, and returns whether it is right. `rounded` is the
+    /// expected value as an element of the type, and `error` the allowed error of the arithmetic,
+    /// without the last rounding.
     pub(super) fn compare(
         &mut self,
         have: Number,
@@ -214,7 +222,8 @@ impl Checked {
         self.within(have, want, exact, if dtype.is_float() { bound } else { 0.0 })
     }
 
-    /// Takes an element into account; whether it is right: exactly, or as far from what is wanted as `bound` at most.
+    /// Adds the comparison of an element, and returns whether it is right: exactly, or within
+    /// `bound` of the expected value.
     pub(super) fn within(&mut self, have: Number, want: Number, exact: bool, bound: f64) -> bool {
         self.elements += 1;
         let (h, w) = (have.as_f64(), want.as_f64());
@@ -236,7 +245,7 @@ impl Checked {
         off <= bound && bound > 0.0
     }
 
-    /// Counts an element that is wrong.
+    /// Counts a wrong element.
     pub(super) fn add_wrong(&mut self, tensor: &str, pe: usize, i: usize, have: Number, want: Number) {
         if self.first_wrong.is_none() {
             self.tensor = tensor.to_owned();
@@ -269,7 +278,7 @@ fn combine(op: RedOp, a: Number, b: Number) -> Number {
     }
 }
 
-/// The least subnormal of a float type.
+/// The smallest subnormal of a float type.
 pub fn least_step(dtype: Scalar) -> f64 {
     let exponent = match dtype {
         Scalar::F64 => -1074,

@@ -1,4 +1,4 @@
-//! The kernels of a run, compiled, and what a PE does with them.
+//! The compiled kernels of a run, and a PE's work with them.
 
 use super::evaluated::{self, Operand};
 use super::inputs::{self, Found};
@@ -16,25 +16,25 @@ use weft_lang::elaborate::{Define, Head, Reference};
 /// A kernel that a run launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'f> {
-    /// The file that it is in.
+    /// The file that contains it.
     pub file: &'f KernelFile,
     /// The name of the kernel, or `None` for the only kernel of the file.
     pub kernel: Option<&'f str>,
 }
 
 impl Stage<'_> {
-    /// What the file says of the kernel before it is compiled.
+    /// Returns the head of the kernel, which the file states before it is compiled.
     ///
     /// # Errors
-    /// Fails if the file has no kernel of that name, or if the name is missing and the file does not have
-    /// exactly one kernel.
+    /// Fails if the file has no kernel of that name, or if the name is missing and the file does
+    /// not have exactly one kernel.
     pub fn head(&self) -> Result<Head, RunError> {
         inputs::choose(&self.file.heads(), self.kernel).cloned().or_else(request)
     }
 }
 
-/// Kernels that are launched one after the other, compiled, with what follows from data and request. Parameters and tensors
-/// of equal names are the same ones.
+/// Compiled kernels that are launched one after another, with the parameters that follow from data
+/// and request. Parameters and tensors of equal names are shared.
 pub(super) struct Sequence {
     pub stages: Vec<Prepared>,
     pub found: Found,
@@ -44,7 +44,7 @@ pub(super) struct Sequence {
 /// A kernel of the sequence, compiled.
 pub struct Prepared {
     pub kernel: String,
-    /// The options that it was compiled with.
+    /// The options with which it was compiled.
     pub options: Options,
     pub compiled: Compiled,
 }
@@ -52,11 +52,11 @@ pub struct Prepared {
 /// The comparisons of a run, which PE 0 makes.
 #[derive(Default)]
 pub(super) struct Checks {
-    /// The number of the kernel in the sequence, and what the comparison after one of its launches says.
+    /// The number of the kernel in the sequence, and the comparison after one of its launches.
     launches: LaunchChecks,
-    /// By file, what was to be compared with its numbers after the last launch.
+    /// For each file, the comparison with its numbers after the last launch.
     expected: Vec<(String, Checked)>,
-    /// Why nothing is compared any more. PE 0 goes on, since the others wait for it.
+    /// The error that ended the comparisons. PE 0 continues, since the others wait for it.
     failed: Option<RunError>,
 }
 
@@ -70,7 +70,7 @@ impl Checks {
         checks.failed.map_or(Ok((checks.launches, checks.expected)), Err)
     }
 
-    /// Takes in what came of a comparison.
+    /// Adds the result of a comparison.
     fn add<T>(shared: &Mutex<Checks>, found: Result<T, RunError>, keep: impl FnOnce(&mut Checks, T)) {
         let mut checks = shared.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
@@ -80,13 +80,13 @@ impl Checks {
     }
 }
 
-/// The number of each comparison's kernel in the sequence, and what the comparison says.
+/// The number of each comparison's kernel in the sequence, and its result.
 pub(super) type LaunchChecks = Vec<(usize, Checked)>;
 
 impl Sequence {
     pub fn new(stages: &[Stage<'_>], options: &RunOptions) -> Result<Sequence, RunError> {
         if options.n_pes == 0 || options.launches == 0 || stages.is_empty() {
-            return request("a run takes a kernel, 1 PE and 1 launch or more");
+            return request("a run needs at least 1 kernel, 1 PE and 1 launch");
         }
         let heads = stages.iter().map(Stage::head).collect::<Result<Vec<_>, _>>()?;
         let found = inputs::gather(&heads, options)?;
@@ -100,11 +100,12 @@ impl Sequence {
         Ok(Sequence { stages, found, compile_time: start.elapsed() })
     }
 
-    /// The bytes that a kernel's tensors take on all PEs, of the kernel that takes most. The code is not looked at.
+    /// Returns the size on all PEs, in bytes, of the tensors of the kernel that needs most. The
+    /// code is not examined.
     ///
     /// # Errors
-    /// Fails where [`new`](Sequence::new) fails, as far as the kernels' heads show it, or if a size is not
-    /// known before the launch.
+    /// Fails where [`new`](Sequence::new) fails, as far as the kernels' heads show it, or if a size
+    /// is not known before the launch.
     pub fn bytes_of_largest(stages: &[Stage<'_>], options: &RunOptions) -> Result<u64, RunError> {
         let heads = stages.iter().map(Stage::head).collect::<Result<Vec<_>, _>>()?;
         let found = inputs::gather(&heads, options)?;
@@ -115,7 +116,7 @@ impl Sequence {
         stages.iter().zip(&heads).map(bytes).try_fold(0, |most, bytes| Ok(bytes?.max(most)))
     }
 
-    /// Whether the kernels' loads and stores stay within the nodes that were asked for.
+    /// Checks that the kernels' loads and stores stay within the requested nodes.
     pub fn within_nodes(&self, options: &RunOptions) -> Result<(), RunError> {
         let node = options.pes_of_node();
         if options.node.is_none() || node >= options.n_pes {
@@ -133,7 +134,7 @@ impl Sequence {
         match of_all {
             None => Ok(()),
             Some(tensor) => request(format!(
-                "the kernel loads from and stores to `{}` of all PEs, and PE 0 does not reach PE {node}",
+                "the kernel accesses `{}` of all PEs, but loads and stores of PE 0 do not reach PE {node}",
                 tensor.name
             )),
         }
@@ -144,8 +145,8 @@ impl Sequence {
         self.stages.iter().any(|s| s.compiled.tests_reach())
     }
 
-    /// What a PE does: it fills, launches, and, as PE 0, adds the check of each launch to `checks` and writes what is
-    /// asked for. *Collective.*
+    /// The work of a PE: it fills tensors, launches, and, as PE 0, adds the check of each launch to
+    /// `checks` and writes the requested files. *Collective.*
     pub fn carry_out(
         &self,
         pe: &mut Pe<'_>,
@@ -174,8 +175,8 @@ impl Sequence {
         pe.settle()
     }
 
-    /// Launches every kernel once. Each begins when PE 0 has compared what the one before has left, and the first with
-    /// results that hold nothing.
+    /// Launches every kernel once. Each begins when PE 0 has compared the results of the one
+    /// before, and the first begins with uninitialised results.
     fn launch_and_check(
         &self,
         launch: u32,
@@ -254,7 +255,7 @@ impl Prepared {
         self.compiled.references.first().and_then(Option::as_ref)
     }
 
-    /// Compares values after a launch with what is computed from those before, and from run-time scalars.
+    /// Compares values after a launch with the results for those before, and for run-time scalars.
     pub fn check(
         &self,
         reference: &Reference,
@@ -278,7 +279,7 @@ impl Prepared {
         check(reference, before, after, self.root(), accumulator(&self.compiled)).or_else(request)
     }
 
-    /// The compile-time parameter that `computes(broadcast(x))` is from.
+    /// The compile-time parameter with the root of `computes(broadcast(x))`.
     fn root(&self) -> Option<i64> {
         match self.compiled.defines.first().and_then(|d| d.get("ROOT")) {
             Some(Define::Int(n)) => Some(*n),
@@ -287,7 +288,7 @@ impl Prepared {
     }
 }
 
-/// The least precise type that a reduction of the kernel is summed in.
+/// The least precise accumulator type of the kernel's reductions.
 fn accumulator(compiled: &Compiled) -> Scalar {
     let mut least: Option<Scalar> = None;
     for k in &compiled.high.kernels {

@@ -10,26 +10,27 @@ use weft_runtime::launch::{Module, ModuleInfo};
 use weft_runtime::{Modules, SimConfig, SimJob, World};
 use weft_sim::Stats;
 
-/// The most bytes that all tensors of all PEs may take together with their copies.
+/// The largest size of all tensors of all PEs, together with their copies, in bytes.
 const MAX_BYTES: u64 = 8 << 30;
 
-/// The tensors themselves, what was in them before a launch, and what PE 0 reads of them after it.
+/// The number of copies: the tensors themselves, their contents before a launch, and those that PE
+/// 0 reads after it.
 const COPIES: u64 = 3;
 
 /// Compiled kernels for simulated PEs.
 pub(super) struct Simulated {
-    /// Of each kernel.
+    /// The description of each kernel.
     infos: Vec<ModuleInfo>,
-    /// The PTX, which has been read.
+    /// The modules that have been read.
     modules: Modules,
 }
 
-/// What came of a run.
+/// The result of a run.
 pub(super) struct Simulation {
     pub job: SimJob,
-    /// Wall time of all launches.
+    /// The wall time of all launches.
     pub time: Duration,
-    /// Why it did not end.
+    /// The error that stopped it.
     pub result: Result<(), RunError>,
 }
 
@@ -74,7 +75,7 @@ impl Simulated {
             sequence.carry_out(&mut pe, options, checks)?;
             Ok::<_, RunError>(pe.micros.iter().sum::<f64>())
         });
-        // What the simulator says of kernels that it stopped is more than what each PE is told.
+        // The simulator's report about stopped kernels has more details than the errors of the PEs.
         let (time, result) = match (done, job.simulation().stopped()) {
             (Ok(micros), _) => (micros[0], Ok(())),
             (Err(_), Some(e)) => (0.0, Err(e.into())),
@@ -103,12 +104,12 @@ impl Simulated {
 }
 
 impl Simulation {
-    /// Counters of the last launch.
+    /// Returns the counters of the last launch.
     pub fn stats(&self) -> Stats {
         self.job.simulation().stats().pop().unwrap_or_default()
     }
 
-    /// What all launches printed.
+    /// Returns the text that all launches printed.
     pub fn printed(&self) -> String {
         self.job.simulation().stats().iter().map(|s| s.printed.as_str()).collect()
     }

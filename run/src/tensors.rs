@@ -1,4 +1,4 @@
-//! The tensors of a run: where their elements lie, and what is in them at first.
+//! The tensors of a run: the positions of their elements, and their initial contents.
 
 use super::array::{Number, write_number};
 use super::positions::Positions;
@@ -8,18 +8,18 @@ use weft::TensorRole;
 use weft_ir::{Layout, NumberKind, Role, Space, TensorType};
 use weft_sim::{Elements, Name};
 
-/// A tensor: its extents, and where each element lies.
+/// A tensor: its extents, and the position of each element.
 pub(super) struct Tensor {
     pub info: TensorInfo,
     pub layout: Layout,
-    /// Where its elements lie.
+    /// The positions of its elements.
     pub places: Arc<Positions>,
-    /// What is in it before a launch, where no file says that.
+    /// The kind of its contents before a launch, if no file gives them.
     pub role: Role,
-    /// Whether it is put back to what is in it at first before each launch that the host waits for: what a launch leaves
-    /// there is a result, or nobody's.
+    /// Whether its initial contents are restored before each launch that the host waits for. What a
+    /// launch leaves in it is a result or scratch data.
     pub renewed: bool,
-    /// Whether `computes(...)` names it as a result that is no operand as well.
+    /// Whether `computes(...)` names it as a result and not also as an operand.
     pub is_result: bool,
     pub symmetric: bool,
 }
@@ -40,23 +40,23 @@ impl Tensor {
         Ok(Tensor { info, layout, places, role, renewed, is_result, symmetric: t.space == Space::Symmetric })
     }
 
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub fn size(&self) -> usize {
         self.info.dtype.bytes() as usize
     }
 
-    /// Its name, by which the simulator tells its elements.
+    /// Its name, with which the simulator describes its elements.
     pub fn name(&self) -> Name {
         let elements = Counted { places: Arc::clone(&self.places), size: self.size() as u64 };
         Name::of(&self.info.name, Arc::new(elements))
     }
 
-    /// Bytes of memory from the first to the last element.
+    /// The size of the memory from the first to the last element in bytes.
     pub fn bytes(&self) -> u64 {
         self.places.span().saturating_mul(self.size() as u64)
     }
 
-    /// Its elements on a PE before the first launch, in C order; none where nobody writes them.
+    /// Its elements on a PE before the first launch, in C order; none if they are uninitialised.
     pub fn first(&self, seed: u64, pe: usize) -> Option<Vec<u8>> {
         match self.role {
             Role::Output | Role::Workspace => None,

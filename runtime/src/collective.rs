@@ -19,9 +19,9 @@ pub enum Reduce {
     Sum,
     /// The product of all elements.
     Prod,
-    /// The least of all elements.
+    /// The smallest of all elements.
     Min,
-    /// The greatest of all elements.
+    /// The largest of all elements.
     Max,
     /// The bitwise "and" of integers.
     And,
@@ -43,7 +43,7 @@ impl Reduce {
 }
 
 impl Team {
-    /// All PEs have come and all their operations are complete, when the stream gets past it.
+    /// Waits, in stream order, until all PEs have arrived and all their operations are complete.
     ///
     /// # Errors
     /// Fails if an NVSHMEM call fails (R0106), or after the world has ended (R0305).
@@ -53,7 +53,7 @@ impl Team {
         world.library.barrier(self.handle, stream)
     }
 
-    /// All PEs have come, when the stream gets past it; their operations may still be under way.
+    /// Waits, in stream order, until all PEs have arrived. Their operations may still be pending.
     ///
     /// # Errors
     /// Fails where [`barrier`](Team::barrier) fails.
@@ -63,12 +63,12 @@ impl Team {
         world.library.sync(self.handle, stream)
     }
 
-    /// `dest` of every PE becomes the reduction of all PEs' `source`, element by element (an allreduce).
+    /// Reduces all PEs' `source` into `dest` of every PE, element by element (an allreduce).
     ///
     /// # Errors
-    /// Fails if NVSHMEM has no such operation for the type (R0401), for different sizes (R0307), if the PEs
-    /// make different calls (unless [checks](crate::Config::checks) are off) (R0301), if an NVSHMEM call
-    /// fails (R0106), or after the world has ended (R0305).
+    /// Fails if NVSHMEM has no such operation for the type (R0401), for different sizes (R0307), if
+    /// the PEs make different calls (unless [checks](crate::Config::checks) are off) (R0301), if an
+    /// NVSHMEM call fails (R0106), or after the world has ended (R0305).
     pub fn reduce<T: Element>(
         &self,
         op: Reduce,
@@ -79,7 +79,8 @@ impl Team {
         self.collective(&format!("{}_reduce", op.name()), dest, source, (1, 1), stream)
     }
 
-    /// `dest` becomes this PE's share of the reduction: of `source`, as many elements for each PE as `dest` has.
+    /// Reduces all PEs' `source`, and stores this PE's part of the result in `dest`. `source` has
+    /// as many elements for each PE as `dest` has in total.
     ///
     /// # Errors
     /// Fails where [`reduce`](Team::reduce) fails.
@@ -94,7 +95,8 @@ impl Team {
         self.collective(&format!("{}_reducescatter", op.name()), dest, source, shares, stream)
     }
 
-    /// `dest` becomes all PEs' `source`, in order of their ranks (an all-gather of one size).
+    /// Gathers all PEs' `source` in `dest`, in order of their ranks (an all-gather with equal
+    /// sizes).
     ///
     /// # Errors
     /// Fails where [`reduce`](Team::reduce) fails.
@@ -107,11 +109,11 @@ impl Team {
         self.collective("fcollect", dest, source, (self.n_pes() as usize, 1), stream)
     }
 
-    /// Part j of PE i's `source` becomes part i of PE j's `dest`.
+    /// Moves part j of PE i's `source` to part i of PE j's `dest`.
     ///
     /// # Errors
-    /// Fails where [`reduce`](Team::reduce) fails, or if the team's size does not divide the number of
-    /// elements (R0307).
+    /// Fails where [`reduce`](Team::reduce) fails, or if the team's size does not divide the number
+    /// of elements (R0307).
     pub fn alltoall<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -122,7 +124,7 @@ impl Team {
         self.collective("alltoall", dest, source, (n, n), stream)
     }
 
-    /// `dest` of every PE becomes the `source` of the PE with rank `root`.
+    /// Copies the `source` of the PE with rank `root` to `dest` of every PE.
     ///
     /// # Errors
     /// Fails where [`reduce`](Team::reduce) fails, or for a root that is not in the team (R0303).
@@ -155,7 +157,8 @@ impl Team {
         world.library.collective(&call, &io, stream)
     }
 
-    /// All PEs of the team are about to make this call ([`Config::checks`](crate::Config::checks)).
+    /// Checks that all PEs of the team make the same call
+    /// ([`Config::checks`](crate::Config::checks)).
     fn agree(&self, what: &str, stream: &Stream) -> Result<()> {
         match self.world.checks(stream) {
             true => self.together(what),
@@ -163,7 +166,7 @@ impl Team {
         }
     }
 
-    /// Both sides, checked: `dest` has so many parts, `source` so many, all of one size.
+    /// Checks both sides: `dest` and `source` have these numbers of parts, all of equal size.
     fn sides<T: Element>(
         &self,
         name: &str,
@@ -174,8 +177,9 @@ impl Team {
         let (d, s) = (dest.compact(name)?, source.compact(name)?);
         if d % of_dest != 0 || s % of_source != 0 || d / of_dest != s / of_source {
             let pes = self.n_pes();
-            let message = format!("{name} of a team of {pes} PEs from {s} elements to {d}");
-            let help = format!("the destination has {of_dest} and the source {of_source} parts of one size");
+            let message = format!("{name} over a team of {pes} PEs cannot go from {s} to {d} elements");
+            let help =
+                format!("give the destination {of_dest} and the source {of_source} parts of equal size");
             return Err(Error::new(error::SHAPE, message).help(help));
         }
         dest.keep();

@@ -1,9 +1,10 @@
-//! What can go wrong on real machines: a code, what was met and what was expected, and what to do.
+//! The errors of the runtime: a code, a description of what happened and what was expected, and
+//! help.
 
 use std::fmt;
 
-/// An error of this room. `Display` is meant for people:
-/// `error[R0301]: PE 1 …`, then `help: …` on a line of its own.
+/// An error of the runtime. `Display` is meant for people: `error[R0301]: PE 1 …`, then `help: …`
+/// on a line of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Error {
@@ -11,17 +12,17 @@ pub struct Error {
     pub code: Code,
     /// A description of what happened, with names and numbers.
     pub message: String,
-    /// What the user can do about it. It is empty if the message says all.
+    /// What the user can do about it. It is empty if the message is sufficient.
     pub help: String,
 }
 
 impl Error {
-    /// An error of that kind.
+    /// Makes an error with this code.
     pub fn new(code: Code, message: impl Into<String>) -> Error {
         Error { code, message: message.into(), help: String::new() }
     }
 
-    /// Says what to do.
+    /// Adds the help.
     pub fn help(mut self, help: impl Into<String>) -> Error {
         self.help = help.into();
         self
@@ -43,7 +44,7 @@ impl std::error::Error for Error {}
 /// The result of most functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A kind of error: `R0301`.
+/// The code of an error, such as `R0301`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Code(pub u16);
 
@@ -53,22 +54,23 @@ impl fmt::Display for Code {
     }
 }
 
-/// A kind of error explained.
+/// The explanation of an error code.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// The code that is explained.
     pub code: Code,
-    /// One line, no full stop.
+    /// The title, in one line without a full stop.
     pub title: &'static str,
-    /// One paragraph: what is wrong and what to do.
+    /// One paragraph that says what is wrong and what to do.
     pub explanation: &'static str,
 }
 
 macro_rules! codes {
     ($($name:ident = $number:literal, $title:literal, $explanation:literal;)*) => {
         $(#[doc = $title] pub const $name: Code = Code($number);)*
-        /// Every kind, ascending: R01xx the machine and its libraries, R02xx starting PEs, R03xx symmetric memory
-        /// and teams, R04xx operations on streams, R05xx kernels.
+        /// All codes in ascending order: R01xx for the machine and its libraries, R02xx for
+        /// starting PEs, R03xx for symmetric memory and teams, R04xx for operations on streams,
+        /// R05xx for kernels.
         pub const CODES: &[Info] = &[$(Info { code: $name, title: $title, explanation: $explanation },)*];
     };
 }
@@ -80,7 +82,7 @@ codes! {
     NO_GPU = 102, "no such GPU",
         "The driver has no GPU for this process. Either the host has fewer GPUs than PEs, or \
          CUDA_VISIBLE_DEVICES hides them.";
-    CUDA = 103, "the CUDA driver refused a call",
+    CUDA = 103, "the CUDA driver rejected a call",
         "A driver call failed. The message has its name, CUDA's name for the error, and the meaning of the \
          error.";
     NO_NVSHMEM = 104, "libnvshmem_host not found",
@@ -99,33 +101,33 @@ codes! {
         "libnvJitLink rejected its input, and the message has its log. An object of a later CUDA than the \
          library's needs a newer library: `weft setup --force` fetches the newest.";
     NO_NCCL = 109, "libnccl not found",
-        "`weft bench --against nccl` measures NCCL's library beside ours. The library was in none of the \
+        "`weft bench --against nccl` compares NCCL with warpweft. The library was in none of the \
          locations searched, or the file is not that library, or it is older than 2.19. `weft setup --nccl` \
          fetches it, and WEFT_NCCL names a file.";
     NCCL = 110, "an NCCL call failed",
         "A call of an NCCL function returned an error. NCCL_DEBUG=INFO makes NCCL print more about it.";
     TUNING = 111, "tuning tables that cannot be read or written",
-        "`weft tune` measures which plans of our collectives are the fastest and stores them in a file. The \
+        "`weft tune` measures the fastest plans of warpweft's collectives and stores them in a file. The \
          file is damaged, has another version, or cannot be read or written. `weft tune` measures again, \
          WEFT_TUNING names another file, and WEFT_TUNING=off uses none.";
     NO_CUBLAS = 112, "libcublasLt not found",
-        "`weft bench gemm --against cublas` measures the library cuBLASLt beside ours. The library was in \
+        "`weft bench gemm --against cublas` compares the library cuBLASLt with warpweft. The library was in \
          none of the locations searched, or the file that was found is not that library. `weft setup \
          --cublas` fetches it, and WEFT_CUBLASLT names a file.";
     CUBLAS = 113, "a cuBLASLt call failed",
         "A call of cuBLASLt returned an error, or the library has no algorithm for the requested product. \
          CUBLASLT_LOG_LEVEL=2 makes it print more. A library of a later CUDA than the driver's does not \
          start: install the one for the driver's CUDA.";
-    LAUNCHER = 201, "the launcher's variables do not fit together",
+    LAUNCHER = 201, "the launcher's variables are inconsistent",
         "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun \
          set. One of them is missing, is not a number, or contradicts another. PEs on several hosts also \
          need a secret that all of them know, WEFT_SECRET or WEFT_SECRET_FILE.";
     BOOTSTRAP = 202, "the PEs did not find each other",
-        "Every PE connects to PE 0 before NVSHMEM starts. One PE did not come in time, or PE 0 cannot \
+        "Every PE connects to PE 0 before NVSHMEM starts. One PE did not connect in time, or PE 0 cannot \
          listen at the address, or PE 0 rejected a process that has not shown that it belongs to the job.";
     PEER_DIED = 203, "another PE ended",
-        "A PE ended before the others, by an error, a signal, or an early return. All PEs end, because what \
-         they wait for never comes. The first message is the cause.";
+        "A PE ended before the others, by an error, a signal, or an early return. All PEs end, because \
+         their waits would never finish. The first message is the cause.";
     STARTED_TWICE = 204, "started twice",
         "A process can join only once. NVSHMEM has one state per process, and cannot start again after its \
          end.";
@@ -145,13 +147,13 @@ codes! {
         "NVSHMEM registers memory that CUDA's virtual memory functions made (cuMemCreate, cuMemMap). The \
          memory must be a whole mapping, exported by file descriptor, and a multiple of NVSHMEM's \
          granularity (NVSHMEM_CUMEM_GRANULARITY).";
-    SHAPE = 307, "shapes or sizes do not fit",
+    SHAPE = 307, "shapes or sizes that do not match",
         "Source and destination have different numbers of elements, or a copy goes past the end of one.";
-    DLPACK = 308, "a DLPack tensor that cannot be taken",
+    DLPACK = 308, "a DLPack tensor that cannot be imported",
         "The tensor's device, element type or strides are not the requested ones.";
-    OPERATION = 401, "an operation that is not there",
-        "NVSHMEM, or NCCL where it is measured, has no such operation for this element type.";
-    NOT_DONE = 402, "the GPU is not done within the bound",
+    OPERATION = 401, "an operation that does not exist",
+        "NVSHMEM (or NCCL, if it is measured) has no such operation for this element type.";
+    NOT_DONE = 402, "the GPU did not finish in time",
         "Something on the GPU waits: for a signal that nobody sends, for a collective that a PE of the team \
          did not call, or just for long work. WEFT_TIMEOUT (seconds, 60 by default) is the bound of every \
          wait.";
@@ -159,7 +161,7 @@ codes! {
         "A kernel on simulated PEs did what no GPU allows, or the kernels wait for each other forever. The \
          message is the simulator's report. A program also gets this error if it asks a simulated PE for \
          something that only a GPU has.";
-    ASSERTION = 404, "an assertion of a kernel does not hold",
+    ASSERTION = 404, "an assertion of a kernel failed",
         "An `assert` of a kernel met a false condition on this PE's GPU. CUDA has written its text, file \
          and line, the CTA (block) and the thread to standard error. Every later call of this process to \
          the GPU fails. On simulated PEs, the error itself contains the report (R0403, S016).";
@@ -167,13 +169,13 @@ codes! {
         "The program was told to stop (Ctrl-C) while it waited for a GPU, for other PEs or for the \
          simulator. The work in progress is abandoned. The other PEs get R0203 or R0301 where they wait for \
          this one.";
-    PTX = 501, "the driver refused the PTX",
+    PTX = 501, "the driver rejected the PTX",
         "The driver could not load the code, and the message has its log. PTX newer than the driver needs a \
          newer driver, or an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",
         "Arguments are checked against the kernel's description before the launch: their number, element \
          type, layout and space.";
-    LAUNCH = 503, "a launch that the device cannot do",
+    LAUNCH = 503, "a launch that the device cannot execute",
         "The grid, block, cluster or shared memory exceeds what the device or a cooperative launch allows.";
     NO_KERNEL = 504, "no such kernel",
         "The module has no entry point of that name.";

@@ -1,8 +1,9 @@
-//! Where NVIDIA's programs and libraries are on this machine: one search for the assembler, the disassembler,
-//! NVSHMEM's host library and its device bitcode, so that what one command finds all find.
+//! Finds NVIDIA's programs and libraries on this machine. The assembler, the disassembler,
+//! NVSHMEM's host library and its device bitcode have one search, so that all commands find the
+//! same files.
 //!
-//! A variable that names the thing itself comes first, and is an error if it names nothing. Then come the
-//! [`SearchPlace`]s that the [`LibrarySearch`] lists, in its order.
+//! A variable that names the file itself comes first, and is an error if the file does not exist.
+//! Then come the [`SearchPlace`]s of the [`LibrarySearch`], in order.
 
 mod programs;
 mod python;
@@ -34,20 +35,20 @@ pub struct Found {
 /// The reasons why a search fails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// A variable names what is not there.
+    /// A variable names a file that does not exist.
     Named(&'static str, PathBuf),
     /// The file is in none of these places.
     Everywhere(Vec<String>),
 }
 
-/// Something to be found.
+/// The description of a file to search for.
 #[derive(Clone, Copy, Debug)]
 pub struct LibrarySearch {
-    /// File name. A library's (`libnvrtc.so`) may have a version behind it.
+    /// The file name. The name of a library (`libnvrtc.so`) can be followed by a version.
     pub name: &'static str,
-    /// Variables that name the file, or an installation that has it.
+    /// The variables that name the file, or an installation with it.
     pub vars: &'static [&'static str],
-    /// Folders below an installation's root (and a wheel's) that it is in.
+    /// The folders below an installation's root (and a wheel's) that can contain it.
     pub folders: &'static [&'static str],
     /// The places to search, in this order.
     pub places: &'static [SearchPlace],
@@ -58,17 +59,18 @@ pub struct LibrarySearch {
 pub enum SearchPlace {
     /// The folder that `weft setup` fills: [`wheels_folder`].
     Setup,
-    /// The folders that a variable such as `PATH` lists. Relative ones are skipped: they may be somebody else's.
+    /// The folders that a variable such as `PATH` lists. Relative folders are skipped, since they
+    /// may belong to another user.
     List(&'static str),
     /// The linker's cache of the system's libraries.
     Linker,
-    /// An installation that a variable such as `CUDA_HOME` names, if it does.
+    /// An installation that a variable such as `CUDA_HOME` names.
     Root(&'static str),
-    /// An installation's usual place.
+    /// The usual place of an installation.
     System(&'static str),
     /// The wheels in a virtual environment, a conda environment, and the user's packages.
     Packages,
-    /// The wheels wherever `python3` says its packages are, or said before.
+    /// The wheels in the package folders that `python3` reports, or has reported before.
     Python,
 }
 
@@ -84,7 +86,7 @@ impl fmt::Display for SearchPlace {
     }
 }
 
-/// Where NVSHMEM is looked for.
+/// The search for NVSHMEM.
 const NVSHMEM: LibrarySearch = LibrarySearch {
     name: "libnvshmem_host.so.3",
     vars: &["WEFT_NVSHMEM", "NVSHMEM_HOME"],
@@ -104,7 +106,7 @@ const NVSHMEM: LibrarySearch = LibrarySearch {
     ],
 };
 
-/// Where NCCL is looked for.
+/// The search for NCCL.
 const NCCL: LibrarySearch = LibrarySearch {
     name: "libnccl.so.2",
     vars: &["WEFT_NCCL", "NCCL_HOME"],
@@ -121,7 +123,7 @@ const NCCL: LibrarySearch = LibrarySearch {
     ],
 };
 
-/// Where cuBLASLt is looked for.
+/// The search for cuBLASLt.
 const CUBLAS_LT: LibrarySearch = LibrarySearch {
     name: "libcublasLt.so",
     vars: &["WEFT_CUBLASLT"],
@@ -138,7 +140,7 @@ const CUBLAS_LT: LibrarySearch = LibrarySearch {
     ],
 };
 
-/// Where nvJitLink is looked for.
+/// The search for nvJitLink.
 const NVJITLINK: LibrarySearch = LibrarySearch {
     name: "libnvJitLink.so",
     vars: &["WEFT_NVJITLINK"],
@@ -154,7 +156,7 @@ const NVJITLINK: LibrarySearch = LibrarySearch {
     ],
 };
 
-/// NVIDIA's linker of device code.
+/// Finds NVIDIA's linker of device code.
 ///
 /// # Errors
 /// Fails if the library is not found (R0107). The message lists every place searched.
@@ -186,7 +188,7 @@ pub fn cublas_lt() -> Result<Found> {
 fn not_found(code: Code, name: &str, missing: Missing, help: &str) -> Error {
     match missing {
         Missing::Named(var, path) => {
-            let message = format!("{var} is set to {}, where there is no {name}", path.display());
+            let message = format!("{var} is set to {}, which has no {name}", path.display());
             Error::new(code, message).help(format!("unset {var} to search for one"))
         }
         Missing::Everywhere(searched) => {
@@ -205,9 +207,10 @@ pub fn nvshmem_host() -> Result<Found> {
     found.map_err(|missing| no_nvshmem(NVSHMEM.name, missing))
 }
 
-/// NVSHMEM's device functions as LLVM bitcode for a GPU of compute capability `sm` (90 for 9.0): of one file an
-/// architecture (NVSHMEM 3.7 on) the highest that is not above it, else the one file for all. The host library's
-/// own folder comes first, since the two must be of one version.
+/// Finds NVSHMEM's device functions as LLVM bitcode for a GPU of compute capability `sm` (90 for
+/// 9.0). If there is one file for each architecture (NVSHMEM 3.7 and later), it is the highest that
+/// is not above the GPU's; otherwise it is the single file. The host library's own folder comes
+/// first, since the versions must agree.
 ///
 /// # Errors
 /// Fails if the library is not found (R0104). The message lists every place searched.
@@ -227,7 +230,7 @@ pub fn nvshmem_device_if_any(sm: u32) -> Result<Option<Found>> {
     }
 }
 
-/// Finds the bitcode in a given place: a file of bitcode, a host library, or an installation.
+/// Finds the bitcode at a path: a bitcode file, a host library, or an installation.
 pub fn nvshmem_device_at(path: &Path, sm: u32) -> Option<PathBuf> {
     if path.is_file() && path.extension().is_some_and(|e| e == "bc") {
         return Some(path.to_owned());
@@ -249,7 +252,7 @@ fn no_device(missing: Missing) -> Error {
     no_nvshmem("libnvshmem_device.bc", missing)
 }
 
-/// The bitcode in a folder, or beside a host library.
+/// The bitcode in a folder, or next to a host library.
 fn device_in(at: &Path, sm: u32) -> Option<PathBuf> {
     let dir = if at.is_file() { at.parent()? } else { at };
     let arch = |path: &PathBuf| {
@@ -264,10 +267,9 @@ fn device_in(at: &Path, sm: u32) -> Option<PathBuf> {
 fn no_nvshmem(name: &str, missing: Missing) -> Error {
     match missing {
         Missing::Named(var, path) => {
-            let message = format!("{var} is set to {}, where there is no {name}", path.display());
-            Error::new(NO_NVSHMEM, message).help(format!(
-                "set {var} to an installation that has lib/{name}, or unset it to search for one"
-            ))
+            let message = format!("{var} is set to {}, which has no {name}", path.display());
+            Error::new(NO_NVSHMEM, message)
+                .help(format!("set {var} to an installation with lib/{name}, or unset it to search for one"))
         }
         Missing::Everywhere(searched) => {
             let message = format!("{name} not found; searched:\n    {}", searched.join("\n    "));
@@ -279,33 +281,33 @@ fn no_nvshmem(name: &str, missing: Missing) -> Error {
     }
 }
 
-/// The folder that all of warpweft keeps its files in: `warpweft` in `XDG_CACHE_HOME`, or in `~/.cache`. None
-/// where neither is known.
+/// The folder for all files of warpweft: `warpweft` in `XDG_CACHE_HOME`, or in `~/.cache`. It is
+/// none if neither is known.
 pub fn cache_folder() -> Option<PathBuf> {
     Machine::here().cache_folder()
 }
 
-/// The folder for what is measured or chosen once and is not to be lost: `warpweft` in `XDG_DATA_HOME`, or in
-/// `~/.local/share`. None where neither is known.
+/// The folder for results and choices that must not be lost: `warpweft` in `XDG_DATA_HOME`, or in
+/// `~/.local/share`. It is none if neither is known.
 pub fn data_folder() -> Option<PathBuf> {
     Machine::here().folder("XDG_DATA_HOME", ".local/share")
 }
 
-/// The folder to which `weft setup` unpacks wheels. Each has a folder of its own, as in Python's
+/// The folder in which `weft setup` unpacks wheels. Each wheel has its own folder, as in Python's
 /// site-packages.
 pub fn wheels_folder() -> Option<PathBuf> {
     Some(cache_folder()?.join("wheels"))
 }
 
-/// What a search asks of a machine. Tests can replace it by an invented machine.
+/// The facts about a machine that a search needs. Tests can replace them with an invented machine.
 pub struct Machine<'a> {
     /// A variable of the environment.
     pub var: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The folder before the paths of [`SearchPlace::System`], which is `/` except in tests.
+    /// The folder that precedes the paths of [`SearchPlace::System`], which is `/` except in tests.
     pub root: &'a Path,
-    /// Python's package folders, one a line; none where there is no Python.
+    /// Python's package folders, one on each line; none without Python.
     pub python: &'a dyn Fn() -> Option<String>,
-    /// The linker's cache as `ldconfig -p` prints it.
+    /// The linker's cache in the format of `ldconfig -p`.
     pub linker: &'a dyn Fn() -> Option<String>,
 }
 
@@ -331,7 +333,7 @@ impl Machine<'_> {
         self.find_by(wanted, &|dir| file_in(dir, wanted.name))
     }
 
-    /// Looks for what `pick` finds in a folder, or at a file that a variable names.
+    /// Searches with `pick`, which looks in a folder, or at a file that a variable names.
     fn find_by(
         &self,
         wanted: &LibrarySearch,
@@ -344,7 +346,7 @@ impl Machine<'_> {
                 continue;
             };
             return match (look.pick)(&named).or_else(|| look.root(&named)) {
-                // Whoever runs it may do so in another folder.
+                // The program may run it in another folder.
                 Some(path) => {
                     Ok(Found { path: std::path::absolute(&path).unwrap_or(path), by: (*var).into() })
                 }
@@ -368,7 +370,7 @@ impl Machine<'_> {
                 wheels.sort();
                 let mut wheels = wheels.iter().filter(|dir| !name_starts(dir, "."));
                 let found = wheels.find_map(|dir| look.quietly_in_wheels(dir))?;
-                // What is found here is executed, or loaded into this process.
+                // The file is executed, or loaded into this process.
                 owned::below(&ours, &found).ok().map(|()| found)
             }
             SearchPlace::List(var) => {
@@ -393,7 +395,7 @@ impl Machine<'_> {
             SearchPlace::Packages => self.site_packages().iter().find_map(|dir| look.in_wheels(dir)),
             SearchPlace::Python => {
                 let Some(answer) = (self.python)() else {
-                    look.searched.push("python3 (not there)".into());
+                    look.searched.push("python3 (not found)".into());
                     return None;
                 };
                 answer.lines().find_map(|dir| look.in_wheels(Path::new(dir)))
@@ -409,14 +411,14 @@ impl Machine<'_> {
         self.folder("XDG_CACHE_HOME", ".cache")
     }
 
-    /// Ours in the folder that a variable names, or in that of the user's home.
+    /// The `warpweft` folder in the folder that a variable names, or in the user's home.
     fn folder(&self, variable: &str, in_home: &str) -> Option<PathBuf> {
-        // A relative path is to be ignored (XDG Base Directory Specification).
+        // A relative path must be ignored (XDG Base Directory Specification).
         let xdg = self.path_var(variable).filter(|path| path.is_absolute());
         Some(xdg.or_else(|| Some(self.path_var("HOME")?.join(in_home)))?.join("warpweft"))
     }
 
-    /// Package folders that need no Python to know.
+    /// The package folders that can be found without Python.
     fn site_packages(&self) -> Vec<PathBuf> {
         let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| self.path_var(name));
         let user = self.path_var("HOME").map(|home| home.join(".local"));
@@ -426,7 +428,7 @@ impl Machine<'_> {
     }
 }
 
-/// A search that goes on.
+/// A search in progress.
 struct Look<'a> {
     folders: &'a [&'a str],
     pick: &'a dyn Fn(&Path) -> Option<PathBuf>,
@@ -452,8 +454,8 @@ impl Look<'_> {
         self.quietly_in_wheels(packages)
     }
 
-    /// NVIDIA's wheels unpack into `nvidia/cu13/bin`, older ones into `nvidia/cuda_nvcc/bin`: any of them, the
-    /// newest CUDA first.
+    /// Searches NVIDIA's wheels, which unpack into `nvidia/cu13/bin`, or older ones into
+    /// `nvidia/cuda_nvcc/bin`. The newest CUDA comes first.
     fn quietly_in_wheels(&self, packages: &Path) -> Option<PathBuf> {
         let mut roots = children(&packages.join("nvidia"));
         // `cu13` is a toolkit's folder, and `cublas` that of one older wheel.
@@ -467,14 +469,15 @@ impl Look<'_> {
     }
 }
 
-/// What a [`program`] prints; none where it is absent or fails.
+/// The output of a [`program`]; none if it is missing or fails.
 pub(crate) fn output(name: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program(name)?);
     command.args(arguments);
     programs::output(command)
 }
 
-/// The file of that name, or, of a library, with a version behind it (the highest); a file is itself.
+/// The file of that name, or the file of a library with the highest version after its name. A file
+/// path is returned unchanged.
 fn file_in(dir: &Path, name: &str) -> Option<PathBuf> {
     if dir.is_file() {
         return Some(dir.to_owned());
@@ -487,7 +490,7 @@ fn file_in(dir: &Path, name: &str) -> Option<PathBuf> {
     if name.ends_with(".so") { versioned() } else { None }
 }
 
-/// The entries of a folder; none where it is not there.
+/// The entries of a folder; none if it does not exist.
 fn children(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }

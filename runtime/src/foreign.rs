@@ -1,7 +1,8 @@
 //! Functions of foreign libraries, which are found by their names when a library is opened.
 
-/// Declares the functions of a library, first those that it must have, then those that only later versions have: a
-/// structure with each of them, a list of their signatures, and how they are found.
+/// Declares the functions of a library: first those that it must have, then those that only later
+/// versions have. Defines a structure with all of them, a list of their signatures, and a function
+/// that finds them.
 macro_rules! functions {
     (
         $(#[$doc:meta])*
@@ -16,20 +17,20 @@ macro_rules! functions {
             $(pub $late: Option<unsafe extern "C" fn($($late_arg),*) -> $late_ret>,)*
         }
 
-        /// The name of each function, and the types of its parameters as they are called here.
+        /// The name of each function, and the types of its parameters in these calls.
         pub const SIGNATURES: &[(&str, &[&str])] = &[
             $((stringify!($name), &[$(stringify!($arg)),*]),)*
             $((stringify!($late), &[$(stringify!($late_arg)),*]),)*
         ];
 
         impl Functions {
-            /// Finds them all, and those of later versions where they are there.
+            /// Finds all functions, including those of later versions if they exist.
             ///
             /// # Errors
             /// Fails with the name of the first function that the library lacks.
             ///
             /// # Safety
-            /// The library is the one whose functions these are, and it is never unloaded.
+            /// The library is the one that these functions belong to, and it is never unloaded.
             pub unsafe fn load(library: &libloading::Library) -> std::result::Result<Functions, &'static str> {
                 // SAFETY: the signatures are those of the library's header.
                 unsafe {

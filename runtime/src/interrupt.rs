@@ -1,21 +1,21 @@
-//! Waits that a program inside an interpreter can end: Ctrl-C is known to the interpreter first.
+//! Waits that a program inside an interpreter can end, since Ctrl-C reaches the interpreter first.
 
 use crate::error::{Error, INTERRUPTED, Result};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How often waits ask.
+/// The interval at which waits ask.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 static ASK: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Lets waits on the host ask, every 50 ms and in the thread that waits, whether they are to end. They then end with
-/// `R0405`. The first call counts.
+/// Sets a function that waits on the host call every 50 ms, in the waiting thread, to ask whether
+/// to end. They then end with `R0405`. Only the first call has an effect.
 pub fn on_interrupt(ask: fn() -> bool) {
     let _ = ASK.set(ask);
 }
 
-/// Whether the wait goes on.
+/// Checks whether the wait may continue.
 ///
 /// # Errors
 /// Fails if the program was told to end (R0405).

@@ -1,9 +1,10 @@
-//! PEs: on GPUs one process each, NVSHMEM's symmetric heap under them, kernels loaded through the CUDA driver; or
-//! [`simulated`] by threads of one process.
+//! The PEs: on GPUs one process for each, with NVSHMEM's symmetric heap and kernels loaded through
+//! the CUDA driver, or [`simulated`] by threads of one process.
 //!
-//! Foreign libraries are opened at run time, each in three layers: the raw functions (`sys`), a `Result` for every
-//! call (`result`), and types that own. CUDA's are [`cudarc`]'s, NVSHMEM's are in [`nvshmem`].
-//! This room knows neither the IR nor LLVM: it launches PTX with the description that came with it.
+//! Foreign libraries are opened at run time, each in three layers: the raw functions (`sys`), a
+//! `Result` for every call (`result`), and owning types. CUDA's layers are [`cudarc`]'s, and
+//! NVSHMEM's are in [`nvshmem`]. This crate knows neither the IR nor LLVM: it launches PTX with the
+//! description that came with it.
 
 mod collective;
 pub mod cublas;

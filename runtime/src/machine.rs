@@ -1,5 +1,5 @@
-//! What this machine has: GPUs, the links between them, MPI. Asks the driver without making a context on any GPU,
-//! so that a machine where others work is left as it is.
+//! The hardware of this machine: GPUs, the links between them, and MPI. It asks the driver without
+//! creating a context on any GPU, so that other users are not disturbed.
 #![allow(unsafe_code, reason = "the CUDA driver's interface is C")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -19,16 +19,16 @@ use crate::cuda;
 use crate::error::{CUDA, Error, Result};
 use crate::find;
 
-/// Whether PEs can meet over an MPI communicator: the cargo feature `mpi`.
+/// Whether PEs can connect over an MPI communicator (the cargo feature `mpi`).
 pub const MPI: bool = cfg!(feature = "mpi");
 
-/// How long the driver may take to answer: a broken fabric can keep it for ever.
+/// The time limit for the driver's answer, since a broken fabric can block it forever.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The driver and its GPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Driver {
-    /// The CUDA version that it supports: (13, 0).
+    /// The CUDA version that it supports, such as (13, 0).
     pub cuda: (u32, u32),
     /// The version of the driver, such as `580.95.05`. It is none without NVML.
     pub version: Option<String>,
@@ -51,23 +51,23 @@ pub struct Gpu {
     pub pci: String,
     /// Whether it and its fabric have multicast objects (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED).
     pub multicast: bool,
-    /// NVLinks that are up; none where NVML is not there.
+    /// The number of NVLinks that are up; none without NVML.
     pub nvlinks: Option<u32>,
-    /// The way to the memory of each GPU, in order.
+    /// The link to the memory of each GPU, in order.
     pub links: Vec<Link>,
 }
 
-/// The way in which a GPU reaches another GPU's memory.
+/// The link by which a GPU reaches another GPU's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
-    /// The memory is its own.
+    /// The memory is the GPU's own.
     Own,
     /// NVLink: loads, stores and atomics.
     NvLink,
     /// PCIe peer access: loads and stores.
     Pcie,
-    /// The devices do not reach each other, except by copies.
+    /// The devices cannot access each other, except by copies.
     None,
 }
 
@@ -86,18 +86,20 @@ impl Link {
 /// Asks the driver for its GPUs.
 ///
 /// # Errors
-/// Fails without a driver that will do (R0101), or if it refuses a call or does not answer in 20 s (R0103).
+/// Fails without a usable driver (R0101), or if it rejects a call or does not answer in 20 s
+/// (R0103).
 pub fn driver() -> Result<Driver> {
     let (tell, told) = mpsc::channel();
     // A thread that hangs in the driver ends with the process.
     std::thread::spawn(move || tell.send(ask()));
     told.recv_timeout(LIMIT).unwrap_or_else(|_| {
         let message = format!("the CUDA driver did not answer in {} s", LIMIT.as_secs());
-        Err(Error::new(CUDA, message).help("see whether `nvidia-smi` answers, and what `dmesg` says of NVRM"))
+        Err(Error::new(CUDA, message)
+            .help("check whether `nvidia-smi` works, and look for NVRM in the output of `dmesg`"))
     })
 }
 
-/// Whether libcuda is here at all, working or not.
+/// Whether libcuda exists, working or not.
 pub fn has_libcuda() -> bool {
     // SAFETY: opening libcuda runs only its own initialisers.
     unsafe { sys::is_culib_present() }
@@ -116,7 +118,7 @@ fn ask() -> Result<Driver> {
 
 /// NVML comes with the driver; some containers lack it.
 fn nvml() -> Option<Nvml> {
-    // The crate's own choice, `libnvidia-ml.so`, is there only with a development package.
+    // The crate's default, `libnvidia-ml.so`, exists only with a development package.
     Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init().ok()
 }
 
@@ -149,7 +151,7 @@ fn gpu(device: CUdevice, all: &[CUdevice], nvml: Option<&Nvml>) -> Result<Gpu> {
     })
 }
 
-/// How many NVLinks are up. (No GPU so far has more than 18.)
+/// The number of NVLinks that are up. (No GPU so far has more than 18.)
 fn nvlinks(nvml: &Nvml, pci: &str) -> Option<u32> {
     let device = nvml.device_by_pci_bus_id(pci).ok()?;
     let up = (0..18).filter(|link| device.link_wrapper_for(*link).is_active().unwrap_or(false));
@@ -183,7 +185,7 @@ fn over_nvlink(from: CUdevice, to: CUdevice, nvml: Option<&Nvml>) -> bool {
         let status = device(from)?.p2p_status(&device(to)?, P2pCapabilitiesIndex::NvLink);
         Some(status.ok()? == P2pStatus::Ok)
     });
-    // Peers beyond PCIe have no native atomics.
+    // Without that information, peers over PCIe have no native atomics.
     known.unwrap_or_else(|| {
         let mut atomics = 0;
         let which = P2p::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
@@ -193,7 +195,7 @@ fn over_nvlink(from: CUdevice, to: CUdevice, nvml: Option<&Nvml>) -> bool {
     })
 }
 
-/// Where a device is plugged in, which is how NVML names it too, whatever CUDA_VISIBLE_DEVICES says.
+/// The PCI address of a device, by which NVML also names it, independent of CUDA_VISIBLE_DEVICES.
 fn pci_bus_id(device: CUdevice) -> Result<String> {
     let mut text: [c_char; 32] = [0; 32];
     // SAFETY: the driver writes at most the 32 bytes, with a NUL behind.
@@ -205,7 +207,8 @@ fn pci_bus_id(device: CUdevice) -> Result<String> {
     Ok(text.to_string_lossy().into_owned())
 }
 
-/// The version of the `mpirun` on PATH: the first line that it prints. It is none if there is no `mpirun`.
+/// Returns the version of the `mpirun` on PATH, which is the first line that it prints. It is none
+/// without `mpirun`.
 pub fn mpi() -> Option<String> {
     let said = find::output("mpirun", &["--version"])?;
     said.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
@@ -216,7 +219,8 @@ pub fn nvls_disabled() -> bool {
     std::env::var("NVSHMEM_DISABLE_NVLS").is_ok_and(|value| is_on(&value))
 }
 
-/// How NVSHMEM reads a switch that is set (its env_defs_internal.h): off if it begins with 0, n or f.
+/// Parses a switch like NVSHMEM (its env_defs_internal.h): it is off if the value begins with 0, n
+/// or f.
 fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }

@@ -1,7 +1,7 @@
-//! Files and folders that nobody but this user can have written: caches, fetched tools, answers that are kept.
+//! Files and folders that only this user can have written: caches, fetched tools, kept answers.
 //!
-//! A folder or file is trusted if the process's user owns it, nobody else may write it, and it is no link. What is not
-//! trusted is left alone and counts as absent; [`refusals`] tells why.
+//! A folder or file is trusted if the process's user owns it, no other user can write it, and it is
+//! not a link. Other files are ignored and count as missing; [`refusals`] gives the reasons.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -18,13 +18,13 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 pub enum Trust {
     /// The user of this process alone.
     Owner,
-    /// Everybody who may write the folder: the user has chosen to share it.
+    /// Everybody who can write the folder, since the user has chosen to share it.
     Anybody,
 }
 
 static REFUSALS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Why folders and files were not used so far in this process, each reason once.
+/// Returns the reasons why folders and files were not used so far in this process, each once.
 pub fn refusals() -> Vec<String> {
     REFUSALS.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
 }
@@ -35,11 +35,11 @@ fn refuse(why: String) -> io::Error {
     error
 }
 
-/// Why the owner and mode in `meta` let somebody else write the file.
+/// The reason why another user could write the file, according to the owner and mode in `meta`.
 fn flaw(path: &Path, meta: &fs::Metadata) -> Option<String> {
     let (shown, user) = (path.display(), nix::unistd::geteuid().as_raw());
     if meta.file_type().is_symlink() {
-        return Some(format!("{shown} is a link and is not used; help: remove it"));
+        return Some(format!("{shown} is a link, so it is not used; help: remove it"));
     }
     if meta.uid() != user {
         let owner = meta.uid();
@@ -49,15 +49,17 @@ fn flaw(path: &Path, meta: &fs::Metadata) -> Option<String> {
         ));
     }
     if meta.mode() & 0o022 != 0 {
-        return Some(format!("others may write {shown}, and it is not used; help: chmod -R go-w {shown}"));
+        return Some(format!(
+            "other users can write {shown}, so it is not used; help: chmod -R go-w {shown}"
+        ));
     }
     None
 }
 
-/// Makes a folder that only this user can enter, with its parents, or checks an existing one.
+/// Creates a folder that only this user can enter, with its parents, or checks an existing one.
 ///
 /// # Errors
-/// Fails if the folder cannot be made, or if [`Trust::Owner`] is asked for and somebody else can write it.
+/// Fails if the folder cannot be created, or, with [`Trust::Owner`], if another user can write it.
 pub fn make_folder(path: &Path, trust: Trust) -> io::Result<()> {
     let mode = if trust == Trust::Owner { 0o700 } else { 0o777 };
     DirBuilder::new().recursive(true).mode(mode).create(path)?;
@@ -67,7 +69,7 @@ pub fn make_folder(path: &Path, trust: Trust) -> io::Result<()> {
 /// Checks that a folder exists and can be trusted.
 ///
 /// # Errors
-/// Fails if there is no such folder, or if [`Trust::Owner`] is asked for and somebody else can write it.
+/// Fails if there is no such folder, or, with [`Trust::Owner`], if another user can write it.
 pub fn folder(path: &Path, trust: Trust) -> io::Result<()> {
     let meta = match trust {
         Trust::Owner => fs::symlink_metadata(path)?,
@@ -78,16 +80,16 @@ pub fn folder(path: &Path, trust: Trust) -> io::Result<()> {
     if let Some(why) = flaw(path, &meta) {
         return Err(refuse(why));
     }
-    if meta.is_dir() { Ok(()) } else { Err(refuse(format!("{} is no folder", path.display()))) }
+    if meta.is_dir() { Ok(()) } else { Err(refuse(format!("{} is not a folder", path.display()))) }
 }
 
-/// Checks a file, and all folders on the way to it from `base` on, which is included.
+/// Checks a file, and all folders from `base` (included) to it.
 ///
 /// # Errors
-/// Fails if one of the folders is absent, or if somebody else can write it.
+/// Fails if one of the folders is missing, or if another user can write it.
 pub fn below(base: &Path, file: &Path) -> io::Result<()> {
     let Ok(inside) = file.strip_prefix(base) else {
-        return Err(refuse(format!("{} does not lie in {}", file.display(), base.display())));
+        return Err(refuse(format!("{} is not inside {}", file.display(), base.display())));
     };
     let mut path = base.to_owned();
     folder(&path, Trust::Owner)?;
@@ -100,15 +102,16 @@ pub fn below(base: &Path, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether group or others may read a file, or its mode is unknown.
+/// Whether the group or other users can read a file, or its mode is unknown.
 pub fn is_readable_by_others(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o044 == 0).not()
 }
 
-/// Opens a regular file of anybody's for reading; links are followed.
+/// Opens a regular file of any owner for reading. Links are followed.
 ///
 /// # Errors
-/// Fails if the file cannot be opened, or if it is a pipe, which could block forever, a device or a folder.
+/// Fails if the file cannot be opened, or if it is a pipe, which could block forever, a device or a
+/// folder.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(path, OpenOptions::new().read(true), 0)
 }
@@ -117,15 +120,15 @@ fn regular(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<File> {
     let file = options.clone().custom_flags(O_NONBLOCK | flags).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
 
-/// Opens a regular file that may be trusted so; a link is not followed.
+/// Opens a regular file with this trust. A link is not followed.
 fn open(path: &Path, options: &OpenOptions, trust: Trust) -> io::Result<File> {
     let file = regular(path, options, O_NOFOLLOW).map_err(|e| match e.kind() {
         io::ErrorKind::InvalidInput => {
-            refuse(format!("{} is no regular file and is not used", path.display()))
+            refuse(format!("{} is not a regular file, so it is not used", path.display()))
         }
         _ => e,
     })?;
@@ -138,18 +141,18 @@ fn open(path: &Path, options: &OpenOptions, trust: Trust) -> io::Result<File> {
 /// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// Fails if the file cannot be read, is larger, or [`Trust::Owner`] is asked for and somebody else can write
-/// it.
+/// Fails if the file cannot be read, is larger, or, with [`Trust::Owner`], if another user can
+/// write it.
 pub fn read(path: &Path, most: u64, trust: Trust) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path, OpenOptions::new().read(true), trust)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {most} bytes"))),
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes"))),
         false => Ok(bytes),
     }
 }
 
-/// Notes that a file is in use: it counts as written now.
+/// Marks a file as used now by updating its modification time.
 ///
 /// # Errors
 /// Fails where [`read`] fails.
@@ -160,24 +163,25 @@ pub fn touch(path: &Path, trust: Trust) -> io::Result<()> {
 /// The beginning of the names of files that are being written.
 pub const NEW: &str = ".new";
 
-/// Writes a file in its folder, which is made: a reader sees the old file, the new one, or none.
+/// Writes a file atomically in its folder, which is created if needed. A reader sees the old file,
+/// the new one, or none.
 ///
 /// # Errors
-/// Fails if [`make_folder`] refuses the folder, or if the file cannot be written.
+/// Fails if [`make_folder`] rejects the folder, or if the file cannot be written.
 pub fn write(path: &Path, parts: &[&[u8]], trust: Trust) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     make_folder(folder, trust)?;
     let mut file = tempfile::Builder::new().prefix(NEW).tempfile_in(folder)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     if trust == Trust::Anybody {
-        // A shared folder is for others to read.
+        // Other users must be able to read a shared folder.
         file.as_file().set_permissions(Permissions::from_mode(0o644))?;
     }
     file.persist(path)?;
     Ok(())
 }
 
-/// Takes the right to write from group and others, for a folder and all that is in it.
+/// Removes the write permission of the group and of other users, for a folder and everything in it.
 ///
 /// # Errors
 /// Fails if a file cannot be changed.

@@ -1,4 +1,5 @@
-//! What connects a PE with the others on the host: a job's connection, or a simulated job's threads.
+//! The connection of a PE with the others on the host: a job's connection, or the threads of a
+//! simulated job.
 
 use crate::error::Result;
 use crate::job::Control;
@@ -29,7 +30,7 @@ impl Peers {
         }
     }
 
-    /// The bound of waits.
+    /// Returns the limit on waits.
     pub fn timeout(&self) -> Duration {
         match self {
             Peers::Job(control) => control.timeout(),
@@ -61,14 +62,14 @@ impl Peers {
         }
     }
 
-    /// An orderly end. The thread of a simulated PE says goodbye when it ends.
+    /// Ends in order. The thread of a simulated PE says goodbye when it ends.
     pub fn goodbye(&self) {
         if let Peers::Job(control) = self {
             control.goodbye();
         }
     }
 
-    /// The first death known, if any: which PE, and why.
+    /// The first known death, as the PE and the reason.
     pub fn died(&self) -> Option<(u32, String)> {
         match self {
             Peers::Job(control) => control.died(),

@@ -1,4 +1,4 @@
-//! Programs that are jobs: `main` of every PE.
+//! Programs that are jobs: the `main` function of every PE.
 
 use crate::cuda;
 use crate::error::{Error, LAUNCHER, NO_GPU, Result};
@@ -9,27 +9,27 @@ use std::fmt::{self, Display};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// PEs that [`on_every_pe`] starts, where that is not one for each GPU.
+/// The variable for the number of PEs that [`on_every_pe`] starts, if it is not one for each GPU.
 const PES: &str = "WEFT_PES";
 
-/// What they are.
+/// The variable for the kind of PEs.
 const ON: &str = "WEFT_ON";
 
-/// Seed of simulated PEs.
+/// The variable for the seed of simulated PEs.
 const SEED: &str = "WEFT_SEED";
 
-/// Simulated PEs where nobody says how many.
+/// The default number of simulated PEs.
 const SIMULATED_PES: u32 = 4;
 
 /// The kind of PEs that a program runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum On {
-    /// GPUs where there are any, or where a launcher has started the job; else simulated.
+    /// GPUs if there are any, or if a launcher has started the job; otherwise simulated PEs.
     #[default]
     Auto,
     /// The PEs are GPUs.
     Gpu,
-    /// Threads of this process, on the simulator.
+    /// The PEs are threads of this process on the simulator.
     Sim,
 }
 
@@ -58,10 +58,10 @@ impl On {
         std::env::var(ON).map_or(Ok(On::Auto), |text| text.parse())
     }
 
-    /// The same, decided by the machine where it is left open.
+    /// Returns the kind, with `Auto` resolved for this machine.
     ///
     /// # Errors
-    /// Fails if the variables that a launcher has set do not fit together (R0201).
+    /// Fails if the variables that a launcher has set are inconsistent (R0201).
     pub fn resolve(self) -> Result<On> {
         Ok(match self {
             On::Auto if ProcessRank::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => {
@@ -73,14 +73,14 @@ impl On {
     }
 }
 
-/// Runs `body` as every PE, on what `WEFT_ON` says, and finalizes.
+/// Runs `body` on every PE of the job, on GPUs or simulated PEs as `WEFT_ON` says, and finalizes.
 ///
-/// * `gpu`: in the job that a launcher started (mpirun, torchrun, srun, `WEFT_RANK`), or else in one process for each
-///   GPU of this host (or `WEFT_PES` of them) that this one starts, being no PE itself.
-/// * `sim`: in a thread of this process for each of `WEFT_PES` simulated PEs (4 if that is not set), with the schedule
-///   that `WEFT_SEED` chooses (0).
-/// * `auto`, or unset: GPUs where there are any, or where a launcher started the job; else simulated PEs, which is said
-///   on standard error.
+/// * `gpu`: if a launcher (mpirun, torchrun, srun, `WEFT_RANK`) started the job, this process is one of its PEs. Otherwise
+///   this process starts one process for each GPU of this host (or for `WEFT_PES` of them) and is no PE itself.
+/// * `sim`: runs a thread of this process for each of `WEFT_PES` simulated PEs (4 if that is not set), with the schedule
+///   that `WEFT_SEED` chooses (0 if that is not set).
+/// * `auto`, or unset: uses GPUs if the host has any or a launcher started the job, otherwise simulated PEs, and then says
+///   so on standard error.
 ///
 /// An error is printed, ends all PEs, and fails the job.
 ///
@@ -121,7 +121,7 @@ fn on_gpus<E: Display>(body: impl FnOnce(&World) -> std::result::Result<(), E>) 
     }
 }
 
-/// An error of a simulated PE, whose words are out.
+/// An error of a simulated PE that was already printed.
 struct Told(Error);
 
 impl From<Error> for Told {
@@ -141,7 +141,7 @@ fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<()
     let job = number(PES, SIMULATED_PES).and_then(|n_pes| {
         let seed = number(SEED, 0)?;
         if on == On::Auto {
-            eprintln!("no GPU is seen: {n_pes} simulated PEs");
+            eprintln!("no GPU is visible: using {n_pes} simulated PEs");
         }
         World::simulated_with(&SimConfig::new(n_pes).seed(seed))
     });
@@ -149,7 +149,7 @@ fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<()
         Ok(job) => job,
         Err(e) => return failed(&e),
     };
-    // Its own words are out before the others hear of it.
+    // The PE's own message is printed before the others learn of the failure.
     let ran = job.run(|world| {
         body(world).map_err(|e| {
             let text = e.to_string();
@@ -167,10 +167,10 @@ fn number<T: FromStr>(variable: &str, unset: T) -> Result<T> {
 }
 
 impl World {
-    /// Runs `body`, then finalizes: the rest of a program. An error is printed, and ends all PEs. *Collective.*
+    /// Runs `body`, then finalizes. An error is printed, and ends all PEs. *Collective.*
     pub fn run<E: Display>(self, body: impl FnOnce(&World) -> std::result::Result<(), E>) -> ExitCode {
         if let Err(e) = body(&self) {
-            // Its own words are out before the others hear of it.
+            // The PE's own message is printed before the others learn of the failure.
             let status = failed(&e);
             let text = e.to_string();
             self.fail(text.lines().next().unwrap_or_default());
@@ -198,9 +198,12 @@ fn pes() -> Result<u32> {
         })?,
     };
     match asked {
-        0 => Err(Error::new(NO_GPU, "no GPU is seen").help("`weft doctor` says what this machine has")),
+        0 => {
+            Err(Error::new(NO_GPU, "no GPU is visible")
+                .help("run `weft doctor` to see what this machine has"))
+        }
         n if n > count && !gpus_are_shared() => {
-            Err(Error::new(NO_GPU, format!("there are {n} PEs and {count} GPUs"))
+            Err(Error::new(NO_GPU, format!("there are {n} PEs, but {count} GPUs"))
                 .help("start at most one PE for each GPU"))
         }
         n => Ok(n),

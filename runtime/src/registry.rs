@@ -1,39 +1,42 @@
-//! What is allocated of symmetric memory, and what room there is for more.
+//! The allocations of symmetric memory, and the room for more.
 
 use crate::cuda::vmm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::Location;
 
-/// Bytes that every allocation's address is a multiple of.
+/// The alignment of every allocation in bytes.
 pub const ALIGN: usize = 256;
 
-/// What is allocated, by the number that all PEs know it by.
+/// The allocations, by the number that all PEs use.
 #[derive(Default)]
 pub(crate) struct Registry {
     made: u64,
     live: BTreeMap<u64, Leak>,
-    /// Those that somebody else frees, at any time.
+    /// The allocations that another owner frees, at any time.
     excused: BTreeSet<u64>,
-    /// Exported once and no longer used: freed together at the next collective call.
+    /// The allocations that were exported and are no longer used. They are freed together at the
+    /// next collective call.
     pub released: BTreeMap<u64, (u64, Option<External>)>,
-    /// Bytes of NVSHMEM's heap in use, and what the heap was seen to grow by: it keeps the difference in reserve.
+    /// The bytes of NVSHMEM's heap in use, and the observed growth of the heap. NVSHMEM keeps the
+    /// difference in reserve.
     in_use: usize,
     grown: usize,
     pub registered: usize,
 }
 
-/// Memory that is registered, not from NVSHMEM's heap: bytes registered, and the memory itself if it is ours.
+/// Registered memory that is not from NVSHMEM's heap: its registered size in bytes, and the memory
+/// itself if this library owns it.
 pub type External = (usize, Option<vmm::Allocation>);
 
-/// Something allocated and not freed.
+/// An allocation that was not freed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leak {
-    /// Allocation, counted from 0.
+    /// The number of the allocation, counted from 0.
     pub number: u64,
     /// The size of the allocation in bytes.
     pub bytes: usize,
-    /// `file:line` of the call that made it.
+    /// The `file:line` of the call that allocated it.
     pub place: String,
 }
 
@@ -51,8 +54,8 @@ impl Registry {
         number
     }
 
-    /// Counts an allocation of `bytes` bytes of NVSHMEM's heap, for which NVSHMEM took `device` bytes of the
-    /// device.
+    /// Counts an allocation of `bytes` bytes from NVSHMEM's heap, for which NVSHMEM took `device`
+    /// bytes of the device.
     pub fn took(&mut self, bytes: usize, device: usize) {
         self.in_use = self.in_use.saturating_add(bytes);
         self.grown = self.grown.saturating_add(device);
@@ -63,11 +66,12 @@ impl Registry {
         self.in_use = self.in_use.saturating_sub(bytes);
     }
 
-    /// The largest allocation that NVSHMEM can make of what the heap has, or of free memory of the device, which it
-    /// takes in whole units. (Where it cannot, it tears its heap down, and the PEs crash: so it must not be asked.)
+    /// Returns the size of the largest allocation that NVSHMEM can make from its heap, or from free
+    /// memory of the device, which it takes in whole units. (NVSHMEM must not be asked for more: it
+    /// would destroy its heap, and the PEs would crash.)
     ///
-    /// `most` bounds the addresses of heap and registered memory together, in whole units; some units are NVSHMEM's
-    /// own from the start.
+    /// `most` limits the address range of heap and registered memory together, in whole units, of
+    /// which NVSHMEM uses some from the start.
     pub fn room(&self, free: usize, unit: usize, most: usize) -> usize {
         const OWN_UNITS: usize = 4;
         let addresses = most.saturating_sub(self.grown + self.registered + OWN_UNITS * unit);
@@ -80,7 +84,7 @@ impl Registry {
         self.live.remove(&number).map_or(0, |gone| gone.bytes)
     }
 
-    /// Leaves it out of what is reported as not freed.
+    /// Excludes an allocation from the report of leaks.
     pub fn excuse(&mut self, number: u64) {
         self.excused.insert(number);
     }
@@ -107,9 +111,9 @@ mod tests {
         assert_eq!(r.room(300 * MIB, 512 * MIB, usize::MAX), 12 * MIB);
         r.gave_back(400 * MIB);
         assert_eq!(r.room(0, 512 * MIB, usize::MAX), 412 * MIB);
-        // Addresses end before memory does.
+        // The address range is exhausted before the memory is.
         assert_eq!(r.room(1 << 40, 512 * MIB, 8192 * MIB), 5632 * MIB - ALIGN);
-        // NVSHMEM had room of its own from the start.
+        // NVSHMEM had reserved memory from the start.
         r.took(500 * MIB, 0);
         assert_eq!(r.room(0, 512 * MIB, usize::MAX), 0);
     }

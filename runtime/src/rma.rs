@@ -1,8 +1,9 @@
 //! One-sided operations on streams: put, get, signals and their order.
 //!
-//! Source: NVSHMEM API, Remote Memory Access, Signaling Operations, Memory Ordering (`_on_stream` forms). PEs are
-//! ranks of the world. An operation that is not `nbi` is complete, at the PE that started it, when the stream gets
-//! past it; an `nbi` one after the next [`quiet`](World::quiet).
+//! Source: NVSHMEM API, Remote Memory Access, Signaling Operations, Memory Ordering (`_on_stream`
+//! forms). PEs are ranks of the world. A blocking operation is complete, at the PE that started it,
+//! when the stream gets past it. An `nbi` operation is complete after the next
+//! [`quiet`](World::quiet).
 
 use crate::Element;
 use crate::cuda::{self, BorrowedTensor, DeviceTensor, Stream};
@@ -12,20 +13,20 @@ use crate::nvshmem::PutSignal;
 use crate::shape::without_gaps;
 use crate::world::{Entered, Inner, World};
 
-/// Memory of this PE's GPU that a put reads or a get writes: symmetric, or the GPU's own.
+/// Memory of this PE's GPU that a put reads or a get writes: symmetric memory, or the GPU's own.
 pub trait Local<T: Element>: sealed::Sealed {
-    /// Address and elements, which lie without gaps.
+    /// Returns the address and the number of elements, which must have no gaps.
     ///
     /// # Errors
     /// Fails for a layout with gaps (R0307).
     fn local(&self) -> Result<(u64, usize)>;
 
-    /// Lets a graph that is being captured hold on to the memory.
+    /// Lets a graph that is being captured keep the memory alive.
     fn keep(&self);
 }
 
 mod sealed {
-    /// Whoever says where memory is must have it.
+    /// Only types that own memory, or are constructed by unsafe code, implement the trait.
     pub trait Sealed {}
 }
 
@@ -64,7 +65,7 @@ impl<T: Element> Local<T> for ImportedTensor<T> {
     }
 }
 
-/// Its elements as bytes. Whoever made it keeps it.
+/// The elements as bytes. The code that created the tensor keeps the memory.
 impl Local<u8> for BorrowedTensor {
     fn local(&self) -> Result<(u64, usize)> {
         let elements =
@@ -76,27 +77,31 @@ impl Local<u8> for BorrowedTensor {
 }
 
 impl Inner {
-    /// Before every operation on a stream: NVSHMEM has not ended, and the stream is of this PE's GPU.
+    /// Checks, before every operation on a stream, that NVSHMEM has not ended and that the stream
+    /// belongs to this PE's GPU.
     pub fn on(&self, stream: &Stream) -> Result<Entered<'_>> {
         if !self.device.has(stream) {
             let (of, mine) = (stream.ordinal(), self.device.ordinal());
-            return Err(Error::new(error::NO_GPU, format!("a stream of GPU {of}; this PE has GPU {mine}"))
-                .help("use World::stream or World::device().new_stream()"));
+            return Err(Error::new(
+                error::NO_GPU,
+                format!("the stream belongs to GPU {of}, but this PE has GPU {mine}"),
+            )
+            .help("use World::stream or World::device().new_stream()"));
         }
         self.enter()
     }
 }
 
-/// What is moved, checked: bytes, and both addresses.
+/// Checks the two sides of a transfer, and returns its size in bytes and both addresses.
 fn sides<T: Element>(remote: &SymmetricTensor<T>, local: &impl Local<T>) -> Result<(u64, u64, usize)> {
     let n = remote.compact("put or get")?;
     let (address, m) = local.local()?;
     if n != m {
         return Err(Error::new(
             error::SHAPE,
-            format!("the symmetric tensor has {n} elements, the other {m}"),
+            format!("the symmetric tensor has {n} elements, but the other tensor has {m}"),
         )
-        .help("pass slices of one length"));
+        .help("pass slices of the same length"));
     }
     remote.keep();
     local.keep();
@@ -104,11 +109,11 @@ fn sides<T: Element>(remote: &SymmetricTensor<T>, local: &impl Local<T>) -> Resu
 }
 
 impl World {
-    /// Copies `source` to `dest` of a PE, in the stream's order.
+    /// Copies `source` to `dest` of a PE, in stream order.
     ///
     /// # Errors
-    /// Fails for a PE that does not exist (R0303), for different sizes (R0307), or after the world has ended
-    /// (R0305).
+    /// Fails for a PE that does not exist (R0303), for different sizes (R0307), or after the world
+    /// has ended (R0305).
     pub fn put<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -119,8 +124,8 @@ impl World {
         self.copy_to(dest, source, pe, false, stream)
     }
 
-    /// Copies like [`put`](World::put), complete only after a [`quiet`](World::quiet). `source` must not
-    /// change until then.
+    /// Copies like [`put`](World::put), but is complete only after a [`quiet`](World::quiet).
+    /// `source` must not change until then.
     ///
     /// # Errors
     /// Fails where [`put`](World::put) fails.
@@ -147,7 +152,7 @@ impl World {
         inner.library.put(remote, local, bytes, inner.member(pe)?, nbi, stream)
     }
 
-    /// Copies `source` of a PE to `dest`, in the stream's order.
+    /// Copies `source` of a PE to `dest`, in stream order.
     ///
     /// # Errors
     /// Fails where [`put`](World::put) fails.
@@ -161,7 +166,7 @@ impl World {
         self.copy_from(dest, source, pe, false, stream)
     }
 
-    /// Copies like [`get`](World::get), complete only after a [`quiet`](World::quiet).
+    /// Copies like [`get`](World::get), but is complete only after a [`quiet`](World::quiet).
     ///
     /// # Errors
     /// Fails where [`get`](World::get) fails.
@@ -188,7 +193,8 @@ impl World {
         inner.library.get(local, remote, bytes, inner.member(pe)?, nbi, stream)
     }
 
-    /// Copies `source` to `dest` of a PE, then updates that PE's signal: who sees the signal sees the data.
+    /// Copies `source` to `dest` of a PE, and then updates that PE's signal. A thread that sees the
+    /// signal also sees the data.
     ///
     /// # Errors
     /// Fails where [`put`](World::put) fails.
@@ -244,7 +250,7 @@ impl World {
         inner.library.put_signal(&copy, stream)
     }
 
-    /// Updates a PE's signal, in the stream's order.
+    /// Updates a PE's signal, in stream order.
     ///
     /// # Errors
     /// Fails for a PE that does not exist (R0303), or after the world has ended (R0305).
@@ -261,7 +267,7 @@ impl World {
         inner.library.signal(signal.0.address(), value, op as i32, inner.member(pe)?, stream)
     }
 
-    /// Lets the stream wait until this PE's signal compares so with a value.
+    /// Makes the stream wait until this PE's signal fulfils a comparison with a value.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305).
@@ -271,7 +277,8 @@ impl World {
         inner.library.signal_wait(signal.0.address(), compare as i32, value, stream)
     }
 
-    /// Everything this PE started is complete at its targets, when the stream gets past it.
+    /// Waits, in stream order, until all operations that this PE started are complete at their
+    /// targets.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305).
@@ -279,8 +286,9 @@ impl World {
         self.0.on(stream)?.library.quiet(stream)
     }
 
-    /// Makes what this PE started before reach each PE before what it starts after. NVSHMEM has no such order
-    /// on streams but [`quiet`](World::quiet), which is stronger, so this function calls it.
+    /// Orders the operations that this PE started before it, at each PE, before those that it
+    /// starts after it. NVSHMEM's only such operation on streams is [`quiet`](World::quiet), which
+    /// is stronger, so this function calls it.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305).

@@ -1,15 +1,15 @@
-//! Shapes: what a tensor's extents can be given as, and the memory that they take.
+//! Shapes: the types that give a tensor's extents, and the memory that a tensor needs.
 
 use crate::error::{Error, Result, SHAPE};
 use weft_layout::{Int, IntTuple, Layout};
 
-/// A type that gives a tensor's shape: a layout, or extents. Extents make a compact layout with the last
-/// extent fastest, as NumPy and DLPack have it.
+/// A type that gives a tensor's shape: a layout, or extents. Extents make a compact layout whose
+/// last extent varies fastest, as in NumPy and DLPack.
 pub trait IntoLayout {
-    /// The layout that the shape stands for.
+    /// Converts the shape to a layout.
     ///
     /// # Errors
-    /// Fails if the extents make no layout (R0307).
+    /// Fails if the extents do not make a layout (R0307).
     fn into_layout(self) -> Result<Layout>;
 }
 
@@ -25,11 +25,11 @@ impl IntoLayout for &Layout {
     }
 }
 
-/// In CuTe's notation: `"(4,8):(8,1)"`.
+/// Parses CuTe's notation, such as `"(4,8):(8,1)"`.
 impl IntoLayout for &str {
     fn into_layout(self) -> Result<Layout> {
         weft_layout::parse_layout(self, &mut |_| None)
-            .map_err(|e| Error::new(SHAPE, format!("`{self}` is no layout: {e}")))
+            .map_err(|e| Error::new(SHAPE, format!("`{self}` is not a layout: {e}")))
     }
 }
 
@@ -56,30 +56,31 @@ impl IntoLayout for usize {
     }
 }
 
-/// Elements from the first to the last of a layout.
+/// The number of elements from the first to the last of a layout.
 pub(crate) fn memory_elements(layout: &Layout) -> Result<usize> {
     let down = layout.stride().leaves().iter().any(|d| d.lower_bound() < 0);
     let elements = if layout.size().is(0) { Some(0) } else { layout.cosize().as_const() };
     match elements.and_then(|n| usize::try_from(n).ok()) {
         Some(n) if !down => Ok(n),
         _ => {
-            let message = format!("no memory can be made for the layout {layout}");
+            let message = format!("memory cannot be allocated for the layout {layout}");
             Err(Error::new(SHAPE, message)
                 .help("give extents and strides as numbers, with strides that are not negative"))
         }
     }
 }
 
-/// The elements of a layout that takes so many in memory: all of them, as one piece.
+/// Returns the number of elements of a layout that covers this number of elements in memory without
+/// gaps.
 ///
 /// # Errors
-/// Fails if there are gaps between them, or some lie in one place (R0307).
+/// Fails if there are gaps between the elements, or if several share a position (R0307).
 pub(crate) fn without_gaps(what: &str, layout: &Layout, elements: usize) -> Result<usize> {
     match layout.size().as_const() {
         Some(n) if usize::try_from(n).ok() == Some(elements) => Ok(elements),
         _ => Err(Error::new(
             SHAPE,
-            format!("{what} moves elements without gaps; the tensor has layout {layout}"),
+            format!("{what} needs a tensor without gaps, but the tensor has layout {layout}"),
         )
         .help("move it part by part, or in a kernel")),
     }

@@ -1,7 +1,7 @@
 //! Teams: sets of PEs that take part in collectives, with their own numbering.
 //!
-//! Source: NVSHMEM API, Team Management. All calls that make a team are collective over its parent (or, by list, over
-//! the PEs listed), and so is dropping one.
+//! Source: NVSHMEM API, Team Management. All calls that create a team are collective over its
+//! parent (or, for a list, over the listed PEs), and so is dropping one.
 
 use crate::error::{self, Error, Result};
 use crate::nvshmem::sys;
@@ -10,12 +10,12 @@ use std::fmt;
 use std::sync::Arc;
 
 impl World {
-    /// All PEs as a team.
+    /// Returns the team of all PEs.
     pub fn team(&self) -> Team {
         Team::world(self.0.clone())
     }
 
-    /// The PEs of this host.
+    /// Returns the team of the PEs of this host.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305).
@@ -23,7 +23,7 @@ impl World {
         Team::predefined(&self.0, sys::TEAM_NODE, "node")
     }
 
-    /// The PEs whose memory this one reaches by loads and stores.
+    /// Returns the team of the PEs whose memory this one reaches by loads and stores.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305).
@@ -31,7 +31,7 @@ impl World {
         Team::predefined(&self.0, sys::TEAM_SHARED, "shared")
     }
 
-    /// The PEs that have this one's place on their hosts.
+    /// Returns the team of the PEs that have this PE's rank on their hosts.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305).
@@ -44,14 +44,15 @@ impl World {
 pub struct Team {
     pub(crate) world: Arc<Inner>,
     pub(crate) handle: sys::Team,
-    /// By rank in the team: PE of the world.
+    /// The PE of the world for each rank in the team.
     pub(crate) members: Arc<[u32]>,
     my_pe: u32,
     name: String,
-    /// Ended when dropped; predefined ones are not.
+    /// Whether dropping it ends the team; predefined teams do not end.
     owned: bool,
-    /// Made by list, as its parts are then: NVSHMEM's own splits need ascending members at one distance, and crash
-    /// the PEs that are not in a part of any other team (3.5).
+    /// Whether it was created from a list, so that its parts are too. NVSHMEM's own splits need
+    /// ascending members with a constant distance, and crash PEs that are not in a part of any
+    /// other team (3.5).
     listed: bool,
 }
 
@@ -85,22 +86,22 @@ impl Team {
         Ok(Team { world: world.clone(), handle, members, my_pe, name, owned, listed: false })
     }
 
-    /// Rank of this PE in the team.
+    /// Returns the rank of this PE in the team.
     pub fn my_pe(&self) -> u32 {
         self.my_pe
     }
 
-    /// PEs of the team.
+    /// Returns the number of PEs of the team.
     pub fn n_pes(&self) -> u32 {
         self.members.len() as u32
     }
 
-    /// PEs of the world, by rank in the team.
+    /// Returns the PEs of the world, by rank in the team.
     pub fn members(&self) -> &[u32] {
         &self.members
     }
 
-    /// PE of the world that has a rank in this team.
+    /// Returns the PE of the world that has a rank in this team.
     ///
     /// # Errors
     /// Fails for a rank that is not in the team (R0303).
@@ -108,7 +109,8 @@ impl Team {
         self.members.get(pe as usize).copied().ok_or_else(|| self.no_member(pe))
     }
 
-    /// Rank in another team of a rank in this one; `None` where it is not a member there.
+    /// Returns the rank in another team of a rank in this one, or `None` if that PE is not a member
+    /// there.
     ///
     /// # Errors
     /// Fails for a rank that is not in this team (R0303).
@@ -117,11 +119,11 @@ impl Team {
         Ok(to.members.iter().position(|m| *m == world).map(|i| i as u32))
     }
 
-    /// The team of this one's ranks `start`, `start + stride`, …, `size` of them; `None` in PEs that are not in it.
-    /// Collective over this team.
+    /// Creates the team of this one's ranks `start`, `start + stride`, …, with `size` members.
+    /// Returns `None` in PEs that are not in it. Collective over this team.
     ///
     /// # Errors
-    /// Fails if a rank is not in this team (R0303), or if its PEs ask for different teams (R0301).
+    /// Fails if a rank is not in this team (R0303), or if its PEs request different teams (R0301).
     pub fn split_strided(&self, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
         let world = self.enter()?;
         let n = self.n_pes();
@@ -139,7 +141,7 @@ impl Team {
         if self.listed {
             return self.list(&(0..size).map(|i| start + i * stride).collect::<Vec<_>>());
         }
-        // One PE has no stride, and NVSHMEM takes a signed one.
+        // The stride of one PE has no meaning, and NVSHMEM's is signed.
         let stride = if size == 1 { 1 } else { stride };
         let handle = world.library.split_strided(self.handle, start, stride, size)?;
         let name = format!("{}[{start}::{stride}; {size}]", self.name);
@@ -154,7 +156,7 @@ impl Team {
     pub fn split_2d(&self, x_range: u32) -> Result<(Team, Team)> {
         let world = self.enter()?;
         if x_range == 0 {
-            return Err(self.refuse("rows of 0 PEs".into()));
+            return Err(self.refuse("a row must have at least one PE".into()));
         }
         let x_range = x_range.min(self.n_pes());
         self.together(&format!("split_2d({x_range}) of team {}", self.name))?;
@@ -169,17 +171,17 @@ impl Team {
         let (x, y) = world.library.split_2d(self.handle, x_range)?;
         let team = |handle: Option<sys::Team>, axis: &str| match handle {
             Some(h) => Team::of_handle(&self.world, h, format!("{}.{axis}", self.name), true),
-            None => Err(Error::new(error::NVSHMEM, format!("split_2d({x_range}) made no {axis} team"))),
+            None => Err(Error::new(error::NVSHMEM, format!("split_2d({x_range}) created no {axis} team"))),
         };
         Ok((team(x, "x")?, team(y, "y")?))
     }
 
-    /// The team of these ranks, in this order; `None` in PEs that are not listed. Collective over the PEs listed;
-    /// others need not call.
+    /// Creates the team of these ranks, in this order. Returns `None` in PEs that are not listed.
+    /// Collective over the listed PEs; others need not call it.
     ///
     /// # Errors
-    /// Fails if a rank is not in this team or stands twice (R0303), or if the PEs list different ones
-    /// (R0301).
+    /// Fails if a rank is not in this team or is listed twice (R0303), or if the PEs list different
+    /// ones (R0301).
     pub fn list(&self, pes: &[u32]) -> Result<Option<Team>> {
         let world = self.enter()?;
         let list = pes.iter().map(|pe| self.world_pe(*pe)).collect::<Result<Vec<_>>>()?;
@@ -187,10 +189,12 @@ impl Team {
         sorted.sort_unstable();
         sorted.dedup();
         if sorted.len() != list.len() || list.is_empty() {
-            return Err(self.bad_split(format!("PEs {pes:?}: each rank once, and at least one")));
+            return Err(self.bad_split(format!(
+                "the PEs {pes:?} must contain at least one rank, and each rank only once"
+            )));
         }
         let Some(me) = list.iter().position(|pe| *pe == world.control.rank()) else { return Ok(None) };
-        // The first of the list makes the id that all of them name the team by.
+        // The first PE of the list creates the id by which all of them identify the team.
         let id = if me == 0 { world.library.team_unique_id()? } else { 0 };
         let ids = world.control.exchange(&sorted, &format!("team of PEs {list:?}"), &id.to_le_bytes())?;
         let first = sorted.iter().position(|pe| *pe == list[0]).unwrap_or(0);
@@ -202,7 +206,7 @@ impl Team {
         Ok(Some(team))
     }
 
-    /// A step of all PEs of the team.
+    /// Makes an exchange of all PEs of the team.
     pub(crate) fn together(&self, what: &str) -> Result<()> {
         let mut sorted = self.members.to_vec();
         sorted.sort_unstable();
@@ -214,10 +218,13 @@ impl Team {
     }
 
     fn no_member(&self, pe: u32) -> Error {
-        Error::new(error::NOT_IN_TEAM, format!("PE {pe} of team {}: it has {} PEs", self.name, self.n_pes()))
+        Error::new(
+            error::NOT_IN_TEAM,
+            format!("PE {pe} is not in team {}, which has {} PEs", self.name, self.n_pes()),
+        )
     }
 
-    /// As [`bad_split`](Team::bad_split), told to the team.
+    /// Makes the error of [`bad_split`](Team::bad_split), and reports it to the team.
     fn refuse(&self, what: String) -> Error {
         let mut sorted = self.members.to_vec();
         sorted.sort_unstable();
@@ -225,7 +232,7 @@ impl Team {
     }
 
     fn bad_split(&self, what: String) -> Error {
-        Error::new(error::NOT_IN_TEAM, format!("team {} has no such part: {what}", self.name))
+        Error::new(error::NOT_IN_TEAM, format!("team {} cannot be split this way: {what}", self.name))
     }
 }
 
@@ -247,7 +254,7 @@ impl Drop for Team {
             Ok(())
         });
         if let Err(e) = destroyed {
-            self.world.print_error(&format!("team {} is not ended", self.name), &e);
+            self.world.print_error(&format!("team {} was not destroyed", self.name), &e);
         }
     }
 }

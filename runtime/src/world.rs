@@ -1,4 +1,4 @@
-//! This process as a PE among others: NVSHMEM started over them, and what all of them do together.
+//! This process as one of the PEs: NVSHMEM on all of them, and their common operations.
 
 use crate::cuda::{Device, Stream, device_count};
 use crate::direct::Direct;
@@ -16,29 +16,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Set for good at the first start: NVSHMEM has one state a process.
+/// This flag is set permanently at the first start, since NVSHMEM has one state in a process.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// The options of a world. The default suits most programs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Config {
-    /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given, or the only one.
+    /// The number of the GPU among those that CUDA sees. If it is not given, it is the PE's rank on
+    /// its host, or the only GPU.
     pub device: Option<u32>,
-    /// The host library; searched for if not given.
+    /// The path of the host library, which is searched for if it is not given.
     pub library: Option<PathBuf>,
     /// The library that makes memory symmetric. If not given, `WEFT_MEMORY` names it, `nvshmem` or `local`.
     /// The default is NVSHMEM.
     pub memory: Option<Memory>,
-    /// The time that the PEs wait for each other, and what this process does when another PE dies. If not
-    /// given, the environment says so.
+    /// The time that the PEs wait for each other, and the reaction of this process to the death of
+    /// another PE. If it is not given, the environment determines it.
     pub job: Option<Options>,
-    /// Lets several PEs have one GPU, in a world without NVSHMEM. Kernels of theirs that wait for each other then run by
-    /// turns, which takes milliseconds: for tests. `WEFT_SHARE_GPU=1` says so if this does not.
+    /// Whether several PEs can share one GPU, in a world without NVSHMEM. Their kernels that wait
+    /// for each other then run in turns, which takes milliseconds, so this is for tests.
+    /// `WEFT_SHARE_GPU=1` also allows it.
     pub share_gpu: bool,
-    /// Whether the PEs tell each other of each collective on a stream before they make it, so that one that differs
-    /// is an error and not a hang. It costs the host an exchange: 21, 44 and 104 us with 2, 4 and 8 PEs (medians, on
-    /// two cores). `WEFT_CHECK=0` says no if this does not.
+    /// Whether the PEs compare each collective on a stream before they call it, so that a
+    /// difference is an error and not a hang. It costs the host an exchange: 21, 44 and 104 us with
+    /// 2, 4 and 8 PEs (medians, on two cores). If it is not given, `WEFT_CHECK=0` disables it.
     pub checks: Option<bool>,
 }
 
@@ -67,9 +69,9 @@ impl Config {
 pub enum Memory {
     /// NVSHMEM, between the GPUs of one host or of several.
     Nvshmem,
-    /// The PEs themselves, all of one host: each maps the memory of the others (CUDA's virtual memory functions), and
-    /// NVSHMEM is neither needed nor started. Device functions of NVSHMEM are errors; kernels are compiled to work in
-    /// place.
+    /// The PEs themselves, all on one host: each maps the memory of the others (CUDA's virtual
+    /// memory functions), and NVSHMEM is neither needed nor started. NVSHMEM device functions are
+    /// errors; kernels are compiled to use direct loads and stores.
     Local,
 }
 
@@ -84,14 +86,14 @@ impl Memory {
     }
 }
 
-/// All PEs, seen from this one. Clones are the same world.
+/// All PEs in the view of this one. Clones are the same world.
 ///
-/// Calls marked *collective* must be made by all PEs in the same order with the same sizes; each is checked, and a PE
-/// that does something else gives an error on every PE instead of a hang.
+/// Calls marked *collective* must be made by all PEs in the same order with the same sizes. Each is
+/// checked, and a PE whose call differs causes an error on every PE instead of a hang.
 ///
-/// Threads may share a world. NVSHMEM is started at its level `NVSHMEM_THREAD_SERIALIZED`, so calls that reach it take
-/// turns, and [`World::init`] fails where NVSHMEM offers less. Threads that make collective calls agree on their order
-/// among themselves.
+/// Threads can share a world. NVSHMEM is started at its level `NVSHMEM_THREAD_SERIALIZED`, so its
+/// calls take turns, and [`World::init`] fails if NVSHMEM supports less. Threads that make
+/// collective calls must agree on their order among themselves.
 #[derive(Clone)]
 pub struct World(pub(crate) Arc<Inner>);
 
@@ -99,20 +101,20 @@ pub(crate) struct Inner {
     pub library: Library,
     pub device: Device,
     pub stream: Stream,
-    /// For tables of addresses, which are made also while another stream is captured.
+    /// A stream for tables of addresses, which are also created while another stream is captured.
     pub side: Stream,
     pub control: Peers,
-    /// 0 to n_pes - 1.
+    /// The ranks 0 to n_pes - 1.
     pub everyone: Arc<[u32]>,
     pub registry: Mutex<Registry>,
     ended: AtomicBool,
-    /// Calls that are under way, which the end waits for.
+    /// The number of calls in progress, which the end waits for.
     users: AtomicUsize,
-    /// Whether the PEs compare their collectives on streams before they are made.
+    /// Whether the PEs compare their collectives on streams before they call them.
     checks: bool,
 }
 
-/// A call under way: while it is, NVSHMEM does not end.
+/// A call in progress. NVSHMEM does not end during it.
 pub(crate) struct Entered<'a>(&'a Inner);
 
 impl Deref for Entered<'_> {
@@ -129,20 +131,21 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// What each PE tells the others before memory is shared, so that what cannot work ends with a reason.
+/// The facts that each PE sends to the others before memory is shared, so that an impossible setup
+/// ends with a reason.
 struct Hello {
-    /// NVSHMEM's, or ours where there is none.
+    /// The version of NVSHMEM, or of warpweft without NVSHMEM.
     version: String,
     host: String,
     gpu: String,
 }
 
 impl World {
-    /// Joins the job that the environment describes ([`ProcessRank::detect`]). Without a job, the world has one PE.
-    /// *Collective.*
+    /// Joins the job that the environment describes ([`ProcessRank::detect`]). Without a job, the
+    /// world has one PE. *Collective.*
     ///
     /// # Errors
-    /// Fails if a library or a GPU is missing (R01xx), or if a PE did not come (R02xx).
+    /// Fails if a library or a GPU is missing (R01xx), or if a PE did not arrive (R02xx).
     pub fn init() -> Result<World> {
         let place = ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone);
         World::join(&place, &Config::default())
@@ -170,14 +173,14 @@ impl World {
             return started.inspect_err(|e| control.fail(&e.to_string()));
         }
         if STARTED.swap(true, Ordering::SeqCst) {
-            return Err(Error::new(error::STARTED_TWICE, "this process has joined a job already")
-                .help("keep the first World: its clones are the same"));
+            return Err(Error::new(error::STARTED_TWICE, "this process has already joined a job")
+                .help("use clones of the first World, which are the same world"));
         }
         let joined = config.connect(place).and_then(|control| {
             World::start(place, config, control.clone()).inspect_err(|e| control.fail(&e.to_string()))
         });
         if joined.is_err() && !nvshmem::begun() {
-            // The same call may do once what was missing is there.
+            // The same call may succeed once the missing part exists.
             STARTED.store(false, Ordering::SeqCst);
         }
         joined
@@ -203,7 +206,7 @@ impl World {
             None => return Err(Error::new(error::BOOTSTRAP, "PE 0 sent no unique id")),
         }
         library.init(place.rank, place.size, id)?;
-        // Its shared memory would outlast it if it were killed now.
+        // Its shared memory would remain if it were killed now.
         control.tell_of_segments();
         let checks = config.checks.unwrap_or_else(checks);
         World::of(Library::Host(library), device, Peers::Job(control), checks)
@@ -217,9 +220,10 @@ impl World {
         let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
         agree(&all, !(config.share_gpu || gpus_are_shared()))?;
         if let Some(pe) = all.iter().position(|other| Hello::field(other, 1) != host) {
-            let message = format!("PE {pe} is on {}, and this one on {host}", Hello::field(&all[pe], 1));
-            return Err(Error::new(error::BOOTSTRAP, message)
-                .help("World::local is for the PEs of one host; World::init uses NVSHMEM between hosts"));
+            let message = format!("PE {pe} is on {}, but this PE is on {host}", Hello::field(&all[pe], 1));
+            return Err(Error::new(error::BOOTSTRAP, message).help(
+                "use World::init, which uses NVSHMEM between hosts: World::local works only on one host",
+            ));
         }
         let peers = Peers::Job(control);
         let library = Library::Direct(Direct::start(&device, &peers)?);
@@ -266,13 +270,13 @@ impl World {
         &self.0.device
     }
 
-    /// A stream of this PE's GPU, for who needs only one.
+    /// Returns a stream of this PE's GPU, for programs that need only one.
     pub fn stream(&self) -> &Stream {
         &self.0.stream
     }
 
-    /// Version of NVSHMEM; in a simulated world, of the NVSHMEM whose functions the simulator has; none in a world
-    /// [without NVSHMEM](World::local).
+    /// Returns the version of NVSHMEM. In a simulated world it is the version whose functions the
+    /// simulator has, and in a world [without NVSHMEM](World::local) it is none.
     pub fn nvshmem_version(&self) -> Option<Version> {
         self.0.library.version()
     }
@@ -287,10 +291,11 @@ impl World {
         self.0.library.path()
     }
 
-    /// Waits, on the host, until all PEs have come and what they sent has arrived. *Collective.*
+    /// Waits, on the host, until all PEs have arrived and their remote operations are complete.
+    /// *Collective.*
     ///
     /// # Errors
-    /// Fails if a PE does something else (R0301), or if one died (R0203).
+    /// Fails if a PE makes another call (R0301), or if one died (R0203).
     pub fn barrier(&self) -> Result<()> {
         let inner = self.0.enter()?;
         inner.device.wait()?;
@@ -298,10 +303,11 @@ impl World {
         inner.library.barrier_all()
     }
 
-    /// Waits like [`barrier`](World::barrier), until the other PEs come or one dies. *Collective.*
+    /// Waits like [`barrier`](World::barrier), until the other PEs arrive or one dies.
+    /// *Collective.*
     ///
     /// # Errors
-    /// Fails where [`barrier`](World::barrier) fails, except that PEs may take any time to come.
+    /// Fails where [`barrier`](World::barrier) fails, except that PEs can take any time to arrive.
     pub fn wait_for_all(&self) -> Result<()> {
         let inner = self.0.enter()?;
         inner.device.wait()?;
@@ -318,20 +324,20 @@ impl World {
         self.0.enter()?.together("all_gather_host", bytes)
     }
 
-    /// The first PE that has died, and why, if one has.
+    /// Returns the first PE that has died and the reason, if one has.
     pub fn died(&self) -> Option<(u32, String)> {
         self.0.control.died()
     }
 
-    /// Ends the job for a reason of this PE's: all others get `R0203` with it, and NVSHMEM is not finalized. What this
-    /// process still does is its own.
+    /// Ends the job for a reason of this PE: all others get `R0203` with it, and NVSHMEM is not
+    /// finalized. This process can continue without the world.
     pub fn fail(&self, why: &str) {
         if !self.0.ended.swap(true, Ordering::SeqCst) {
             self.0.control.fail(why);
         }
     }
 
-    /// Frees what was exported by DLPack and is no longer used on any PE. *Collective.*
+    /// Frees the memory that was exported by DLPack and is no longer used on any PE. *Collective.*
     ///
     /// # Errors
     /// Fails where [`barrier`](World::barrier) fails.
@@ -339,8 +345,8 @@ impl World {
         self.0.enter()?.collect("collect")
     }
 
-    /// Frees what was exported and is no longer used anywhere, then ends NVSHMEM. What is still allocated is
-    /// reported, here and on standard error. *Collective.*
+    /// Frees the exported memory that is no longer used anywhere, then ends NVSHMEM. Returns the
+    /// remaining allocations, and reports them on standard error. *Collective.*
     ///
     /// # Errors
     /// Fails where [`barrier`](World::barrier) fails.
@@ -350,7 +356,8 @@ impl World {
 }
 
 impl Inner {
-    /// Before every call of NVSHMEM's: it has not ended, and this thread has the GPU's context.
+    /// Checks, before every NVSHMEM call, that NVSHMEM has not ended, and makes the GPU's context
+    /// current in this thread.
     pub fn enter(&self) -> Result<Entered<'_>> {
         self.users.fetch_add(1, Ordering::SeqCst);
         let entered = Entered(self);
@@ -368,7 +375,7 @@ impl Inner {
             true => Ok(pe),
             false => Err(Error::new(
                 error::NOT_IN_TEAM,
-                format!("there is no PE {pe}: the world has {} PEs", self.control.size()),
+                format!("PE {pe} does not exist: the world has {} PEs", self.control.size()),
             )),
         }
     }
@@ -377,25 +384,27 @@ impl Inner {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Whether collectives on that stream are compared first: in a capture nothing runs, and nobody waits.
+    /// Whether collectives on that stream are compared first. In a capture nothing runs, so they
+    /// are not.
     pub fn checks(&self, stream: &Stream) -> bool {
         self.checks && !stream.is_capturing()
     }
 
-    /// A step of all PEs.
+    /// Makes an exchange of all PEs.
     pub fn together(&self, what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.control.exchange(&self.everyone, what, payload)
     }
 
-    /// A step of those PEs, in which this one says why it cannot take part: the others get that instead of a wait.
+    /// Makes an exchange of these PEs in which this one gives the reason why it cannot take part.
+    /// The others get that reason instead of waiting.
     pub fn refuse(&self, members: &[u32], e: Error) -> Error {
-        // Whatever comes of it, the reason is this PE's own.
+        // Whatever the result is, the reason is this PE's own.
         let _ = self.control.exchange(members, &format!("nothing, since {}", e.message), &[]);
         e
     }
 
     pub fn registry(&self) -> MutexGuard<'_, Registry> {
-        // A panic elsewhere leaves the list as it is, which is still a list.
+        // A panic in another thread leaves the list consistent.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -408,13 +417,13 @@ impl Inner {
         if self.ended.swap(true, Ordering::SeqCst) {
             return Ok(Vec::new());
         }
-        // What other threads of this PE have under way. (Their next calls find the end.)
+        // Wait for the calls of other threads of this PE. (Their next calls see the end.)
         let began = Instant::now();
         while self.users.load(Ordering::SeqCst) > 0 {
             if began.elapsed() > self.control.timeout() {
                 return Err(Error::new(
                     error::NOT_DONE,
-                    "another thread's call is still under way at finalize",
+                    "another thread's call is still in progress at finalize",
                 ));
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -428,7 +437,7 @@ impl Inner {
         Ok(leaks)
     }
 
-    /// Prints the error of something that was not ended in order, unless another PE died: then that was reported.
+    /// Prints an error at the end, unless another PE died, which was already reported.
     pub fn print_error(&self, what: &str, e: &Error) {
         if self.control.died().is_none() {
             eprintln!("PE {}: {what}: {e}", self.control.rank());
@@ -436,8 +445,8 @@ impl Inner {
     }
 }
 
-/// Without [`World::finalize`]: the end of a program that forgot it, which is an end like another where all PEs come to
-/// it; or of one that failed, and has its own error to tell.
+/// Handles the end of a program without [`World::finalize`]. If all PEs reach it, it is a normal
+/// end; a program that failed has its own error to report.
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.ended() {
@@ -456,13 +465,14 @@ impl Hello {
         format!("{}\n{}\n{}", self.version, self.host, self.gpu)
     }
 
-    /// Line `n` of what a PE told: version, host, GPU.
+    /// Line `n` of a PE's facts: version, host, GPU.
     fn field(told: &[u8], n: usize) -> String {
         String::from_utf8_lossy(told).lines().nth(n).unwrap_or("?").to_owned()
     }
 }
 
-/// The device of this PE, which its thread has from now on, and the host's name. Collective.
+/// Returns the device of this PE, whose context is current in this thread from now on, and the
+/// host's name. Collective.
 fn device(
     place: &ProcessRank,
     config: &Config,
@@ -471,10 +481,11 @@ fn device(
 ) -> Result<(Device, String)> {
     let host = host_name();
     let hosts = control.exchange(everyone, "init: hosts", host.as_bytes())?;
-    // As many PEs of lower rank as there are on this host.
+    // The number of PEs with a lower rank on this host.
     let before = hosts.iter().take(place.rank as usize).filter(|h| **h == host.as_bytes()).count();
     let local_rank = place.local_rank.unwrap_or(before as u32);
-    // Launchers may show each PE no GPU but its own. (Whether two have one GPU is seen later.)
+    // A launcher may make only its own GPU visible to each PE. (Whether two PEs share a GPU is
+    // checked later.)
     let usual = match device_count()? {
         1 => 0,
         count if gpus_are_shared() => local_rank % count.max(1),
@@ -486,19 +497,20 @@ fn device(
     Ok((device, host))
 }
 
-/// Whether several PEs may have one GPU: `WEFT_SHARE_GPU=1`.
+/// Whether several PEs can share one GPU: `WEFT_SHARE_GPU=1`.
 pub(crate) fn gpus_are_shared() -> bool {
     std::env::var("WEFT_SHARE_GPU").is_ok_and(|v| v == "1")
 }
 
-/// All have one version, and no two share a GPU, where each is to have its own.
+/// Checks that all PEs have the same version, and that no two share a GPU if each must have its
+/// own.
 fn agree(all: &[Vec<u8>], own_gpus: bool) -> Result<()> {
     let field = |pe: usize, n: usize| all.get(pe).map_or_else(String::new, |told| Hello::field(told, n));
     for pe in 1..all.len() {
         if field(pe, 0) != field(0, 0) {
             return Err(Error::new(
                 error::NVSHMEM_VERSION,
-                format!("PE 0 has version {}, PE {pe} has {}", field(0, 0), field(pe, 0)),
+                format!("PE 0 has version {}, but PE {pe} has {}", field(0, 0), field(pe, 0)),
             )
             .help("install one version of NVSHMEM and of warpweft on all hosts"));
         }
@@ -506,15 +518,15 @@ fn agree(all: &[Vec<u8>], own_gpus: bool) -> Result<()> {
         if let Some(other) = (0..pe).find(same) {
             return Err(Error::new(
                 error::NO_GPU,
-                format!("PEs {other} and {pe} have the same GPU, {}, on {}", field(pe, 2), field(pe, 1)),
+                format!("PEs {other} and {pe} use the same GPU, {}, on {}", field(pe, 2), field(pe, 1)),
             )
-            .help("start one PE for each GPU: the local rank from the launcher chooses the GPU"));
+            .help("start one PE for each GPU: the launcher's local rank selects the GPU"));
         }
     }
     Ok(())
 }
 
-/// `WEFT_CHECK`: on unless it is 0.
+/// The value of `WEFT_CHECK`, which is on unless it is 0.
 fn checks() -> bool {
     std::env::var("WEFT_CHECK").map_or(true, |v| v != "0")
 }

@@ -108,16 +108,16 @@ const WAYS: &[(&str, u8, &str, &str)] = &[
     ("kill", 137, "", "was ended by signal 9 (SIGKILL)"),
     ("abort", 134, "", "was ended by signal 6 (SIGABRT)"),
     ("exit", 3, "[PE {}] its own error\n", "ended with status 3"),
-    ("early", 70, "", "ended before the others were done"),
+    ("early", 70, "", "ended before the others had finished"),
     ("fail", 5, "[PE {}] its own error, late\n", "ended with status 5"),
     (
         "fail-stuck",
         70,
-        "[PE {}] weft: PE {} failed and did not end by itself: its own error\n",
+        "[PE {}] weft: PE {} failed and did not exit: its own error\n",
         "ended with status 70",
     ),
     // Not even its watcher runs.
-    ("fail-stopped", 70, "", "failed and did not end by itself"),
+    ("fail-stopped", 70, "", "failed and did not exit"),
 ];
 
 fn the_first_failure_is_shown_alone() -> Result<(), Failed> {

@@ -1,28 +1,29 @@
-//! What goes wrong: [`PtxError`] for text that cannot be read, [`SimError`] for programs that cannot go on.
+//! The errors: [`PtxError`] for text that cannot be read, and [`SimError`] for programs that cannot
+//! continue.
 
 use crate::codes;
 use crate::names::Named;
 use std::fmt;
 
-/// PTX text that the reader rejects, with the place and what would have been right.
+/// PTX text that the reader rejects, with the location and the expected text.
 ///
-/// Codes: `P001` syntax, `P002` nesting or size beyond the reader's limits, `P003` unknown instruction,
-/// `P004` a modifier no form of the instruction has, `P005` operands, `P006` names, `P007` legal PTX that
-/// this simulator does not carry out.
+/// The codes are: `P001`, syntax; `P002`, nesting or size beyond the reader's limits; `P003`, an
+/// unknown instruction; `P004`, a modifier that no form of the instruction has; `P005`, operands;
+/// `P006`, names; `P007`, legal PTX that this simulator does not execute.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct PtxError {
     /// The stable code, `P001` and following.
     pub code: codes::Code,
-    /// Line of the PTX text, from 1.
+    /// The line of the PTX text, counted from 1.
     pub line: u32,
-    /// Column in characters, from 1.
+    /// The column in characters, counted from 1.
     pub column: u32,
     /// A description of what is wrong.
     pub message: String,
     /// A text that says what was expected or what to do. It may be empty.
     pub help: String,
-    /// The line itself, shortened if it is very long.
+    /// The text of the line, shortened if it is very long.
     pub text: String,
 }
 
@@ -43,14 +44,14 @@ impl fmt::Display for PtxError {
     }
 }
 
-/// A place in the source language, from the PTX's `.file` and `.loc` directives.
+/// A location in the source language, from the PTX's `.file` and `.loc` directives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLine {
-    /// File name as `.file` gives it.
+    /// The file name in the `.file` directive.
     pub file: String,
     /// The line, counted from 1.
     pub line: u32,
-    /// Column, from 1; 0 if unknown.
+    /// The column, counted from 1, or 0 if it is unknown.
     pub column: u32,
 }
 
@@ -60,29 +61,32 @@ impl fmt::Display for SourceLine {
     }
 }
 
-/// The place in the program at which a [`SimError`] arose.
+/// The location in the program at which a [`SimError`] arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeLocation {
     /// The processing element (PE) that ran the instruction.
     pub pe: usize,
-    /// CTA in the grid (`%ctaid`).
+    /// The index of the CTA in the grid (`%ctaid`).
     pub cta: [u32; 3],
-    /// Thread in the CTA (`%tid`), if one thread is at fault.
+    /// The index of the thread in the CTA (`%tid`), if one thread is at fault.
     pub thread: Option<[u32; 3]>,
-    /// The name of the threads that it belongs to, if they have one ([`Launch::names`](crate::Launch::names)).
+    /// The name of the group of threads that it belongs to, if they have one
+    /// ([`Launch::names`](crate::Launch::names)).
     pub role: Option<Named>,
-    /// Kernel that was launched.
+    /// The name of the launched kernel.
     pub kernel: String,
-    /// Line of the PTX text, from 1.
+    /// The line of the PTX text, counted from 1.
     pub ptx_line: u32,
     /// The text of that line.
     pub ptx_text: String,
-    /// Line in the source language, innermost first, followed by the lines it was inlined at.
+    /// The lines in the source language: the innermost first, followed by those at which it was
+    /// inlined.
     pub source: Vec<SourceLine>,
 }
 
 impl CodeLocation {
-    /// `, thread (5, 0, 0)`; of threads that have a name, `, thread 5 of role load`, counted from their first.
+    /// Returns `, thread (5, 0, 0)`, or for named threads `, thread 5 of role load`, counted from
+    /// their first.
     pub(crate) fn thread_words(&self) -> String {
         match (self.thread, &self.role) {
             (None, None) => String::new(),
@@ -104,17 +108,30 @@ impl fmt::Display for CodeLocation {
     }
 }
 
-/// A simulation that cannot go on, or a request to the machine that makes no sense.
+/// A simulation that cannot continue, or an invalid request to the machine.
 ///
-/// Codes: `S001` bad request (arguments, sizes, names), `S002` invalid address, `S003` out of bounds,
-/// `S004` misaligned, `S005` multicast address misused, `S006` arithmetic (division by zero), `S007` barrier
-/// misuse or divergence, `S008` deadlock, `S009` step limit, `S010` trap, `S011` operands with
-/// undefined behaviour (lane masks, barrier numbers), `S012` memory limits, `S013` NVSHMEM functions misused
-/// (no such PE or team, not symmetric, arguments that differ between threads, calls that differ between PEs), `S014` mbarriers
-/// and asynchronous operations misused (no mbarrier, one overwritten, more arrivals or bytes than its phase expects, sizes,
-/// shared memory that ends while it is used), `S015` CTAs that wait for others of a grid larger than what is resident,
-/// `S016` an assertion that does not hold.
-/// What is wrong and stops nobody is a [`Finding`](crate::Finding), with codes from `S030` on.
+/// The codes are:
+/// - `S001`: a bad request (arguments, sizes, names)
+/// - `S002`: an invalid address
+/// - `S003`: an access out of bounds
+/// - `S004`: a misaligned access
+/// - `S005`: a misused multicast address
+/// - `S006`: arithmetic (division by zero)
+/// - `S007`: barrier misuse or divergence
+/// - `S008`: a deadlock
+/// - `S009`: the step limit
+/// - `S010`: a trap
+/// - `S011`: operands with undefined behaviour (lane masks, barrier numbers)
+/// - `S012`: memory limits
+/// - `S013`: misused NVSHMEM functions (a missing PE or team, an address that is not symmetric,
+///   arguments that differ between threads, calls that differ between PEs)
+/// - `S014`: misused mbarriers and asynchronous operations (a missing or overwritten mbarrier, more
+///   arrivals or bytes than its phase expects, sizes, shared memory that ends while it is used)
+/// - `S015`: CTAs that wait for CTAs of a grid larger than the number that is resident
+/// - `S016`: a failed assertion
+///
+/// An error that does not stop the program is a [`Finding`](crate::Finding), with codes from `S030`
+/// on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct SimError {
@@ -124,9 +141,9 @@ pub struct SimError {
     pub message: String,
     /// A text that says what was expected or what to do. It may be empty.
     pub help: String,
-    /// Where; `None` for requests from the host.
+    /// The location, or `None` for requests from the host.
     pub at: Option<Box<CodeLocation>>,
-    /// Further lines, for example who waits for what in a deadlock.
+    /// Further lines, such as the waits of all threads in a deadlock.
     pub notes: Vec<String>,
     /// The text that kernels printed until then.
     pub printed: String,
@@ -144,7 +161,7 @@ impl SimError {
         }
     }
 
-    /// An error about a request of the host that the machine refuses ([`codes::BAD_REQUEST`]).
+    /// Makes an error for a request of the host that the machine rejects ([`codes::BAD_REQUEST`]).
     pub fn request(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(codes::BAD_REQUEST, message, help)
     }

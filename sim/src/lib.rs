@@ -33,60 +33,63 @@
 //! # The machine model
 //!
 //! * A warp executes one instruction for all its active lanes at once, lanes in ascending order; memory is
-//!   sequentially consistent at this grain. With [`Config::explore`] other CTAs see weak and relaxed stores late, until a
-//!   release or fence whose scope includes them. Whether accesses are ordered, however they happened to fall, is what
-//!   [`Config::check`] watches; [`Machine::take_findings`] has what it found.
+//!   sequentially consistent at this granularity. With [`Config::explore`], other CTAs see weak and relaxed stores late,
+//!   until a release or a fence whose scope includes them. [`Config::check`] switches on the race detector, which reports
+//!   accesses that nothing orders, whatever order they happened to run in; [`Machine::take_findings`] returns its findings.
 //! * Lanes of a warp may diverge and are scheduled independently; they reconverge where their program counters
 //!   meet. `.sync` instructions and barriers wait for the lanes they name.
-//! * Every CTA up to the number that fits the PE's SMs ([`Config::sms`]) is resident, and all resident warps of
-//!   all PEs take turns in an order drawn from [`Config::seed`].
+//! * As many CTAs are resident as fit the PE's SMs ([`Config::sms`]), and all resident warps of all PEs take turns in an
+//!   order drawn from [`Config::seed`].
 //! * `multimem.ld_reduce` reduces the members' elements in the order of the team's list. Without `.acc` each
-//!   step is rounded to the element type, with `.acc::f32` (or `.acc::f16`) to that type, and the result once
-//!   more. Hardware's order is unspecified: results that depend on it are not to be compared bit by bit.
-//! * Memory that nobody has written holds [`Config::poison`].
-//! * Approximate instructions (`ex2.approx`, `rcp.approx`, ...) are computed in double precision and rounded:
-//!   within the error the manual allows, not the bits of any hardware.
-//! * Matrix instructions have the bits of an H200 ([`instruction_table`] says how its tensor cores add). A `wgmma` is one
-//!   operation of its four warps. It reads shared memory at a moment that the seed chooses, after the last of them has
-//!   begun it and before the first of them has waited for it. A register that it uses is an error to touch until then,
-//!   but for moves, before which ptxas waits too.
+//!   step is rounded to the element type; with `.acc::f32` (or `.acc::f16`) each step is rounded to that type, and the
+//!   result is then rounded to the element type. The order that hardware uses is unspecified, so results that depend on it
+//!   must not be compared bit by bit.
+//! * Memory that has not been written holds [`Config::poison`].
+//! * Approximate instructions (`ex2.approx`, `rcp.approx`, ...) are computed in double precision and rounded. The results
+//!   lie within the error that the manual allows, but need not equal those of any hardware bit for bit.
+//! * Matrix instructions give the same bits as an H200 ([`instruction_table`] says how its tensor cores add). A `wgmma` is
+//!   one operation of its four warps. It reads shared memory at a time drawn from the seed, after the last of the warps
+//!   has issued it and before the first of them has waited for it. Until then it is an error to access a register that it
+//!   uses, except by a move, because ptxas inserts a wait before moves too.
 //!
-//! Anything that is not simulated is an error at [`Module::parse`] that names the PTX line.
+//! [`Module::parse`] rejects everything that the simulator does not support, with an error that names the PTX line.
 //!
 //! # Several kernels
 //!
-//! [`Machine::launch`] runs the grids of one kernel to their end. [`Machine::begin`] gives the machine a grid of any kernel
-//! of any module, behind others; [`Machine::advance`] runs until a grid has ended, after which more may begin; and
-//! [`Machine::settle`] ends the run when all have ended. All grids that have begun run at the same time, on one PE too,
-//! where each has all SMs.
+//! [`Machine::launch`] runs the grids of one kernel until all have ended. [`Machine::begin`] adds a grid of any kernel of
+//! any module to the machine, optionally to start after other grids; [`Machine::advance`] runs until a grid has ended,
+//! after which more may begin; and [`Machine::settle`] ends the run when all have ended. All grids that have begun run at
+//! the same time, on the same PE too, where each grid may use all SMs.
 //!
 //! # Clusters and asynchronous operations
 //!
-//! * The CTAs of a cluster ([`Launch::cluster`]) are resident together. Each sees the others' shared memory at the
-//!   addresses that `mapa` makes, until that CTA has ended.
-//! * What `cp.async`, bulk and tensor copies (TMA), `st.async` and `red.async` begin lands when the manual allows it, drawn
-//!   from the seed: at once, later, or not before somebody waits; in any order, bulk copies in pieces. Until then the
-//!   destination holds what it held, and the source has perhaps not been read.
-//! * mbarriers keep their state apart: one that was never initialised, has been written over, or is told of more arrivals
-//!   or bytes than its phase expects, is an error. `try_wait` answers at once; who waits for a phase that nobody can
-//!   complete any more is told what it lacks.
-//! * Tensor maps are encoded by [`TensorMap::encode`], or by a kernel's `tensormap.replace` from zeros. The driver's are
-//!   opaque and do not work here.
+//! * The CTAs of a cluster ([`Launch::cluster`]) are resident together. Each can access the shared memory of the others at
+//!   the addresses that `mapa` computes, until the other CTA has ended.
+//! * `cp.async`, bulk and tensor copies (TMA), `st.async` and `red.async` complete at a time that the manual allows, drawn
+//!   from the seed: at once, later, or only when a thread waits for them. They complete in any order, bulk copies in
+//!   pieces. Until then the destination keeps its old contents, and the source may not have been read yet.
+//! * The state of an mbarrier is kept outside simulated memory. It is an error to use one that was never initialised or has
+//!   been overwritten, or to signal more arrivals or bytes than its phase expects. `try_wait` returns at once. If a thread
+//!   waits for a phase that can no longer complete, the error says which arrivals or bytes are missing.
+//! * Tensor maps are encoded by [`TensorMap::encode`], or by a kernel's `tensormap.replace` starting from zeros. Tensor
+//!   maps encoded by the CUDA driver have an undocumented format and do not work here.
 //!
 //! # NVSHMEM
 //!
-//! Calls of `.extern .func nvshmem...` go to functions that are built in, by name ([`nvshmem_functions`]); their
-//! prototypes are checked when the module is read. They mean what NVSHMEM's manual says, and take every liberty that it
-//! leaves, drawn from [`Config::seed`]:
+//! Calls of `.extern .func nvshmem...` are executed by built-in functions, found by name ([`nvshmem_functions`]); their
+//! prototypes are checked when the module is read. They behave as NVSHMEM's manual says; where the manual allows several
+//! behaviours, [`Config::seed`] chooses one:
 //!
-//! * A non-blocking operation stays under way until its PE calls quiet or a barrier, a fence orders a later operation
-//!   behind it, or nobody could go on without it. Only then a put reads its source and a get writes its destination.
-//! * A blocking put, a signal or a non-fetching atomic has taken its operands along and lands at once or later. Without
-//!   a fence, operations land in any order, and a put in pieces; a put's own signal lands after all of it.
-//! * Teams are named by [`Team::handle`]. All PEs of one come to its collective functions; what they call must agree.
-//! * Functions that wait take part in the detection of deadlocks, which says what each waits for and finds.
-//! * The end of a kernel completes nothing. What is under way when all kernels of a launch have ended lands then, as it
-//!   would at the host's next barrier, and is counted in [`NvshmemStats::unfinished`].
+//! * A non-blocking operation stays pending until its PE calls quiet or a barrier, until a fence orders a later operation
+//!   after it, or until no PE could make progress without it. Only then does a put read its source and a get write its
+//!   destination.
+//! * A blocking put, a signal or a non-fetching atomic copies its operands when it is called and completes at once or
+//!   later. Without a fence, operations complete in any order, and a put in pieces; a put's own signal is set after all of
+//!   its data.
+//! * Teams are named by [`Team::handle`]. All PEs of a team must call its collective functions, with arguments that agree.
+//! * Functions that wait take part in the detection of deadlocks, which reports what each waits for and the value it reads.
+//! * The end of a kernel does not complete its operations. Those that are pending when all kernels of a launch have ended
+//!   complete then, as they would at the host's next barrier, and are counted in [`NvshmemStats::unfinished`].
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -25,42 +25,47 @@ pub use running::GridId;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Processing elements (GPUs), 1 to 4096.
+    /// The number of PEs (GPUs), from 1 to 4096.
     pub n_pes: usize,
-    /// Seed of the schedule and of the moments at which remote operations land: the same seed gives the same run.
+    /// The seed of the schedule and of the times at which remote operations complete. The same seed
+    /// gives the same run.
     pub seed: u64,
-    /// Whether the seed also chooses how warps take turns (slices long or short, few preemptions, PEs or CTAs
-    /// that stand still for long), and how many weak and relaxed stores others see late. Without it, all
-    /// warps take short turns, and others see every store at once.
+    /// Whether the seed also chooses how warps take turns (long or short slices, few preemptions,
+    /// PEs or CTAs that pause for long), and how many weak and relaxed stores become visible late.
+    /// Without it, all warps take short turns, and every store is visible at once.
     pub explore: bool,
-    /// Warp instructions after which a launch is given up.
+    /// The number of warp instructions after which a launch is stopped.
     pub step_limit: u64,
-    /// Time after which a launch is given up, if there is a limit.
+    /// The time after which a launch is stopped, if there is a limit.
     pub time_limit: Option<Duration>,
-    /// Most bytes of memory of all PEs together.
+    /// The largest amount of memory of all PEs together, in bytes.
     pub memory_limit: u64,
-    /// Byte that fills memory nobody has written. `0xff` makes every float a NaN and every index absurd.
+    /// The byte that fills uninitialised memory. `0xff` makes every float a NaN and every index
+    /// absurd.
     pub poison: u8,
-    /// Streaming multiprocessors of a PE: with their limits of threads, CTAs and shared memory they bound the
-    /// CTAs that are resident at once. 132 as on H100 and H200.
+    /// The number of streaming multiprocessors of a PE. With their limits of threads, CTAs and
+    /// shared memory, they determine the CTAs that are resident at once. An H100 and an H200 have
+    /// 132.
     pub sms: u32,
-    /// Most bytes of shared memory of a CTA (227 KiB as on sm_90 and sm_100).
+    /// The largest amount of shared memory of a CTA in bytes (227 KiB as on sm_90 and sm_100).
     pub shared_per_cta: u32,
-    /// Most bytes of `vprintf` output a launch keeps.
+    /// The largest amount of `vprintf` output of a launch that is kept, in bytes.
     pub print_limit: usize,
-    /// Whether peers' memory is reachable by loads and stores: what `nvshmem_ptr` answers. Without, as between
-    /// nodes, it answers null for every other PE.
+    /// Whether loads and stores reach peers' memory, so that `nvshmem_ptr` returns addresses.
+    /// Without it, as between nodes, the function returns null for every other PE.
     pub peer_access: bool,
-    /// Whether teams have multicast addresses: what `nvshmemx_mc_ptr` answers. Without, it answers null.
+    /// Whether teams have multicast addresses, so that `nvshmemx_mc_ptr` returns them. Without it,
+    /// the function returns null.
     pub multicast: bool,
     /// The checks that watch running kernels. `None` costs nothing.
     pub check: Option<Check>,
-    /// A timeline of what kernels do; `None` costs nothing.
+    /// The options of a timeline of the kernels. `None` costs nothing.
     pub trace: Option<TraceConfig>,
-    /// Bytes that each PE's symmetric heap is given at once. Its allocations then never move in the memory of this
-    /// process ([`Machine::host_address`]), and it does not grow. Without it the heap grows as it is needed.
+    /// The initial and final size of each PE's symmetric heap in bytes. Allocations on such a heap
+    /// never move in the memory of this process ([`Machine::host_address`]). Without a size the
+    /// heap grows on demand.
     pub heap: Option<u64>,
-    /// Gives up what runs, with `S009`, once somebody has set it.
+    /// A flag that stops running kernels with `S009` once another thread sets it.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -113,13 +118,13 @@ impl Default for Config {
 pub enum Arg {
     /// An unsigned integer of 1 byte.
     U8(u8),
-    /// 2-byte integer, or the bits of an f16 or bf16.
+    /// An integer of 2 bytes, or the bits of an f16 or bf16.
     U16(u16),
     /// An unsigned integer of 4 bytes.
     U32(u32),
     /// A signed integer of 4 bytes.
     I32(i32),
-    /// 8-byte integer or pointer.
+    /// An integer of 8 bytes, or a pointer.
     U64(u64),
     /// A signed integer of 8 bytes.
     I64(i64),
@@ -127,7 +132,7 @@ pub enum Arg {
     F32(f32),
     /// A double-precision number of 8 bytes.
     F64(f64),
-    /// A structure, as its bytes.
+    /// The bytes of a structure.
     Bytes(Vec<u8>),
 }
 
@@ -151,20 +156,20 @@ impl Arg {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Launch {
-    /// PE that runs it.
+    /// The PE that runs it.
     pub pe: usize,
-    /// CTAs in x, y, z.
+    /// The number of CTAs in x, y, z.
     pub grid: [u32; 3],
-    /// Threads of a CTA in x, y, z.
+    /// The number of threads of a CTA in x, y, z.
     pub block: [u32; 3],
-    /// CTAs of a cluster in x, y, z, which divide those of the grid; `[1, 1, 1]` is without clusters, or those that the
-    /// kernel's `.reqnctapercluster` asks for.
+    /// The number of CTAs of a cluster in x, y, z, which must divide those of the grid. `[1, 1, 1]`
+    /// means no clusters, or those that the kernel's `.reqnctapercluster` requires.
     pub cluster: [u32; 3],
-    /// Bytes of dynamic shared memory.
+    /// The size of dynamic shared memory in bytes.
     pub dynamic_shared: u32,
-    /// Arguments in the order of the kernel's parameters, each of its parameter's size.
+    /// The arguments in the order of the kernel's parameters, each of its parameter's size.
     pub args: Vec<Arg>,
-    /// Names of threads, for reports.
+    /// The names of groups of threads, for reports.
     pub names: Arc<[Named]>,
 }
 
@@ -181,7 +186,7 @@ crate::setters!(
 );
 
 impl Default for Launch {
-    /// One thread on PE 0, without arguments.
+    /// A launch of one thread on PE 0, without arguments.
     fn default() -> Self {
         let one = [1, 1, 1];
         let names = Arc::new([]);
@@ -189,31 +194,33 @@ impl Default for Launch {
     }
 }
 
-/// Most CTAs of a cluster.
+/// The largest number of CTAs of a cluster.
 const MAX_CLUSTER: u32 = 16;
 
-/// Most PEs: their pairs are mapped separately.
+/// The largest number of PEs, whose pairs are mapped separately.
 const MAX_PES: usize = 4096;
 
 /// A module's variables on each PE.
 struct Loaded {
     id: u64,
-    /// By PE, where it is loaded: the address of each variable; 0 for shared ones.
+    /// For each PE that has loaded the module, the address of each variable, or 0 for shared
+    /// variables.
     symbols: Vec<Option<Vec<u64>>>,
 }
 
-/// Many PEs, each with private memory, a symmetric heap, and a view of its peers' heaps and of multicast ranges.
+/// A machine of many PEs. Each PE has private memory, a symmetric heap, and a view of its peers'
+/// heaps and of multicast ranges.
 pub struct Machine {
     config: Config,
     memory: Memory,
     loaded: Vec<Loaded>,
     findings: Vec<Finding>,
     trace: Trace,
-    /// Grids that have begun.
+    /// The run with the grids that have begun.
     running: Option<Running>,
-    /// Grids of runs that have ended.
+    /// The number of grids of runs that have ended.
     ended: u64,
-    /// By PE, the launches in runs that have ended.
+    /// By PE, the number of launches in runs that have ended.
     launched: Vec<usize>,
 }
 
@@ -228,7 +235,7 @@ fn host(e: AccessError) -> SimError {
 }
 
 impl Machine {
-    /// A machine without allocations.
+    /// Creates a machine without allocations.
     ///
     /// # Errors
     /// Fails if the number of PEs is not 1 to 4096 (S001).
@@ -259,7 +266,7 @@ impl Machine {
         })
     }
 
-    /// The configuration the machine was made with.
+    /// Returns the configuration of the machine.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -270,13 +277,13 @@ impl Machine {
         std::mem::take(&mut self.findings)
     }
 
-    /// The timeline of the launches since the last call, where [`Config::trace`] asks for one: one launch after the
-    /// other. A launch that ended in an error is in it.
+    /// Takes the timeline of the launches since the last call, one launch after another, if
+    /// [`Config::trace`] requests one. It includes a launch that ended in an error.
     pub fn take_trace(&mut self) -> Trace {
         std::mem::take(&mut self.trace)
     }
 
-    /// Changes the seed for the launches to come.
+    /// Changes the seed for later launches.
     pub fn set_seed(&mut self, seed: u64) {
         self.config.seed = seed;
     }
@@ -300,32 +307,33 @@ impl Machine {
         self.memory.alloc_symmetric(name, bytes, align)
     }
 
-    /// Names an allocation on the symmetric heap anew.
+    /// Changes the name of an allocation on the symmetric heap.
     pub fn set_name(&mut self, of: Symmetric, name: impl Into<Name>) {
         self.memory.set_name(of, name.into());
     }
 
-    /// Allocates in the private memory of one PE; returns the address there.
+    /// Allocates in the private memory of one PE, and returns the address.
     ///
     /// # Errors
-    /// Fails where [`alloc_symmetric`](Self::alloc_symmetric) fails, or if the PE does not exist (S001).
+    /// Fails where [`alloc_symmetric`](Self::alloc_symmetric) fails, or if the PE does not exist
+    /// (S001).
     pub fn alloc(&mut self, pe: usize, name: &str, bytes: u64, align: u64) -> Result<u64, SimError> {
         self.check_pe(pe)?;
         self.memory.alloc_private(pe, name, bytes, align, false)
     }
 
-    /// Names an allocation in the private memory of one PE anew.
+    /// Changes the name of an allocation in the private memory of one PE.
     pub fn set_private_name(&mut self, pe: usize, addr: u64, name: impl Into<Name>) {
         if self.check_pe(pe).is_ok() {
             self.memory.set_private_name(pe, addr, name.into());
         }
     }
 
-    /// A team of PEs, in the order in which reductions take them. It gets a multicast range and a
-    /// [handle](Team::handle) for kernels. [`Team::WORLD`] is always there.
+    /// Creates a team of PEs, in the order in which reductions use them. It gets a multicast range
+    /// and a [handle](Team::handle) for kernels. [`Team::WORLD`] always exists.
     ///
     /// # Errors
-    /// Fails if it is empty, names a PE twice, or one that does not exist (S001).
+    /// Fails if the list is empty, or names a PE twice or a PE that does not exist (S001).
     pub fn team(&mut self, pes: &[usize]) -> Result<Team, SimError> {
         for (i, &pe) in pes.iter().enumerate() {
             self.check_pe(pe)?;
@@ -339,7 +347,7 @@ impl Machine {
         Ok(self.memory.add_team(pes))
     }
 
-    /// Address of the PE's own copy of a symmetric allocation.
+    /// Returns the address of the PE's own copy of a symmetric allocation.
     ///
     /// # Errors
     /// Fails if the PE does not exist (S001).
@@ -347,7 +355,8 @@ impl Machine {
         self.peer_addr(pe, what, pe)
     }
 
-    /// Address under which `viewer` reaches the copy of `target` (what `nvshmem_ptr` returns).
+    /// Returns the address at which `viewer` reaches the copy of `target`, which is the result of
+    /// `nvshmem_ptr`.
     ///
     /// # Errors
     /// Fails if a PE does not exist (S001).
@@ -357,7 +366,8 @@ impl Machine {
         Ok(self.memory.peer_addr(viewer, target, what.offset))
     }
 
-    /// Address under which `viewer` reaches all copies of the team at once (what `nvshmemx_mc_ptr` returns).
+    /// Returns the address at which `viewer` reaches all copies of the team at once, which is the
+    /// result of `nvshmemx_mc_ptr`.
     ///
     /// # Errors
     /// Fails if `viewer` is not in the team (S001).
@@ -387,17 +397,17 @@ impl Machine {
         self.memory.free_private(pe, addr)
     }
 
-    /// Puts an allocation in the private memory of one PE on the symmetric heap, with its contents: it is then reached at
-    /// both addresses.
+    /// Maps an allocation in the private memory of one PE to the symmetric heap, with its contents.
+    /// It can then be reached at both addresses.
     ///
     /// # Errors
-    /// Fails if no allocation begins at that address, or it is registered (S001).
+    /// Fails if no allocation begins at that address, or if it is already registered (S001).
     pub fn register(&mut self, pe: usize, addr: u64, on_heap: Symmetric) -> Result<(), SimError> {
         self.check_pe(pe)?;
         self.memory.alias(pe, addr, Some(on_heap))
     }
 
-    /// Undoes [`register`](Self::register); the contents stay with the private memory.
+    /// Undoes [`register`](Self::register). The contents stay in the private memory.
     ///
     /// # Errors
     /// Fails if the allocation is not registered (S001).
@@ -406,12 +416,14 @@ impl Machine {
         self.memory.alias(pe, addr, None)
     }
 
-    /// Bytes that a PE's private memory has room for, or the symmetric heap on each PE where none is named.
+    /// Returns the number of free bytes in a PE's private memory, or in the symmetric heap of each
+    /// PE if `pe` is none.
     pub fn room(&self, pe: Option<usize>) -> u64 {
         self.memory.room(pe.filter(|pe| *pe < self.config.n_pes))
     }
 
-    /// The address at which `viewer` reaches what PE `of` has at the symmetric address `addr` of the viewer's own.
+    /// Returns the address at which `viewer` reaches the memory of PE `of` that corresponds to the
+    /// viewer's own symmetric address `addr`.
     ///
     /// # Errors
     /// Fails if a PE does not exist (S001), or if the address is not symmetric (S013).
@@ -422,8 +434,8 @@ impl Machine {
         Ok(self.memory.peer_addr(viewer, of, offset))
     }
 
-    /// The multicast address at which `viewer` reaches all copies of what it has at the symmetric address `addr`; none for
-    /// a PE outside the team.
+    /// Returns the multicast address at which `viewer` reaches all copies of the memory at the
+    /// symmetric address `addr`, or none for a PE outside the team.
     ///
     /// # Errors
     /// Fails where [`peer_of`](Self::peer_of) fails.
@@ -436,7 +448,7 @@ impl Machine {
     /// Writes memory that `pe` can address by plain accesses.
     ///
     /// # Errors
-    /// Fails with `S002` to `S005` where a kernel's access would.
+    /// Fails with `S002` to `S005` under the same conditions as a kernel's access.
     pub fn write(&mut self, pe: usize, addr: u64, data: &[u8]) -> Result<(), SimError> {
         self.check_pe(pe)?;
         if !data.is_empty() {
@@ -446,8 +458,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Shows what kernels have stored to all PEs, and to the host, as when a host has waited for these kernels. Stores of
-    /// kernels that run, which could be seen later, are seen too.
+    /// Makes the stores of kernels visible to all PEs and to the host, as after a wait of the host
+    /// for these kernels. Stores of running kernels, which could become visible later, also become
+    /// visible.
     pub fn land_stores(&mut self) {
         self.memory.land_every();
     }
@@ -455,7 +468,7 @@ impl Machine {
     /// Reads memory that `pe` can address by plain accesses.
     ///
     /// # Errors
-    /// Fails with `S002` to `S005` where a kernel's access would.
+    /// Fails with `S002` to `S005` under the same conditions as a kernel's access.
     pub fn read(&self, pe: usize, addr: u64, out: &mut [u8]) -> Result<(), SimError> {
         self.check_pe(pe)?;
         if !out.is_empty() {
@@ -465,13 +478,13 @@ impl Machine {
         Ok(())
     }
 
-    /// The address in this process of memory that `pe` can address by plain accesses, in a heap of a fixed size
-    /// ([`Config::heap`]). It stays valid as long as the machine, or until the memory is freed. Kernels use the memory
-    /// while they run, so who else uses it waits for them.
+    /// Returns the address in this process of memory that `pe` can address by plain accesses, in a
+    /// heap of a fixed size ([`Config::heap`]). It is valid as long as the machine, or until the
+    /// memory is freed. Kernels use the memory while they run, so other users must wait for them.
     ///
     /// # Errors
-    /// Fails if the heap's size is not fixed, or if the memory is not on a heap (S001). Fails with `S002` to
-    /// `S005` where a kernel's access would.
+    /// Fails if the heap's size is not fixed, or if the memory is not on a heap (S001). Fails with
+    /// `S002` to `S005` under the same conditions as a kernel's access.
     pub fn host_address(&mut self, pe: usize, addr: u64, bytes: u64) -> Result<usize, SimError> {
         self.check_pe(pe)?;
         let spot = self.memory.spot(pe, addr, bytes, true).map_err(host)?;
@@ -480,13 +493,13 @@ impl Machine {
         })
     }
 
-    /// The address in words: allocation, offset, size.
+    /// Describes the address by its allocation, offset and size.
     pub fn describe(&self, pe: usize, addr: u64) -> String {
         self.memory.describe(pe, addr)
     }
 
-    /// Address of a module's `.global` or `.const` variable on a PE; loads the module if need be. Like a loaded
-    /// CUDA module, it keeps its variables between launches.
+    /// Returns the address of a module's `.global` or `.const` variable on a PE, and loads the
+    /// module if needed. Like a loaded CUDA module, it keeps its variables between launches.
     ///
     /// # Errors
     /// Fails if there is no such variable (S001), or beyond the memory limit (S012).
@@ -499,7 +512,7 @@ impl Machine {
         }
     }
 
-    /// Places a module's variables on a PE, once; their addresses.
+    /// Allocates a module's variables on a PE once, and returns their addresses.
     fn load(&mut self, pe: usize, code: &Code) -> Result<&[u64], SimError> {
         let known = self.loaded.iter().position(|l| l.id == code.id);
         let loaded = known.unwrap_or_else(|| {

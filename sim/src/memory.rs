@@ -1,11 +1,12 @@
-//! The memory of the machine and the virtual addresses under which each PE sees it.
+//! The memory of the machine, and the virtual addresses at which each PE sees it.
 //!
-//! Every PE has its own 64-bit address space. Its private memory, its own part of the symmetric heap, every
-//! peer's part, and every team's multicast range are mapped in it as *regions* of 64 GiB at bases that no
-//! other PE uses: an address that was computed on another PE is recognised, not silently accepted.
+//! Every PE has its own 64-bit address space. It maps the PE's private memory, its own part of the
+//! symmetric heap, every peer's part, and every team's multicast range as *regions* of 64 GiB at
+//! bases that no other PE uses. So an address that was computed on another PE is detected and not
+//! silently accepted.
 //!
-//! Below the first region lie the windows through which generic addresses reach the CTA's shared memory, the
-//! thread's local memory and the kernel's parameters.
+//! Below the first region are the windows through which generic addresses reach the CTA's shared
+//! memory, the thread's local memory and the kernel's parameters.
 
 mod allocator;
 mod delayed;
@@ -19,16 +20,16 @@ use delayed::Delayed;
 pub(crate) use delayed::{Accessor, Landed, UnderWay};
 pub use name::{Elements, Name};
 
-/// log2 of the bytes of a region.
+/// The base-2 logarithm of the size of a region in bytes.
 const REGION_SHIFT: u32 = 36;
 const REGION_MASK: u64 = (1 << REGION_SHIFT) - 1;
 
-/// Generic addresses `window << 32 | offset` of the narrow state spaces.
+/// Generic addresses of the narrow state spaces are `window << 32 | offset`.
 pub(crate) const SHARED_WINDOW: u64 = 1 << 32;
 pub(crate) const LOCAL_WINDOW: u64 = 2 << 32;
 pub(crate) const PARAM_WINDOW: u64 = 3 << 32;
 
-/// A tensor or buffer on the symmetric heap: at the same offset on every PE.
+/// A tensor or buffer on the symmetric heap, at the same offset on every PE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Symmetric {
     pub(crate) offset: u64,
@@ -36,7 +37,7 @@ pub struct Symmetric {
 }
 
 impl Symmetric {
-    /// Size in bytes on each PE.
+    /// Returns the size on each PE in bytes.
     pub fn bytes(self) -> u64 {
         self.bytes
     }
@@ -50,9 +51,10 @@ impl Team {
     /// All PEs of the machine (`NVSHMEM_TEAM_WORLD`).
     pub const WORLD: Team = Team(0);
 
-    /// The `nvshmem_team_t` by which kernels name the team, the same on every PE: 0 for the world, for others
-    /// numbers above NVSHMEM's predefined ones. Of those 1 (shared), 2 (node), 5 (GPU leaders) and 6 (multicast)
-    /// are the world too: the machine is one node with a GPU a PE.
+    /// The `nvshmem_team_t` by which kernels name the team. It is the same on every PE: 0 for the
+    /// world, and a number above NVSHMEM's predefined ones for other teams. The predefined teams 1
+    /// (shared), 2 (node), 5 (GPU leaders) and 6 (multicast) also equal the world, since the
+    /// machine is one node with one GPU for each PE.
     pub fn handle(self) -> i32 {
         if self.0 == 0 { 0 } else { i32::try_from(self.0).map_or(i32::MAX, |n| n.saturating_add(PREDEFINED)) }
     }
@@ -74,36 +76,36 @@ struct Region {
     kind: RegionKind,
 }
 
-/// Team members and their multicast traffic.
+/// The members of a team and their multicast traffic.
 #[derive(Debug)]
 pub(crate) struct TeamInfo {
     pub members: Vec<usize>,
-    /// Region of the multicast range, by viewer.
+    /// The region of the multicast range, by viewer.
     regions: Vec<Option<u64>>,
 }
 
-/// A place in the machine's buffers, whoever looks at it.
+/// A location in the machine's buffers, independent of the viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
     pub buffer: usize,
     pub at: usize,
 }
 
-/// One allocation as one PE sees it: the unit in which accesses are checked.
+/// One allocation in the view of one PE. Accesses are checked against it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     low: u64,
     high: u64,
     pub buffer: usize,
-    /// Address of the buffer's byte 0.
+    /// The address of the buffer's byte 0.
     origin: u64,
     read_only: bool,
-    /// PE whose memory this is.
+    /// The PE that owns the memory.
     pub owner: usize,
 }
 
 impl Window {
-    /// Contains nothing.
+    /// A window without contents.
     pub(crate) fn empty() -> Window {
         Window { low: 1, high: 0, buffer: 0, origin: 0, read_only: true, owner: usize::MAX }
     }
@@ -115,7 +117,7 @@ impl Window {
     }
 }
 
-/// What is wrong with an access; the executing thread and line are added by the runner.
+/// An error in an access. The runner adds the executing thread and the line.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessError {
     pub code: codes::Code,
@@ -128,28 +130,28 @@ pub(crate) struct Memory {
     poison: u8,
     limit: u64,
     used: u64,
-    /// Bytes of each PE's heap, where these are fixed.
+    /// The size of each PE's heap in bytes, if it is fixed.
     fixed: Option<u64>,
     regions: Vec<Region>,
     heap: Allocator,
     private: Vec<Allocator>,
     pub teams: Vec<TeamInfo>,
-    /// Private memory of PE p at `2p`, its part of the symmetric heap at `2p + 1`; behind those of all PEs, during a
-    /// launch, the shared memory of the CTAs.
+    /// The private memory of PE p at `2p`, and its part of the symmetric heap at `2p + 1`. During a
+    /// launch, the shared memories of the CTAs follow.
     pub buffers: Vec<Vec<u8>>,
-    /// Counts every change of memory contents and every other event that can end a wait. A machine in which
-    /// it stands still while all warps repeat themselves is deadlocked.
+    /// Counts every change of memory contents and every other event that can end a wait. If it does
+    /// not change while all warps repeat themselves, the machine is deadlocked.
     pub changes: u64,
-    /// Bits of the bytes that somebody has written, by buffer; kept where reads are checked.
+    /// The written bytes as bits, by buffer, if reads are checked.
     written: Option<Vec<Vec<u64>>>,
     pub delayed: Delayed,
-    /// Bytes moved from PE to PE by loads, stores and atomics, `from * n_pes + to`.
+    /// The bytes that loads, stores and atomics moved between PEs, at index `from * n_pes + to`.
     pub links: Vec<u64>,
-    /// Accesses that moved them.
+    /// The accesses that moved these bytes.
     pub remote: RemoteAccesses,
 }
 
-/// Accesses of lanes, and pieces of asynchronous copies, to memory of other PEs.
+/// Counts of accesses of lanes, and of pieces of asynchronous copies, to memory of other PEs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RemoteAccesses {
     pub loads: u64,
@@ -157,7 +159,7 @@ pub(crate) struct RemoteAccesses {
 }
 
 impl Memory {
-    /// In the place of a machine's memory, while grids have it.
+    /// Replaces a machine's memory while grids have it.
     pub(crate) fn none() -> Self {
         Memory::new(0, 0, 0)
     }
@@ -189,7 +191,7 @@ impl Memory {
         memory
     }
 
-    /// The team that a kernel names by this handle.
+    /// The team that a kernel names with this handle.
     pub(crate) fn team_of(&self, handle: i32) -> Option<usize> {
         let team = match handle {
             0 | 1 | 2 | 5 | 6 => 0,
@@ -198,7 +200,7 @@ impl Memory {
         (team < self.teams.len()).then_some(team)
     }
 
-    /// The place of `[addr, addr + len)` on the symmetric heap, where that lies in the PE's own part of it.
+    /// The location of `[addr, addr + len)` on the symmetric heap, if it is in the PE's own part.
     pub(crate) fn symmetric(&self, pe: usize, addr: u64, len: u64) -> Result<u64, AccessError> {
         let what = match self.region(pe, addr)? {
             Some(Region { kind: RegionKind::Heap { of }, .. }) if *of == pe => {
@@ -220,7 +222,7 @@ impl Memory {
         })
     }
 
-    /// The place of `[addr, addr + len)` as plain accesses of `pe` reach it.
+    /// The location of `[addr, addr + len)` for plain accesses of `pe`.
     pub(crate) fn spot(&self, pe: usize, addr: u64, len: u64, write: bool) -> Result<Spot, AccessError> {
         let w = self.window(pe, addr, len)?;
         if write {
@@ -229,7 +231,7 @@ impl Memory {
         Ok(Spot { buffer: w.buffer, at: (addr - w.origin) as usize })
     }
 
-    /// The place of a heap offset on `pe`.
+    /// The location of a heap offset on `pe`.
     pub(crate) fn heap(&self, pe: usize, offset: u64) -> Spot {
         Spot { buffer: 2 * pe + 1, at: offset as usize }
     }
@@ -240,7 +242,7 @@ impl Memory {
         2 * self.n_pes + cta.0
     }
 
-    /// Gives a CTA that begins so much shared memory, which nobody has written.
+    /// Gives a new CTA this amount of uninitialised shared memory.
     pub(crate) fn share(&mut self, cta: CtaSlot, bytes: usize) {
         let buffer = self.shared_buffer(cta);
         if buffer >= self.buffers.len() {
@@ -251,26 +253,26 @@ impl Memory {
         memory.resize(bytes, self.poison);
     }
 
-    /// A launch has ended: its shared memories are gone.
+    /// Removes the shared memories at the end of a launch.
     pub(crate) fn unshare(&mut self) {
         self.buffers.truncate(2 * self.n_pes);
     }
 
-    /// Bytes at a place that has been checked.
+    /// Returns the bytes at a location that has been checked.
     pub(crate) fn at(&self, s: Spot, len: usize) -> &[u8] {
         &self.buffers[s.buffer][s.at..s.at + len]
     }
 
-    /// Begins to remember which bytes are written.
+    /// Begins to record the written bytes.
     pub(crate) fn remember_writes(&mut self) {
         self.written = Some(vec![Vec::new(); self.buffers.len()]);
     }
 
-    /// Somebody writes these bytes.
+    /// Records that these bytes are written.
     #[inline]
     pub(crate) fn mark_written(&mut self, buffer: usize, at: usize, len: usize) {
         if let Some(all) = &mut self.written {
-            // Shared memory begins with its CTA: the detector knows who has written it.
+            // Shared memory begins with its CTA, and the detector knows its writes.
             let Some(bits) = all.get_mut(buffer) else { return };
             if bits.len() * 64 < at + len {
                 bits.resize((at + len).div_ceil(64).max(self.buffers[buffer].len() / 64), 0);
@@ -284,7 +286,7 @@ impl Memory {
         }
     }
 
-    /// These bytes are as if nobody had written them.
+    /// Marks these bytes as uninitialised.
     fn forget_writes(&mut self, buffer: usize, at: usize, len: usize) {
         let Some(bits) = self.written.as_mut().and_then(|all| all.get_mut(buffer)) else { return };
         for i in at..at + len {
@@ -300,7 +302,8 @@ impl Memory {
         (at..at + len).all(|i| bits.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 != 0))
     }
 
-    /// Name and first byte of the allocation at a place of a buffer, whether it is symmetric, and whose it is.
+    /// The name and the first byte of the allocation at a location in a buffer, whether it is
+    /// symmetric, and its owner.
     pub(crate) fn allocation(&self, buffer: usize, at: u64) -> (String, u64, bool, usize) {
         let (pe, symmetric) = (buffer / 2, buffer % 2 == 1);
         let allocator = if symmetric { &self.heap } else { &self.private[pe] };
@@ -309,13 +312,13 @@ impl Memory {
         (name, start, symmetric, pe)
     }
 
-    /// Buffer and offset of byte `addr` in a window.
+    /// The buffer and offset of byte `addr` in a window.
     #[inline]
     pub(crate) fn spot_in(&self, w: &Window, addr: u64) -> Spot {
         Spot { buffer: w.buffer, at: (addr - w.origin) as usize }
     }
 
-    /// Writes at a place that has been checked; counts a change if the contents differ.
+    /// Writes at a location that has been checked. A change of contents is counted.
     pub(crate) fn store_at(&mut self, s: Spot, data: &[u8]) {
         self.mark_written(s.buffer, s.at, data.len());
         let place = &mut self.buffers[s.buffer][s.at..s.at + data.len()];
@@ -329,7 +332,7 @@ impl Memory {
         (1 + pe as u64 * (self.n_pes as u64 + 1)) << REGION_SHIFT
     }
 
-    /// Address of a symmetric object of `target` as `viewer` sees it.
+    /// The address at which `viewer` sees a symmetric object of `target`.
     pub(crate) fn peer_addr(&self, viewer: usize, target: usize, offset: u64) -> u64 {
         self.private_base(viewer) + ((1 + target as u64) << REGION_SHIFT) + offset
     }
@@ -372,7 +375,7 @@ impl Memory {
         let offset = addr & REGION_MASK;
         let origin = addr - offset;
         match allocator.below(offset) {
-            // Registered memory is the heap's, wherever it is looked at.
+            // Registered memory belongs to the heap at both addresses.
             Some(a)
                 if a.holds(offset, len)
                     && let Some(on_heap) = a.alias =>
@@ -434,14 +437,14 @@ impl Memory {
         }
     }
 
-    /// Bytes of an access that `w` holds.
+    /// The bytes of an access within the window `w`.
     #[inline]
     pub(crate) fn bytes(&self, w: &Window, addr: u64, len: usize) -> &[u8] {
         let at = (addr - w.origin) as usize;
         &self.buffers[w.buffer][at..at + len]
     }
 
-    /// Writes; counts a change if the contents differ.
+    /// Writes bytes. A change of contents is counted.
     #[inline]
     pub(crate) fn store(&mut self, w: &Window, addr: u64, data: &[u8]) {
         let at = (addr - w.origin) as usize;
@@ -465,7 +468,7 @@ impl Memory {
         })
     }
 
-    /// Counts the links that bytes went over which an operation of `pe` moved.
+    /// Counts the bytes that an operation of `pe` moved on the links.
     pub(crate) fn count_bytes(&mut self, pe: usize, from: Option<Spot>, to: Spot, bytes: usize) {
         if let Some(owner) = from.and_then(|s| self.owner(s)) {
             self.count_load(owner, pe, bytes);
@@ -475,12 +478,12 @@ impl Memory {
         }
     }
 
-    /// The PE whose global memory a place is in; none for shared memory.
+    /// The PE whose global memory contains a location, or none for shared memory.
     pub(crate) fn owner(&self, s: Spot) -> Option<usize> {
         (s.buffer < 2 * self.n_pes).then_some(s.buffer / 2)
     }
 
-    /// Counts bytes that `pe` has read of `owner`.
+    /// Counts bytes that `pe` has read from `owner`.
     #[inline]
     pub(crate) fn count_load(&mut self, owner: usize, pe: usize, bytes: usize) {
         if owner != pe {
@@ -498,7 +501,7 @@ impl Memory {
         }
     }
 
-    /// Takes back what was counted for a read that a reduction does where the memory is.
+    /// Subtracts the count of a read that a reduction executes at the memory.
     pub(crate) fn uncount_load(&mut self, owner: usize, pe: usize, bytes: usize) {
         if owner != pe {
             self.links[owner * self.n_pes + pe] -= bytes as u64;

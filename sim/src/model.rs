@@ -1,15 +1,15 @@
-//! Numbers of the machine model that all layers know.
+//! The constants of the machine model that all layers use.
 
-/// Threads of a warp.
+/// The number of threads of a warp.
 pub(crate) const LANES: usize = 32;
 
-/// Barriers of a CTA.
+/// The number of barriers of a CTA.
 pub(crate) const BARRIERS: usize = 16;
 
 /// One register of a warp: a value for each lane, zero-extended to 64 bits.
 pub(crate) type Lanes = [u64; LANES];
 
-/// Lanes whose bit is set, lowest first.
+/// The lanes whose bit is set, lowest first.
 #[inline]
 pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -21,7 +21,7 @@ pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Declares numbers that are not to be taken for each other.
+/// Declares number types that cannot be confused with each other.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
         $(#[$doc])*
@@ -41,25 +41,27 @@ macro_rules! ids {
     )*};
 }
 
-/// A number of an element of a [`Table`].
+/// The number of an element of a [`Table`].
 pub(crate) trait Id: Copy {
     fn index(self) -> usize;
     fn of(index: usize) -> Self;
 }
 
 ids! {
-    /// Place of a resident warp in the runner's table; used again when the warp has ended.
+    /// The position of a resident warp in the runner's table, which is reused when the warp has
+    /// ended.
     WarpSlot(usize);
-    /// Place of a resident CTA in the runner's table; used again when the CTA has ended.
+    /// The position of a resident CTA in the runner's table, which is reused when the CTA has
+    /// ended.
     CtaSlot(usize);
-    /// Number of a warp, or of a stream of one, among all of a run, as they start.
+    /// The number of a warp, or of a stream of one, among all of a run in the order of their start.
     WarpId(u32);
-    /// Number of a CTA among all of a run, as they start.
+    /// The number of a CTA among all of a run in the order of their start.
     CtaId(u32);
 }
 
 impl CtaId {
-    /// No CTA's.
+    /// A number that no CTA has.
     pub(crate) const NONE: CtaId = CtaId(u32::MAX);
 }
 
@@ -77,7 +79,7 @@ impl<I, T> Default for Table<I, T> {
 }
 
 impl<I: Id, T> Table<I, T> {
-    /// Adds an element; its id.
+    /// Adds an element and returns its id.
     pub(crate) fn push(&mut self, element: T) -> I {
         self.list.push(element);
         I::of(self.list.len() - 1)
@@ -93,7 +95,7 @@ impl<I: Id, T> Table<I, T> {
         self.list.get_mut(id.index())
     }
 
-    /// The element of an id, with new ones before it where there are none.
+    /// Returns the element of an id, and creates missing elements up to it.
     pub(crate) fn entry(&mut self, id: I, new: impl FnMut() -> T) -> &mut T {
         if self.list.len() <= id.index() {
             self.list.resize_with(id.index() + 1, new);

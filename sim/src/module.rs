@@ -5,10 +5,10 @@ use crate::exec::code::{Code, Kernel};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the modules of the process, so that a machine recognises one it has loaded.
+/// Counts the modules of the process, so that a machine recognises a module that it has loaded.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// PTX text, read and decoded. Cheap to clone.
+/// A PTX module that was read and decoded. Clones are cheap.
 #[derive(Clone)]
 pub struct Module {
     pub(crate) inner: Arc<Code>,
@@ -27,15 +27,15 @@ impl Module {
     /// Reads and decodes PTX text.
     ///
     /// # Errors
-    /// Fails at the first thing that is not PTX, or is PTX that the simulator does not carry out. The
-    /// simulator never skips an instruction or a modifier.
+    /// Fails at the first text that is not PTX, or that is PTX which the simulator does not
+    /// execute. The simulator never skips an instruction or a modifier.
     pub fn parse(ptx: &str) -> Result<Module, PtxError> {
         let code = crate::decode::decode(ptx, NEXT_ID.fetch_add(1, Ordering::Relaxed))?;
         Ok(Module { inner: Arc::new(code) })
     }
 
-    /// Reads a module like [`parse`](Module::parse), for kernels that carry out an operation of the host.
-    /// Statistics of instructions do not count theirs.
+    /// Reads a module like [`parse`](Module::parse), for kernels that execute an operation of the
+    /// host. Statistics do not count their instructions.
     ///
     /// # Errors
     /// Fails where [`parse`](Module::parse) fails.

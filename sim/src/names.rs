@@ -1,8 +1,8 @@
-//! Names that reports call threads by.
+//! The names of threads in reports.
 
 use std::sync::Arc;
 
-/// Threads of a CTA that reports call by a name: those of a role.
+/// A group of threads of a CTA with a name in reports, such as those of a role.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
     /// The number of the first thread.

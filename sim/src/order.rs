@@ -1,6 +1,6 @@
 //! The memory order of an instruction (PTX ISA 8, memory consistency model): strength, scope, acquire and release.
 
-/// Threads among which a strong operation is ordered and atomic.
+/// The threads among which a strong operation is ordered and atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Scope {
     Cta,
@@ -10,7 +10,7 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
-    /// From the narrowest to the widest.
+    /// All scopes from the narrowest to the widest.
     pub(crate) const ALL: [Scope; 4] = [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys];
 
     pub(crate) fn parse(name: &str) -> Option<Scope> {
@@ -33,27 +33,28 @@ impl Scope {
     }
 }
 
-/// How an access takes part in synchronisation.
+/// The role of an access in synchronisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Order {
-    /// Scope of a strong operation; `None` is weak.
+    /// The scope of a strong operation; `None` means weak.
     pub strong: Option<Scope>,
     pub acquire: bool,
     pub release: bool,
-    /// Through the read-only path (`ld.global.nc`), which sees no writes of the same launch.
+    /// Whether it uses the read-only path (`ld.global.nc`), which does not see writes of the same
+    /// launch.
     pub non_coherent: bool,
 }
 
 impl Order {
     pub(crate) const WEAK: Order =
         Order { strong: None, acquire: false, release: false, non_coherent: false };
-    /// What the reductions of `cp.reduce.async.bulk` are (PTX ISA).
+    /// The order of the reductions of `cp.reduce.async.bulk` (PTX ISA).
     pub(crate) const RELAXED_GPU: Order = Order { strong: Some(Scope::Gpu), ..Order::WEAK };
-    /// What a synchronising operation of the whole system is.
+    /// The order of a synchronising operation of the whole system.
     pub(crate) const RELAXED_SYS: Order = Order { strong: Some(Scope::Sys), ..Order::WEAK };
 }
 
-/// What a fence orders.
+/// The order that a fence establishes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fence {
     pub scope: Scope,
@@ -64,17 +65,17 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// `fence.acq_rel`
+    /// A fence `fence.acq_rel`.
     pub(crate) fn acq_rel(scope: Scope) -> Fence {
         Fence { scope, acquire: true, release: true, sequential: false }
     }
 
-    /// `fence.acquire`
+    /// A fence `fence.acquire`.
     pub(crate) fn acquire(scope: Scope) -> Fence {
         Fence { release: false, ..Fence::acq_rel(scope) }
     }
 
-    /// `fence.release`
+    /// A fence `fence.release`.
     pub(crate) fn release(scope: Scope) -> Fence {
         Fence { acquire: false, ..Fence::acq_rel(scope) }
     }

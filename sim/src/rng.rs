@@ -1,6 +1,6 @@
 //! Random numbers: a seed determines everything that the machine model leaves open.
 
-/// SplitMix64: small, and good enough to shuffle with.
+/// The generator SplitMix64, which is small and good enough for shuffling.
 pub(crate) struct Rng(pub u64);
 
 impl Rng {

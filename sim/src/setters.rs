@@ -1,10 +1,10 @@
-//! Setters of options.
+//! Setters for option structs.
 
-/// Declares a method for each public field of a struct of options, which sets the field and returns the struct.
-/// Structs of options are `#[non_exhaustive]`, so that they can get new fields. The setters are how other crates
-/// write them in one expression: `Config::default().n_pes(4).seed(1)`.
+/// Declares a method for each public field of an option struct, which sets the field and returns
+/// the struct. Option structs are `#[non_exhaustive]`, so that they can get new fields. Other
+/// crates use the setters to write them in one expression: `Config::default().n_pes(4).seed(1)`.
 ///
-/// The crates of this workspace share the macro. It is no part of the interface.
+/// The crates of this workspace share the macro. It is not part of the interface.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -1,4 +1,4 @@
-//! One kernel over slices of the host: for tests and examples of a few lines.
+//! Runs one kernel over slices of the host, for tests and short examples.
 
 use crate::machine::{Arg, Config, Launch, Machine};
 use crate::module::Module;
@@ -9,7 +9,7 @@ use crate::{PtxError, SimError};
 pub trait Number: Copy + sealed::Bytes {}
 
 mod sealed {
-    /// A number as it lies in memory.
+    /// The bytes of a number in memory.
     pub trait Bytes {
         const SIZE: usize;
         fn put(self, out: &mut [u8]);
@@ -54,7 +54,7 @@ impl<T: Number> Copied for &mut [T] {
     }
 }
 
-/// An argument of [`run`]: a number, or a slice, of which the kernel gets the address.
+/// An argument of [`run`]: a number, or a slice, whose address the kernel gets.
 pub struct HostArg<'a>(HostArgKind<'a>);
 
 enum HostArgKind<'a> {
@@ -92,19 +92,19 @@ macro_rules! values {
 
 values!(u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32, f64 => F64);
 
-/// Why [`run`] has no result.
+/// The reason why [`run`] has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The text cannot be read.
     #[error(transparent)]
     Ptx(#[from] PtxError),
-    /// The kernel cannot be launched, or cannot go on.
+    /// The kernel cannot be launched, or cannot continue.
     #[error(transparent)]
     Sim(#[from] SimError),
 }
 
-/// Bytes that every slice begins at a multiple of.
+/// The alignment of every slice in bytes.
 const ALIGNMENT: u64 = 256;
 
 /// Runs a kernel on one PE: its slices are copied there before the launch, and back after it.

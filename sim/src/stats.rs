@@ -1,9 +1,9 @@
-//! What a launch did.
+//! The statistics of a launch.
 
-/// Executions of one mnemonic.
+/// The number of executions of one mnemonic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpcodeCount {
-    /// Opcode with all its modifiers, as written.
+    /// The opcode with all its modifiers.
     pub mnemonic: String,
     /// The number of executions by a warp.
     pub warps: u64,
@@ -11,27 +11,28 @@ pub struct OpcodeCount {
     pub lanes: u64,
 }
 
-/// Bytes of multimem instructions, counted once for all members.
+/// The bytes of multimem instructions, counted once for all members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MulticastBytes {
-    /// Returned by `multimem.ld_reduce` (each the reduction of one byte a member).
+    /// The bytes returned by `multimem.ld_reduce` (each one reduces a byte of every member).
     pub ld_reduce: u64,
-    /// Given to `multimem.st` (each written on every member).
+    /// The bytes given to `multimem.st` (each written on every member).
     pub st: u64,
     /// The bytes given to `multimem.red`.
     pub red: u64,
 }
 
-/// Bytes that multimem instructions moved on one team's multicast address, counted once for all members.
+/// The bytes that multimem instructions moved through one team's multicast address, counted once
+/// for all members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MulticastTraffic {
-    /// PEs of the team.
+    /// The PEs of the team.
     pub team: Vec<usize>,
-    /// Bytes returned by `multimem.ld_reduce` (each the reduction of one byte a member).
+    /// The bytes returned by `multimem.ld_reduce` (each one reduces a byte of every member).
     pub ld_reduce: u64,
-    /// Bytes given to `multimem.st` (each written on every member).
+    /// The bytes given to `multimem.st` (each written on every member).
     pub st: u64,
-    /// Bytes given to `multimem.red`.
+    /// The bytes given to `multimem.red`.
     pub red: u64,
     /// The bytes by PE that executed the instructions, for every PE of the machine.
     pub by_pe: Vec<MulticastBytes>,
@@ -45,7 +46,7 @@ impl MulticastTraffic {
     }
 }
 
-/// Bytes through the port between a PE and the switch: payload, without requests and headers.
+/// The bytes through the port between a PE and the switch, without requests and headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Port {
     /// The bytes from the PE to the switch.
@@ -54,20 +55,21 @@ pub struct Port {
     pub into: u64,
 }
 
-/// The operations that a launch carried out through NVSHMEM's functions.
+/// The NVSHMEM operations of a launch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvshmemStats {
-    /// Calls by function, most called first; a call of a warp or CTA counts once.
+    /// The calls by function, with the most frequent first. A call of a warp or CTA counts once.
     pub calls: Vec<(String, u64)>,
-    /// Bytes moved from PE to PE by the functions, `[from * n_pes + to]`.
+    /// The bytes that the functions moved between PEs, at index `from * n_pes + to`.
     pub links: Vec<u64>,
-    /// Remote operations that nothing had completed when the last CTA of the launch ended: neither a quiet nor a
-    /// barrier, nor had they landed by themselves. The host has to complete them before it looks at their results.
+    /// The number of remote operations that were not complete when the last CTA of the launch
+    /// ended: no quiet or barrier had completed them, and they had not completed by themselves. The
+    /// host must complete them before it reads their results.
     pub unfinished: u64,
 }
 
 impl NvshmemStats {
-    /// Calls of one function.
+    /// Returns the number of calls of one function.
     pub fn calls(&self, name: &str) -> u64 {
         self.calls.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n)
     }
@@ -76,48 +78,51 @@ impl NvshmemStats {
 /// Counters of a launch, summed over PEs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Instructions issued by warps.
+    /// The number of instructions that warps issued.
     pub warp_instructions: u64,
-    /// The same, times the lanes that executed them.
+    /// The number of instructions, times the lanes that executed them.
     pub lane_instructions: u64,
-    /// The executions by mnemonic, the most executed first.
+    /// The executions by mnemonic, with the most frequent first.
     pub opcodes: Vec<OpcodeCount>,
     /// The warp instructions by PTX line (from 1), in order. It is empty if kernels of several modules ran.
     pub lines: Vec<(u32, u64)>,
-    /// Bytes moved by plain loads, stores and atomics between PEs, `[from * n_pes + to]`.
+    /// The bytes that plain loads, stores and atomics moved between PEs, at index `from * n_pes +
+    /// to`.
     pub links: Vec<u64>,
-    /// Loads of lanes from memory of other PEs, and pieces that asynchronous copies read there.
+    /// The loads of lanes from memory of other PEs, and the pieces that asynchronous copies read
+    /// there.
     pub remote_loads: u64,
-    /// Stores and atomics of lanes to memory of other PEs, and pieces that asynchronous copies wrote there.
+    /// The stores and atomics of lanes to memory of other PEs, and the pieces that asynchronous
+    /// copies wrote there.
     pub remote_stores: u64,
-    /// Multicast traffic by team, for the teams that had some.
+    /// The multicast traffic by team, for the teams with any.
     pub multicast: Vec<MulticastTraffic>,
-    /// Calls and bytes of NVSHMEM's functions.
+    /// The calls and bytes of NVSHMEM functions.
     pub nvshmem: NvshmemStats,
     /// The number of CTA barriers that were completed.
     pub barriers: u64,
     /// The text that the kernels printed, each line prefixed with its PE.
     pub printed: String,
-    /// Some output was dropped because `Config::print_limit` was reached.
+    /// Whether output was dropped because `Config::print_limit` was reached.
     pub printed_truncated: bool,
 }
 
 impl Stats {
-    /// Warp and lane instructions of all mnemonics that begin with these components, for example
-    /// `multimem.ld_reduce`.
+    /// Returns the warp and lane instructions of all mnemonics that begin with these components,
+    /// for example `multimem.ld_reduce`.
     pub fn count(&self, prefix: &str) -> (u64, u64) {
         let is =
             |m: &str| m.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         self.opcodes.iter().filter(|o| is(&o.mnemonic)).fold((0, 0), |(w, l), o| (w + o.warps, l + o.lanes))
     }
 
-    /// Bytes moved from one PE to another by plain accesses.
+    /// Returns the bytes moved from one PE to another by plain accesses.
     pub fn link(&self, n_pes: usize, from: usize, to: usize) -> u64 {
         self.links.get(from * n_pes + to).copied().unwrap_or(0)
     }
 
-    /// Bytes through each PE's port by loads, stores, atomics and NVSHMEM's functions, its own and those of others on
-    /// its memory.
+    /// Returns the bytes through each PE's port by loads, stores, atomics and NVSHMEM functions:
+    /// its own, and those of other PEs on its memory.
     pub fn peer_ports(&self, n_pes: usize) -> Vec<Port> {
         let mut ports = vec![Port::default(); n_pes];
         for links in [&self.links, &self.nvshmem.links] {
@@ -132,9 +137,10 @@ impl Stats {
         ports
     }
 
-    /// Bytes through each PE's port by multimem instructions. For a `multimem.ld_reduce` each member sends its bytes to
-    /// the switch, and the switch one reduction to who asked; a `multimem.st` or `multimem.red` is sent once to the
-    /// switch, which sends it to each member, who gave it among them.
+    /// Returns the bytes through each PE's port by multimem instructions. For a
+    /// `multimem.ld_reduce`, each member sends its bytes to the switch, and the switch sends one
+    /// reduction to the requesting PE. A `multimem.st` or `multimem.red` is sent once to the
+    /// switch, which sends it to each member, including the sender.
     pub fn switch_ports(&self, n_pes: usize) -> Vec<Port> {
         let mut ports = vec![Port::default(); n_pes];
         for m in &self.multicast {

@@ -1,4 +1,4 @@
-//! Operand types of instructions.
+//! The operand types of instructions.
 
 use crate::num::{BF16, E4M3, E5M2, F16, F32, F64, Format, TF32, mask, sext};
 
@@ -66,12 +66,12 @@ impl Ty {
         TYPES.iter().find(|(n, _)| *n == name).map(|(_, t)| *t)
     }
 
-    /// Bits in all.
+    /// The total number of bits.
     pub(crate) fn width(self) -> u32 {
         self.bits * self.count
     }
 
-    /// Bytes in all.
+    /// The total number of bytes.
     pub(crate) fn bytes(self) -> usize {
         self.width() as usize / 8
     }
@@ -87,7 +87,7 @@ impl Ty {
         }
     }
 
-    /// The value of the low bits as this integer type says, in 64-bit two's complement.
+    /// The value of the low bits as this integer type, in 64-bit two's complement.
     #[inline]
     pub(crate) fn extend(self, v: u64) -> i64 {
         if self.kind == TypeKind::Signed { sext(v, self.bits) } else { (v & mask(self.bits)) as i64 }

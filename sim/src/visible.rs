@@ -1,9 +1,11 @@
-//! Text of others' that is shown: control characters become visible, so that it moves no cursor and hides nothing.
+//! Makes control characters in foreign text visible, so that the text cannot move the cursor or
+//! hide anything.
 
 use std::borrow::Cow;
 
-/// The text with control characters as visible ones: those below U+0020 and U+007F as the Unicode symbols for them
-/// (U+2400 to U+2421), others, and those that change the direction of writing, as `U+` and their number.
+/// Returns the text with visible control characters. Those below U+0020 and U+007F become the
+/// Unicode symbols for them (U+2400 to U+2421). Others, and characters that change the writing
+/// direction, become `U+` and their number.
 ///
 /// Line feeds and tabs stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
@@ -22,7 +24,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Makes a text visible like [`visible`], in one line: line feeds and tabs become visible too.
+/// Makes a text visible like [`visible`], in one line: line feeds and tabs also become visible.
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     match text.contains(['\n', '\t']) {
         false => visible(text),

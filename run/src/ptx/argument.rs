@@ -1,4 +1,4 @@
-//! Arguments of a kernel as the command line has them.
+//! The arguments of a kernel on the command line.
 
 use crate::array::{Number, read_number, write_number};
 use std::fmt;
@@ -7,61 +7,62 @@ use std::str::FromStr;
 use weft_ir::Scalar;
 use weft_sim::Swizzle;
 
-/// The bytes that memory has before the launch.
+/// The contents of memory before the launch.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Fill {
-    /// The numbers of a `.npy` file; one a PE where its name has `{pe}`.
+    /// The numbers of a `.npy` file, or of one file for each PE if the name has `{pe}`.
     File(PathBuf),
     /// Zeros of the given type and extents.
     Zeros(Scalar, Vec<u64>),
-    /// Nothing that was ever written.
+    /// Uninitialised memory of the given type and extents.
     Empty(Scalar, Vec<u64>),
 }
 
 /// The box of a tensor map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tile {
-    /// Elements by dimension, outermost first, as of the memory's shape.
+    /// The number of elements in each dimension, outermost first, as in the memory's shape.
     pub extents: Vec<u32>,
     /// The swizzle in shared memory.
     pub swizzle: Swizzle,
 }
 
-/// Bytes of a swizzle, as the command line has them.
+/// The sizes of swizzles in bytes on the command line.
 const SWIZZLES: [(&str, Swizzle); 4] =
     [("0", Swizzle::None), ("32", Swizzle::B32), ("64", Swizzle::B64), ("128", Swizzle::B128)];
 
 /// An argument of a kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
-    /// The address of memory of its own on each PE.
+    /// The address of the argument's own memory on each PE.
     Memory {
-        /// The bytes that the memory begins with.
+        /// The initial contents of the memory.
         fill: Fill,
-        /// Where it goes after the launch.
+        /// The file for its contents after the launch.
         output: Option<PathBuf>,
-        /// On the symmetric heap.
+        /// Whether it is on the symmetric heap.
         symmetric: bool,
-        /// The argument is a tensor map of the memory, for copies of such boxes, instead of its address.
+        /// The box, if the argument is a tensor map of the memory instead of its address.
         tile: Option<Tile>,
     },
-    /// A number, as its bytes.
+    /// A number of this type, as its bytes.
     Scalar(Scalar, Vec<u8>),
     /// The bytes of a structure.
     Bytes(Vec<u8>),
-    /// The address of a table of the addresses under which the PE reaches every PE's part of a symmetric argument.
+    /// The address of a table of the addresses at which the PE reaches every PE's part of a
+    /// symmetric argument.
     Peers(usize),
     /// The multicast address of a symmetric argument.
     Multicast(usize),
     /// The address of another PE's part of a symmetric argument: the next PE's for 1.
     Peer(usize, usize),
-    /// The PE's number, 4 bytes.
+    /// The PE's number, in 4 bytes.
     Pe,
-    /// The number of PEs, 4 bytes.
+    /// The number of PEs, in 4 bytes.
     NPes,
 }
 
-/// The forms, for help and errors.
+/// The forms of arguments, for help and errors.
 pub const FORMS: &str = "npy:x.npy, npy:x.npy=out.npy, zeros:f32[4,1000]=out.npy, empty:BYTES, sym:npy:x.npy, sym:zeros:4096, \
                          map:128x64/128:npy:x.npy, i32:1024, f32:1.5, u64:0, bytes:00ff..., peers:N, mc:N, peer:N+1, pe, npes";
 
@@ -86,7 +87,7 @@ impl fmt::Display for Fill {
 }
 
 impl fmt::Display for Argument {
-    /// A form that reads back to it.
+    /// Formats the argument so that it can be parsed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Argument::Memory { fill, output, symmetric, tile } => {
@@ -114,8 +115,9 @@ impl fmt::Display for Argument {
 
 fn parse(text: &str) -> Result<Argument, String> {
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
-    let index =
-        |text: &str| text.parse().map_err(|_| "expected the number of an argument, from 0".to_owned());
+    let index = |text: &str| {
+        text.parse().map_err(|_| "expected the number of an argument, counted from 0".to_owned())
+    };
     Ok(match word {
         "pe" if rest.is_empty() => Argument::Pe,
         "npes" if rest.is_empty() => Argument::NPes,
@@ -129,7 +131,9 @@ fn parse(text: &str) -> Result<Argument, String> {
             Argument::Memory { fill, output, tile: None, .. } => {
                 Argument::Memory { fill, output, symmetric: true, tile: None }
             }
-            _ => return Err("symmetric is memory: sym:npy:x.npy, sym:zeros:f32[1000]".into()),
+            _ => {
+                return Err("expected memory after `sym:`, as in sym:npy:x.npy or sym:zeros:f32[1000]".into());
+            }
         },
         "map" => map(rest)?,
         "npy" | "zeros" | "empty" => memory(word, rest)?,
@@ -141,7 +145,7 @@ fn parse(text: &str) -> Result<Argument, String> {
     })
 }
 
-/// A type as PTX or the language names it.
+/// Parses a type by its name in PTX or in the language.
 fn scalar(word: &str) -> Option<Scalar> {
     let signed = word.strip_prefix('s').filter(|bits| bits.parse::<u32>().is_ok());
     signed.map_or_else(|| Scalar::parse(word), |bits| Scalar::parse(&format!("i{bits}")))
@@ -149,7 +153,7 @@ fn scalar(word: &str) -> Option<Scalar> {
 
 fn memory(word: &str, rest: &str) -> Result<Argument, String> {
     let (what, output) = match rest.split_once('=') {
-        Some((_, "")) => return Err("expected a file behind `=`".into()),
+        Some((_, "")) => return Err("expected a file after `=`".into()),
         Some((what, file)) => (what, Some(PathBuf::from(file))),
         None => (rest, None),
     };
@@ -162,9 +166,10 @@ fn memory(word: &str, rest: &str) -> Result<Argument, String> {
     Ok(Argument::Memory { fill, output, symmetric: false, tile: None })
 }
 
-/// `128x64/128:npy:x.npy`: a tensor map of the memory, with its box and the bytes of its swizzle.
+/// Parses `128x64/128:npy:x.npy`: a tensor map of the memory, with its box and the bytes of its
+/// swizzle.
 fn map(text: &str) -> Result<Argument, String> {
-    let bad = || "expected a box, perhaps a swizzle, and memory: map:128x64/128:npy:x.npy".to_owned();
+    let bad = || "expected a box, an optional swizzle, and memory: map:128x64/128:npy:x.npy".to_owned();
     let (tile, of) = text.split_once(':').ok_or_else(bad)?;
     let (extents, bytes) = tile.split_once('/').unwrap_or((tile, "0"));
     let extents: Result<Vec<u32>, _> = extents.split('x').map(str::parse).collect();
@@ -178,7 +183,7 @@ fn map(text: &str) -> Result<Argument, String> {
     }
 }
 
-/// `4096` bytes, or `f32[4,1000]`.
+/// Parses `4096` bytes, or `f32[4,1000]`.
 fn extents(text: &str) -> Result<(Scalar, Vec<u64>), String> {
     let bad = || "expected a number of bytes, or a type and extents: 4096, f32[4,1000]".to_owned();
     let numbers = |text: &str| {
@@ -192,14 +197,14 @@ fn extents(text: &str) -> Result<(Scalar, Vec<u64>), String> {
     let bytes = shape.iter().try_fold(u64::from(dtype.bytes()), |n, d| n.checked_mul(*d));
     match bytes {
         Some(1..=MAX_BYTES) => Ok((dtype, shape)),
-        _ => Err(format!("memory has 1 to {MAX_BYTES} bytes")),
+        _ => Err(format!("memory must have 1 to {MAX_BYTES} bytes")),
     }
 }
 
-/// Most bytes of an argument's memory on a PE.
+/// The largest size of an argument's memory on a PE in bytes.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// The bytes of a number; one that does not fit its type is an error.
+/// The bytes of a number. A number that does not fit its type is an error.
 fn number(dtype: Scalar, text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     if dtype.is_float() {
@@ -218,10 +223,10 @@ fn number(dtype: Scalar, text: &str) -> Result<Vec<u8>, String> {
         _ => return Err(format!("expected a whole number for {dtype}")),
     };
     write_number(dtype, Number::Int(value), &mut bytes);
-    // Bits of a signed type may be given as they are.
+    // The bits of a signed type can be given as an unsigned hexadecimal number.
     let bits = hex && value >= 0 && value >> dtype.bits() == 0;
     if !bits && read_number(dtype, &bytes) != Number::Int(value) {
-        return Err(format!("{text} does not fit {dtype}"));
+        return Err(format!("{text} does not fit into {dtype}"));
     }
     Ok(bytes)
 }
@@ -232,7 +237,7 @@ fn hex(text: &str) -> Result<Vec<u8>, String> {
         Some(d) if !d.is_empty() && d.len().is_multiple_of(2) => {
             Ok(d.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
         }
-        _ => Err("expected two hexadecimal digits a byte".into()),
+        _ => Err("expected two hexadecimal digits for each byte".into()),
     }
 }
 

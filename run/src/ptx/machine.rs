@@ -1,4 +1,5 @@
-//! A launch made ready: files read, arguments held against the parameters; run with any seed.
+//! A prepared launch: its files are read and its arguments are checked against the parameters. It
+//! can run with any seed.
 
 use super::argument::{Argument, FORMS, Fill, Tile};
 use super::{PtxFile, PtxLaunch, PtxOutcome, element};
@@ -10,19 +11,19 @@ use weft_ir::Scalar;
 use weft_sim::codes;
 use weft_sim::{Arg, Config, Kernel, Launch, Machine, SimError, Symmetric, Team, TensorMap, TensorType};
 
-/// Memory of an argument.
+/// The memory of an argument.
 struct Block {
     dtype: Scalar,
-    /// On each PE.
+    /// The shape on each PE.
     shape: Vec<u64>,
     content: Content,
 }
 
-/// What memory holds.
+/// The contents of memory.
 enum Content {
     Nothing,
     Zeros,
-    /// By PE.
+    /// The bytes by PE.
     Data(Vec<Vec<u8>>),
 }
 
@@ -31,7 +32,7 @@ impl Block {
         self.shape.iter().product::<u64>() * u64::from(self.dtype.bytes())
     }
 
-    /// A tensor map of the memory at an address: dense, the last dimension innermost.
+    /// A tensor map of the memory at an address, which is dense with the last dimension innermost.
     fn map(&self, address: u64, tile: &Tile) -> Result<Vec<u8>, SimError> {
         let element = match (self.dtype, self.dtype.bytes()) {
             (Scalar::F16, _) => TensorType::F16,
@@ -63,20 +64,20 @@ impl Block {
     }
 }
 
-/// A launch of PTX that was checked: its arguments fit the kernel, and their memory is described.
+/// A checked launch of PTX: its arguments fit the kernel, and their memory is described.
 pub struct Setup<'a> {
     file: &'a PtxFile,
     kernel: &'a Kernel,
     launch: PtxLaunch,
     block: [u32; 3],
-    /// By argument.
+    /// The memory by argument.
     blocks: Vec<Option<Block>>,
 }
 
 /// An argument's memory on a machine.
 enum Placed {
     Symmetric(Symmetric),
-    /// Address by PE.
+    /// The address by PE.
     Private(Vec<u64>),
 }
 
@@ -87,12 +88,12 @@ impl<'a> Setup<'a> {
     /// Fails if the file lacks the kernel, the number of threads is unknown, or an argument does not fit.
     pub fn new(file: &'a PtxFile, launch: &PtxLaunch) -> Result<Setup<'a>, RunError> {
         if launch.pes == 0 || launch.launches == 0 {
-            return request("a run takes 1 PE and 1 launch or more");
+            return request("a run needs at least 1 PE and 1 launch");
         }
         let kernel = file.kernel(launch.entry.as_deref())?;
         let Some(block) = launch.block.or(kernel.reqntid) else {
             return request(format!(
-                "`{}` does not say how many threads a CTA has: give them with --block",
+                "`{}` does not state the number of threads of a CTA: give it with --block",
                 kernel.name
             ));
         };
@@ -106,12 +107,12 @@ impl<'a> Setup<'a> {
         &self.kernel.name
     }
 
-    /// The launch as it was asked for.
+    /// Returns the requested launch.
     pub fn launch(&self) -> &PtxLaunch {
         &self.launch
     }
 
-    /// Places the arguments' memory on a machine.
+    /// Allocates the arguments' memory on a machine.
     fn place(&self, machine: &mut Machine) -> Result<Vec<Option<Placed>>, SimError> {
         let pes = self.launch.pes;
         let mut out = Vec::new();
@@ -187,7 +188,8 @@ impl<'a> Setup<'a> {
         Ok(args)
     }
 
-    /// Runs it. What keeps it from being launched is an error, what stops it is in the outcome.
+    /// Runs the launch. If it cannot be launched, the result is an error; if it is stopped, the
+    /// outcome has the error.
     pub fn run(&self, seed: u64) -> Result<PtxOutcome, RunError> {
         let PtxLaunch { pes, grid, cluster, dynamic_shared, launches, .. } = self.launch;
         let mut config = Config::default().n_pes(pes).seed(seed).check(self.launch.check.clone());
@@ -257,7 +259,7 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Writes the outputs; a line about each.
+    /// Writes the outputs, and returns a line about each.
     pub fn write(&self, outcome: &PtxOutcome) -> Result<Vec<String>, RunError> {
         let mut lines = Vec::new();
         for ((argument, block), data) in self.launch.args.iter().zip(&self.blocks).zip(&outcome.memory) {
@@ -283,7 +285,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Alignment of an argument's memory, as `cudaMalloc` has it.
+/// The alignment of an argument's memory, which is that of `cudaMalloc`.
 const ALIGN: u64 = 256;
 
 fn address(machine: &Machine, placed: &Placed, pe: usize) -> Result<u64, SimError> {
@@ -293,7 +295,7 @@ fn address(machine: &Machine, placed: &Placed, pe: usize) -> Result<u64, SimErro
     }
 }
 
-/// Writes zeros, piece by piece.
+/// Writes zeros in pieces.
 fn zero(machine: &mut Machine, pe: usize, at: u64, bytes: u64) -> Result<(), SimError> {
     let zeros = vec![0; bytes.min(1 << 20) as usize];
     for done in (0..bytes).step_by(zeros.len().max(1)) {
@@ -305,10 +307,10 @@ fn zero(machine: &mut Machine, pe: usize, at: u64, bytes: u64) -> Result<(), Sim
 
 fn none_symmetric(n: usize) -> SimError {
     let help = "give it as sym:npy:x.npy or sym:zeros:f32[1000]";
-    SimError::request(format!("argument {n} is not symmetric memory"), help)
+    SimError::request(format!("argument {n} is not in symmetric memory"), help)
 }
 
-/// Whether the arguments are as many as the parameters, and each of its parameter's size.
+/// Checks that there are as many arguments as parameters, each of its parameter's size.
 fn fit(kernel: &Kernel, args: &[Argument]) -> Result<(), RunError> {
     let size = |a: &Argument| match a {
         Argument::Scalar(_, bytes) | Argument::Bytes(bytes) => bytes.len(),
@@ -321,10 +323,10 @@ fn fit(kernel: &Kernel, args: &[Argument]) -> Result<(), RunError> {
     let message = match wrong {
         _ if args.len() != params.len() => {
             let (name, n, given) = (&kernel.name, params.len(), args.len());
-            format!("`{name}` has {n} parameters, and arguments are given for {given}")
+            format!("`{name}` has {n} parameters, but there are {given} arguments")
         }
         Some(i) => format!(
-            "argument {i} has {} bytes, and parameter `{}` of `{}` {}",
+            "argument {i} has {} bytes, but parameter `{}` of `{}` has {}",
             size(&args[i]),
             params[i].name,
             kernel.name,
@@ -339,7 +341,7 @@ fn fit(kernel: &Kernel, args: &[Argument]) -> Result<(), RunError> {
     request(format!("{message}; the parameters:{}\nan argument is one of {FORMS}", list.collect::<String>()))
 }
 
-/// What an argument's memory holds on each PE.
+/// The contents of an argument's memory on each PE.
 fn memory(argument: &Argument, pes: usize) -> Result<Option<Block>, RunError> {
     let Argument::Memory { fill, .. } = argument else { return Ok(None) };
     Ok(Some(match fill {
@@ -353,7 +355,7 @@ fn memory(argument: &Argument, pes: usize) -> Result<Option<Block>, RunError> {
             };
             let (dtype, shape) = (arrays[0].dtype, arrays[0].shape.clone());
             if arrays[0].is_empty() {
-                return request(format!("{}: there is no element in it", path.display()));
+                return request(format!("{} has no elements", path.display()));
             }
             Block { dtype, shape, content: Content::Data(arrays.into_iter().map(|a| a.data).collect()) }
         }

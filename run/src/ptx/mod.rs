@@ -38,10 +38,10 @@ use weft_ir::diag::Span;
 use weft_lang::source::{LineColumn, SourceMap};
 use weft_sim::{Check, CodeLocation, Finding, Kernel, Location, Module, SimError, Stats, Trace, TraceConfig};
 
-/// Largest PTX file that is read. NVSHMEM's functions linked in take a few MiB.
+/// The largest size of a PTX file in bytes. Linked NVSHMEM functions need a few MiB.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A PTX file, read and decoded.
+/// A PTX file that was read and decoded.
 #[derive(Debug)]
 pub struct PtxFile {
     name: String,
@@ -53,31 +53,31 @@ pub struct PtxFile {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PtxLaunch {
-    /// The kernel; may be left out where the file has only one.
+    /// The name of the kernel, which can be omitted if the file has only one.
     pub entry: Option<String>,
-    /// CTAs of each PE.
+    /// The number of CTAs of each PE.
     pub grid: [u32; 3],
-    /// Threads of a CTA; as `.reqntid` says where it is not given.
+    /// The number of threads of a CTA. If it is not given, it is that of `.reqntid`.
     pub block: Option<[u32; 3]>,
-    /// CTAs of a cluster.
+    /// The shape of a cluster in CTAs.
     pub cluster: [u32; 3],
-    /// Bytes of dynamic shared memory.
+    /// The size of dynamic shared memory in bytes.
     pub dynamic_shared: u32,
     /// The arguments in the order of the kernel's parameters.
     pub args: Vec<Argument>,
     /// The number of PEs.
     pub pes: usize,
-    /// Seed of the schedule.
+    /// The seed of the schedule.
     pub seed: u64,
-    /// Launches, back to back, over the same memory.
+    /// The number of launches, back to back, over the same memory.
     pub launches: u32,
     /// The checks that watch the running kernel.
     pub check: Option<Check>,
-    /// A timeline, where one is wanted.
+    /// The options of a timeline, if one is wanted.
     pub trace: Option<TraceConfig>,
-    /// Warp instructions after which a launch is given up.
+    /// The number of warp instructions after which a launch is stopped.
     pub step_limit: Option<u64>,
-    /// Time after which a launch is given up.
+    /// The time after which a launch is stopped.
     pub time_limit: Option<Duration>,
 }
 
@@ -100,7 +100,7 @@ weft_sim::setters!(
 );
 
 impl PtxLaunch {
-    /// One CTA on one PE, without arguments.
+    /// Creates a launch of one CTA on one PE, without arguments.
     pub fn new() -> PtxLaunch {
         PtxLaunch {
             entry: None,
@@ -121,7 +121,7 @@ impl PtxLaunch {
 }
 
 impl PtxLaunch {
-    /// What the command line says of it beside entry, PEs, seed, grid and launches.
+    /// Returns its options on the command line, except entry, PEs, seed, grid and launches.
     pub fn words(&self) -> String {
         let dims = |[x, y, z]: [u32; 3]| format!("{x},{y},{z}");
         let block = self.block.map(|b| format!(" --block {}", dims(b)));
@@ -141,34 +141,34 @@ impl Default for PtxLaunch {
 /// The outcome of a launch of PTX.
 #[derive(Debug)]
 pub struct PtxOutcome {
-    /// Counters of the last launch, or what stopped it.
+    /// The counters of the last launch, or the error that stopped it.
     pub ended: Result<Stats, SimError>,
-    /// The findings of the checks, each with the element that it is about: `x[3, 17]`.
+    /// The findings of the checks, each with its element, such as `x[3, 17]`.
     pub findings: Vec<(Finding, Option<String>)>,
     /// The memory of each argument on each PE, which is empty for arguments that are not memory.
     pub memory: Vec<Vec<Vec<u8>>>,
     /// The text that all launches printed.
     pub printed: String,
-    /// The timeline, where one was wanted.
+    /// The timeline, if one was wanted.
     pub trace: Trace,
-    /// The time by the clock.
+    /// The wall time of all launches.
     pub time: Duration,
 }
 
 impl PtxFile {
-    /// Reads a file of PTX.
+    /// Reads a PTX file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is not text, or is not PTX that the simulator carries out.
+    /// Fails if the file cannot be read, is not text, or is not PTX that the simulator executes.
     pub fn read(path: &Path) -> Result<PtxFile, RunError> {
         let text = weft::library::read_text_of(path, MAX_BYTES, ".ptx").map_err(RunError::Request)?;
         PtxFile::parse(&weft::library::name_of(path), &text)
     }
 
-    /// Reads a text of PTX.
+    /// Reads PTX text.
     ///
     /// # Errors
-    /// Fails if the text is not PTX that the simulator carries out.
+    /// Fails if the text is not PTX that the simulator executes.
     pub fn parse(name: &str, text: &str) -> Result<PtxFile, RunError> {
         let module = Module::parse(text)?;
         let mut sources = SourceMap::new();
@@ -176,7 +176,7 @@ impl PtxFile {
         Ok(PtxFile { name: name.to_owned(), module, sources: Arc::new(sources) })
     }
 
-    /// The file, as messages name it.
+    /// The name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -186,7 +186,7 @@ impl PtxFile {
         &self.module
     }
 
-    /// The kernel of that name, or the only one.
+    /// Returns the kernel of that name, or the only one.
     ///
     /// # Errors
     /// Fails if there is no kernel, or if there are several to choose from.
@@ -207,12 +207,12 @@ impl PtxFile {
         }
     }
 
-    /// Its text, for who shows places of it.
+    /// Returns its text, for messages with source locations.
     pub fn sources(&self) -> Arc<SourceMap> {
         self.sources.clone()
     }
 
-    /// The line that a thread was at.
+    /// Returns the line of a thread's location.
     pub fn span(&self, place: &CodeLocation) -> Span {
         let text = self.sources.text(0).unwrap_or_default();
         let line = text.lines().nth((place.ptx_line as usize).saturating_sub(1)).unwrap_or_default();
@@ -220,16 +220,18 @@ impl PtxFile {
         self.sources.span_at(0, LineColumn { line: place.ptx_line, column }).unwrap_or(Span::NONE)
     }
 
-    /// Runs a kernel on every PE at once, and reads back what its arguments point to. Files are read, none is written.
+    /// Runs a kernel on every PE at once, and reads back the memory of its arguments. Files are
+    /// read, but not written.
     ///
     /// # Errors
-    /// Fails if the kernel cannot be launched: the arguments do not fit the parameters, or files or sizes are
-    /// wrong.
+    /// Fails if the kernel cannot be launched: the arguments do not fit the parameters, or files or
+    /// sizes are wrong.
     pub fn run(&self, launch: &PtxLaunch) -> Result<PtxOutcome, RunError> {
         Setup::new(self, launch)?.run(launch.seed)
     }
 
-    /// Runs it and writes the files that arguments name as outputs, if the launch ended; which, and what went there.
+    /// Runs the kernel, and writes the output files of its arguments if the launch ended. Also
+    /// returns a line about each file.
     ///
     /// # Errors
     /// Fails where [`run`](Self::run) fails, or if files cannot be written.
@@ -251,5 +253,5 @@ fn element(shape: &[u64], bytes: u64, location: &Location) -> Option<String> {
     }
     at.reverse();
     let element = format!("{}[{}]", location.name, at.join(", "));
-    Some(if location.bytes > bytes { format!("{} bytes from {element} on", location.bytes) } else { element })
+    Some(if location.bytes > bytes { format!("{} bytes from {element}", location.bytes) } else { element })
 }

@@ -1,7 +1,7 @@
-//! cuBLASLt, to measure beside: it is opened at run time. [`sys`] has the functions as they are, `result` a `Result` for
-//! every call.
+//! The library cuBLASLt, which benchmarks compare with and which is opened at run time. [`sys`] has
+//! the raw functions, and `result` a `Result` for every call.
 //!
-//! Nothing of warpweft's own needs it.
+//! warpweft itself does not need it.
 
 mod result;
 pub mod sys;
@@ -17,23 +17,23 @@ use std::path::Path;
 use std::sync::OnceLock;
 use weft_layout::Layout;
 
-/// Bytes of workspace that algorithms may use: what cuBLAS's documentation recommends for Hopper.
+/// The workspace for algorithms in bytes, as cuBLAS's documentation recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
 /// A product of matrices, D = A * transpose(B), with A (m, k) and D (m, n), rows contiguous, and B (n, k).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Product {
-    /// Rows of A and D.
+    /// The number of rows of A and D.
     pub m: u64,
-    /// Rows of B, columns of D.
+    /// The number of rows of B, and of columns of D.
     pub n: u64,
-    /// Columns of A and B.
+    /// The number of columns of A and B.
     pub k: u64,
-    /// Element type of A and B.
+    /// The element type of A and B.
     pub dtype: DType,
-    /// Element type of D.
+    /// The element type of D.
     pub out: DType,
-    /// Whether columns of B are contiguous, not rows.
+    /// Whether the columns of B are contiguous instead of the rows.
     pub b_columns: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Product {
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
     algo: sys::Algo,
-    /// Bytes of workspace that it needs.
+    /// The size of the workspace that it needs in bytes.
     pub workspace: usize,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The library of this machine; looked for and opened once a process.
+/// The library of this machine, which is looked for and opened once in a process.
 fn library() -> Result<&'static (Found, Library)> {
     static LIBRARY: OnceLock<Result<(Found, Library)>> = OnceLock::new();
     let open = || {
@@ -66,25 +66,27 @@ fn library() -> Result<&'static (Found, Library)> {
     LIBRARY.get_or_init(open).as_ref().map_err(Clone::clone)
 }
 
-/// The cuBLASLt of this machine: its version, and where it is.
+/// Returns the version and the path of this machine's cuBLASLt.
 ///
 /// # Errors
-/// Fails if the library is not found or is not cuBLASLt (R0112). The message lists every place searched.
+/// Fails if the library is not found or is not cuBLASLt (R0112). The message lists every place
+/// searched.
 pub fn installed() -> Result<(Version, &'static Path)> {
     library().map(|(found, library)| (Version(library.version), &*found.path))
 }
 
-/// Whether cuBLASLt has products of that type.
+/// Checks that cuBLASLt multiplies matrices of a type.
 ///
 /// # Errors
-/// Fails if cuBLASLt does not multiply the type (R0401). The message lists the types that it multiplies.
+/// Fails if cuBLASLt does not multiply the type (R0401). The message lists the types that it
+/// multiplies.
 pub fn has(dtype: DType) -> Result<()> {
     types(dtype).map(drop)
 }
 
 fn types(dtype: DType) -> Result<(i32, i32)> {
     sys::data_type(dtype).ok_or_else(|| {
-        Error::new(OPERATION, format!("products of {dtype} are not measured with cuBLASLt"))
+        Error::new(OPERATION, format!("cuBLASLt is not measured with matrices of {dtype}"))
             .help("use f32, f16, bf16, e4m3 or e5m2")
     })
 }
@@ -102,19 +104,20 @@ impl Matmul {
     /// Describes a product for a device.
     ///
     /// # Errors
-    /// Fails if there is no cuBLASLt (R0112), for a type that it does not multiply (R0401), if a call fails
-    /// (R0113), or if the device has no room for the workspace (R0302).
+    /// Fails if there is no cuBLASLt (R0112), for a type that it does not multiply (R0401), if a
+    /// call fails (R0113), or if the device does not have enough memory for the workspace (R0302).
     pub fn new(device: &Device, product: Product) -> Result<Matmul> {
         let (_, library) = library()?;
         let (dtype, compute) = types(product.dtype)?;
         let (out, _) = types(product.out)?;
-        // The library takes the primary context's device where it begins.
+        // The library uses the device of the primary context.
         device.context()?;
         device.bind()?;
         let handle = library.create()?;
         let operation = library.operation(compute)?;
-        // The library has columns contiguous, and so computes transpose(D) = B * transpose(A), of which both operands are
-        // its own columns where rows are contiguous here.
+        // The library's matrices have contiguous columns, so it computes transpose(D) = B *
+        // transpose(A). Both operands have contiguous columns in its view if their rows are
+        // contiguous here.
         let Product { m, n, k, b_columns, .. } = product;
         operation.set_operation(sys::DESC_TRANSA, if b_columns { sys::OP_N } else { sys::OP_T })?;
         operation.set_operation(sys::DESC_TRANSB, sys::OP_N)?;
@@ -134,7 +137,8 @@ impl Matmul {
         Ok(Matmul { product, described, preference, handle, workspace })
     }
 
-    /// At most `most` algorithms, the one that the library's heuristic expects to be the fastest first.
+    /// Returns at most `most` algorithms, with the fastest according to the library's heuristic
+    /// first.
     ///
     /// # Errors
     /// Fails if a cuBLASLt call fails, or if the library has no algorithm for the product (R0113).
@@ -150,11 +154,11 @@ impl Matmul {
         Ok(found.iter().map(|f| Algorithm { algo: f.algo, workspace: f.workspace }).collect())
     }
 
-    /// Puts the product on a stream of the device.
+    /// Enqueues the product on a stream of the device.
     ///
     /// # Errors
-    /// Fails for operands of other types or sizes, or on another device (R0307), or if a cuBLASLt call fails
-    /// (R0113).
+    /// Fails for operands of other types or sizes, or on another device (R0307), or if a cuBLASLt
+    /// call fails (R0113).
     #[allow(unsafe_code, reason = "a call of a C library with addresses of device memory")]
     pub fn launch(
         &self,
@@ -170,15 +174,15 @@ impl Matmul {
         let on = stream.gpu()?.cu_stream().cast();
         let workspace = (self.workspace.address(), WORKSPACE);
         let at = Addresses { a: b.0, b: a.0, d: d.0, workspace };
-        // SAFETY: the sizes were compared above; each tensor's drop waits for the device, and a graph that is being
-        // captured holds on to their memory.
+        // SAFETY: the sizes were compared above; each tensor's drop waits for the device, and a
+        // graph that is being captured keeps their memory.
         unsafe { library.matmul(&self.handle, &self.described, &algorithm.algo, at, on)? };
         [a.1, b.1, d.1].into_iter().flatten().for_each(keep);
         keep(self.workspace.memory().clone());
         Ok(())
     }
 
-    /// The address of a matrix of so many elements, one after the other, and what keeps it.
+    /// The address of a contiguous matrix of this number of elements, and the object that keeps it.
     fn operand(
         &self,
         (name, matrix): (&str, &dyn AsArgument),
@@ -196,7 +200,7 @@ impl Matmul {
             }
             _ => {
                 let message =
-                    format!("{name} is {given}, and the product has {elements} elements of {dtype}");
+                    format!("{name} has {given}, but the product needs {elements} elements of {dtype}");
                 Err(Error::new(SHAPE, message))
             }
         }
@@ -207,7 +211,7 @@ impl Matmul {
     }
 }
 
-/// Elements one after the other.
+/// A layout of contiguous elements.
 fn flat(elements: u64) -> Result<Layout> {
     use crate::IntoLayout;
     usize::try_from(elements).unwrap_or(usize::MAX).into_layout()

@@ -1,4 +1,5 @@
-//! Each call of cuBLASLt with a `Result`, and its objects, which are destroyed when they are dropped.
+//! The calls of cuBLASLt with a `Result`, and its objects, which are destroyed when they are
+//! dropped.
 #![allow(unsafe_code, reason = "calls of a C library")]
 
 use super::sys::{self, Algo, Functions, Handle, HeuristicResult, Stream};
@@ -8,10 +9,10 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::null_mut;
 
-/// The opened library. It stays loaded, because it keeps threads.
+/// The opened library. It stays loaded, because it has threads.
 pub struct Library {
     functions: Functions,
-    /// `CUBLAS_VERSION`: 130100 is 13.1.0.
+    /// The value of `CUBLAS_VERSION`: 130100 is 13.1.0.
     pub version: usize,
     _library: ManuallyDrop<libloading::Library>,
 }
@@ -47,16 +48,16 @@ impl Library {
         // tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(|e| fails(e.to_string()))?;
         let library = ManuallyDrop::new(library);
-        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process; a library that is not cuBLASLt lacks the
-        // first function asked for.
+        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process; in a library that is
+        // not cuBLASLt, the first function is missing.
         let functions = unsafe { Functions::load(&library) };
-        let functions = functions.map_err(|name| fails(format!("it has no function {name}")))?;
-        // SAFETY: the function takes nothing and returns a number.
+        let functions = functions.map_err(|name| fails(format!("the library has no function {name}")))?;
+        // SAFETY: the function has no parameters and returns a number.
         let version = unsafe { (functions.cublasLtGetVersion)() };
         Ok(Library { functions, version, _library: library })
     }
 
-    /// A handle for the device of the current CUDA context.
+    /// Creates a handle for the device of the current CUDA context.
     pub fn create(&self) -> Result<Object<'_>> {
         // SAFETY: the function writes the handle.
         self.object("cublasLtCreate", self.functions.cublasLtDestroy, |handle| unsafe {
@@ -64,7 +65,7 @@ impl Library {
         })
     }
 
-    /// A product that is computed in `compute`, with factors of f32.
+    /// Describes a product that is computed in `compute`, with factors of f32.
     pub fn operation(&self, compute: c_int) -> Result<Object<'_>> {
         let destroy = self.functions.cublasLtMatmulDescDestroy;
         // SAFETY: the function writes the descriptor.
@@ -73,7 +74,7 @@ impl Library {
         })
     }
 
-    /// The layout of a column-major matrix.
+    /// Describes the layout of a column-major matrix.
     pub fn layout(&self, dtype: c_int, rows: u64, columns: u64, stride: u64) -> Result<Object<'_>> {
         let stride = i64::try_from(stride).unwrap_or(i64::MAX);
         let destroy = self.functions.cublasLtMatrixLayoutDestroy;
@@ -91,8 +92,8 @@ impl Library {
         })
     }
 
-    /// At most `most` algorithms for a product, the one that the library expects to be fastest first; none where the
-    /// library has none for such operands.
+    /// Returns at most `most` algorithms for a product, with the expected fastest first. The result
+    /// is empty if the library has none for such operands.
     pub fn algorithms(
         &self,
         handle: &Object<'_>,
@@ -110,7 +111,7 @@ impl Library {
         let mut results = vec![empty; most];
         let mut found = 0;
         let Described { operation, a, b, d } = product;
-        // SAFETY: all handles are alive, and the list has as many places as are said.
+        // SAFETY: all handles are alive, and the list has as many elements as the call states.
         let status = unsafe {
             (self.functions.cublasLtMatmulAlgoGetHeuristic)(
                 handle.handle,
@@ -133,10 +134,11 @@ impl Library {
         Ok(results)
     }
 
-    /// Puts D = A * B on a stream.
+    /// Enqueues D = A * B on a stream.
     ///
     /// # Safety
-    /// The addresses are of memory as large as the layouts say, which lives until the stream has done the work.
+    /// The addresses are of memory as large as the layouts, which lives until the stream has done
+    /// the work.
     pub unsafe fn matmul(
         &self,
         handle: &Object<'_>,
@@ -149,8 +151,8 @@ impl Library {
         let factor = |x: &f32| std::ptr::from_ref(x).cast::<c_void>();
         let pointer = |address: u64| address as usize as *mut c_void;
         let Described { operation, a, b, d } = product;
-        // SAFETY: all handles are alive, the factors are read before the call returns, and the caller answers for the
-        // memory.
+        // SAFETY: all handles are alive, the factors are read before the call returns, and the
+        // caller is responsible for the memory.
         let status = unsafe {
             (self.functions.cublasLtMatmul)(
                 handle.handle,
@@ -185,7 +187,7 @@ impl Library {
         Ok(Object { handle, destroy, library: self })
     }
 
-    /// A status: 0 is success.
+    /// Checks a status, where 0 is success.
     fn check(&self, call: &str, status: c_int) -> Result<()> {
         if status == 0 {
             return Ok(());
@@ -196,7 +198,7 @@ impl Library {
             if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy() }
         };
         Err(Error::new(CUBLAS, format!("{call} returned {status} ({meaning})"))
-            .help("CUBLASLT_LOG_LEVEL=2 makes cuBLASLt say more"))
+            .help("set CUBLASLT_LOG_LEVEL=2 to make cuBLASLt print more"))
     }
 }
 
@@ -220,8 +222,8 @@ impl Object<'_> {
         attribute: c_int,
         value: T,
     ) -> Result<()> {
-        // SAFETY: the handle is alive; the value is copied before the call returns, and its size is said, which the
-        // library compares with that of the attribute.
+        // SAFETY: the handle is alive; the value is copied before the call returns, and its size is
+        // passed, which the library compares with that of the attribute.
         let status = unsafe { call(self.handle, attribute, (&raw const value).cast(), size_of::<T>()) };
         self.library.check(name, status)
     }

@@ -1,14 +1,15 @@
-//! The functions of cuBLASLt as they are: names, signatures and numbers of `cublasLt.h` of CUDA 12 and 13, which agree
-//! on all that is used here.
+//! The raw functions of cuBLASLt: names, signatures and numbers of `cublasLt.h` of CUDA 12 and 13,
+//! which agree on everything that is used here.
 #![allow(unsafe_code, reason = "functions of a C library")]
 
 use crate::DType;
 use crate::foreign::functions;
 use std::ffi::{c_char, c_int, c_void};
 
-/// A handle of the library, of a descriptor, of a layout or of a preference: each is a pointer to an opaque structure.
+/// A handle of the library, a descriptor, a layout or a preference. Each is a pointer to an opaque
+/// structure.
 pub type Handle = *mut c_void;
-/// `cudaStream_t`, which is a `CUstream`.
+/// The type `cudaStream_t`, which is a `CUstream`.
 pub type Stream = *mut c_void;
 
 /// `cublasLtMatmulAlgo_t`: an algorithm with its parameters. It is plain data that may be copied.
@@ -25,11 +26,11 @@ pub struct Algo {
 pub struct HeuristicResult {
     /// The algorithm that the heuristic proposes.
     pub algo: Algo,
-    /// Bytes of workspace that the algorithm needs.
+    /// The size of the workspace that the algorithm needs in bytes.
     pub workspace: usize,
     /// Whether the algorithm can be used: a status.
     pub state: c_int,
-    /// Waves of thread blocks that the algorithm has on this device.
+    /// The number of waves of thread blocks that the algorithm has on this device.
     pub waves: f32,
     /// Reserved by the library.
     pub reserved: [c_int; 4],
@@ -46,15 +47,15 @@ pub const DESC_TRANSB: c_int = 4;
 pub const DESC_FAST_ACCUM: c_int = 25;
 /// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`, a `uint64_t` in bytes.
 pub const PREF_MAX_WORKSPACE_BYTES: c_int = 1;
-/// `CUBLAS_OP_N`: the matrix is used as it is.
+/// `CUBLAS_OP_N`: the matrix is used unchanged.
 pub const OP_N: i32 = 0;
 /// `CUBLAS_OP_T`: the matrix is transposed.
 pub const OP_T: i32 = 1;
 /// `CUDA_R_32F`: the type of 32-bit floating-point numbers.
 pub const R_32F: c_int = 0;
 
-/// `cudaDataType_t` of an operand, and the `cublasComputeType_t` of products of such operands; none for types whose
-/// products the library does not add up in f32.
+/// Returns the `cudaDataType_t` of an operand, and the `cublasComputeType_t` of products of such
+/// operands, or none for types whose products the library does not add up in f32.
 pub fn data_type(dtype: DType) -> Option<(c_int, c_int)> {
     const COMPUTE_32F: c_int = 68;
     const COMPUTE_32F_FAST_TF32: c_int = 77;

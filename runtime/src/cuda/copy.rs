@@ -6,8 +6,8 @@ use crate::Element;
 use crate::error::{Error, Result, SHAPE};
 use cudarc::driver::result;
 
-/// Bytes of memory that a device reaches. Its owner keeps them for `'m`, and frees them only when the device has no
-/// more work to do on them.
+/// A range of memory that a device can access. Its owner keeps the memory for `'m`, and frees it
+/// only when the device has no more work on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'m> {
     device: &'m Device,
@@ -16,16 +16,16 @@ pub struct Range<'m> {
 }
 
 impl<'m> Range<'m> {
-    /// The `bytes` bytes from `address` on.
+    /// Creates the range of `bytes` bytes from `address` on.
     ///
     /// # Safety
-    /// All of them are allocated, and loads and stores of `device` reach them, for as long as the value borrowed for
-    /// `'m` lives. That value's drop waits for the device before it frees them.
+    /// All of them are allocated, and loads and stores of `device` reach them, for as long as the
+    /// value borrowed for `'m` lives. That value's drop waits for the device before it frees them.
     pub unsafe fn new(device: &'m Device, address: u64, bytes: usize) -> Range<'m> {
         Range { device, address, bytes }
     }
 
-    /// `n` bytes of it, from `offset` on.
+    /// Returns the range of `n` bytes from `offset` on.
     ///
     /// # Errors
     /// Fails if the range goes past the end (R0307).
@@ -35,34 +35,35 @@ impl<'m> Range<'m> {
                 Ok(Range { address: self.address + offset as u64, bytes: n, ..self })
             }
             _ => {
-                let message = format!("{n} bytes from byte {offset} of a {what} of {}", self.bytes);
+                let message =
+                    format!("{n} bytes from byte {offset} exceed the end of a {what} of {}", self.bytes);
                 Err(Error::new(SHAPE, message))
             }
         }
     }
 
-    /// Whether `n` bytes of a stream's work are this range's.
+    /// Checks that a stream may work on `n` bytes of this range.
     fn check(self, n: usize, stream: &Stream) -> Result<()> {
         same_len("the memory, in bytes,", self.bytes, n)?;
         match self.device.is_simulated() == matches!(stream, Stream::Simulated(_)) {
             true => Ok(()),
             false => {
-                let message =
-                    "a simulated device's memory goes with its own streams, and a GPU's with a GPU's";
+                let message = "use a stream of the device that owns the memory";
                 Err(Error::new(SHAPE, message))
             }
         }
     }
 }
 
-/// Writes a slice's elements to memory of as many bytes, and waits for the stream.
+/// Writes a slice's elements to memory of the same size, and waits for the stream.
 pub fn write<T: Element>(to: Range<'_>, data: &[T], stream: &Stream) -> Result<()> {
     to.check(size_of_val(data), stream)?;
-    // Only the copy itself is then waited for without a bound.
+    // After this wait, only the copy itself is waited for without a limit.
     wait_for(stream)?;
     match stream {
         Stream::Gpu(stream) => {
-            // SAFETY: `to` has as many bytes, and the stream is waited for before `data` can go.
+            // SAFETY: `to` has the same number of bytes, and the stream is waited for before `data`
+            // can be freed.
             unsafe { result::memcpy_htod_async(to.address, data, stream.cu_stream()) }
                 .map_err(|e| error("cuMemcpyHtoDAsync", e))?;
             stream.synchronize().map_err(|e| error("cuStreamSynchronize", e))
@@ -75,7 +76,7 @@ pub fn write<T: Element>(to: Range<'_>, data: &[T], stream: &Stream) -> Result<(
     }
 }
 
-/// Reads as many bytes of memory as a slice's elements have, after all that the stream has to do before.
+/// Reads the bytes of a slice's elements from memory, after all earlier work of the stream.
 pub fn read<T: Element>(from: Range<'_>, data: &mut [T], stream: &Stream) -> Result<()> {
     from.check(size_of_val(data), stream)?;
     wait_for(stream)?;
@@ -95,7 +96,7 @@ pub fn read<T: Element>(from: Range<'_>, data: &mut [T], stream: &Stream) -> Res
     }
 }
 
-/// The elements in memory.
+/// Returns the elements in memory.
 pub fn to_vec<T: Element>(from: Range<'_>, stream: &Stream) -> Result<Vec<T>> {
     // SAFETY: all elements are numbers, for which zero bytes are a value.
     let mut data = vec![unsafe { std::mem::zeroed::<T>() }; from.bytes / size_of::<T>()];
@@ -103,13 +104,13 @@ pub fn to_vec<T: Element>(from: Range<'_>, stream: &Stream) -> Result<Vec<T>> {
     Ok(data)
 }
 
-/// Sets all bytes, in the stream's order.
+/// Sets all bytes, in stream order.
 pub fn fill(range: Range<'_>, byte: u8, stream: &Stream) -> Result<()> {
     range.check(range.bytes, stream)?;
     match stream {
         Stream::Gpu(stream) => {
             Stream::bind(stream)?;
-            // SAFETY: the range has as many bytes, and stays until the device has set them.
+            // SAFETY: the range has this number of bytes, and stays until the device has set them.
             unsafe { result::memset_d8_async(range.address, byte, range.bytes, stream.cu_stream()) }
                 .map_err(|e| error("cuMemsetD8Async", e))
         }
@@ -117,14 +118,15 @@ pub fn fill(range: Range<'_>, byte: u8, stream: &Stream) -> Result<()> {
     }
 }
 
-/// Copies to memory of as many bytes, in the stream's order.
+/// Copies to memory of the same size, in stream order.
 pub fn on_device(to: Range<'_>, from: Range<'_>, stream: &Stream) -> Result<()> {
     to.check(from.bytes, stream)?;
     from.check(to.bytes, stream)?;
     match stream {
         Stream::Gpu(stream) => {
             Stream::bind(stream)?;
-            // SAFETY: both ranges have as many bytes, and stay until the device has copied them.
+            // SAFETY: both ranges have this number of bytes, and stay until the device has copied
+            // them.
             unsafe { result::memcpy_dtod_async(to.address, from.address, to.bytes, stream.cu_stream()) }
                 .map_err(|e| error("cuMemcpyDtoDAsync", e))
         }
@@ -132,10 +134,10 @@ pub fn on_device(to: Range<'_>, from: Range<'_>, stream: &Stream) -> Result<()> 
     }
 }
 
-/// A copy's two sides have one size.
+/// Checks that the two sides of a copy have the same size.
 pub fn same_len(what: &str, have: usize, given: usize) -> Result<()> {
     match have == given {
         true => Ok(()),
-        false => Err(Error::new(SHAPE, format!("{what} has {have} elements; {given} were given"))),
+        false => Err(Error::new(SHAPE, format!("{what} has {have} elements, but {given} were given"))),
     }
 }

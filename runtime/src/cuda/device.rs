@@ -1,4 +1,4 @@
-//! A GPU.
+//! A GPU, or the device of a simulated PE.
 
 use super::{CudaContext, Stream, device_count, error, no_gpu};
 use crate::error::Result;
@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use sys::CUdevice_attribute as Attribute;
 
-/// A GPU of this process, with its primary context, which other libraries in the process share; or a simulated PE's.
-/// Cheap to clone.
+/// A GPU of this process, with its primary context, which other libraries in the process share; or
+/// the device of a simulated PE. Clones are cheap.
 #[derive(Clone, PartialEq)]
 pub struct Device(DeviceKind);
 
@@ -22,7 +22,7 @@ pub(super) enum DeviceKind {
     Simulated(Pe),
 }
 
-/// Attributes of a simulated device; there are no others.
+/// The attributes of a simulated device; no others exist.
 fn simulated_attribute(pe: &Pe, which: Attribute) -> Result<u32> {
     match which {
         Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => Ok(pe.config().sms),
@@ -35,10 +35,12 @@ fn simulated_attribute(pe: &Pe, which: Attribute) -> Result<u32> {
 }
 
 impl Device {
-    /// The GPU of that number, as `CUDA_VISIBLE_DEVICES` leaves them; makes its context this thread's.
+    /// Opens the GPU of this number, counted within `CUDA_VISIBLE_DEVICES`, and makes its context
+    /// current in this thread.
     ///
     /// # Errors
-    /// Fails without a driver (R0101), without such a GPU (R0102), or if its context cannot be made (R0103).
+    /// Fails without a driver (R0101), without such a GPU (R0102), or if its context cannot be
+    /// created (R0103).
     #[allow(unsafe_code, reason = "cudarc's switch for its own tracking")]
     pub fn open(ordinal: u32) -> Result<Device> {
         let count = device_count()?;
@@ -46,25 +48,25 @@ impl Device {
             return Err(no_gpu(ordinal, count));
         }
         let context = CudaContext::new(ordinal as usize).map_err(|e| error("cuDevicePrimaryCtxRetain", e))?;
-        // SAFETY: slices made in this context are used on one stream, or ordered by who uses them on more. The events
-        // would be wrong in captures, and cost two records for each launch.
+        // SAFETY: slices of this context are used on one stream, or their users order the streams.
+        // The events would be wrong in captures, and cost two records for each launch.
         unsafe { context.disable_event_tracking() };
         Ok(Device(DeviceKind::Gpu(context)))
     }
 
-    /// The GPU that a stream, or anything else of `cudarc`'s, belongs to.
+    /// Returns the GPU that a stream, or another object of `cudarc`, belongs to.
     pub fn of(context: &Arc<CudaContext>) -> Device {
         Device(DeviceKind::Gpu(context.clone()))
     }
 
-    /// A stream of this device that another library made.
+    /// Wraps a stream of this device that another library created.
     ///
     /// # Errors
     /// Fails on a simulated PE (R0403).
     ///
     /// # Safety
-    /// `stream` is a stream of the device's primary context, or null for the default one, and its owner keeps it as long
-    /// as the value returned and its clones.
+    /// `stream` is a stream of the device's primary context, or null for the default one, and its
+    /// owner keeps it as long as the value returned and its clones.
     #[allow(unsafe_code, reason = "the caller vouches for a handle")]
     pub unsafe fn borrow_stream(&self, stream: sys::CUstream) -> Result<Stream> {
         // SAFETY: as this function's.
@@ -79,7 +81,7 @@ impl Device {
         &self.0
     }
 
-    /// The simulated PE whose it is.
+    /// The simulated PE that the device belongs to.
     pub(crate) fn pe(&self) -> Option<&Pe> {
         match &self.0 {
             DeviceKind::Gpu(_) => None,
@@ -87,7 +89,7 @@ impl Device {
         }
     }
 
-    /// Whether it is a simulated PE's.
+    /// Whether it belongs to a simulated PE.
     pub fn is_simulated(&self) -> bool {
         self.pe().is_some()
     }
@@ -100,7 +102,7 @@ impl Device {
         }
     }
 
-    /// Whether a stream is its.
+    /// Whether a stream belongs to this device.
     pub(crate) fn has(&self, stream: &Stream) -> bool {
         match (&self.0, stream) {
             (DeviceKind::Gpu(context), Stream::Gpu(stream)) => {
@@ -133,7 +135,7 @@ impl Device {
     /// The name of the device, such as `NVIDIA H200`.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103), as all queries of a device do.
+    /// Fails if the CUDA driver rejects the query (R0103), as all queries of a device do.
     pub fn name(&self) -> Result<String> {
         match &self.0 {
             DeviceKind::Gpu(context) => context.name().map_err(|e| error("cuDeviceGetName", e)),
@@ -144,7 +146,7 @@ impl Device {
     /// The compute capability, such as (9, 0).
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn compute_capability(&self) -> Result<(u32, u32)> {
         match &self.0 {
             DeviceKind::Gpu(_) => super::compute_capability(self.ordinal()),
@@ -152,10 +154,11 @@ impl Device {
         }
     }
 
-    /// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
+    /// Returns the target to compile for: `sm_90a`, with all features that only this architecture
+    /// has, or `sm_80` before 9.0.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn arch(&self) -> Result<String> {
         self.compute_capability().map(super::arch)
     }
@@ -163,7 +166,7 @@ impl Device {
     /// The number of streaming multiprocessors.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn sm_count(&self) -> Result<u32> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
@@ -171,7 +174,7 @@ impl Device {
     /// The size of the second-level cache in bytes.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn l2_bytes(&self) -> Result<u32> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
     }
@@ -179,7 +182,7 @@ impl Device {
     /// The free and the total memory in bytes.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn memory(&self) -> Result<(usize, usize)> {
         match &self.0 {
             DeviceKind::Gpu(context) => context.mem_get_info().map_err(|e| error("cuMemGetInfo", e)),
@@ -187,10 +190,11 @@ impl Device {
         }
     }
 
-    /// Whether the GPU and its fabric have multicast objects. (NVSHMEM may still have it switched off.)
+    /// Whether the GPU and its fabric have multicast objects. (NVSHMEM may still have disabled
+    /// them.)
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn supports_multicast(&self) -> Result<bool> {
         Ok(self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0)
     }
@@ -198,7 +202,7 @@ impl Device {
     /// Whether a kernel here can address the memory of another GPU of this process, by its number.
     ///
     /// # Errors
-    /// Fails without such a GPU (R0102), or if the CUDA driver refuses a call (R0103).
+    /// Fails without such a GPU (R0102), or if the CUDA driver rejects a call (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn can_access_peer(&self, ordinal: u32) -> Result<bool> {
         let context = self.context()?;
@@ -217,7 +221,7 @@ impl Device {
     /// The UUID of the device, `GPU-` and 16 bytes in hexadecimal, as nvidia-smi prints it.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn uuid(&self) -> Result<String> {
         let uuid = self.context()?.uuid().map_err(|e| error("cuDeviceGetUuid", e))?;
         Ok(uuid_text(uuid.bytes.map(|b| b as u8)))
@@ -226,7 +230,7 @@ impl Device {
     /// The PCI address of the device, such as `0000:1b:00.0`.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn pci_bus_id(&self) -> Result<String> {
         let (mut text, context) = ([0u8; 32], self.context()?);
@@ -244,10 +248,10 @@ impl Device {
         Ok(String::from_utf8_lossy(&text[..end]).to_ascii_lowercase())
     }
 
-    /// An attribute of the device; a negative one is 0.
+    /// Returns an attribute of the device; a negative one becomes 0.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the query (R0103).
+    /// Fails if the CUDA driver rejects the query (R0103).
     pub fn attribute(&self, which: Attribute) -> Result<u32> {
         let value = match &self.0 {
             DeviceKind::Gpu(context) => context.attribute(which),
@@ -259,7 +263,7 @@ impl Device {
     /// Makes the context of the device current in the calling thread.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn bind(&self) -> Result<()> {
         match &self.0 {
             DeviceKind::Gpu(context) => context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e)),
@@ -270,7 +274,7 @@ impl Device {
     /// Creates a stream that does not wait for the default stream.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn new_stream(&self) -> Result<Stream> {
         match &self.0 {
             DeviceKind::Gpu(context) => {
@@ -291,7 +295,7 @@ impl Device {
     /// Waits for all work on the GPU.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a call, or if a kernel failed before (R0103).
+    /// Fails if the CUDA driver rejects a call, or if a kernel failed before (R0103).
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             DeviceKind::Gpu(context) => context.synchronize().map_err(|e| error("cuCtxSynchronize", e)),
@@ -299,7 +303,7 @@ impl Device {
         }
     }
 
-    /// Runs a driver call in its context.
+    /// Makes a driver call in the device's context.
     pub(super) fn call<T>(
         &self,
         name: &str,

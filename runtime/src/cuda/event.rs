@@ -7,8 +7,8 @@ use crate::simulated::{self, not_simulated};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{self, CUevent_flags};
 
-/// A point in a stream's work, with the time it was reached. On a simulated PE the time is that of the simulation: how
-/// long the simulator took says nothing of any GPU.
+/// A point in a stream's work, with the time at which it was reached. On a simulated PE the time is
+/// that of the simulation: the speed of the simulator says nothing about a GPU.
 #[derive(Debug)]
 pub struct Event(EventKind);
 
@@ -19,10 +19,10 @@ enum EventKind {
 }
 
 impl Event {
-    /// The point after all work so far on `stream`.
+    /// Records an event after all work so far on `stream`.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a call (R0103).
+    /// Fails if the CUDA driver rejects a call (R0103).
     pub fn record(stream: &Stream) -> Result<Event> {
         let kind = match stream {
             Stream::Gpu(stream) => {
@@ -41,7 +41,7 @@ impl Event {
     /// Creates an event that is not recorded yet. [`capture`](Event::capture) puts it into a graph.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn new(device: &Device) -> Result<Event> {
         if let Some(pe) = device.pe() {
             return Ok(Event(EventKind::Simulated(simulated::Event::new(pe)?)));
@@ -50,11 +50,12 @@ impl Event {
         event.map(EventKind::Gpu).map(Event).map_err(|e| error("cuEventCreate", e))
     }
 
-    /// Puts the point after all work so far into the graph that is being captured on `stream`: each launch of the graph
-    /// reaches it anew. Its time can be asked for once that launch is done. The event must be there as long as the graph.
+    /// Adds the event, after all work so far, to the graph that is being captured on `stream`. Each
+    /// launch of the graph reaches it again. Its time can be queried once that launch is done. The
+    /// event must exist as long as the graph.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a call, or if the stream captures nothing (R0103).
+    /// Fails if the CUDA driver rejects a call, or if the stream captures nothing (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn capture(&self, stream: &Stream) -> Result<()> {
         let (event, stream) = match (&self.0, stream) {
@@ -69,10 +70,11 @@ impl Event {
             .map_err(|e| error("cuEventRecordWithFlags", e))
     }
 
-    /// Milliseconds from this event to a later one; waits for both. The clock steps by half a microsecond.
+    /// Returns the milliseconds from this event to a later one, and waits for both. The clock has
+    /// steps of half a microsecond.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a call, or if a kernel between the events failed (R0103).
+    /// Fails if the CUDA driver rejects a call, or if a kernel between the events failed (R0103).
     pub fn elapsed_ms(&self, end: &Event) -> Result<f64> {
         self.synchronize()?;
         end.synchronize()?;
@@ -85,18 +87,18 @@ impl Event {
         }
     }
 
-    /// Microseconds from this event to a later one; waits for both.
+    /// Returns the microseconds from this event to a later one, and waits for both.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a call, or if a kernel between the events failed (R0103).
+    /// Fails if the CUDA driver rejects a call, or if a kernel between the events failed (R0103).
     pub fn elapsed_us(&self, end: &Event) -> Result<f64> {
         self.elapsed_ms(end).map(|ms| ms * 1e3)
     }
 
-    /// Waits until it is reached, at most for the bound of waits.
+    /// Waits until the event is reached, at most for the limit on waits.
     ///
     /// # Errors
-    /// Fails if that takes longer (R0402), or if the CUDA driver refuses a call (R0103).
+    /// Fails if that takes longer (R0402), or if the CUDA driver rejects a call (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn synchronize(&self) -> Result<()> {
         let event = match &self.0 {
@@ -111,7 +113,7 @@ impl Event {
     /// Makes later work on `stream` wait for the event.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         match (&self.0, stream) {
             (EventKind::Gpu(event), Stream::Gpu(stream)) => {

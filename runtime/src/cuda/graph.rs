@@ -1,4 +1,4 @@
-//! Work of a stream, captured once and launched again and again.
+//! Graphs: work of a stream that is captured once and launched many times.
 
 use super::{Stream, error};
 use crate::error::{CUDA, Error, Result};
@@ -10,16 +10,16 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something a graph holds on to: a module, memory, a table of addresses.
+/// An object that a graph keeps alive: a module, memory, or a table of addresses.
 pub type Keep = Arc<dyn Any + Send + Sync>;
 
 thread_local! {
-    /// What was launched since the capture on this thread began; none while there is no capture.
+    /// The objects of launches since the capture on this thread began; none without a capture.
     static KEPT: RefCell<Option<Vec<Keep>>> = const { RefCell::new(None) };
 }
 
-/// Lets the graph that is being captured on this thread hold on to `what`; does nothing outside of a capture, where
-/// the caller keeps what a launch uses until its stream is done.
+/// Lets the graph that is being captured on this thread keep `what` alive. Without a capture it
+/// does nothing, since the caller keeps the objects of a launch until its stream is done.
 pub fn keep(what: Keep) {
     KEPT.with_borrow_mut(|kept| {
         if let Some(kept) = kept {
@@ -28,7 +28,7 @@ pub fn keep(what: Keep) {
     });
 }
 
-/// A captured graph, ready to launch. It holds on to the modules and buffers of the launches in it.
+/// A captured graph that can be launched. It keeps the modules and buffers of its launches alive.
 pub struct Graph {
     graph: GraphKind,
     kept: Vec<Keep>,
@@ -39,7 +39,7 @@ enum GraphKind {
     Simulated(simulated::Graph),
 }
 
-/// Ends a capture whichever way its closure is left.
+/// Ends a capture, however its closure ends.
 struct Capture<'s> {
     stream: &'s Stream,
     ended: bool,
@@ -48,10 +48,11 @@ struct Capture<'s> {
 impl<'s> Capture<'s> {
     fn begin(stream: &'s Stream) -> Result<Capture<'s>> {
         if KEPT.with_borrow(Option::is_some) {
-            return Err(Error::new(CUDA, "a graph is being captured on this thread already")
-                .help("capture one after the other, or launch both sequences in one capture"));
+            return Err(Error::new(CUDA, "this thread is already capturing a graph")
+                .help("capture one graph after the other, or launch both sequences in one capture"));
         }
-        // Relaxed: a kernel's first launch may make a table of addresses, on another stream.
+        // Relaxed mode is needed because a kernel's first launch may create a table of addresses on
+        // another stream.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         match stream {
             Stream::Gpu(stream) => {
@@ -66,7 +67,7 @@ impl<'s> Capture<'s> {
     fn end(&mut self) -> Result<Graph> {
         self.ended = true;
         let kept = KEPT.take().unwrap_or_default();
-        // What is wrong with the launches is found now: a graph without nodes is one too.
+        // Errors of the launches are found here; a graph without nodes is also an error.
         let stream = match self.stream {
             Stream::Gpu(stream) => stream,
             Stream::Simulated(stream) => {
@@ -76,7 +77,7 @@ impl<'s> Capture<'s> {
         let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         match graph.map_err(|e| error("cuStreamEndCapture", e))? {
             Some(graph) => Ok(Graph { graph: GraphKind::Gpu(graph), kept }),
-            None => Err(Error::new(CUDA, "the capture gave no graph")),
+            None => Err(Error::new(CUDA, "the driver returned no graph for the capture")),
         }
     }
 }
@@ -84,19 +85,21 @@ impl<'s> Capture<'s> {
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // The closure's own error is the one that is told.
+            // The closure's own error is the one that is reported.
             let _ = self.end();
         }
     }
 }
 
 impl Graph {
-    /// Captures what `work` launches on `stream` (and on streams that wait for its events), without running it.
+    /// Captures the work that `work` launches on `stream` (and on streams that wait for its
+    /// events), without running it.
     ///
-    /// Nothing can be copied to or from the host on that stream in between, and it cannot be waited for.
+    /// Meanwhile, nothing can be copied to or from the host on that stream, and the host cannot
+    /// wait for it.
     ///
     /// # Errors
-    /// Fails with the error of `work`, after which the stream is as before, or if something launched cannot
+    /// Fails with the error of `work`, after which the stream is as before, or if a launch cannot
     /// be captured (R0103).
     pub fn capture<E: From<Error>>(
         stream: &Stream,
@@ -110,7 +113,7 @@ impl Graph {
     /// Launches the graph on the stream it was captured on.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the launch (R0103).
+    /// Fails if the CUDA driver rejects the launch (R0103).
     pub fn launch(&self) -> Result<()> {
         match &self.graph {
             GraphKind::Gpu(graph) => graph.launch().map_err(|e| error("cuGraphLaunch", e)),
@@ -118,10 +121,10 @@ impl Graph {
         }
     }
 
-    /// Prepares the device, so that the first launch takes no longer than the others.
+    /// Prepares the device, so that the first launch takes no longer than later ones.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn upload(&self) -> Result<()> {
         match &self.graph {
             GraphKind::Gpu(graph) => graph.upload().map_err(|e| error("cuGraphUpload", e)),

@@ -1,14 +1,15 @@
-//! Memory of `cuMemAlloc` in another process (CUDA Driver API, `cuIpcGetMemHandle`).
+//! Maps memory of `cuMemAlloc` of another process (CUDA Driver API, `cuIpcGetMemHandle`).
 #![allow(unsafe_code, reason = "FFI")]
 
 use super::Device;
 use crate::error::Result;
 use cudarc::driver::sys::{self, CUdeviceptr, CUipcMem_flags};
 
-/// Bytes of a handle.
+/// The size of a handle in bytes.
 pub(crate) const BYTES: usize = sys::CU_IPC_HANDLE_SIZE as usize;
 
-/// What names an allocation in other processes of this host, and where in it an address lies.
+/// Returns the handle of an allocation for other processes of this host, and the offset of an
+/// address in it.
 ///
 /// # Errors
 /// Fails for memory of another kind (R0103).
@@ -63,7 +64,7 @@ impl Drop for Opened {
             return;
         }
         if let Ok(context) = self.device.context() {
-            // SAFETY: opened once, closed once, when nothing uses it.
+            // SAFETY: opened once, and closed once when it is not used any more.
             context.record_err(unsafe { sys::cuIpcCloseMemHandle(self.start) }.result());
         }
     }

@@ -5,11 +5,12 @@ use super::error;
 use crate::error::Result;
 use cudarc::driver::sys::{self, CUtensorMapDataType, CUtensorMapL2promotion, CUtensorMapSwizzle};
 
-/// Encodes a tensor map (CUDA Driver API, `cuTensorMapEncodeTiled`): extents in elements, strides in bytes without the
-/// first dimension's, boxes in elements. Elements beyond the tensor read as 0.
+/// Encodes a tensor map (CUDA Driver API, `cuTensorMapEncodeTiled`). Extents are in elements,
+/// strides in bytes without the first dimension's, and boxes in elements. Elements beyond the
+/// tensor read as 0.
 ///
 /// # Errors
-/// Fails if the driver refuses it (R0103).
+/// Fails if the driver rejects it (R0103).
 pub fn encode_map(
     element: CUtensorMapDataType,
     swizzle: CUtensorMapSwizzle,
@@ -17,7 +18,7 @@ pub fn encode_map(
     (extents, strides, boxes): (&[u64], &[u64], &[u32]),
 ) -> Result<[u8; 128]> {
     let steps = [1u32; 5];
-    // Rows that begin between lines of 256 bytes would fetch a line too many at each end.
+    // Rows that do not begin at a multiple of 256 bytes would fetch one line too many at each end.
     let promotion = if strides.iter().all(|s| s.is_multiple_of(256)) {
         CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B
     } else {
@@ -26,8 +27,8 @@ pub fn encode_map(
     let rank = extents.len().min(boxes.len()).min(strides.len() + 1).min(steps.len());
     // SAFETY: the structure is plain bytes, for which 0 is a value.
     let mut map: sys::CUtensorMap = unsafe { std::mem::zeroed() };
-    // SAFETY: the arrays are as long as `rank` says (strides one less) and lent for the call, which writes the local map.
-    // The address is only put into the map.
+    // SAFETY: the arrays have `rank` elements (strides one less) and live during the call, which
+    // writes the local map. The address is only stored in the map.
     let code = unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut map,

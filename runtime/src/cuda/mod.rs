@@ -1,8 +1,9 @@
-//! CUDA's driver, over [`cudarc`]: what it says about devices and errors, and the few calls its safe layer lacks.
+//! The CUDA driver, through [`cudarc`]: information about devices and errors, and the few calls
+//! that cudarc's safe layer does not have.
 //!
-//! `cudarc` opens libcuda at its first call and panics where there is none; so everything here begins with
-//! [`present`], which a [`Device`] is the proof of. Order between streams is the caller's: `cudarc`'s tracking of
-//! slices by events is off in the contexts made here.
+//! `cudarc` opens libcuda at its first call and panics if it is missing. So everything here begins
+//! with [`present`], and a [`Device`] is the proof that it succeeded. The caller orders streams:
+//! `cudarc`'s tracking of slices by events is disabled in the contexts created here.
 
 pub(crate) mod copy;
 mod device;
@@ -17,7 +18,7 @@ mod tensor;
 pub mod vmm;
 mod wait;
 
-/// A CUDA stream as the driver knows it (`CUstream`).
+/// A CUDA stream in the driver's form (`CUstream`).
 pub type RawStream = sys::CUstream;
 
 pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
@@ -35,18 +36,18 @@ use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUresult};
 use std::sync::OnceLock;
 
-/// The oldest CUDA version whose driver has every function that is called here.
+/// The oldest CUDA version whose driver has all functions that are called here.
 const OLDEST: (u32, u32) = (12, 4);
 
-/// Where a program may start to look for GPUs.
+/// The first steps of a search for the missing GPUs.
 const WHAT_TO_DO: &str = "an NVIDIA driver brings libcuda.so.1; in a container, pass the GPUs on (docker run --gpus all)\n\
                           without a GPU, `weft run` and `weft compile` work as they are, on the simulator";
 
-/// Whether there is a driver to talk to.
+/// Checks that the driver can be used.
 ///
 /// # Errors
-/// Fails if libcuda is not found, does not answer, or is too old (R0101). The message lists the names that
-/// were tried.
+/// Fails if libcuda is not found, does not work, or is too old (R0101). The message lists the names
+/// that were tried.
 pub fn present() -> Result<()> {
     driver_version().map(|_| ())
 }
@@ -76,7 +77,7 @@ fn ask_version() -> Result<(u32, u32)> {
     let missing = symbols::missing(has);
     if let Some(first) = missing.first() {
         let message = format!(
-            "libcuda is there, and is no driver that will do: it lacks {first}{}",
+            "the libcuda that was found cannot be used: it lacks {first}{}",
             if missing.len() > 1 {
                 format!(" and {} more functions", missing.len() - 1)
             } else {
@@ -84,7 +85,7 @@ fn ask_version() -> Result<(u32, u32)> {
             }
         );
         return Err(Error::new(NO_CUDA, message)
-            .help(format!("see what LD_LIBRARY_PATH puts before the driver's own; {WHAT_TO_DO}")));
+            .help(format!("check whether LD_LIBRARY_PATH hides the driver's own libcuda; {WHAT_TO_DO}")));
     }
     let mut version = 0;
     // SAFETY: the library has this function.
@@ -96,22 +97,23 @@ fn ask_version() -> Result<(u32, u32)> {
         CUresult::CUDA_SUCCESS => {
             let ((major, minor), (least, after)) = (version, OLDEST);
             let message = format!(
-                "the driver supports CUDA {major}.{minor}; {least}.{after} is the oldest that will do"
+                "the driver supports CUDA {major}.{minor}, but warpweft needs {least}.{after} or later"
             );
             Err(Error::new(NO_CUDA, message).help("install a newer NVIDIA driver (550 or later)"))
         }
         other => {
-            let message = format!("libcuda does not answer: cuDriverGetVersion gave {other:?}");
+            let message = format!("libcuda does not work: cuDriverGetVersion returned {other:?}");
             Err(Error::new(NO_CUDA, message)
-                .help("remove stub libraries from LD_LIBRARY_PATH, or install the driver that fits the kernel module"))
+                .help("remove stub libraries from LD_LIBRARY_PATH, or install the driver that matches the kernel module"))
         }
     }
 }
 
-/// GPUs that this process can see.
+/// Returns the number of GPUs that this process can see.
 ///
 /// # Errors
-/// Fails without a driver (R0101), or if the driver does not start (R0103). Without a GPU, the result is 0.
+/// Fails without a driver (R0101), or if the driver does not start (R0103). Without a GPU, the
+/// result is 0.
 pub fn device_count() -> Result<u32> {
     present()?;
     match CudaContext::device_count() {
@@ -121,10 +123,11 @@ pub fn device_count() -> Result<u32> {
     }
 }
 
-/// Compute capability of a GPU, without a context on it: (9, 0).
+/// Returns the compute capability of a GPU, such as (9, 0), without creating a context on it.
 ///
 /// # Errors
-/// Fails without a driver (R0101), without such a GPU (R0102), or if the CUDA driver refuses a call (R0103).
+/// Fails without a driver (R0101), without such a GPU (R0102), or if the CUDA driver rejects a call
+/// (R0103).
 #[allow(unsafe_code, reason = "FFI")]
 pub fn compute_capability(ordinal: u32) -> Result<(u32, u32)> {
     use sys::CUdevice_attribute as Attribute;
@@ -143,7 +146,8 @@ pub fn compute_capability(ordinal: u32) -> Result<(u32, u32)> {
     ))
 }
 
-/// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
+/// Returns the target to compile for: `sm_90a`, with all features that only this architecture has,
+/// or `sm_80` before 9.0.
 pub fn arch((major, minor): (u32, u32)) -> String {
     format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
 }
@@ -151,23 +155,23 @@ pub fn arch((major, minor): (u32, u32)) -> String {
 /// The PE that this process is.
 static PE: OnceLock<u32> = OnceLock::new();
 
-/// Says which PE this process is, for errors.
+/// Sets the PE of this process, for errors.
 pub(crate) fn this_is(pe: u32) {
     // A process joins one job.
     let _ = PE.set(pe);
 }
 
-/// A kernel's assertion does not hold. CUDA has said which one, and nobody which PE.
+/// Makes the error of a failed assertion in a kernel. CUDA reports the assertion, but not the PE.
 fn assertion(call: &str, pe: Option<u32>) -> Error {
     let whose = pe.map_or_else(|| "this process".to_owned(), |pe| format!("PE {pe}"));
-    Error::new(ASSERTION, format!("{call}: an assertion of a kernel of {whose} does not hold")).help(
-        "standard error has its text, file and line, the CTA (block) and the thread; every later call of this process \
-         fails",
+    Error::new(ASSERTION, format!("{call}: an assertion failed in a kernel of {whose}")).help(
+        "see standard error for its text, file and line, the CTA (block) and the thread; every later call of this \
+         process fails",
     )
 }
 
-/// Makes an error of a driver call's result. It has the call's name, CUDA's name for the error, and CUDA's
-/// explanation.
+/// Makes an error of a driver call's result. It has the name of the call, CUDA's name for the
+/// error, and CUDA's explanation.
 pub fn error(call: &str, e: DriverError) -> Error {
     if e.0 == CUresult::CUDA_ERROR_ASSERT {
         return assertion(call, PE.get().copied());
@@ -188,18 +192,19 @@ pub fn error(call: &str, e: DriverError) -> Error {
     }
 }
 
-/// The error of a call that may find no room.
+/// Makes the error of a call that may run out of memory.
 pub(crate) fn no_room(what: &str, bytes: usize, device: &Device, call: &str, e: DriverError) -> Error {
     if e.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
         return error(call, e);
     }
     let room =
         device.memory().map(|(free, total)| format!("; {free} of its {total} are free")).unwrap_or_default();
-    let message = format!("GPU {} has no room for {what} of {bytes} bytes{room}", device.ordinal());
+    let message =
+        format!("GPU {} does not have enough memory for {what} of {bytes} bytes{room}", device.ordinal());
     Error::new(crate::error::OUT_OF_MEMORY, message)
 }
 
-/// What to do about errors whose name does not say it.
+/// Help for errors whose name does not tell what to do.
 const HELP: &[(CUresult, &str)] = &[
     (
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -208,15 +213,15 @@ const HELP: &[(CUresult, &str)] = &[
     ),
     (
         CUresult::CUDA_ERROR_LAUNCH_FAILED,
-        "a kernel trapped: with debug waits, a wait longer than its bound; every later call of this process fails",
+        "a kernel trapped (with debug waits, a wait exceeded its bound); every later call of this process fails",
     ),
     (
         CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
-        "a kernel took an address for more aligned than it is; the simulator says which",
+        "a kernel used a misaligned address; run it on the simulator to find the access",
     ),
     (
         CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE,
-        "another process holds this GPU exclusively: see nvidia-smi -q -d COMPUTE",
+        "another process uses this GPU exclusively: check nvidia-smi -q -d COMPUTE",
     ),
     (
         CUresult::CUDA_ERROR_SYSTEM_NOT_READY,
@@ -224,12 +229,14 @@ const HELP: &[(CUresult, &str)] = &[
     ),
 ];
 
-/// No GPU of that number.
+/// Makes the error for a missing GPU number.
 pub(crate) fn no_gpu(ordinal: u32, count: u32) -> Error {
     let gpus = if count == 1 { "GPU" } else { "GPUs" };
     let message = format!("there is no GPU {ordinal}: this process sees {count} {gpus}");
     Error::new(NO_GPU, message).help(match std::env::var("CUDA_VISIBLE_DEVICES") {
-        Ok(visible) => format!("CUDA_VISIBLE_DEVICES is {visible:?}: only those are seen, counted from 0"),
+        Ok(visible) => {
+            format!("CUDA_VISIBLE_DEVICES is {visible:?}: only these GPUs are visible, counted from 0")
+        }
         Err(_) => "GPUs are counted from 0; `nvidia-smi -L` lists them".to_owned(),
     })
 }
@@ -238,7 +245,7 @@ pub(crate) fn no_gpu(ordinal: u32, count: u32) -> Error {
 mod tests {
     use super::*;
 
-    /// The tests of this room run on machines with and without a driver.
+    /// The tests of this module run on machines with and without a driver.
     #[test]
     fn without_a_driver_everything_is_an_error_and_nothing_a_panic() {
         match present() {
@@ -264,7 +271,7 @@ mod tests {
     fn a_failed_assertion_names_the_pe() {
         let e = assertion("cuStreamQuery", Some(3));
         assert_eq!(e.code, ASSERTION);
-        assert_eq!(e.message, "cuStreamQuery: an assertion of a kernel of PE 3 does not hold");
+        assert_eq!(e.message, "cuStreamQuery: an assertion failed in a kernel of PE 3");
         assert_eq!(error("cuStreamQuery", DriverError(CUresult::CUDA_ERROR_ASSERT)).code, ASSERTION);
     }
 

@@ -1,4 +1,4 @@
-//! Memory of the host that a GPU writes while a kernel runs.
+//! Host memory that a GPU writes while a kernel runs.
 #![allow(unsafe_code, reason = "FFI")]
 
 use super::{Device, error};
@@ -6,7 +6,8 @@ use crate::error::Result;
 use cudarc::driver::{result, sys};
 use std::ffi::c_void;
 
-/// Pinned memory of the host, zeroed, at an address of the GPU's too. It is freed on drop once the device is done.
+/// Pinned, zeroed host memory that is also mapped on the GPU. It is freed on drop once the device
+/// is done.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     device: Device,
@@ -15,13 +16,13 @@ pub(crate) struct Pinned {
     address: sys::CUdeviceptr,
 }
 
-// SAFETY: an address; the memory is read by volatile loads only.
+// SAFETY: it is an address, and the memory is read only by volatile loads.
 unsafe impl Send for Pinned {}
-// SAFETY: as above.
+// SAFETY: the same holds for shared access.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// Allocates zeroed host memory that a GPU can reach.
+    /// Allocates zeroed host memory that a GPU can access.
     ///
     /// # Errors
     /// Fails if the CUDA driver has no such memory (R0103).
@@ -41,12 +42,12 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Where the GPU has it.
+    /// The address at which the GPU accesses it.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// What stands in it now. A kernel may be writing.
+    /// Returns its current contents. A kernel may be writing meanwhile.
     pub fn read(&self) -> Vec<u8> {
         let first = self.host.cast::<u8>().cast_const();
         // SAFETY: every byte is part of the allocation, which lives as long as `self`.

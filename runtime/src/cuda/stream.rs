@@ -1,4 +1,4 @@
-//! Streams.
+//! Streams of GPUs and of simulated PEs.
 
 use super::{CudaStream, Device, error, wait_for};
 use crate::error::Result;
@@ -6,8 +6,8 @@ use crate::simulated;
 use cudarc::driver::sys::CUstreamCaptureStatus;
 use std::sync::Arc;
 
-/// A stream of a GPU, which is `cudarc`'s own, or of a simulated PE. Whoever uses `cudarc` already passes theirs by
-/// `into`.
+/// A stream of a GPU, which is `cudarc`'s own, or of a simulated PE. Programs that use `cudarc` can
+/// pass their streams with `into`.
 #[derive(Clone, Debug)]
 pub enum Stream {
     /// A stream of a GPU.
@@ -50,26 +50,26 @@ impl Stream {
         }
     }
 
-    /// Waits until it has done all that it was given, at most for the bound of waits.
+    /// Waits until the stream has done all its work, at most for the limit on waits.
     ///
     /// # Errors
-    /// Fails if the work takes longer than the bound (R0402), if it failed (R0103), or if the simulator
-    /// stopped the kernels (R0403).
+    /// Fails if the work takes longer than the limit (R0402), if it failed (R0103), or if the
+    /// simulator stopped the kernels (R0403).
     pub fn synchronize(&self) -> Result<()> {
         wait_for(self)
     }
 
-    /// Whether what it is given is captured.
+    /// Whether the stream is being captured.
     pub fn is_capturing(&self) -> bool {
         let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         match self {
-            // What cannot be asked is not relied on.
+            // A stream whose status cannot be queried counts as capturing.
             Stream::Gpu(stream) => !stream.capture_status().is_ok_and(|status| status == none),
             Stream::Simulated(stream) => stream.is_capturing(),
         }
     }
 
-    /// Makes its context the calling thread's.
+    /// Makes the stream's context current in the calling thread.
     pub(super) fn bind(stream: &CudaStream) -> Result<()> {
         stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))
     }

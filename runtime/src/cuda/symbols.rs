@@ -1,7 +1,8 @@
-//! What libcuda must have. `cudarc` looks each function up at its first call, and panics where it is missing.
+//! The functions that libcuda must have. `cudarc` looks each function up at its first call, and
+//! panics if it is missing.
 
-/// The functions that are called here, by this room or by `cudarc` for it. Drivers of CUDA 12 have them all; a
-/// stub, or what an emulator puts in libcuda's place, may not.
+/// The functions that this module calls, directly or through `cudarc`. Drivers of CUDA 12 have all
+/// of them; a stub library or an emulator may not.
 const NEEDED: &[&str] = &[
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
@@ -81,7 +82,7 @@ const NEEDED: &[&str] = &[
     "cuTensorMapEncodeTiled",
 ];
 
-/// The functions that a library has not, by whether it has one.
+/// Returns the functions that a library lacks; `has` tells whether it has one.
 pub fn missing(has: impl Fn(&[u8]) -> bool) -> Vec<&'static str> {
     NEEDED.iter().copied().filter(|name| !has(name.as_bytes())).collect()
 }
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(missing(|name| name != b"cuInit"), ["cuInit"]);
     }
 
-    /// Words of this room's sources that follow `sys::` and are functions of the driver.
+    /// Collects the words after `sys::` in this module's sources that are functions of the driver.
     fn called(folder: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! A tensor in one device's own memory.
+//! Tensors in the memory of one device.
 #![allow(unsafe_code, reason = "FFI")]
 
 use super::device::DeviceKind;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weft_layout::Layout;
 use weft_sim::Name;
 
-/// Device memory; freed on drop, which waits for the device.
+/// Device memory, which is freed on drop after a wait for the device.
 pub(crate) struct Memory {
     device: Device,
     address: CUdeviceptr,
@@ -40,7 +40,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // The driver would wait without a bound.
+        // The driver itself would wait without a limit.
         if self.device.wait().and_then(|()| self.device.bind()).is_err() {
             return;
         }
@@ -52,23 +52,24 @@ impl Drop for Memory {
     }
 }
 
-/// A tensor in the memory of one device, not symmetric: a `global` parameter of a kernel.
+/// A tensor in the memory of one device, which is not symmetric: a `global` parameter of a kernel.
 ///
-/// A launched kernel or copy may still be using it when it is dropped: its memory is freed when the device is done.
+/// A launched kernel or copy may still be using it when it is dropped. Its memory is freed when the
+/// device is done.
 pub struct DeviceTensor<T> {
     memory: Arc<Memory>,
     layout: Layout,
-    /// Elements from the first to the last: the layout's cosize.
+    /// The number of elements from the first to the last, which is the layout's cosize.
     elements: usize,
     marker: PhantomData<T>,
 }
 
 impl<T: Element> DeviceTensor<T> {
-    /// Memory for a shape or layout, as it was left.
+    /// Allocates memory for a shape or layout, without setting its contents.
     ///
     /// # Errors
-    /// Fails for a layout with extents or strides that are not known, or negative strides (R0307), or if the
-    /// device has no room (R0302).
+    /// Fails for a layout with extents or strides that are not known, or negative strides (R0307),
+    /// or if the device does not have enough memory (R0302).
     pub fn alloc(device: &Device, layout: impl IntoLayout) -> Result<DeviceTensor<T>> {
         let layout = layout.into_layout()?;
         let elements = memory_elements(&layout)?;
@@ -77,7 +78,7 @@ impl<T: Element> DeviceTensor<T> {
         Ok(DeviceTensor { memory, layout, elements, marker: PhantomData })
     }
 
-    /// Allocates a tensor of this shape or layout, whose bytes are 0 when `stream` gets there.
+    /// Allocates a tensor of this shape or layout, and sets its bytes to 0 in stream order.
     ///
     /// # Errors
     /// Fails where [`alloc`](DeviceTensor::alloc) fails.
@@ -97,11 +98,12 @@ impl<T: Element> DeviceTensor<T> {
         Ok(t)
     }
 
-    /// Writes its elements in memory order (a layout with gaps: its gaps too), once `stream` gets there, and waits.
+    /// Writes its elements in memory order (including gaps of the layout), in stream order, and
+    /// waits.
     ///
     /// # Errors
-    /// Fails for another number of elements than its memory has (R0307), or if the CUDA driver refuses a call
-    /// (R0103).
+    /// Fails for another number of elements than its memory has (R0307), or if the CUDA driver
+    /// rejects a call (R0103).
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, data.len())?;
         copy::write(self.range(), data, stream)
@@ -116,15 +118,15 @@ impl<T: Element> DeviceTensor<T> {
         copy::write(self.range(), data, stream)
     }
 
-    /// The elements in memory order, when `stream` gets there.
+    /// Returns the elements in memory order, read in stream order.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the copy (R0103).
+    /// Fails if the CUDA driver rejects the copy (R0103).
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         copy::to_vec(self.range(), stream)
     }
 
-    /// The elements like [`to_vec`](DeviceTensor::to_vec), as their bytes.
+    /// Returns the elements like [`to_vec`](DeviceTensor::to_vec), as their bytes.
     ///
     /// # Errors
     /// Fails where [`to_vec`](DeviceTensor::to_vec) fails.
@@ -135,7 +137,7 @@ impl<T: Element> DeviceTensor<T> {
     /// Copies to another tensor of as many elements in memory, in stream order.
     ///
     /// # Errors
-    /// Fails if they have different numbers of elements (R0307), or if the CUDA driver refuses a call
+    /// Fails if they have different numbers of elements (R0307), or if the CUDA driver rejects a call
     /// (R0103).
     pub fn copy_to(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, to.elements)?;
@@ -148,7 +150,7 @@ impl<T: Element> DeviceTensor<T> {
     /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         super::keep(self.memory.clone());
         copy::fill(self.range(), byte, stream)
@@ -158,9 +160,10 @@ impl<T: Element> DeviceTensor<T> {
         self.elements * size_of::<T>()
     }
 
-    /// Its memory, as much of it as its elements take.
+    /// The range of its memory that its elements occupy.
     pub(crate) fn range(&self) -> copy::Range<'_> {
-        // SAFETY: `alloc` has allocated that many bytes, which `memory` frees when the device is done.
+        // SAFETY: `alloc` has allocated this number of bytes, which `memory` frees when the device
+        // is done.
         unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes()) }
     }
 }
@@ -196,7 +199,7 @@ impl<T> DeviceTensor<T> {
         &self.memory.device
     }
 
-    /// What a graph holds on to.
+    /// The object that a graph keeps alive.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
@@ -208,33 +211,35 @@ impl<T> fmt::Debug for DeviceTensor<T> {
     }
 }
 
-/// Memory that somebody else owns, as a tensor: for launches, and the local side of puts and gets of bytes.
+/// Memory with another owner, as a tensor: for launches, and for the local side of puts and gets of
+/// bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BorrowedTensor {
     address: CUdeviceptr,
     dtype: DType,
     elements: usize,
-    /// None for elements one after the other, with whatever shape a kernel gives them.
+    /// The layout, or none for contiguous elements in any shape that a kernel declares.
     layout: Option<Layout>,
     ordinal: u32,
 }
 
 impl BorrowedTensor {
-    /// `elements` elements from `address` on.
+    /// Creates a tensor of `elements` contiguous elements from `address` on.
     ///
     /// # Safety
-    /// Loads and stores of the device reach as many elements there until all work on them is done.
+    /// Loads and stores of the device reach this number of elements there until all work on them is
+    /// done.
     pub unsafe fn new(device: &Device, address: u64, dtype: DType, elements: usize) -> BorrowedTensor {
         BorrowedTensor { address, dtype, elements, layout: None, ordinal: device.ordinal() }
     }
 
-    /// Elements that lie at `address` as a layout says.
+    /// Creates a tensor at `address` with a layout.
     ///
     /// # Errors
     /// Fails for a layout with extents or strides that are not known, or negative strides (R0307).
     ///
     /// # Safety
-    /// As [`new`](BorrowedTensor::new), for all elements of the layout.
+    /// The requirements are those of [`new`](BorrowedTensor::new), for all elements of the layout.
     pub unsafe fn with_layout(
         device: &Device,
         address: u64,
@@ -245,7 +250,7 @@ impl BorrowedTensor {
         Ok(BorrowedTensor { address, dtype, elements, layout: Some(layout), ordinal: device.ordinal() })
     }
 
-    /// Shape and strides, where it has some.
+    /// Returns its layout, if it has one.
     pub fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
     }
@@ -276,8 +281,8 @@ impl BorrowedTensor {
     }
 }
 
-/// A tensor in one device's own memory whose element type is known only at run time: for launches. Clones are the same
-/// memory.
+/// A tensor in the memory of one device whose element type is known only at run time, for launches.
+/// Clones share the memory.
 #[derive(Clone)]
 pub struct AnyDeviceTensor {
     memory: Arc<Memory>,
@@ -297,23 +302,23 @@ impl AnyDeviceTensor {
         Ok(AnyDeviceTensor { memory: Arc::new(Memory::new(device, bytes)?), dtype, layout, bytes })
     }
 
-    /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
+    /// Sets the name of the memory in findings of simulated worlds. On GPUs the name is not used.
     pub fn set_name(&self, name: impl Into<Name>) {
         self.memory.set_name(name.into());
     }
 
-    /// Writes bytes from `offset` on, once `stream` gets there, and waits.
+    /// Writes bytes from `offset` on, in stream order, and waits.
     ///
     /// # Errors
-    /// Fails if the range goes past the end (R0307), or if the CUDA driver refuses a call (R0103).
+    /// Fails if the range goes past the end (R0307), or if the CUDA driver rejects a call (R0103).
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
         copy::write(self.range().part("tensor", offset, data.len())?, data, stream)
     }
 
-    /// Reads `n` bytes from `offset` on, once `stream` gets there.
+    /// Reads `n` bytes from `offset` on, in stream order.
     ///
     /// # Errors
-    /// Fails if the range goes past the end (R0307), or if the CUDA driver refuses a call (R0103).
+    /// Fails if the range goes past the end (R0307), or if the CUDA driver rejects a call (R0103).
     pub fn read(&self, offset: usize, n: usize, stream: &Stream) -> Result<Vec<u8>> {
         copy::to_vec(self.range().part("tensor", offset, n)?, stream)
     }
@@ -321,7 +326,7 @@ impl AnyDeviceTensor {
     /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         super::keep(self.memory.clone());
         copy::fill(self.range(), byte, stream)
@@ -330,7 +335,7 @@ impl AnyDeviceTensor {
     /// Copies to another tensor of as many bytes, in stream order.
     ///
     /// # Errors
-    /// Fails if they have different numbers of bytes (R0307), or if the CUDA driver refuses a call (R0103).
+    /// Fails if they have different numbers of bytes (R0307), or if the CUDA driver rejects a call (R0103).
     pub fn copy_to(&self, to: &AnyDeviceTensor, stream: &Stream) -> Result<()> {
         copy::on_device(to.range(), self.range(), stream)?;
         super::keep(self.memory.clone());
@@ -338,13 +343,14 @@ impl AnyDeviceTensor {
         Ok(())
     }
 
-    /// Bytes of its memory.
+    /// Returns the size of its memory in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     fn range(&self) -> copy::Range<'_> {
-        // SAFETY: `alloc` has allocated that many bytes, which `memory` frees when the device is done.
+        // SAFETY: `alloc` has allocated this number of bytes, which `memory` frees when the device
+        // is done.
         unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes) }
     }
 
@@ -368,12 +374,12 @@ impl AnyDeviceTensor {
         &self.memory.device
     }
 
-    /// What a graph holds on to.
+    /// The object that a graph keeps alive.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 }
 
 fn too_large(layout: &Layout) -> Error {
-    Error::new(SHAPE, format!("the layout {layout} has more bytes than there are addresses"))
+    Error::new(SHAPE, format!("the layout {layout} exceeds the address space"))
 }

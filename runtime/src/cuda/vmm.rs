@@ -1,4 +1,4 @@
-//! Memory by CUDA's virtual memory functions: the kind that NVSHMEM can register as symmetric.
+//! Memory of CUDA's virtual memory functions, which NVSHMEM can register as symmetric.
 #![allow(unsafe_code, reason = "FFI")]
 
 use super::device::DeviceKind;
@@ -7,15 +7,15 @@ use crate::error::Result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUdeviceptr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// How memory is passed to other processes.
+/// The kind of handle by which memory is passed to other processes.
 const DESCRIPTOR: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Bytes that memory of a simulated device comes in.
+/// The granularity of memory of a simulated device in bytes.
 const SIMULATED_GRANULARITY: usize = 64 << 10;
 
-/// Physical memory of a device, mapped at an address of its own and exportable by file descriptor
-/// (CUDA Driver API, Virtual Memory Management). Unmapped and released on drop.
+/// Physical memory of a device, mapped at its own address and exportable as a file descriptor (CUDA
+/// Driver API, Virtual Memory Management). It is unmapped and released on drop.
 #[derive(Debug)]
 pub struct Allocation {
     device: Device,
@@ -26,10 +26,12 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// At least `bytes`, readable and writable by the device: whole multiples of the device's granularity.
+    /// Allocates at least `bytes` bytes that the device can read and write, in multiples of the
+    /// device's granularity.
     ///
     /// # Errors
-    /// Fails if the device has no room (R0302), or if the CUDA driver refuses a call (R0103).
+    /// Fails if the device does not have enough memory (R0302), or if the CUDA driver rejects a
+    /// call (R0103).
     pub fn new(device: &Device, bytes: usize) -> Result<Allocation> {
         Allocation::with_granularity(device, bytes, 1)
     }
@@ -39,7 +41,7 @@ impl Allocation {
     /// unset).
     ///
     /// # Errors
-    /// Fails if the device has no room (R0302), or if the CUDA driver refuses a call (R0103).
+    /// Fails if the device has no room (R0302), or if the CUDA driver rejects a call (R0103).
     pub fn with_granularity(device: &Device, bytes: usize, granularity: usize) -> Result<Allocation> {
         if let Some(pe) = device.pe() {
             let (bytes, _) = round_up(bytes, SIMULATED_GRANULARITY, granularity);
@@ -62,11 +64,11 @@ impl Allocation {
         Allocation::map(device, handle, (bytes, align), prop.location)
     }
 
-    /// The memory of another process, or of another allocation of this one, of `bytes` bytes, mapped for this device.
-    /// It stays as long as any process maps it.
+    /// Maps memory of another process, or of another allocation of this one, of `bytes` bytes for
+    /// this device. The memory exists as long as any process maps it.
     ///
     /// # Errors
-    /// Fails if the descriptor does not stand for memory, or if this device does not reach the memory
+    /// Fails if the descriptor is not that of memory, or if this device cannot access the memory
     /// (R0103).
     pub(crate) fn import(device: &Device, descriptor: &OwnedFd, bytes: usize) -> Result<Allocation> {
         device.bind()?;
@@ -82,14 +84,14 @@ impl Allocation {
         Allocation::map(device, handle, (bytes, 0), prop.location)
     }
 
-    /// Maps physical memory of that many bytes at an address of its own.
+    /// Maps physical memory of this size at an address of its own.
     fn map(
         device: &Device,
         handle: sys::CUmemGenericAllocationHandle,
         (bytes, align): (usize, usize),
         location: sys::CUmemLocation,
     ) -> Result<Allocation> {
-        // What was done before a step that fails is undone by `drop`.
+        // If a step fails, `drop` undoes the steps before it.
         let mut made =
             Allocation { device: device.clone(), handle: Some(handle), address: 0, mapped: false, bytes };
         device.call("cuMemAddressReserve", || {
@@ -135,7 +137,8 @@ impl Drop for Allocation {
             DeviceKind::Gpu(context) => context,
             DeviceKind::Simulated(pe) => return pe.unmap(self.address),
         };
-        // SAFETY: each is undone once, in reverse order, and only if it was done. Unmapping waits for the device.
+        // SAFETY: each step is undone once, in reverse order, and only if it was done. Unmapping
+        // waits for the device.
         unsafe {
             if self.mapped {
                 context.record_err(sys::cuMemUnmap(self.address, self.bytes).result());
@@ -169,11 +172,11 @@ fn properties(device: &Device) -> Result<sys::CUmemAllocationProp> {
     })
 }
 
-/// A descriptor by which another process of this host maps memory of CUDA's virtual memory functions that is mapped
-/// here at an address.
+/// Returns a descriptor by which another process of this host can map memory of CUDA's virtual
+/// memory functions that is mapped at an address here.
 ///
 /// # Errors
-/// Fails if it is other memory, or was not made to be exported (R0103).
+/// Fails if it is other memory, or was not created for export (R0103).
 pub(crate) fn export(device: &Device, address: u64) -> Result<OwnedFd> {
     device.bind()?;
     let handle = device.call("cuMemRetainAllocationHandle", || {
@@ -193,7 +196,8 @@ pub(crate) fn export(device: &Device, address: u64) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// (bytes, alignment): the next multiple of both granularities, at least one; and the larger power of two of them.
+/// Returns the size and the alignment: the next multiple of both granularities, at least one, and
+/// the larger power of two of them.
 fn round_up(bytes: usize, device: usize, asked: usize) -> (usize, usize) {
     let (device, asked) = (device.max(1), asked.max(1));
     let unit =
@@ -214,7 +218,7 @@ mod tests {
         assert_eq!(round_up(3 * MIB, 2 * MIB, 512 * MIB), (512 * MIB, 512 * MIB));
         assert_eq!(round_up(512 * MIB + 1, 2 * MIB, 512 * MIB), (1024 * MIB, 512 * MIB));
         assert_eq!(round_up(5 * MIB, 2 * MIB, 3 * MIB), (8 * MIB, 4 * MIB));
-        // No such memory: the driver says so.
+        // The driver reports that such memory does not exist.
         assert_eq!(round_up(usize::MAX, 2 * MIB, 1).0 % (2 * MIB), 0);
     }
 }

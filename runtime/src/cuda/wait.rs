@@ -1,4 +1,4 @@
-//! Waits for the GPU that end: work on it may wait for PEs that never come.
+//! Waits for the GPU that have a limit, since work on the GPU may wait for PEs that never arrive.
 
 use super::{Device, Stream, error};
 use crate::error::{Error, NOT_DONE, Result};
@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Whether a wait ended without the GPU being done: nothing of it can be freed in order any more.
+/// Whether a wait ended before the GPU was done. After that, nothing of the GPU can be freed in
+/// order.
 static STUCK: AtomicBool = AtomicBool::new(false);
 
-/// For so long a stream is asked without a pause.
+/// The time for which a stream is polled without a pause.
 const EAGER: Duration = Duration::from_micros(200);
 
-/// The bound: `WEFT_TIMEOUT` in seconds, as of the job's exchanges.
+/// The limit in seconds from `WEFT_TIMEOUT`, which also applies to exchanges of the job.
 fn bound() -> Duration {
     static BOUND: OnceLock<Duration> = OnceLock::new();
     *BOUND.get_or_init(|| crate::job::Options::from_env().unwrap_or_default().timeout)
@@ -35,7 +36,8 @@ fn not_done(what: &str) -> Error {
     )
 }
 
-/// Whether a wait that began then gives up. Where `WEFT_WATCH` asks for reports only, it prints one and goes on.
+/// Whether a wait that began then gives up. If `WEFT_WATCH` requests only reports, this function
+/// prints one and the wait continues.
 fn gives_up(what: &str, began: &mut Instant) -> bool {
     if began.elapsed() < bound() {
         return false;
@@ -48,21 +50,24 @@ fn gives_up(what: &str, began: &mut Instant) -> bool {
     false
 }
 
-/// An error if the GPU was not done before.
+/// Checks that no earlier wait for the GPU has ended without success.
 ///
 /// # Errors
-/// Fails if the GPU is not done within the bound (R0402).
+/// Fails if the GPU is not done within the limit (R0402).
 pub(crate) fn not_stuck() -> Result<()> {
     match STUCK.load(Ordering::SeqCst) {
         false => Ok(()),
-        true => Err(Error::new(NOT_DONE, "the GPU was not done before, and is not waited for again")),
+        true => Err(Error::new(
+            NOT_DONE,
+            "an earlier wait for the GPU timed out, so the process does not wait for it again",
+        )),
     }
 }
 
-/// Waits until a stream has done all that it was given.
+/// Waits until a stream has done all its work.
 ///
 /// # Errors
-/// Fails if the work takes longer than the bound (R0402), or if it failed (R0103).
+/// Fails if the work takes longer than the limit (R0402), or if it failed (R0103).
 #[allow(unsafe_code, reason = "FFI")]
 pub fn wait_for(stream: &Stream) -> Result<()> {
     let stream = match stream {
@@ -74,7 +79,7 @@ pub fn wait_for(stream: &Stream) -> Result<()> {
     poll("the stream", "cuStreamQuery", || unsafe { sys::cuStreamQuery(stream.cu_stream()) })
 }
 
-/// Asks until the answer is another than "not ready", at most for the bound.
+/// Polls until the answer is not "not ready", at most for the limit.
 pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result<()> {
     let (mut began, mut asked) = (Instant::now(), PAUSE);
     loop {
@@ -97,7 +102,7 @@ pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result
     }
 }
 
-/// What the thread that waits for the GPU says, at most for the bound.
+/// Returns the result of the thread that waits for the GPU, within the limit.
 fn ended(end: &Receiver<Result<()>>) -> Result<()> {
     let mut began = Instant::now();
     loop {
@@ -121,9 +126,10 @@ impl Device {
         not_stuck()?;
         let (done, end) = channel();
         let device = self.clone();
-        // The driver has no wait with a bound for a whole context: where it does not end, neither does the thread.
+        // The driver has no wait with a limit for a whole context. If the wait does not end,
+        // neither does the thread.
         let spawned = std::thread::Builder::new().name("weft-wait".into()).spawn(move || {
-            // Nobody listens any more after the bound.
+            // After the limit, the receiver is gone.
             let _ = done.send(device.bind().and_then(|()| device.synchronize()));
         });
         match spawned {

@@ -1,5 +1,4 @@
-//! Collectives on streams, for the few calls of a program that are not worth a kernel of their own: `weft::collective`
-//! has fast ones.
+//! Collectives on streams, for occasional calls of a program. `weft::collective` has fast ones.
 
 use super::{Direct, reduce};
 use crate::DType;
@@ -25,7 +24,7 @@ pub struct Found {
 }
 
 impl Direct {
-    /// The collective of that name, as NVSHMEM's functions are called; `None` where NVSHMEM has none.
+    /// Returns the collective of that name, in NVSHMEM's naming, or `None` if NVSHMEM has none.
     pub fn find_collective(&self, name: &str, dtype: DType) -> Option<Found> {
         let of = |suffix: &str| {
             let name = name.strip_suffix(suffix)?;
@@ -43,7 +42,8 @@ impl Direct {
         self.collective(&Found { what: Move::Broadcast(root), dtype }, io, stream)
     }
 
-    /// The team meets before, so that nobody writes what is still used, and after, so that all is there.
+    /// Runs the collective. The team meets before it, so that no PE writes memory that is still
+    /// used, and after it, so that all data has arrived.
     pub fn collective(&self, found: &Found, io: &Collective, stream: &Stream) -> Result<()> {
         let (members, size) = (self.members(io.team)?, found.dtype.bytes() as usize);
         let rank = self.team_my_pe(io.team).unwrap_or(0) as usize;
@@ -70,7 +70,8 @@ impl Direct {
                 members.iter().try_for_each(|pe| put(0, 0, *pe))?;
             }
             Move::Broadcast(_) => {}
-            // Each PE reduces a part and writes it to all: source and destination may be one.
+            // Each PE reduces one part and writes it to all PEs, so source and destination can be
+            // the same.
             Move::Reduce(op) => {
                 let part = io.count.div_ceil(n);
                 let (start, end) = ((rank * part).min(io.count), ((rank + 1) * part).min(io.count));

@@ -1,27 +1,28 @@
-//! Where allocations lie in chunks of symmetric memory. Every PE makes the same calls in the same order, so that an
-//! allocation has one place on all of them.
+//! The positions of allocations in chunks of symmetric memory. Every PE makes the same calls in the
+//! same order, so that an allocation has the same position on all of them.
 
 use std::collections::BTreeMap;
 
-/// A chunk's number, and bytes from its start.
+/// The number of a chunk, and the offset from its start in bytes.
 pub(super) type ProcessRank = (usize, usize);
 
 /// The free parts of all chunks.
 #[derive(Default, Debug)]
 pub(super) struct Heap {
-    /// None where a chunk was given back.
+    /// The chunks by number; none for a chunk that was given back.
     chunks: Vec<Option<Chunk>>,
 }
 
 #[derive(Debug)]
 struct Chunk {
     bytes: usize,
-    /// Free parts by their start: no two touch.
+    /// The free parts by their start. Adjacent parts are merged.
     free: BTreeMap<usize, usize>,
 }
 
 impl Heap {
-    /// A place for `bytes` bytes at a multiple of `align`: the first that has room. `None` where no chunk has.
+    /// Takes `bytes` bytes at a multiple of `align`, in the first part that is large enough.
+    /// Returns `None` if no chunk has such a part.
     pub fn take(&mut self, bytes: usize, align: usize) -> Option<ProcessRank> {
         let bytes = bytes.checked_next_multiple_of(align)?;
         self.chunks.iter_mut().enumerate().find_map(|(number, chunk)| {
@@ -35,7 +36,8 @@ impl Heap {
         })
     }
 
-    /// Gives back what [`take`](Heap::take) gave for that many bytes. Answers whether the chunk has nothing left in it.
+    /// Gives back a result of [`take`](Heap::take) for that number of bytes. Returns whether the
+    /// chunk is now empty.
     pub fn give(&mut self, (number, start): ProcessRank, bytes: usize, align: usize) -> bool {
         let Some(chunk) = self.chunks.get_mut(number).and_then(Option::as_mut) else { return false };
         let (mut start, mut bytes) = (start, bytes.next_multiple_of(align));
@@ -52,13 +54,13 @@ impl Heap {
         bytes == chunk.bytes
     }
 
-    /// A new chunk; its number.
+    /// Adds a chunk and returns its number.
     pub fn add(&mut self, bytes: usize) -> usize {
         self.chunks.push(Some(Chunk { bytes, free: [(0, bytes)].into() }));
         self.chunks.len() - 1
     }
 
-    /// A chunk is no more. Its number is not used again.
+    /// Removes a chunk. Its number is not used again.
     pub fn remove(&mut self, number: usize) {
         if let Some(chunk) = self.chunks.get_mut(number) {
             *chunk = None;
@@ -93,7 +95,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two heaps with the same calls agree; allocations do not overlap, and all room comes back.
+        /// Two heaps with the same calls agree, allocations do not overlap, and all memory becomes
+        /// free again.
         #[test]
         fn places_are_apart(calls in prop::collection::vec((any::<bool>(), 1usize..5000, any::<prop::sample::Index>()), 1..200)) {
             let (mut a, mut b) = (Heap::default(), Heap::default());

@@ -1,7 +1,8 @@
-//! Sockets between all PEs of a host, over which they pass each other descriptors of memory.
+//! Sockets between all PEs of a host, over which they pass each other memory descriptors.
 //!
-//! Source: unix(7), `SCM_RIGHTS`. The sockets have random names, which only the job's PEs know; both ends ask the system
-//! for the other's user, and who connects shows a number that only a PE of this job can have.
+//! Source: unix(7), `SCM_RIGHTS`. The sockets have random names, which only the job's PEs know.
+//! Both ends ask the system for the other's user, and the connecting process sends a number that
+//! only a PE of this job can have.
 #![allow(unsafe_code, reason = "descriptors that the system has opened for this process")]
 
 use crate::error::{self, Error, Result};
@@ -15,10 +16,10 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// Bytes of a socket's name, and of the number that its owner expects.
+/// The size of a socket's name, and of the number that its owner expects, in bytes.
 const BYTES: usize = 16;
 
-/// A connection with each other PE, by PE; none with this one.
+/// The connections by PE; none for this PE itself.
 pub(super) struct Mesh(Vec<Option<Socket>>);
 
 impl Mesh {
@@ -50,7 +51,7 @@ impl Mesh {
         Ok(Mesh(sockets))
     }
 
-    /// Gives each other PE a descriptor, or none, and takes theirs; by PE. Collective.
+    /// Gives each other PE a descriptor, or none, and takes theirs. Returns them by PE. Collective.
     ///
     /// # Errors
     /// Fails if a PE does not answer in time (R0202).
@@ -68,11 +69,11 @@ impl Mesh {
 }
 
 fn fails(pe: u32, e: &io::Error) -> Error {
-    let help = "the PEs of such a world are processes of one user, on one host, in one network namespace";
-    Error::new(error::BOOTSTRAP, format!("no local socket with PE {pe}: {e}")).help(help)
+    let help = "start all PEs as processes of one user, on one host, in one network namespace";
+    Error::new(error::BOOTSTRAP, format!("cannot open a local socket to PE {pe}: {e}")).help(help)
 }
 
-/// A name that is no file.
+/// An abstract socket name, which is not a file.
 fn address(name: &[u8]) -> io::Result<SockAddr> {
     let shown: String = name.iter().map(|b| format!("{b:02x}")).collect();
     SockAddr::unix(format!("\0weft-mesh-{shown}"))
@@ -85,27 +86,28 @@ fn listen(name: &[u8]) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether the process at the other end is this user's.
+/// Whether the process at the other end belongs to this user.
 fn is_own(socket: &Socket) -> bool {
     getsockopt(socket, PeerCredentials).is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw())
 }
 
-/// To the socket of a PE that sent these numbers, as PE `me`.
+/// Connects to the socket of a PE that sent these numbers, as PE `me`.
 fn connect(numbers: &[u8], me: u32, until: Instant) -> io::Result<Socket> {
     let (name, number) = numbers.split_at_checked(BYTES).ok_or(io::ErrorKind::InvalidData)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.connect_timeout(&address(name)?, left(until)?)?;
     if !is_own(&socket) {
-        return Err(io::Error::other("another user's process has its socket"));
+        return Err(io::Error::other("a process of another user owns the socket"));
     }
     (&socket).write_all(&[&me.to_le_bytes(), number].concat())?;
     Ok(socket)
 }
 
-/// The next connection of a PE that shows the number, and which PE that is. Others are dropped.
+/// Accepts the next connection of a PE that sends the number, and returns the PE. Other connections
+/// are dropped.
 fn accept(listener: &Socket, number: &[u8], until: Instant) -> io::Result<(u32, Socket)> {
     loop {
-        // Bounds `accept` (socket(7), SO_RCVTIMEO).
+        // This sets a limit for `accept` (socket(7), SO_RCVTIMEO).
         listener.set_read_timeout(Some(left(until)?))?;
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
@@ -130,7 +132,7 @@ fn left(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// One byte says whether a descriptor comes with it.
+/// Sends one byte, which tells whether a descriptor comes with it.
 fn send(socket: &Socket, own: Option<&OwnedFd>) -> io::Result<()> {
     let numbers: Vec<RawFd> = own.iter().map(|fd| fd.as_raw_fd()).collect();
     let rights = [ControlMessage::ScmRights(&numbers)];
@@ -160,7 +162,9 @@ fn receive(socket: &Socket) -> io::Result<Option<OwnedFd>> {
     match (byte[0], &taken) {
         (0, _) => Ok(None),
         (_, Some(_)) => Ok(taken),
-        _ => Err(io::Error::other("the descriptor did not come, perhaps for want of free ones")),
+        _ => Err(io::Error::other(
+            "the file descriptor did not arrive; the process may have too many open files",
+        )),
     }
 }
 
@@ -209,11 +213,11 @@ mod tests {
             for round in 0..3u8 {
                 let mut file = tempfile::tempfile().unwrap();
                 file.write_all(&[peers.rank() as u8, round]).unwrap();
-                // In round 1, PE 2 has nothing to give.
+                // In round 1, PE 2 sends no descriptor.
                 let own = (peers.rank() != 2 || round != 1).then(|| OwnedFd::from(file));
                 for (pe, theirs) in mesh.exchange(own.as_ref()).unwrap().into_iter().enumerate() {
                     let Some(theirs) = theirs else { continue };
-                    // The position of a file is shared by all that have its descriptor.
+                    // The position of a file is shared by all processes with its descriptor.
                     let mut text = [0; 4];
                     let n = File::from(theirs).read_at(&mut text, 0).unwrap();
                     assert_eq!(text[..n], [pe as u8, round]);

@@ -1,9 +1,9 @@
-//! PEs that reach each other's memory by loads and stores, without NVSHMEM: processes of one host whose memory is mapped
-//! in all of them.
+//! PEs that reach each other's memory by loads and stores, without NVSHMEM: processes of one host
+//! whose memory is mapped in all of them.
 //!
-//! Source: CUDA Driver API, Virtual Memory Management. Each PE makes its memory and passes a descriptor of it to the
-//! others ([`mesh`]), which map it. Copies on streams are the driver's; barriers and signals are small kernels
-//! (`ops.ptx`).
+//! Source: CUDA Driver API, Virtual Memory Management. Each PE allocates memory and passes a
+//! descriptor of it to the others ([`mesh`]), which map it. The driver copies on streams; barriers
+//! and signals are small kernels (`ops.ptx`).
 #![allow(unsafe_code, reason = "copies between addresses that this module keeps")]
 
 mod collectives;
@@ -28,21 +28,22 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use teams::Teams;
 
-/// Bytes of a chunk that allocations share. Larger ones have their own.
+/// The size in bytes of a chunk that allocations share. Larger allocations have their own chunk.
 const CHUNK: usize = 32 << 20;
 
-/// Memory that all PEs have, as this one sees it.
+/// Memory of all PEs in the view of this one.
 struct Symmetric {
     bytes: usize,
-    /// Where each PE's copy begins, by PE.
+    /// The address of each PE's copy, by PE.
     copies: Vec<u64>,
-    /// Where multimem instructions reach all copies.
+    /// The address at which multimem instructions reach all copies.
     multicast: Option<u64>,
-    /// What keeps this PE's copy, where it is ours, and the mappings of the others'.
+    /// The owner of this PE's copy, if this library allocated it, and the mappings of the others'
+    /// copies.
     _kept: Vec<Kept>,
 }
 
-/// Memory that stays mapped as long as this.
+/// An object that keeps memory mapped.
 #[expect(dead_code, reason = "kept for its drop")]
 enum Kept {
     Vmm(vmm::Allocation),
@@ -52,16 +53,16 @@ enum Kept {
 #[derive(Default)]
 struct State {
     heap: Heap,
-    /// By the number of their chunk.
+    /// The addresses by the number of their chunk.
     chunks: BTreeMap<usize, u64>,
     /// All memory, by its address on this PE.
     memory: BTreeMap<u64, Symmetric>,
-    /// What is allocated in chunks, by address: its place and bytes.
+    /// The allocations in chunks by address, with their position and size.
     live: BTreeMap<u64, (ProcessRank, usize)>,
     teams: Teams,
 }
 
-/// A PE's part of such a world.
+/// One PE's part of a world without NVSHMEM.
 pub struct Direct {
     device: Device,
     peers: Peers,
@@ -70,16 +71,19 @@ pub struct Direct {
     state: Mutex<State>,
     ops: Ops,
     reductions: Reductions,
-    /// The teams' flags: see [`teams`].
+    /// The address of the teams' flags: see [`teams`].
     flags: u64,
 }
 
 impl Direct {
-    /// Connects the PEs, all of one host. Collective.
+    /// Connects the PEs of one host. Collective.
     pub fn start(device: &Device, peers: &Peers) -> Result<Direct> {
         if peers.size() as usize > ops::MOST_PES {
-            let message =
-                format!("{} PEs, and a world without NVSHMEM has at most {}", peers.size(), ops::MOST_PES);
+            let message = format!(
+                "the job has {} PEs, but a world without NVSHMEM can have at most {}",
+                peers.size(),
+                ops::MOST_PES
+            );
             return Err(Error::new(error::BOOTSTRAP, message));
         }
         let everyone: Vec<u32> = (0..peers.size()).collect();
@@ -100,7 +104,10 @@ impl Direct {
         let bytes = teams::bytes(direct.peers.size());
         direct.flags = direct.alloc(bytes);
         if direct.flags == 0 {
-            return Err(Error::new(error::OUT_OF_MEMORY, format!("no room for {CHUNK} bytes on each PE")));
+            return Err(Error::new(
+                error::OUT_OF_MEMORY,
+                format!("the PEs cannot allocate {CHUNK} bytes each"),
+            ));
         }
         ops::clear(&direct.device, direct.flags, bytes)?;
         direct.peers.exchange(&direct.everyone, "init: flags", &[])?;
@@ -111,7 +118,7 @@ impl Direct {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Memory of all PEs; 0 where one has no room. Collective.
+    /// Allocates memory on all PEs. Returns 0 if a PE does not have enough memory. Collective.
     pub fn alloc(&self, bytes: usize) -> u64 {
         let mut state = self.state();
         if let Some(address) = state.place(bytes) {
@@ -139,7 +146,7 @@ impl Direct {
         }
     }
 
-    /// Maps what each PE made into all of them. A PE that made nothing says so, and then nobody has it. Collective.
+    /// Maps the memory of each PE on all of them. If one PE has an error, all PEs fail. Collective.
     fn share(&self, own: Result<vmm::Allocation>) -> Result<Symmetric> {
         let exported = own.and_then(|own| Ok((vmm::export(&self.device, own.address())?, own)));
         let (descriptor, own) = match exported {
@@ -159,7 +166,12 @@ impl Direct {
                         kept.push(Kept::Vmm(theirs));
                         address
                     }
-                    None => return Err(Error::new(error::OUT_OF_MEMORY, format!("PE {pe} has no room"))),
+                    None => {
+                        return Err(Error::new(
+                            error::OUT_OF_MEMORY,
+                            format!("PE {pe} does not have enough memory"),
+                        ));
+                    }
                 });
             }
             Ok(Symmetric { bytes, copies, multicast: None, _kept: kept })
@@ -173,8 +185,9 @@ impl Direct {
         }
     }
 
-    /// Makes memory of all PEs known: this PE's is at `address`, and was made by CUDA's virtual memory functions or by
-    /// `cuMemAlloc`. Its address; 0 where a PE cannot pass it on or map another's. Collective.
+    /// Registers memory of all PEs. This PE's is at `address`, and was allocated by CUDA's virtual
+    /// memory functions or by `cuMemAlloc`. Returns its address, or 0 if a PE cannot pass it on or
+    /// map another's. Collective.
     pub fn register(&self, address: u64, bytes: usize) -> u64 {
         let mapped = self.pass_on(address, bytes);
         let done = [u8::from(mapped.is_ok())];
@@ -190,7 +203,7 @@ impl Direct {
 
     fn pass_on(&self, address: u64, bytes: usize) -> Result<Symmetric> {
         let descriptor = vmm::export(&self.device, address).ok();
-        // Memory that has no descriptor has a handle, or nothing.
+        // Memory without a descriptor has a handle, or neither.
         let handle = match &descriptor {
             None => ipc::handle(&self.device, address).ok(),
             Some(_) => None,
@@ -209,7 +222,7 @@ impl Direct {
                     kept.push(Kept::Vmm(theirs));
                     address
                 }
-                // A process cannot open its own handles, and need not.
+                // A process cannot open its own handles, and does not need to.
                 (None, Some(name)) if name.process == process => name.address,
                 (None, Some(name)) => {
                     let theirs = ipc::Opened::new(&self.device, name.handle)?;
@@ -229,7 +242,7 @@ impl Direct {
         Ok(Symmetric { bytes, copies, multicast: None, _kept: kept })
     }
 
-    /// Takes memory over that somebody else has mapped into all PEs.
+    /// Uses memory that another library has mapped in all PEs.
     pub fn adopt(&self, bytes: usize, copies: Vec<u64>, multicast: Option<u64>) -> Result<u64> {
         let me = self.peers.rank() as usize;
         let address = copies.get(me).copied().unwrap_or(0);
@@ -237,15 +250,15 @@ impl Direct {
         if state.around(address).is_some() {
             return Err(Error::new(
                 error::REGISTER,
-                format!("the memory at {address:#x} is symmetric already"),
+                format!("the memory at {address:#x} is already symmetric"),
             )
-            .help("drop the first buffer, or use it"));
+            .help("use the existing buffer, or drop it first"));
         }
         state.memory.insert(address, Symmetric { bytes, copies, multicast, _kept: Vec::new() });
         Ok(address)
     }
 
-    /// The memory at an address is no longer symmetric.
+    /// Removes memory at an address from the symmetric memory.
     pub fn unregister(&self, address: u64) {
         let gone = self.state().memory.remove(&address);
         drop(gone);
@@ -265,9 +278,9 @@ impl Direct {
     }
 }
 
-/// Teams. Every member calls, and only members.
+/// Functions of teams, which every member calls, and no other PE.
 impl Direct {
-    /// The handle by which a predefined team is known.
+    /// Returns the handle of a predefined team.
     pub fn resolve(team: sys::Team) -> sys::Team {
         Teams::resolve(team)
     }
@@ -289,7 +302,7 @@ impl Direct {
         state.teams.members(to)?.iter().position(|other| other == pe).map(|place| place as u32)
     }
 
-    /// A team of these PEs of the world, of which this is one. Collective over them.
+    /// Creates a team of these PEs of the world, which include this one. Collective over them.
     pub fn team_init(&self, members: &[u32]) -> Result<sys::Team> {
         let mut sorted = members.to_vec();
         sorted.sort_unstable();
@@ -298,7 +311,8 @@ impl Direct {
         let free = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
         let free = all.iter().fold(u64::MAX, |common, bytes| common & free(bytes));
         let handle = self.state().teams.add(members.to_vec(), free)?;
-        // What an earlier team left in the slot goes before the first member of this one writes there.
+        // The state of an earlier team in the slot is removed before the first member of this team
+        // writes there.
         if let Some(slot) = self.state().teams.get(handle).map(|team| team.slot) {
             let bytes = teams::slot_bytes(self.peers.size());
             ops::clear(&self.device, self.flags + (slot * bytes) as u64, bytes)?;
@@ -343,14 +357,15 @@ impl Direct {
     }
 }
 
-/// Operations on streams. Addresses are of memory whose owners the callers keep.
+/// Operations on streams. The callers keep the owners of the memory at the addresses.
 impl Direct {
-    /// All PEs have come, once each has waited for its own device.
+    /// Waits until all PEs have arrived, each after a wait for its own device.
     pub fn barrier_all(&self) -> Result<()> {
         self.peers.exchange(&self.everyone, "barrier_all", &[]).map(drop)
     }
 
-    /// A copy in a stream's order is complete when the stream gets past it, so a non-blocking one is no other.
+    /// Copies to a PE. In stream order a copy is complete when the stream gets past it, so a
+    /// non-blocking copy is the same.
     pub fn put(&self, to: u64, from: u64, bytes: usize, pe: u32, _nbi: bool, stream: &Stream) -> Result<()> {
         let to = self.copy_of(to, bytes, pe)?;
         self.copy((to, from), bytes, stream)
@@ -362,7 +377,8 @@ impl Direct {
     }
 
     fn copy(&self, (to, from): (u64, u64), bytes: usize, stream: &Stream) -> Result<()> {
-        // SAFETY: one side was found by `copy_of`, and the caller keeps the other, which has as many bytes.
+        // SAFETY: one side was found by `copy_of`, and the caller keeps the other, which has the
+        // same number of bytes.
         let range = |address| unsafe { copy::Range::new(&self.device, address, bytes) };
         copy::on_device(range(to), range(from), stream)
     }
@@ -387,7 +403,8 @@ impl Direct {
         Ok(())
     }
 
-    /// The team's PEs have come, and all that their streams did before is seen.
+    /// Waits, in stream order, until the team's PEs have arrived and the earlier work of their
+    /// streams is visible.
     pub fn barrier(&self, team: sys::Team, stream: &Stream) -> Result<()> {
         let team = self.state().teams.get(team).cloned();
         let team = team.ok_or_else(|| Error::new(error::NOT_IN_TEAM, "this PE is not in the team"))?;
@@ -404,7 +421,7 @@ impl Direct {
         self.ops.meet(slot, epoch, &theirs, stream)
     }
 
-    /// Where a PE's copy of memory begins that is symmetric here, and has that many bytes.
+    /// The address of a PE's copy of memory that is symmetric here and has this number of bytes.
     fn copy_of(&self, address: u64, bytes: usize, pe: u32) -> Result<u64> {
         let state = self.state();
         let found = state.around(address).and_then(|(start, memory)| {
@@ -418,12 +435,12 @@ impl Direct {
     }
 }
 
-/// Memory of `cuMemAlloc`, as another process finds it.
+/// Memory of `cuMemAlloc`, in the form for another process.
 struct Named {
     process: u32,
     address: u64,
     handle: [u8; ipc::BYTES],
-    /// Bytes from the start of the allocation.
+    /// The offset from the start of the allocation in bytes.
     offset: u64,
 }
 
@@ -443,7 +460,7 @@ impl Named {
 }
 
 impl State {
-    /// Room in a chunk that is there.
+    /// Takes memory from an existing chunk.
     fn place(&mut self, bytes: usize) -> Option<u64> {
         let place = self.heap.take(bytes, ALIGN)?;
         let address = self.chunks.get(&place.0)? + place.1 as u64;
@@ -451,7 +468,7 @@ impl State {
         Some(address)
     }
 
-    /// The memory that an address lies in, and where it begins.
+    /// The memory that contains an address, and its start.
     fn around(&self, address: u64) -> Option<(u64, &Symmetric)> {
         let (start, memory) = self.memory.range(..=address).next_back()?;
         (address - start < memory.bytes as u64).then_some((*start, memory))

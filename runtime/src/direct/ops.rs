@@ -1,4 +1,5 @@
-//! What a world without NVSHMEM does on streams: copies of the driver, and the kernels of `ops.ptx`.
+//! The operations on streams of a world without NVSHMEM: copies of the driver, and the kernels of
+//! `ops.ptx`.
 #![allow(unsafe_code, reason = "calls of the CUDA driver on addresses")]
 
 use crate::cuda::{Device, Stream, error};
@@ -8,13 +9,14 @@ use cudarc::driver::result;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Most PEs: `theirs` of `weft_meet` has as many addresses, and its CTA as many threads.
+/// The largest number of PEs. `theirs` of `weft_meet` has this number of addresses, and its CTA
+/// this number of threads.
 pub(super) const MOST_PES: usize = 64;
 
 /// The kernels' text, with its terminating 0.
 pub(super) const TEXT: &str = concat!(include_str!("ops.ptx"), "\0");
 
-/// Time that a kernel waits beyond the host's bound: the host is to say first what does not come.
+/// The time that a kernel waits beyond the host's limit, so that the host reports first.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The kernels, loaded when the first of them is launched.
@@ -28,11 +30,11 @@ struct Kernels {
     meet: Function,
     signal: Function,
     wait: Function,
-    /// Last: it unloads what the functions are of.
+    /// The module, which must be dropped after its functions.
     _module: Loaded,
 }
 
-/// A kernel's parameters, one after the other as C lays them out.
+/// A kernel's parameters in C's layout.
 #[derive(Default)]
 pub(super) struct Block {
     bytes: Vec<u8>,
@@ -46,21 +48,21 @@ impl Block {
         self
     }
 
-    /// A number of 32 bits, with as much unused space behind it.
+    /// Adds a number of 32 bits, followed by unused space of the same size.
     fn half(mut self, value: u32) -> Block {
         self.offsets.push(self.bytes.len());
         self.bytes.extend(u64::from(value).to_le_bytes());
         self
     }
 
-    /// A number of 32 bits with another behind it.
+    /// Adds a number of 32 bits that is followed by another.
     pub fn packed(mut self, value: u32) -> Block {
         self.offsets.push(self.bytes.len());
         self.bytes.extend(value.to_ne_bytes());
         self
     }
 
-    /// A table of addresses.
+    /// Adds a table of addresses.
     pub fn words(mut self, values: impl Iterator<Item = u64>) -> Block {
         self.offsets.push(self.bytes.len());
         let end = self.bytes.len() + MOST_PES * size_of::<u64>();
@@ -87,7 +89,8 @@ impl Ops {
         Ok(self.loaded.get_or_init(|| kernels))
     }
 
-    /// A team meets: its flags here begin at `mine`, and `theirs` are this PE's flags on all members.
+    /// Lets a team meet. Its flags on this PE begin at `mine`, and `theirs` are this PE's flags on
+    /// all members.
     pub fn meet(&self, mine: u64, epoch: u64, theirs: &[u64], stream: &Stream) -> Result<()> {
         let n = u32::try_from(theirs.len()).unwrap_or(u32::MAX);
         let block = Block::default().word(mine).word(epoch).word(self.limit);
@@ -104,13 +107,13 @@ impl Ops {
     /// Waits for the signal at an address; `compare` is NVSHMEM's number.
     pub fn wait(&self, at: u64, compare: i32, value: u64, stream: &Stream) -> Result<()> {
         let compare = u32::try_from(compare).ok().filter(|c| *c < 6);
-        let compare = compare.ok_or_else(|| Error::new(CUDA, "no such comparison"))?;
+        let compare = compare.ok_or_else(|| Error::new(CUDA, "this comparison does not exist"))?;
         let block = Block::default().word(at).word(value).word(self.limit).half(compare);
         launch(&self.kernels()?.wait, (1, 1), block, stream)
     }
 }
 
-/// Loads PTX, which ends in NUL.
+/// Loads PTX that ends in NUL.
 pub(super) fn load(device: &Device, text: &str) -> Result<Loaded> {
     device.bind()?;
     Loaded::new(device, text.as_bytes()).map_err(|e| match e {
@@ -119,7 +122,7 @@ pub(super) fn load(device: &Device, text: &str) -> Result<Loaded> {
     })
 }
 
-/// Launches that many CTAs of that many threads.
+/// Launches this number of CTAs of this number of threads.
 pub(super) fn launch(
     function: &Function,
     (ctas, threads): (u32, u32),
@@ -139,6 +142,6 @@ pub(super) fn launch(
 /// Sets bytes to 0, and waits.
 pub(super) fn clear(device: &Device, address: u64, bytes: usize) -> Result<()> {
     device.bind()?;
-    // SAFETY: the caller has allocated that many bytes there.
+    // SAFETY: the caller has allocated this number of bytes there.
     unsafe { result::memset_d8_sync(address, 0, bytes) }.map_err(|e| error("cuMemsetD8", e))
 }

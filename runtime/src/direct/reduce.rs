@@ -1,4 +1,5 @@
-//! Reductions on streams: a kernel for each operation and element type, made from one text.
+//! Reductions on streams: a kernel for each operation and element type, all generated from one
+//! text.
 
 use super::ops::{self, Block, MOST_PES};
 use crate::DType;
@@ -9,19 +10,19 @@ use crate::launch::driver::{Function, Loaded};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Threads of a CTA.
+/// The number of threads of a CTA.
 const THREADS: u32 = 256;
-/// Most CTAs: each takes elements in turns.
+/// The largest number of CTAs, which take elements in turn.
 const CTAS: u64 = 64;
 
-/// How elements of a type are computed with in PTX.
+/// The PTX arithmetic for elements of a type.
 struct Arithmetic {
     dtype: DType,
-    /// Suffix of the type that operations have.
+    /// The type suffix of operations.
     compute: &'static str,
-    /// Type of the register that is computed with.
+    /// The type of registers.
     register: &'static str,
-    /// What a load and a store have as a type.
+    /// The type suffix of loads and stores.
     memory: &'static str,
 }
 
@@ -31,7 +32,7 @@ macro_rules! arithmetic {
     };
 }
 
-/// Narrow integers are computed with in 32 bits, 16-bit floats in f32.
+/// Narrow integers are computed in 32 bits, and 16-bit floats in f32.
 const TYPES: &[Arithmetic] = arithmetic! {
     I8: "s32", "b32", "s8";
     I16: "s32", "b32", "s16";
@@ -47,7 +48,7 @@ const TYPES: &[Arithmetic] = arithmetic! {
     F64: "f64", "f64", "f64";
 };
 
-/// The text of a reduction; `None` where NVSHMEM has none either.
+/// The text of a reduction, or `None` if NVSHMEM does not have it either.
 fn text(dtype: DType, op: Reduce) -> Option<String> {
     let Arithmetic { compute, register, memory, .. } = TYPES.iter().find(|t| t.dtype == dtype)?;
     let is_float = compute.starts_with('f');
@@ -153,13 +154,13 @@ pub(super) fn exists(dtype: DType, op: Reduce) -> bool {
     text(dtype, op).is_some()
 }
 
-/// What was loaded so far.
+/// The kernels that were loaded so far.
 #[derive(Default)]
 pub(super) struct Reductions(Mutex<HashMap<(DType, Reduce), Kernel>>);
 
 struct Kernel {
     function: Function,
-    /// Last: it unloads what the function is of.
+    /// The module, which must be dropped after its function.
     _module: Loaded,
 }
 

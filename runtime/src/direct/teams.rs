@@ -1,21 +1,22 @@
 //! Teams of a world without NVSHMEM, and the flags by which their members meet on streams.
 //!
-//! A slot of flags on every PE belongs to one team at a time. It has a flag for each member, in the order of the team's
-//! ranks, and then the number of times that the team has met. The members agree on the slot when they make the team.
+//! A slot of flags on every PE belongs to one team at a time. It has a flag for each member, in the
+//! order of the team's ranks, and then the number of times that the team has met. The members agree
+//! on the slot when they create the team.
 
 use crate::error::{self, Error, Result};
 use crate::nvshmem::sys;
 use std::collections::BTreeMap;
 
-/// Slots, so teams of more than one PE at a time.
+/// The number of slots, and so of teams with more than one PE at a time.
 pub(super) const MOST: usize = 64;
 
-/// Bytes of all slots, for so many PEs.
+/// The size of all slots for this number of PEs, in bytes.
 pub(super) fn bytes(n_pes: u32) -> usize {
     MOST * slot_bytes(n_pes)
 }
 
-/// Bytes of a slot.
+/// The size of a slot in bytes.
 pub(super) fn slot_bytes(n_pes: u32) -> usize {
     (n_pes as usize + 1) * size_of::<u64>()
 }
@@ -31,12 +32,13 @@ pub(super) struct Team {
 #[derive(Default, Debug)]
 pub(super) struct Teams {
     by_handle: BTreeMap<sys::Team, Team>,
-    /// The number of the last team that was made.
+    /// The number of the team that was created last.
     last: sys::Team,
 }
 
 impl Teams {
-    /// All PEs, which are those of the node too, and this one alone: the PEs of its place on each node.
+    /// The predefined teams: all PEs, which are also those of the node, and this PE alone, for the
+    /// PEs of the same rank on each node.
     pub fn new(me: u32, n_pes: u32) -> Teams {
         let all = Team { members: (0..n_pes).collect(), slot: 0 };
         let alone = Team { members: vec![me], slot: 1 };
@@ -44,7 +46,7 @@ impl Teams {
         Teams { by_handle, last: sys::TEAM_SAME_MYPE_NODE }
     }
 
-    /// The handle of a predefined team.
+    /// Returns the handle of a predefined team.
     pub fn resolve(handle: sys::Team) -> sys::Team {
         if matches!(handle, sys::TEAM_NODE | sys::TEAM_SHARED) { sys::TEAM_WORLD } else { handle }
     }
@@ -57,20 +59,20 @@ impl Teams {
         self.get(handle).map(|team| &*team.members)
     }
 
-    /// A bit for each slot that no team of this PE's has.
+    /// A mask of the slots that no team of this PE uses.
     pub fn free_slots(&self) -> u64 {
         self.by_handle.values().fold(u64::MAX, |free, team| free & !(1 << team.slot))
     }
 
-    /// A team of these PEs, with the first slot that is free on all of them.
+    /// Creates a team of these PEs, with the first slot that is free on all of them.
     ///
     /// # Errors
     /// Fails if there is none (R0106).
     pub fn add(&mut self, members: Vec<u32>, free_on_all: u64) -> Result<sys::Team> {
         let slot = free_on_all.trailing_zeros() as usize;
         if slot >= MOST {
-            let message = format!("PEs {members:?} have {MOST} teams at a time and no room for another");
-            return Err(Error::new(error::NVSHMEM, message).help("drop teams that are no longer used"));
+            let message = format!("PEs {members:?} already have {MOST} teams, which is the limit");
+            return Err(Error::new(error::NVSHMEM, message).help("drop teams that are not used any more"));
         }
         self.last += 1;
         self.by_handle.insert(self.last, Team { members, slot });
@@ -82,7 +84,7 @@ impl Teams {
     }
 }
 
-/// The members of each row and column, `x_range` wide, that a rank is in.
+/// The members of the row and of the column, `x_range` wide, that a rank is in.
 pub(super) fn rows(members: &[u32], rank: usize, x_range: usize) -> [Vec<u32>; 2] {
     let (row, column) = (rank / x_range, rank % x_range);
     let pick = |wanted: &dyn Fn(usize) -> bool| {

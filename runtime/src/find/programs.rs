@@ -1,16 +1,18 @@
-//! Programs that are run: none of the current folder's, which may be somebody else's repository.
+//! Programs that are run. A program in the current folder is never used, since the folder may be a
+//! foreign repository.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The folders that a variable such as `PATH` lists, without relative ones.
+/// The absolute folders that a variable such as `PATH` lists.
 pub(super) fn absolute(list: &OsStr) -> impl Iterator<Item = PathBuf> {
     std::env::split_paths(list).filter(|folder| folder.is_absolute())
 }
 
-/// The program of that name in a folder that `PATH` lists; relative folders are skipped. A path is itself.
+/// The program of that name in a folder that `PATH` lists. Relative folders are skipped. A path is
+/// returned unchanged.
 pub fn program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(name.into());
@@ -29,7 +31,7 @@ pub(super) fn isolated_python() -> Option<Command> {
     Some(python)
 }
 
-/// What a program prints; none where it is absent or fails.
+/// The output of a program; none if it is missing or fails.
 pub(super) fn output(mut command: Command) -> Option<String> {
     let out = command.stdin(Stdio::null()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())

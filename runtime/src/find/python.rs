@@ -1,7 +1,8 @@
-//! Where Python keeps its packages, which it has to be asked.
+//! The folders of Python's packages, which only Python itself knows.
 //!
-//! Starting it takes 20 to 150 ms, longer than a kernel takes to compile: its answer is kept in the user's cache folder,
-//! for as long as the interpreter and all that leads to its answer are the same. `WEFT_CACHE=off` keeps nothing.
+//! Starting Python takes 20 to 150 ms, which is longer than compiling a kernel. So its answer is
+//! kept in the user's cache folder, as long as the interpreter and everything that influences its
+//! answer are unchanged. `WEFT_CACHE=off` keeps nothing.
 
 use super::cache_folder;
 use super::programs::{isolated_python, output, program};
@@ -11,7 +12,7 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Variables that change the answer.
+/// The variables that change the answer.
 const VARS: [&str; 8] = [
     "PATH",
     "HOME",
@@ -23,21 +24,21 @@ const VARS: [&str; 8] = [
     "PYENV_ROOT",
 ];
 
-/// The first line of a kept answer. Answers without it were asked for in the current folder, whose files could give
-/// them: they do not count.
+/// The first line of a kept answer. Answers without it were requested in the current folder, whose
+/// files could influence them, so they are ignored.
 const FORM: &str = "warpweft python 2";
 
-/// Most bytes of a kept answer.
+/// The largest size of a kept answer in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Package folders, one a line; none where there is no Python.
+/// The package folders, one on each line; none without Python.
 pub(super) fn folders() -> Option<String> {
     let kept = place();
     if let Some(answer) = kept.as_deref().and_then(read) {
         return Some(answer);
     }
     let answer = ask()?;
-    // That it cannot be kept does no harm.
+    // A failure to keep it is harmless.
     if let Some(file) = kept {
         let _ = write(&file, &answer);
     }
@@ -55,7 +56,7 @@ fn ask() -> Option<String> {
     )
 }
 
-/// The file that the answer of the interpreter that would be asked is kept in.
+/// The file with the kept answer of the interpreter that would be asked.
 fn place() -> Option<PathBuf> {
     if std::env::var_os("WEFT_CACHE").is_some_and(|v| v == "off" || v == "0") {
         return None;
@@ -65,14 +66,14 @@ fn place() -> Option<PathBuf> {
     let changed = |file: &Path| fs::metadata(file).and_then(|m| m.modified()).ok();
     (&program, changed(&program), fs::canonicalize(&program).ok()).hash(&mut key);
     VARS.map(std::env::var_os).hash(&mut key);
-    // A version manager picks by this.
+    // A version manager depends on this variable.
     let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
     root.and_then(|root| fs::read(root.join("version")).ok()).hash(&mut key);
     Some(cache_folder()?.join("python").join(format!("{:016x}", key.finish())))
 }
 
-/// A kept answer whose first folder is still there.
+/// Reads a kept answer whose first folder still exists.
 fn read(file: &Path) -> Option<String> {
     let folder = file.parent()?;
     owned::below(folder.parent()?, file).ok()?;
@@ -82,7 +83,7 @@ fn read(file: &Path) -> Option<String> {
     Path::new(first).is_dir().then(|| answer.to_owned())
 }
 
-/// Whole or not at all, whoever else writes it.
+/// Writes the answer atomically, in case other processes write it too.
 fn write(file: &Path, answer: &str) -> std::io::Result<()> {
     if let Some(ours) = file.parent().and_then(Path::parent) {
         owned::make_folder(ours, Trust::Owner)?;
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(read(&file), Some(answer.clone()));
         write(&file, "/nowhere/at/all\n").unwrap();
         assert_eq!(read(&file), None);
-        // An answer of an earlier version.
+        // This is an answer of an earlier version.
         owned::write(&file, &[answer.as_bytes()], Trust::Owner).unwrap();
         assert_eq!(read(&file), None);
         owned::write(&file, &[&[0xff]], Trust::Owner).unwrap();

@@ -1,6 +1,6 @@
-//! NVIDIA's linker of device code as a library, opened at run time: joins a kernel's PTX with relocatable objects to
-//! a cubin, in the process. [`sys`] the functions as they are, `result` a `Result` for every call. It needs neither
-//! a GPU nor a driver.
+//! NVIDIA's linker of device code as a library that is opened at run time. It links a kernel's PTX
+//! with relocatable objects to a cubin in the process. [`sys`] has the raw functions, and `result`
+//! a `Result` for every call. It needs neither a GPU nor a driver.
 
 mod result;
 pub mod sys;
@@ -19,14 +19,15 @@ pub struct JitLink {
 /// One of the inputs that are linked.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// PTX text; a name for it in messages.
+    /// PTX: its name in messages, and its text.
     Ptx(&'a str, &'a str),
-    /// A relocatable object (a cubin that ptxas made with `--compile-only`); a name for it in messages.
+    /// A relocatable object (a cubin of ptxas with `--compile-only`): its name in messages, and its
+    /// contents.
     Object(&'a str, &'a [u8]),
 }
 
 impl JitLink {
-    /// The one of this machine; looked for and opened once a process.
+    /// Returns the linker of this machine, which is looked for and opened once in a process.
     ///
     /// # Errors
     /// Fails if the library is not found (R0107). The message lists every place searched.
@@ -35,7 +36,7 @@ impl JitLink {
         LIBRARY.get_or_init(|| JitLink::open(find::nvjitlink()?)).as_ref().map_err(Clone::clone)
     }
 
-    /// Opens the library that was found.
+    /// Opens the library at the found path.
     ///
     /// # Errors
     /// Fails if it is not nvJitLink (R0107).
@@ -49,7 +50,7 @@ impl JitLink {
         &self.found
     }
 
-    /// Major and minor version, which are those of the CUDA toolkit it belongs to.
+    /// Returns the major and minor version, which are those of its CUDA toolkit.
     pub fn version(&self) -> (u32, u32) {
         self.library.version
     }
@@ -64,7 +65,8 @@ impl JitLink {
         self.link_with_log(target, registers, inputs).map(|(cubin, _)| cubin)
     }
 
-    /// Links like [`link`](JitLink::link), and returns what the library says about PTX that it assembles.
+    /// Links like [`link`](JitLink::link), and also returns the library's messages about the PTX
+    /// that it assembles.
     ///
     /// # Errors
     /// Fails where [`link`](JitLink::link) fails.
@@ -76,7 +78,8 @@ impl JitLink {
     ) -> Result<(Vec<u8>, String)> {
         let (major, minor) = self.version();
         if since(target).is_none_or(|since| self.version() < since) {
-            let message = format!("{} of CUDA {major}.{minor} has no {target}", self.found.path.display());
+            let message =
+                format!("{} of CUDA {major}.{minor} does not support {target}", self.found.path.display());
             return Err(Error::new(JITLINK, message).help("`weft setup --force` fetches the newest"));
         }
         let arch = format!("-arch={target}");
@@ -96,7 +99,8 @@ impl JitLink {
     }
 }
 
-/// The first CUDA toolkit with a target. Asked here, since the library crashes on one that it does not know.
+/// The first CUDA toolkit with a target. It is checked here, since the library crashes on an
+/// unknown target.
 fn since(target: &str) -> Option<(u32, u32)> {
     const FIRST: [(&str, (u32, u32)); 7] = [
         ("90", (12, 0)),
@@ -110,6 +114,6 @@ fn since(target: &str) -> Option<(u32, u32)> {
     let name = target.strip_prefix("sm_")?;
     let number = name.strip_suffix(['a', 'f']).unwrap_or(name);
     let (_, since) = FIRST.iter().find(|(n, _)| *n == number)?;
-    // Families came with 12.9.
+    // Family targets came with 12.9.
     Some(if name.ends_with('f') { (12, 9).max(*since) } else { *since })
 }

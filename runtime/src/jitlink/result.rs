@@ -1,4 +1,4 @@
-//! Each of nvJitLink's calls with a `Result`.
+//! The calls of nvJitLink with a `Result`.
 #![allow(unsafe_code, reason = "calls of a C library")]
 
 use super::sys::{self, Functions, Handle};
@@ -9,14 +9,14 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::null_mut;
 
-/// The opened library. It stays loaded: it keeps threads.
+/// The opened library. It stays loaded, because it has threads.
 pub struct Library {
     functions: Functions,
     _library: ManuallyDrop<libloading::Library>,
     pub version: (u32, u32),
 }
 
-/// A link that is begun.
+/// A link that has begun.
 pub struct Link<'a> {
     functions: &'a Functions,
     handle: Handle,
@@ -31,12 +31,12 @@ impl Library {
         // tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(|e| fails(e.to_string()))?;
         let library = ManuallyDrop::new(library);
-        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process; a library that is not nvJitLink lacks
-        // the first function asked for.
+        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process; in a library that is
+        // not nvJitLink, the first function is missing.
         unsafe {
             let version = sys::version(&library);
             let functions = Functions::load(&library, version);
-            let functions = functions.map_err(|name| fails(format!("it has no function {name}")))?;
+            let functions = functions.map_err(|name| fails(format!("the library has no function {name}")))?;
             Ok(Library { functions, _library: library, version })
         }
     }
@@ -49,7 +49,7 @@ impl Library {
         // SAFETY: the options are C strings that outlive the call; the handle is a local's.
         let status = unsafe { (self.functions.create)(&mut link.handle, n, pointers.as_ptr()) };
         if status != 0 {
-            // What it left there is no handle.
+            // The value after a failed call is not a handle.
             link.handle = null_mut();
         }
         link.check("nvJitLinkCreate", status).map(|()| link)
@@ -57,7 +57,7 @@ impl Library {
 }
 
 impl<'a> Link<'a> {
-    /// `kind` is one of [`sys`]'s; PTX ends in 0.
+    /// Adds an input. `kind` is a constant of [`sys`]; PTX ends in 0.
     pub fn add(&mut self, kind: c_int, data: Cow<'a, [u8]>, name: &str) -> Result<()> {
         self.inputs.push((CString::new(name).unwrap_or_default(), data));
         let Some((name, data)) = self.inputs.last() else { return Ok(()) };
@@ -92,12 +92,12 @@ impl<'a> Link<'a> {
         Err(Error::new(JITLINK, message.trim_end().to_owned()))
     }
 
-    /// What the library says of errors.
+    /// The library's error messages.
     fn log(&self) -> String {
         self.read(self.functions.error_log_size, self.functions.error_log)
     }
 
-    /// The text that the library printed about its inputs.
+    /// Returns the text that the library printed about its inputs.
     pub fn remarks(&self) -> String {
         self.read(self.functions.info_log_size, self.functions.info_log)
     }

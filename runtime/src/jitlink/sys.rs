@@ -1,5 +1,5 @@
-//! nvJitLink's functions as they are (nvJitLink.h of CUDA 12 and 13). Each is exported once for every minor version
-//! whose header a program may have been compiled with.
+//! The raw functions of nvJitLink (nvJitLink.h of CUDA 12 and 13). Each function is exported once
+//! for every minor version of the header.
 #![allow(unsafe_code, reason = "functions of a C library")]
 
 use libloading::Library;
@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 /// A handle of a link, `nvJitLinkHandle`.
 pub type Handle = *mut c_void;
 
-/// `NVJITLINK_INPUT_CUBIN`, a relocatable one.
+/// `NVJITLINK_INPUT_CUBIN`, a relocatable cubin.
 pub const CUBIN: c_int = 1;
 /// The kind of PTX inputs, `NVJITLINK_INPUT_PTX`.
 pub const PTX: c_int = 2;
@@ -38,13 +38,13 @@ pub const RESULTS: [&str; 19] = [
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $field:ident = $name:literal ($($arg:ty),*);)*) => {
-        /// The functions.
+        /// The functions of nvJitLink, by name.
         pub struct Functions {
             $($(#[$doc])* pub $field: unsafe extern "C" fn($($arg),*) -> c_int,)*
         }
 
         impl Functions {
-            /// Finds them, as headers of that version call them.
+            /// Finds the functions, by the names in the headers of that version.
             ///
             /// # Errors
             /// Fails with the name of the first function that the library lacks.
@@ -54,7 +54,7 @@ macro_rules! functions {
             pub unsafe fn load(library: &Library, (major, minor): (u32, u32)) -> Result<Functions, String> {
                 Ok(Functions { $($field: {
                     let name = format!("__{}_{major}_{minor}", $name);
-                    // SAFETY: as the caller says; the signature is the header's.
+                    // SAFETY: the caller guarantees it; the signature is the header's.
                     match unsafe { library.get(name.as_bytes()) } {
                         Ok(function) => *function,
                         Err(_) => return Err(name),
@@ -66,29 +66,30 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Handle out, options.
+    /// Creates a handle with options.
     create = "nvJitLinkCreate"(*mut Handle, u32, *const *const c_char);
-    /// Handle, set to null.
+    /// Destroys the handle and sets it to null.
     destroy = "nvJitLinkDestroy"(*mut Handle);
-    /// Kind, data with its size, a name for messages.
+    /// Adds an input: its kind, its data and size, and a name for messages.
     add_data = "nvJitLinkAddData"(Handle, c_int, *const c_void, usize, *const c_char);
-    /// Links.
+    /// Links the inputs.
     complete = "nvJitLinkComplete"(Handle);
-    /// Bytes of the cubin.
+    /// Returns the size of the cubin in bytes.
     cubin_size = "nvJitLinkGetLinkedCubinSize"(Handle, *mut usize);
-    /// The cubin.
+    /// Copies the cubin.
     cubin = "nvJitLinkGetLinkedCubin"(Handle, *mut c_void);
-    /// Bytes of the log of what is no error, its 0 included.
+    /// Returns the size of the info log in bytes, including the final 0.
     info_log_size = "nvJitLinkGetInfoLogSize"(Handle, *mut usize);
-    /// The log.
+    /// Copies the info log.
     info_log = "nvJitLinkGetInfoLog"(Handle, *mut c_char);
-    /// Bytes of the log, its 0 included.
+    /// Returns the size of the error log in bytes, including the final 0.
     error_log_size = "nvJitLinkGetErrorLogSize"(Handle, *mut usize);
-    /// The log.
+    /// Copies the error log.
     error_log = "nvJitLinkGetErrorLog"(Handle, *mut c_char);
 }
 
-/// Major and minor version of the library; 12.0 for those before 12.3, which do not tell.
+/// Returns the major and minor version of the library. Libraries before 12.3 do not report theirs,
+/// and count as 12.0.
 ///
 /// # Safety
 /// The library is nvJitLink.

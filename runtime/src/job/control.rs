@@ -1,4 +1,4 @@
-//! A PE's connection with all others.
+//! The connection of a PE with all others.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,14 +22,16 @@ use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEA
 use crate::interrupt::{self, PAUSE};
 use crate::visible;
 
-/// The bounds on the time to wait for other PEs.
+/// The limits on the time to wait for other PEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// For the PEs to find each other, and for the last member of an exchange after the first. PE 0's counts.
+    /// The limit for the PEs to find each other, and for the last member of an exchange after the
+    /// first. PE 0's value applies.
     pub timeout: Duration,
-    /// After the death of a PE: for this process to end by itself. Then it is ended with status
-    /// [`ENDED_WITH_PEER`], since it may be stuck in a kernel that waits for that PE. None: it never is.
+    /// The time that this process has to end by itself after the death of a PE. Then it is ended
+    /// with status [`ENDED_WITH_PEER`], since it may be stuck in a kernel that waits for that PE.
+    /// With none it is never ended.
     pub grace: Option<Duration>,
 }
 
@@ -41,14 +43,14 @@ weft_sim::setters!(
 );
 
 impl Default for Options {
-    /// 60 s, and 3 s.
+    /// The defaults are 60 s and 3 s.
     fn default() -> Options {
         Options { timeout: Duration::from_secs(60), grace: Some(Duration::from_secs(3)) }
     }
 }
 
 impl Options {
-    /// The default, with the timeout of `WEFT_TIMEOUT` (seconds).
+    /// Returns the default options, with the timeout of `WEFT_TIMEOUT` (seconds).
     ///
     /// # Errors
     /// Fails if the variable is not a positive number (R0201).
@@ -68,13 +70,14 @@ impl Options {
 
 /// The connection of a PE with all others, through the hub in PE 0.
 ///
-/// Dropping it without [`goodbye`](Control::goodbye) is a death for the others, as the end of the process is.
+/// To the others, dropping it without [`goodbye`](Control::goodbye) is a death, like the end of the
+/// process.
 pub struct Control {
     rank: u32,
     size: u32,
     options: Options,
     pub(super) shared: Arc<Shared>,
-    /// In PE 0.
+    /// The hub, which only PE 0 has.
     hub: Option<Hub>,
 }
 
@@ -84,25 +87,25 @@ pub(super) struct Shared {
     pub state: Mutex<State>,
     pub changed: Condvar,
     grace: Option<Duration>,
-    /// It tells the user what happened.
+    /// The supervisor, which tells the user what happened.
     parent: Option<Parent>,
     watched: AtomicBool,
 }
 
-/// Every member's payload, or why there are none.
+/// The payloads of all members, or the reason for a failure.
 type Answer = std::result::Result<Arc<Vec<Vec<u8>>>, String>;
 
 #[derive(Default)]
 pub(super) struct State {
     next: u64,
-    /// What the calls of this PE are that have no answer yet.
+    /// The names of this PE's calls without an answer.
     open: BTreeMap<u64, String>,
-    /// The answers of all PEs to this one's question what they do.
+    /// The answers of all PEs to this one's question about their state.
     pub doing: Vec<Option<Doing>>,
-    /// Answers by call; none as long as there is none.
+    /// The answers by call; none until the answer arrives.
     calls: BTreeMap<u64, Option<Answer>>,
     pub died: Option<(u32, String)>,
-    /// After goodbye, or the hub's orderly end.
+    /// Whether the job has ended, by a goodbye or by the hub's orderly end.
     pub ended: bool,
 }
 
@@ -114,7 +117,8 @@ impl State {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code panics while it holds one of these locks; if it did, the state would still be whole.
+    // No code panics while it holds one of these locks. If it did, the state would still be
+    // consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -127,11 +131,11 @@ impl Control {
         Control::connect_with(place, Options::from_env()?)
     }
 
-    /// Connects, and waits until every PE has.
+    /// Connects, and waits until every PE has connected.
     ///
     /// # Errors
-    /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201), if PEs or the address
-    /// cannot be reached in time (R0202), or if a PE died meanwhile (R0203).
+    /// Fails if PE 0 listens beyond this host and no secret limits who may connect (R0201), if PEs
+    /// or the address cannot be reached in time (R0202), or if a PE died meanwhile (R0203).
     pub fn connect_with(place: &ProcessRank, options: Options) -> Result<Arc<Control>> {
         let deadline = Instant::now() + options.timeout;
         let failed = |what: &str, e: io::Error| {
@@ -139,13 +143,13 @@ impl Control {
             Error::new(BOOTSTRAP, message).help(match e.kind() {
                 io::ErrorKind::AddrInUse => match place.hub {
                     env::Hub::Local(_) => {
-                        "another process has that name, perhaps another user's: set WEFT_ADDR to another @name, for all PEs"
+                        "set WEFT_ADDR to another @name for all PEs: another process, perhaps of another user, uses this name"
                     }
                     env::Hub::Tcp(..) => {
-                        "another program listens there: set WEFT_PORT (or WEFT_ADDR) to a free port, for all PEs"
+                        "set WEFT_PORT (or WEFT_ADDR) to a free port for all PEs: another program listens at this address"
                     }
                 },
-                _ => "PE 0 listens there: is it running, and can its host be reached? WEFT_ADDR sets another address",
+                _ => "check that PE 0, which listens at this address, is running and that its host is reachable; WEFT_ADDR sets another address",
             })
         };
         place.check_admission()?;
@@ -160,17 +164,15 @@ impl Control {
             }
             _ => (
                 None,
-                socket::connect(&place.hub, deadline)
-                    .map_err(|e| failed("cannot connect with PE 0 at", e))?,
+                socket::connect(&place.hub, deadline).map_err(|e| failed("cannot connect to PE 0 at", e))?,
             ),
         };
         let (link, reader) = enter(place, socket, options.timeout, deadline).map_err(|e| match e {
-            Greeting::Refused(why) => {
-                Error::new(BOOTSTRAP, format!("PE {}: PE 0 at {} refused it: {why}", place.rank, place.hub))
-                    .help(
-                        "start all PEs by one launcher, from one build of the program, with one WEFT_SECRET",
-                    )
-            }
+            Greeting::Refused(why) => Error::new(
+                BOOTSTRAP,
+                format!("PE {}: PE 0 at {} rejected it: {why}", place.rank, place.hub),
+            )
+            .help("start all PEs with one launcher, from one build of the program, with one WEFT_SECRET"),
             Greeting::Failed(e) => failed("no answer from PE 0 at", e),
         })?;
 
@@ -187,7 +189,7 @@ impl Control {
         thread::Builder::new()
             .name("weft-control".into())
             .spawn(move || listen(&shared, reader))
-            .map_err(|e| failed("no thread for", e))?;
+            .map_err(|e| failed("cannot start the thread for", e))?;
 
         let all: Vec<u32> = (0..place.size).collect();
         control.exchange(&all, "start", &[]).map_err(|e| match e.code {
@@ -212,27 +214,30 @@ impl Control {
         self.size
     }
 
-    /// Gathers every member's payload, in member order, in all of them. `members` are PEs, ascending, with this one.
-    /// Members of one group must make their exchanges in one order, `what` being what they call; exchanges of
-    /// different groups may overlap, from several threads.
+    /// Gathers every member's payload, in member order, on all members. `members` are PEs in
+    /// ascending order, including this one. The members of a group must make their exchanges in the
+    /// same order, with the same name `what`. Exchanges of different groups may overlap, from
+    /// several threads.
     ///
     /// # Errors
-    /// Fails at every member if the members' calls differ, or if a member did not come in time or has left
-    /// (R0301), or if a PE of the job died (R0203). Fails at this member if the members are not as above
-    /// (R0303), or after the end (R0305).
+    /// Fails at every member if the members' calls differ, or if a member did not arrive in time or
+    /// has left (R0301), or if a PE of the job died (R0203). Fails at this member if the members
+    /// are not as above (R0303), or after the end (R0305).
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.call(members, what, payload, false)
     }
 
-    /// Exchanges bytes like [`exchange`](Control::exchange), and waits until the others come or one dies.
+    /// Exchanges bytes like [`exchange`](Control::exchange), and waits until the others arrive or
+    /// one dies.
     ///
     /// # Errors
-    /// Fails where [`exchange`](Control::exchange) fails, except that members may take any time to come.
+    /// Fails where [`exchange`](Control::exchange) fails, except that members can take any time to
+    /// arrive.
     pub fn exchange_patiently(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.call(members, what, payload, true)
     }
 
-    /// The bound of waits.
+    /// Returns the limit on waits.
     pub fn timeout(&self) -> Duration {
         self.options.timeout
     }
@@ -243,7 +248,7 @@ impl Control {
         if !sound || members.binary_search(&self.rank).is_err() {
             let message = format!("PE {} of {} called `{what}` among {}", self.rank, self.size, pes(members));
             return Err(Error::new(NOT_IN_TEAM, message)
-                .help("list the PEs of the team in ascending order, this PE among them"));
+                .help("list the PEs of the team in ascending order, and include this PE"));
         }
         let mut state = lock(&self.shared.state);
         self.shared.check(&state)?;
@@ -262,11 +267,11 @@ impl Control {
                 state.open.remove(&id);
                 return Err(Error::new(COLLECTIVE, format!("PE {}: `{what}`: {e}", self.rank)));
             }
-            // The reader gets to know why, and tells below.
+            // The reader learns the reason, which is reported below.
             self.shared.link.close();
         }
 
-        // The hub answers within the timeout; if it does not, its host is gone or PE 0 is stopped.
+        // The hub answers within the timeout. If it does not, its host is gone or PE 0 is stopped.
         let patience = if patient { Duration::MAX } else { self.options.timeout + Duration::from_secs(10) };
         let state = lock(&self.shared.state);
         let open = |state: &mut State| {
@@ -289,7 +294,7 @@ impl Control {
         match answer.and_then(std::result::Result::ok) {
             Some(payloads) if payloads.len() != members_count => {
                 let message = format!(
-                    "PE {}: `{what}`: PE 0 sent the data of {} PEs; there are {members_count} members",
+                    "PE {}: `{what}`: PE 0 sent the data of {} PEs, but there are {members_count} members",
                     self.rank,
                     payloads.len()
                 );
@@ -299,7 +304,7 @@ impl Control {
             None => {
                 self.shared.check(&state)?;
                 let message = format!(
-                    "PE {}: `{what}`: no answer from PE 0 for {} s",
+                    "PE {}: `{what}`: PE 0 did not answer within {} s",
                     self.rank,
                     patience.as_secs_f32()
                 );
@@ -309,7 +314,7 @@ impl Control {
         }
     }
 
-    /// Waits while it is open, at most so long.
+    /// Waits while `open` returns true, at most for this time.
     fn until<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -325,15 +330,16 @@ impl Control {
             if !timed_out.timed_out() || began.elapsed() >= patience {
                 return Ok(now);
             }
-            // Whoever is asked may take its time, and others want the state.
+            // The callback may take some time, and other threads need the state.
             drop(now);
             interrupt::go_on(&format!("the other PEs in `{what}`"))?;
             state = lock(&self.shared.state);
         }
     }
 
-    /// Tells all PEs that this one fails with this message: their exchanges, pending and later ones, get R0203. This
-    /// process is expected to end; after the grace it is ended, unless it is alone.
+    /// Reports to all PEs that this one failed with this message. Their exchanges, pending and
+    /// later ones, get R0203. This process should end; after the grace period it is ended, unless
+    /// it is the only PE.
     pub fn fail(&self, message: &str) {
         let mut state = lock(&self.shared.state);
         if state.ended || state.died.is_some() {
@@ -346,13 +352,15 @@ impl Control {
             Some(hub) => hub.fail(message),
             None => _ = self.shared.link.send(&Request::Fail(message.into())),
         }
-        // Nobody waits for the end of a PE that is alone: its program may go on without a world.
+        // If a PE is alone, no other process waits for its end, so its program can continue without
+        // a world.
         if self.size > 1 {
             self.shared.watch();
         }
     }
 
-    /// An orderly end; without it, the closing of the connection is a death. In PE 0 it waits for the others'.
+    /// Ends in order. Without this call, the closing of the connection counts as a death. PE 0
+    /// waits for the others' goodbyes.
     pub fn goodbye(&self) {
         let mut state = lock(&self.shared.state);
         if state.ended {
@@ -367,14 +375,15 @@ impl Control {
         }
     }
 
-    /// Tells the process that started this PE, if one did, what shared memory it would leave behind if it were killed.
+    /// Tells the process that started this PE, if there is one, about the shared memory that a
+    /// killed PE would leave behind.
     pub(crate) fn tell_of_segments(&self) {
         if let Some(parent) = &self.shared.parent {
             parent.tell_of_segments();
         }
     }
 
-    /// The first death known, if any: which PE, and why.
+    /// The first known death, as the PE and the reason.
     pub fn died(&self) -> Option<(u32, String)> {
         lock(&self.shared.state).died.clone()
     }
@@ -382,7 +391,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // What the reader sees then is no death of PE 0's.
+        // After this, the end of the connection is not a death of PE 0.
         lock(&self.shared.state).ended = true;
         self.shared.link.close();
     }
@@ -399,8 +408,8 @@ enum Greeting {
     Failed(io::Error),
 }
 
-/// Enters the job through this connection, or through later ones where it is closed unanswered: PE 0 closes some
-/// connections when many come at once.
+/// Enters the job through this connection, or through a later one if it is closed without an
+/// answer. PE 0 closes some connections when many arrive at once.
 fn enter(
     place: &ProcessRank,
     socket: Socket,
@@ -423,7 +432,7 @@ fn enter(
     }
 }
 
-/// Between attempts to enter.
+/// The pause between attempts to enter.
 const RETRY: Duration = Duration::from_millis(50);
 
 fn closed(e: &io::Error) -> bool {
@@ -431,7 +440,7 @@ fn closed(e: &io::Error) -> bool {
     matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Shows that this PE belongs to the job, and believes PE 0 only if it shows the same.
+/// Proves that this PE belongs to the job, and requires the same proof from PE 0.
 fn greet(
     place: &ProcessRank,
     link: &Link,
@@ -440,10 +449,10 @@ fn greet(
     let failed = |kind, why: &str| Greeting::Failed(io::Error::new(kind, why));
     let mut reader = link.reader();
     if place.rank == 0 {
-        // Its own hub, in this process.
+        // This PE's own hub is in this process.
         return match wire::read::<Reply>(&mut reader, wire::MAX_FRAME).map_err(Greeting::Failed)? {
             Some(Reply::Welcome(_)) => Ok(reader),
-            _ => Err(failed(io::ErrorKind::InvalidData, "what listens there is no PE 0")),
+            _ => Err(failed(io::ErrorKind::InvalidData, "the process at this address is not PE 0")),
         };
     }
     let earliest = Instant::now() + Duration::from_millis(100);
@@ -451,30 +460,33 @@ fn greet(
     let mut hear = || match wire::read::<Reply>(&mut reader, wire::MAX_HELLO) {
         Ok(Some(Reply::Refused(why))) => Err(Greeting::Refused(visible(&why).into_owned())),
         Ok(Some(reply)) => Ok(reply),
-        Ok(None) => Err(failed(io::ErrorKind::UnexpectedEof, "it closed the connection")),
+        Ok(None) => Err(failed(io::ErrorKind::UnexpectedEof, "PE 0 closed the connection")),
         Err(e) => Err(Greeting::Failed(e)),
     };
-    let no_hub = || failed(io::ErrorKind::InvalidData, "what listens there is no PE 0");
+    let no_hub = || failed(io::ErrorKind::InvalidData, "the process at this address is not PE 0");
     let mine = once().map_err(|e| failed(io::ErrorKind::Other, &e.message))?;
     link.send(&Hello { magic: MAGIC.into(), once: mine }).map_err(Greeting::Failed)?;
     let Reply::Challenge(theirs) = hear()? else { return Err(no_hub()) };
-    // Now the connection is accepted, and the system knows whose it is.
+    // The connection is accepted now, so the system knows its owner.
     if !link.is_allowed(&place.admission) {
-        return Err(failed(io::ErrorKind::PermissionDenied, "another user's process listens there"));
+        return Err(failed(
+            io::ErrorKind::PermissionDenied,
+            "the process at this address belongs to another user",
+        ));
     }
     let (key, numbers) = (Key::of(place), [mine, theirs]);
     let proof = key.proof(Side::Pe { rank: place.rank, size: place.size }, &numbers);
     link.send(&Claim { rank: place.rank, size: place.size, proof }).map_err(Greeting::Failed)?;
     let Reply::Welcome(proof) = hear()? else { return Err(no_hub()) };
     if !key.proves(&proof, Side::Hub, &numbers) {
-        let why = "what listens there has not shown that it is PE 0 of this job";
+        let why = "the process at this address has not proved that it is PE 0 of this job";
         return Err(failed(io::ErrorKind::PermissionDenied, why));
     }
     reader.get_mut().until(None);
     Ok(reader)
 }
 
-/// Takes the hub's frames until the connection ends.
+/// Receives the hub's frames until the connection ends.
 fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
     let (pe, reason) = loop {
         match wire::read(&mut reader, wire::MAX_FRAME) {
@@ -484,7 +496,7 @@ fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
             Ok(Some(Reply::Asked { by })) => {
                 let host = lock(&shared.state).open_call();
                 let doing = doing::here(host.as_deref());
-                // Where the connection is lost, the next read says so.
+                // If the connection is lost, the next read reports it.
                 let _ = shared.link.send(&Request::Tell { to: by, doing });
             }
             Ok(Some(Reply::Told { pe, mut doing })) => {
@@ -499,7 +511,7 @@ fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
                 return shared.changed.notify_all();
             }
             Ok(Some(Reply::Challenge(_) | Reply::Welcome(_) | Reply::Refused(_))) => {
-                break (0, "it sent a message out of turn".into());
+                break (0, "it sent an unexpected message".into());
             }
             Ok(None) => break (0, "its process ended before the job did".into()),
             Err(e) => break (0, format!("its connection was lost: {e}")),
@@ -509,7 +521,7 @@ fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
         return;
     }
     if let Some(parent) = shared.parent.as_ref().filter(|_| pe == 0) {
-        // The hub, which tells of others' deaths, may be gone with PE 0.
+        // The hub, which reports others' deaths, may be gone with PE 0.
         parent.tell(pe);
     }
     lock(&shared.state).died.get_or_insert((pe, reason));
@@ -523,8 +535,11 @@ impl Shared {
             Some((pe, reason)) => {
                 let message = format!("PE {pe} ended: {reason}");
                 Err(Error::new(PEER_DIED, message).help(match *pe == self.rank {
-                    true => "this PE reported its own failure before".to_string(),
-                    false => format!("PE {pe}'s own error is the cause; PE {} ends with it", self.rank),
+                    true => "this PE reported a failure earlier".to_string(),
+                    false => format!(
+                        "see the error of PE {pe}, which is the cause; PE {} ends because of it",
+                        self.rank
+                    ),
                 }))
             }
             None if state.ended => Err(Error::new(
@@ -542,7 +557,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Ends this process after the grace, if it does not end by itself.
+    /// Ends this process after the grace period, if it does not end by itself.
     fn watch(self: &Arc<Shared>) {
         let Some(grace) = self.grace else { return };
         if self.watched.swap(true, Ordering::Relaxed) {
@@ -559,14 +574,15 @@ impl Shared {
         }
     }
 
-    /// One line on standard error, unless a parent says as much; whoever holds it up does not hold up the end.
+    /// Prints one line on standard error, unless a parent prints it. A blocked standard error does
+    /// not delay the end.
     fn say_last_words(&self) {
         let Some((pe, reason)) = lock(&self.state).died.clone() else { return };
         let rank = self.rank;
         let line = match pe == rank {
             false if self.parent.is_some() => return,
-            true => format!("weft: PE {rank} failed and did not end by itself: {reason}\n"),
-            false => format!("weft: PE {rank} ends, since PE {pe} ended: {reason}\n"),
+            true => format!("weft: PE {rank} failed, did not exit, and is ended: {reason}\n"),
+            false => format!("weft: PE {rank} ends because PE {pe} ended: {reason}\n"),
         };
         let (done, wait) = mpsc::channel::<()>();
         let _ = thread::Builder::new().spawn(move || {

@@ -1,4 +1,4 @@
-//! What all PEs of a job do at the moment: a PE whose wait exceeds its bound asks the others.
+//! The current state of all PEs of a job. A PE whose wait exceeds its limit asks the others.
 
 use super::control::{Control, lock};
 use super::wire::{Doing, Request};
@@ -6,30 +6,30 @@ use crate::watch;
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long a PE waits for the others' answers. A PE that is alive answers at once.
+/// The time that a PE waits for the others' answers. A living PE answers at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The job of this process that was entered last.
 static JOB: Mutex<Weak<Control>> = Mutex::new(Weak::new());
 
-/// From now on, reports of this process are about all PEs of the job.
+/// Makes this process report about all PEs of the job from now on.
 pub(super) fn entered(control: Weak<Control>) {
     *JOB.lock().unwrap_or_else(PoisonError::into_inner) = control;
 }
 
-/// What this PE does: the waits of its kernels, and what its host waits for in the job.
+/// The state of this PE: the waits of its kernels, and the wait of its host in the job.
 pub(super) fn here(host: Option<&str>) -> Doing {
     let (waits, mut lines) = watch::report();
     match host {
         Some(what) => lines.push(format!("its host waits in `{what}` for the other PEs")),
-        None if !waits => lines.push("its host waits in no step with other PEs".into()),
+        None if !waits => lines.push("its host does not wait for other PEs".into()),
         None => {}
     }
     Doing { waits, lines }
 }
 
-/// What the PEs of the job do, a line each, and which of them the others wait for. Without a job it is about this
-/// process alone.
+/// Describes the state of the job's PEs, one on each line, and which of them the others may wait
+/// for. Without a job it describes only this process.
 pub(crate) fn report() -> String {
     let control = JOB.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
     match control.filter(|c| c.size() > 1) {
@@ -38,21 +38,22 @@ pub(crate) fn report() -> String {
     }
 }
 
-/// The answers in words, from GPUs and from simulated PEs. No answer stands for a PE that did not give one in time.
+/// Formats the answers, which come from GPUs or from simulated PEs. A missing answer means that the
+/// PE did not answer in time.
 pub(crate) fn words(answers: &[Option<Doing>]) -> String {
     let any = answers.iter().flatten().any(|a| a.waits);
     let mut lines = Vec::new();
     for (pe, answer) in answers.iter().enumerate() {
         match answer {
             Some(answer) => lines.extend(answer.lines.iter().map(|line| format!("PE {pe}: {line}"))),
-            None => lines.push(format!("PE {pe}: it does not say what it does")),
+            None => lines.push(format!("PE {pe}: it did not report its state")),
         }
     }
     let absent = answers.iter().enumerate().filter(|(_, a)| a.as_ref().is_none_or(|a| !a.waits));
     let absent: Vec<u32> = absent.filter_map(|(pe, _)| u32::try_from(pe).ok()).collect();
     if any && !absent.is_empty() {
         lines.push(format!(
-            "the threads that wait may wait for {}, where no thread does",
+            "the waiting threads may depend on {}, where no thread waits",
             super::pes(&absent)
         ));
     }
@@ -67,7 +68,7 @@ impl Control {
         if any { format!("\n{}", words(&answers)) } else { String::new() }
     }
 
-    /// Asks all PEs what they do, and waits for their answers for a moment. This PE needs no connection for its own.
+    /// Asks all PEs for their state, and waits briefly for their answers. This PE needs no connection for its own.
     pub(super) fn ask(&self) -> Vec<Option<Doing>> {
         let host = lock(&self.shared.state).open_call();
         let own = here(host.as_deref());
@@ -94,8 +95,8 @@ mod tests {
         let text = words(&[says(true, "waits for `x[3]`"), says(false, "nothing"), None]);
         assert_eq!(
             text,
-            "PE 0: waits for `x[3]`\nPE 1: nothing\nPE 2: it does not say what it does\n\
-             the threads that wait may wait for PEs 1, 2, where no thread does"
+            "PE 0: waits for `x[3]`\nPE 1: nothing\nPE 2: it did not report its state\n\
+             the waiting threads may depend on PEs 1, 2, where no thread waits"
         );
         let text = words(&[says(true, "a"), says(true, "b")]);
         assert_eq!(text, "PE 0: a\nPE 1: b", "each waits, so none is absent");

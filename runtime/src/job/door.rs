@@ -1,4 +1,5 @@
-//! The hub's door: who may come in, how many may stand before it, and for how long.
+//! The hub's admission of connections: which processes may join, how many connections may wait, and
+//! for how long.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,29 +16,29 @@ use super::socket::{Link, Reader};
 use super::wire::{self, Claim, Hello, MAGIC, MAX_HELLO, Reply};
 use super::{Admission, ProcessRank};
 
-/// How long a connection may take to show that it is a PE's.
+/// The time that a connection has to prove that it is from a PE.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long a connection may stay before the door when others want its place.
+/// The time that a connection may wait for admission when others need its place.
 const SHORT: Duration = Duration::from_millis(250);
-/// What is said to everybody who has not shown that he belongs to the job.
+/// The answer to a process that has not proved that it belongs to the job.
 pub(super) const STRANGER: &str = "it has not shown that it belongs to the job: all PEs need one launcher, one build of \
                                    the program, and the same secret";
 
-/// Who has come to the door.
+/// The connections that ask for admission.
 pub(super) struct Door {
     key: Key,
     admission: Admission,
     size: u32,
-    /// Connections that have no seat yet, the oldest first.
+    /// The connections without a seat, with the oldest first.
     before: Mutex<VecDeque<(Instant, Arc<Link>)>>,
     refused: Mutex<Refused>,
 }
 
-/// Connections that were not let in.
+/// The connections that were rejected.
 #[derive(Clone, Copy, Default)]
 struct Refused {
     count: u32,
-    /// Why the last one was not.
+    /// The reason for the last rejection.
     why: &'static str,
 }
 
@@ -52,18 +53,18 @@ impl Door {
         }
     }
 
-    /// Most connections before the door.
+    /// The largest number of connections that wait for admission.
     fn room(&self) -> usize {
         2 * self.size as usize + 16
     }
 
-    /// "; 3 connections were refused, the last one because ...": for PEs that did not come.
+    /// Returns "; 3 connections were rejected, ...", as an addition to the report of missing PEs.
     pub fn refusals(&self) -> String {
         match *lock(&self.refused) {
             Refused { count: 0, .. } => String::new(),
-            Refused { count: 1, why } => format!("; a connection was refused, because it {why}"),
+            Refused { count: 1, why } => format!("; one connection was rejected because it {why}"),
             Refused { count, why } => {
-                format!("; {count} connections were refused, the last one because it {why}")
+                format!("; {count} connections were rejected, the last one because it {why}")
             }
         }
     }
@@ -73,7 +74,7 @@ impl Door {
         *refused = Refused { count: refused.count.saturating_add(1), why };
     }
 
-    /// Makes room for a connection: the oldest goes, if it has had its time.
+    /// Makes room for a connection by closing the oldest, if it has had enough time.
     fn enter(&self, link: &Arc<Link>) -> bool {
         let mut before = lock(&self.before);
         if before.len() >= self.room() {
@@ -91,39 +92,39 @@ impl Door {
         lock(&self.before).retain(|(_, other)| !Arc::ptr_eq(other, link));
     }
 
-    /// Closes what stands before the door.
+    /// Closes the connections that wait for admission.
     pub fn close(&self) {
         lock(&self.before).drain(..).for_each(|(_, link)| link.close());
     }
 
-    /// Which PE it is, and the hub's proof; none of a stranger.
+    /// Identifies the PE and makes the hub's proof; none for a foreign process.
     fn greet(&self, link: &Link, reader: &mut io::BufReader<Reader>) -> Option<(Claim, Reply)> {
         let Ok(Some(hello)) = wire::read::<Hello>(reader, MAX_HELLO) else {
-            self.refuse("did not say in time who it is, or was no PE's");
+            self.refuse("did not identify itself in time, or was not from a PE");
             return None;
         };
         if hello.magic != MAGIC {
-            self.refuse("is of another version of warpweft");
+            self.refuse("used another version of warpweft");
             return None;
         }
         let numbers = [hello.once, once().ok()?];
         link.send(&Reply::Challenge(numbers[1])).ok()?;
         let claim = wire::read::<Claim>(reader, MAX_HELLO).ok()??;
         if !self.key.proves(&claim.proof, Side::Pe { rank: claim.rank, size: claim.size }, &numbers) {
-            self.refuse("is of another job, or has another secret");
+            self.refuse("belonged to another job, or used another secret");
             return None;
         }
         let welcome = Reply::Welcome(self.key.proof(Side::Hub, &numbers));
         Some((claim, welcome))
     }
 
-    /// Whether it is safe to tell who has the key why it is not let in.
+    /// Whether a process with the key can safely be told why it is rejected.
     fn may_tell(&self) -> bool {
         self.admission != Admission::Anybody
     }
 }
 
-/// Lets connections in until the listener is closed.
+/// Admits connections until the listener is closed.
 pub(super) fn attend(shared: &Arc<Shared>, listener: &Socket) {
     loop {
         match listener.accept() {
@@ -134,16 +135,16 @@ pub(super) fn attend(shared: &Arc<Shared>, listener: &Socket) {
     }
 }
 
-/// A connection of another process: a thread of its own if it may stand before the door.
+/// Handles a connection of another process in its own thread, if it may wait for admission.
 fn admit(shared: &Arc<Shared>, socket: Socket) {
     let door = &shared.door;
     let Ok(link) = Link::new(socket, shared.timeout).map(Arc::new) else { return };
     if !link.is_allowed(&door.admission) {
-        door.refuse("belongs to another user");
+        door.refuse("belonged to another user");
         return link.close();
     }
     if !door.enter(&link) {
-        door.refuse("came when too many others had not said who they are");
+        door.refuse("arrived while too many connections had not identified themselves");
         return link.close();
     }
     let (inside, waiting) = (shared.clone(), link.clone());

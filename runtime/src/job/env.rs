@@ -1,4 +1,4 @@
-//! Which PE this process is: the variables that launchers set.
+//! Determines which PE this process is, from the variables of launchers.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,14 +14,14 @@ pub struct ProcessRank {
     pub rank: u32,
     /// The number of PEs of the job.
     pub size: u32,
-    /// The rank among the PEs on this host, from 0, which is the number of its GPU by default. It is none if
-    /// the launcher does not say; the PEs then find it out from each other.
+    /// The rank among the PEs on this host, from 0, which is the number of its GPU by default. It
+    /// is none if the launcher does not tell; then the PEs determine it together.
     pub local_rank: Option<u32>,
     /// The number of PEs on this host, if the launcher says so.
     pub local_size: Option<u32>,
     /// The launcher that started this process.
     pub launcher: Launcher,
-    /// The address at which PE 0 listens. It is of no use if there is one PE.
+    /// The address at which PE 0 listens. It is not used if there is only one PE.
     pub hub: Hub,
     /// The job's name, equal on all its PEs. It tells apart jobs that meet by mistake, and is no secret.
     pub job: String,
@@ -34,9 +34,9 @@ pub struct ProcessRank {
 pub enum Launcher {
     /// [`start`](super::start) or [`Job`](super::Job), in a parent process that supervises it.
     Weft,
-    /// Somebody who set `WEFT_RANK`, `WEFT_SIZE` and `WEFT_ADDR`.
+    /// The user, who set `WEFT_RANK`, `WEFT_SIZE` and `WEFT_ADDR`.
     Variables,
-    /// torchrun, or somebody who set `RANK` and `WORLD_SIZE`.
+    /// The launcher torchrun, or a user who set `RANK` and `WORLD_SIZE`.
     Torchrun,
     /// The launcher `mpirun` of Open MPI.
     OpenMpi,
@@ -46,7 +46,7 @@ pub enum Launcher {
     Pmi,
     /// The program itself, over an MPI communicator (feature `mpi`).
     Mpi,
-    /// The program itself, with a number that its PEs have ([`ProcessRank::of_id`]).
+    /// The program itself, with an id that its PEs share ([`ProcessRank::of_id`]).
     Program,
     /// No launcher: the job has one PE.
     Alone,
@@ -55,15 +55,15 @@ pub enum Launcher {
 /// The address at which PE 0 listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hub {
-    /// A unix socket of this name in the abstract namespace, so that no file can be left behind. Only processes of
-    /// the same user are let in.
+    /// A unix socket of this name in the abstract namespace, so that no file can remain. Only
+    /// processes of the same user are admitted.
     Local(String),
-    /// Host and port, where the PEs are on several hosts. Beyond this host, PEs show each other that they know the
-    /// secret of the job ([`Admission`]).
+    /// A host and port, for PEs on several hosts. Beyond this host, PEs prove to each other that
+    /// they know the secret of the job ([`Admission`]).
     Tcp(String, u16),
 }
 
-/// As `WEFT_ADDR` has it: `@name` or `host:port`.
+/// Formats the address like `WEFT_ADDR`: `@name` or `host:port`.
 impl fmt::Display for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -74,21 +74,21 @@ impl fmt::Display for Hub {
     }
 }
 
-/// The variables of one launcher. Of several names the first that is set counts.
+/// The variables of one launcher. Of several names, the first that is set is used.
 struct Row {
     launcher: Launcher,
     rank: &'static str,
     size: &'static [&'static str],
     local_rank: &'static [&'static str],
     local_size: &'static [&'static str],
-    /// Their values together are the job's name.
+    /// The variables whose values together form the job's name.
     job: &'static [&'static str],
-    /// Whether these variables mean this process, and are not left from an outer launcher.
+    /// Whether these variables describe this process, and are not left from an outer launcher.
     means: fn(&Vars<'_>) -> bool,
 }
 
-/// Every launcher. The first whose variables are there counts, so an inner launcher comes before those that may
-/// have started it: torchrun runs under srun, mpirun's daemons do too.
+/// All launchers. The first one whose variables are set is used, so an inner launcher comes before
+/// those that may have started it: torchrun runs under srun, and so do mpirun's daemons.
 const LAUNCHERS: &[Row] = &[
     Row {
         launcher: Launcher::Variables,
@@ -124,7 +124,7 @@ const LAUNCHERS: &[Row] = &[
         local_rank: &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
         local_size: &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
         job: &["PMI_JOBID", "SLURM_JOB_ID"],
-        // srun sets these two as well (--mpi=pmi2), and knows more.
+        // srun also sets these two variables (--mpi=pmi2), and its own say more.
         means: |v| {
             v.any(&["PMI_RANK", "PMI_SIZE"]) && (v.any(&["MPI_LOCALRANKID"]) || !v.any(&["SLURM_PROCID"]))
         },
@@ -140,15 +140,17 @@ const LAUNCHERS: &[Row] = &[
     },
 ];
 
-/// PEs of a job: more than any machine has GPUs, and no more than PE 0 can hold connections to.
+/// The largest number of PEs of a job. No machine has more GPUs, and PE 0 can hold this number of
+/// connections.
 const MOST_PES: u32 = 1 << 16;
 
-/// Not a variable: the entry of `SLURM_NODEID` in `SLURM_STEP_TASKS_PER_NODE`.
+/// The name of a computed value, which is not a variable: the entry of `SLURM_NODEID` in
+/// `SLURM_STEP_TASKS_PER_NODE`.
 const TASKS_HERE: &str = "SLURM_STEP_TASKS_PER_NODE[SLURM_NODEID]";
 
-/// Whether srun started this process as one task of several. The shell of `salloc`, a batch script and
-/// `srun --pty bash` have most of the variables too: their steps are numbered from the top (slurm.h:
-/// SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP), not at all, or have one task.
+/// Whether srun started this process as one task of several. The shell of `salloc`, a batch script
+/// and `srun --pty bash` have most of the variables too. Their steps are numbered from the top
+/// (slurm.h: SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP), have no number, or have one task.
 fn in_a_step_of_several(v: &Vars<'_>) -> bool {
     let step = v.get("SLURM_STEP_ID").or_else(|| v.get("SLURM_STEPID")).and_then(|s| s.parse::<u32>().ok());
     let tasks = v.get("SLURM_STEP_NUM_TASKS").or_else(|| v.get("SLURM_NTASKS"));
@@ -156,25 +158,28 @@ fn in_a_step_of_several(v: &Vars<'_>) -> bool {
 }
 
 impl ProcessRank {
-    /// The place that a launcher's variables give; none where no launcher's are set.
+    /// Determines the rank and the job from a launcher's variables, or returns none if no
+    /// launcher's variables are set.
     ///
-    /// In this order: `WEFT_RANK`, `WEFT_SIZE`, `WEFT_LOCAL_RANK`, `WEFT_LOCAL_SIZE` (explicit);
-    /// `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE` (torchrun); `OMPI_COMM_WORLD_*` (mpirun);
-    /// `PMI_RANK`, `PMI_SIZE`, `MPI_LOCALRANKID`, `MPI_LOCALNRANKS` (MPICH); `SLURM_PROCID` and its kin in a step
-    /// of more than one task (srun). An empty variable counts as unset.
+    /// The variables are, in this order: `WEFT_RANK`, `WEFT_SIZE`, `WEFT_LOCAL_RANK`,
+    /// `WEFT_LOCAL_SIZE` (explicit); `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`
+    /// (torchrun); `OMPI_COMM_WORLD_*` (mpirun); `PMI_RANK`, `PMI_SIZE`, `MPI_LOCALRANKID`,
+    /// `MPI_LOCALNRANKS` (MPICH); `SLURM_PROCID` and similar ones in a step of more than one task
+    /// (srun). An empty variable counts as unset.
     ///
-    /// PE 0 listens at `WEFT_ADDR` (`host:port`, or `@name` on one host). Without it: on one host, at a local socket
-    /// named after the job; on several, on `MASTER_ADDR` or Slurm's first node, at `WEFT_PORT` or a port from 16384
-    /// to 32767 that follows from the job's name (`MASTER_PORT` is torch's own).
+    /// PE 0 listens at `WEFT_ADDR` (`host:port`, or `@name` on one host). Without it, PE 0 of a job
+    /// on one host listens at a local socket named after the job. On several hosts, it listens on
+    /// `MASTER_ADDR` or Slurm's first node, at `WEFT_PORT` or a port from 16384 to 32767 that
+    /// follows from the job's name (`MASTER_PORT` is torch's own).
     ///
     /// # Errors
-    /// Fails if a variable is missing, is no number, or contradicts another, no address is known, or a secret
-    /// is too short or not available ([`Admission::from_env`]) (R0201).
+    /// Fails if a variable is missing, is not a number, or contradicts another, if no address is
+    /// known, or if a secret is too short or not available ([`Admission::from_env`]) (R0201).
     pub fn detect() -> Result<Option<ProcessRank>> {
         detect(&Vars(&|name| std::env::var(name).ok()))
     }
 
-    /// One PE, by itself.
+    /// Returns the rank of a job with one PE.
     pub fn alone() -> ProcessRank {
         let job = format!("alone {}", std::process::id());
         ProcessRank {
@@ -189,8 +194,8 @@ impl ProcessRank {
         }
     }
 
-    /// A PE of a job on this host that is known by a number which only its PEs have: 128 bytes that one of them made at
-    /// random and told the others.
+    /// Returns the rank of a PE in a job on this host that is identified by 128 random bytes. One
+    /// PE generates them and sends them to the others.
     pub fn of_id(rank: u32, size: u32, id: &[u8; 128]) -> ProcessRank {
         let name: String = blake3::derive_key("warpweft 2026-11 name of a job", id)[..16]
             .iter()
@@ -208,16 +213,19 @@ impl ProcessRank {
         }
     }
 
+    /// Checks that a secret limits who may connect, if PE 0 listens beyond this host.
+    ///
     /// # Errors
-    /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201).
+    /// Fails if PE 0 listens beyond this host without a secret (R0201).
     pub(super) fn check_admission(&self) -> Result<()> {
         if self.size == 1 || self.hub.is_this_host() || self.admission != Admission::SameUser {
             return Ok(());
         }
-        let message = format!("PE 0 is to listen at {}, and nothing says who may come", self.hub);
+        let message =
+            format!("PE 0 would listen at {}, but there is no secret that limits who may connect", self.hub);
         Err(Error::new(LAUNCHER, message).help(
             "set WEFT_SECRET to the same secret for all PEs (WEFT_SECRET=$(openssl rand -hex 32)), or WEFT_SECRET_FILE \
-             to a file that only you may read; WEFT_INSECURE=1 lets in whoever reaches the port and guesses the job's name",
+             to a file that only you can read; WEFT_INSECURE=1 admits everyone who reaches the port and guesses the job's name",
         ))
     }
 }
@@ -243,7 +251,7 @@ fn detect(v: &Vars<'_>) -> Result<Option<ProcessRank>> {
         job = format!("{job} {value}");
     }
     if !named && all_here {
-        // The launcher's process on this host has started all of them.
+        // The launcher's process on this host is the parent of all PEs.
         job = format!("{job} {}", nix::unistd::getppid());
     }
     let hub = match given {
@@ -253,16 +261,16 @@ fn detect(v: &Vars<'_>) -> Result<Option<ProcessRank>> {
         }
         None if all_here => Hub::Local(local_name(&job)),
         None => {
-            // (SLURM_LAUNCH_NODE_IPADDR is where srun was typed, which may be no node of the job.)
+            // (SLURM_LAUNCH_NODE_IPADDR is the host on which srun was called, which may not be a
+            // node of the job.)
             let host = v.get("MASTER_ADDR").or_else(|| {
                 let nodes = v.get("SLURM_STEP_NODELIST").or_else(|| v.get("SLURM_JOB_NODELIST"))?;
                 (row.launcher == Launcher::Slurm).then(|| first_host(&nodes))
             });
             let host = host.ok_or_else(|| {
-                let here = local_size.map_or("on hosts that are not known".into(), |n| {
-                    format!("on several hosts ({n} on this one)")
-                });
-                let message = format!("the {size} PEs are {here}, and nothing says where PE 0 is");
+                let here = local_size
+                    .map_or("on unknown hosts".into(), |n| format!("on several hosts ({n} on this one)"));
+                let message = format!("the {size} PEs are {here}, but the host of PE 0 is not known");
                 Error::new(LAUNCHER, message).help(
                     "set MASTER_ADDR to the name of PE 0's host, or WEFT_ADDR to host:port, for all PEs; \
                      or use a communicator (cargo feature `mpi`)",
@@ -295,12 +303,12 @@ impl Hub {
 fn given_hub(v: &Vars<'_>) -> Result<Option<Hub>> {
     let Some(text) = v.get("WEFT_ADDR") else { return Ok(None) };
     let bad = || {
-        Error::new(LAUNCHER, format!("WEFT_ADDR is {text:?}; expected host:port")).help(
+        Error::new(LAUNCHER, format!("WEFT_ADDR is {text:?}, but it must be host:port")).help(
             "set WEFT_ADDR to the host of PE 0 and a free port, such as node1:29600, or to @name on one host",
         )
     };
     if let Some(name) = text.strip_prefix('@') {
-        // sockaddr_un holds 108 bytes, the first of them 0.
+        // A sockaddr_un has 108 bytes, of which the first is 0.
         return if (1..=107).contains(&name.len()) { Ok(Some(Hub::Local(name.into()))) } else { Err(bad()) };
     }
     let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
@@ -316,19 +324,19 @@ pub(super) fn local_name(job: &str) -> String {
     format!("weft-{}-{:016x}", nix::unistd::geteuid(), hash(job))
 }
 
-/// A port for a job, outside of those that systems hand out (Linux: 32768 and up).
+/// A port for a job, outside of the range that systems assign (Linux: 32768 and up).
 pub(super) fn port(job: &str) -> u16 {
     16384 + (hash(job) % 16384) as u16
 }
 
-/// Equal in all PEs, since they run the same program.
+/// The hash is equal in all PEs, since they run the same program.
 fn hash(job: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     job.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The first of Slurm's compressed list of hosts: `n[03-07,9]-a,login` gives `n03-a`.
+/// The first host of Slurm's compressed list: `n[03-07,9]-a,login` gives `n03-a`.
 fn first_host(list: &str) -> String {
     let mut host = String::new();
     let mut inside = None;
@@ -348,7 +356,7 @@ fn first_host(list: &str) -> String {
     host
 }
 
-/// Entry `node` of Slurm's compressed list of numbers: `2(x3),1` is 2, 2, 2, 1.
+/// The entry `node` of Slurm's compressed list of numbers: `2(x3),1` is 2, 2, 2, 1.
 fn tasks_on(list: &str, node: u32) -> Option<u32> {
     let mut before = 0u32;
     for part in list.split(',') {
@@ -365,7 +373,7 @@ fn tasks_on(list: &str, node: u32) -> Option<u32> {
 }
 
 fn unset(name: &str, other: &str) -> Error {
-    Error::new(LAUNCHER, format!("{name} is not set, and {other} is")).help(
+    Error::new(LAUNCHER, format!("{other} is set, but {name} is not")).help(
         "set both, or neither. Variables that go before all others: \
          WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK, WEFT_LOCAL_SIZE, WEFT_ADDR",
     )
@@ -388,7 +396,7 @@ impl Vars<'_> {
         names.iter().any(|name| self.get(name).is_some())
     }
 
-    /// The number in the first of these variables that is set, and that variable's name.
+    /// The number in the first of these variables that is set, and the name of that variable.
     fn number(&self, names: &[&str], least: u32, most: u32) -> Result<Option<(String, u32)>> {
         let Some((name, text)) = names.iter().find_map(|&name| Some((name, self.get(name)?))) else {
             return Ok(None);
@@ -397,7 +405,7 @@ impl Vars<'_> {
             Ok(n) if (least..=most).contains(&n) => Ok(Some((name.to_string(), n))),
             _ => Err(Error::new(
                 LAUNCHER,
-                format!("{name} is {text:?}; expected a number from {least} to {most}"),
+                format!("{name} is {text:?}, but it must be a number from {least} to {most}"),
             )),
         }
     }

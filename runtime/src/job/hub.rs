@@ -1,4 +1,4 @@
-//! The hub, in PE 0: lets the PEs in, matches their calls, and tells all when one is gone.
+//! The hub in PE 0: admits the PEs, matches their calls, and tells all PEs when one is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,16 +15,17 @@ use super::spawn::Parent;
 use super::wire::{self, Call, Claim, Reply, Request};
 use super::{ProcessRank, pes};
 
-/// How long PE 0 stays to tell all of a death.
+/// The time that PE 0 stays to report a death to all.
 const TELL: Duration = Duration::from_secs(1);
-/// Most bytes of a PE's calls that the hub holds while others have not made theirs.
+/// The largest size of a PE's calls that the hub holds while others have not made theirs, in bytes.
 const HELD_BYTES: usize = 2 * wire::MAX_FRAME;
-/// Most such calls of a PE: a thread of the PE waits for each.
+/// The largest number of such calls of a PE, each of which blocks a thread of the PE.
 const HELD_CALLS: usize = 4096;
-/// Most bytes of a text that a PE sends: what it calls, or why it fails.
+/// The largest size of a text that a PE sends in bytes: the name of a call, or the reason of a
+/// failure.
 const TEXT: usize = 64 << 10;
 
-/// The hub; its end closes every connection, and frees the address.
+/// The hub. Dropping it closes every connection and frees the address.
 pub(super) struct Hub {
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
@@ -35,22 +36,23 @@ pub(super) struct Shared {
     pub timeout: Duration,
     pub door: Door,
     parent: Option<Parent>,
-    /// Until all PEs are there.
+    /// The listener, until all PEs have arrived.
     listener: Mutex<Option<Arc<Socket>>>,
     state: Mutex<State>,
-    /// Held while frames are sent, and taken before the state is let go: frames go out in the order of its changes,
-    /// so that no death overtakes the end of an exchange before it.
+    /// This lock is held while frames are sent, and taken before the state is unlocked. So frames
+    /// go out in the order of the state's changes, and no death overtakes the end of an earlier
+    /// exchange.
     sending: Mutex<()>,
-    /// A call came, or a PE left, or the hub ends.
+    /// Signals a new call, the leaving of a PE, or the end of the hub.
     changed: Condvar,
 }
 
 struct State {
     seats: Vec<Seat>,
-    /// By members, ascending.
+    /// The rounds by their members in ascending order.
     groups: BTreeMap<Vec<u32>, VecDeque<Round>>,
     death: Option<(u32, String)>,
-    /// All know of it.
+    /// Whether all PEs know of the death.
     told: bool,
     closed: bool,
 }
@@ -58,21 +60,21 @@ struct State {
 enum Seat {
     Empty,
     Taken(Arc<Link>),
-    /// Said goodbye.
+    /// The PE has said goodbye.
     Left,
 }
 
-/// One exchange. A member's k-th call in a group belongs to the group's k-th round; the members in `came` of one
-/// round are a superset of those of the next.
+/// One exchange. A member's k-th call in a group belongs to the group's k-th round. The members in
+/// `came` of one round are a superset of those of the next.
 struct Round {
     since: Instant,
     came: BTreeMap<u32, Call>,
-    /// Why it will not complete; members that have come were told.
+    /// The reason why it will not complete; the members that have arrived were told.
     failed: Option<String>,
 }
 
 impl Round {
-    /// Whether somebody waits in it however long the others take.
+    /// Whether a member waits without a limit for the others.
     fn is_patient(&self) -> bool {
         self.came.values().any(|call| call.patient)
     }
@@ -82,7 +84,7 @@ impl Round {
 type Mail = Vec<(Arc<Link>, Reply)>;
 
 impl Hub {
-    /// Starts the threads; PE 0 itself gets its connection back.
+    /// Starts the threads, and returns PE 0's own connection.
     pub fn start(
         place: &ProcessRank,
         listener: Option<Socket>,
@@ -113,13 +115,14 @@ impl Hub {
         Ok((hub, mine))
     }
 
-    /// PE 0 fails: all others know when this returns.
+    /// Reports a failure of PE 0. When this function returns, all others know.
     pub fn fail(&self, message: &str) {
         self.shared.die(0, message.into());
         drop(self.wait(TELL, State::is_telling));
     }
 
-    /// Waits until every PE has said goodbye, at most for the timeout, or one died; then ends in an orderly way.
+    /// Waits until every PE has said goodbye or one died, at most for the timeout, and then ends in
+    /// order.
     pub fn goodbye(&self) {
         let mut state = self.wait(self.shared.timeout, |state| {
             state.is_telling()
@@ -162,7 +165,7 @@ pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
 }
 
 impl State {
-    /// Whether PEs may still come.
+    /// Whether PEs can still join.
     fn is_open(&self) -> bool {
         !self.closed && self.seats.iter().any(|seat| matches!(seat, Seat::Empty))
     }
@@ -171,7 +174,7 @@ impl State {
         self.death.is_some() && !self.told
     }
 
-    /// For all, PE 0 last: it may end at once, and the hub with it.
+    /// Makes a frame for all PEs, with PE 0 last, since PE 0 may end at once and with it the hub.
     fn mail_all(&self, reply: impl Fn() -> Reply, except: Option<u32>) -> Mail {
         let taken = (0..).zip(&self.seats).filter_map(|(pe, seat)| match seat {
             Seat::Taken(link) if Some(pe) != except => Some((link.clone(), reply())),
@@ -189,8 +192,8 @@ impl State {
         }
     }
 
-    /// Ends the rounds of this group that are complete, late, or wait for one that has left. Who waits for late ones
-    /// is also told what the door has refused.
+    /// Ends the rounds of this group that are complete, late, or wait for a PE that has left. The
+    /// report about late PEs includes rejected connections.
     fn settle(&mut self, members: &[u32], timeout: Duration, door: &Door) -> Mail {
         let mut mail = Mail::new();
         let Some(mut rounds) = self.groups.remove(members) else { return mail };
@@ -223,7 +226,7 @@ impl State {
         matches!(self.seats.get(pe as usize), Some(Seat::Left))
     }
 
-    /// Everybody's payloads for everybody, if all made the same call.
+    /// Sends the payloads of all members to all, if they made the same call.
     fn complete(&self, round: &mut Round) -> Mail {
         let mut whats = round.came.values().map(|call| &call.what);
         let first = whats.next();
@@ -232,14 +235,14 @@ impl State {
         }
         let bytes: usize = round.came.values().map(|call| call.payload.len() + 16).sum();
         if bytes > wire::MAX_FRAME {
-            let message = format!("{bytes} bytes in one exchange; the limit is {}", wire::MAX_FRAME);
+            let message = format!("an exchange has {bytes} bytes, but the limit is {}", wire::MAX_FRAME);
             return self.give_up(round, format!("{message}; {}", calls(&round.came)));
         }
         let ids: Vec<(u32, u64)> = round.came.iter().map(|(&pe, call)| (pe, call.id)).collect();
         let payloads: Vec<Vec<u8>> =
             round.came.values_mut().map(|call| std::mem::take(&mut call.payload)).collect();
         let payloads = Arc::new(payloads);
-        // PE 0 last, as in `mail_all`.
+        // PE 0 is last, as in `mail_all`.
         ids.iter()
             .rev()
             .filter_map(|&(pe, id)| self.mail(pe, Reply::Done { id, payloads: payloads.clone() }))
@@ -247,7 +250,7 @@ impl State {
     }
 
     fn give_up(&self, round: &mut Round, message: String) -> Mail {
-        // PE 0 last, as in `mail_all`: with its answer it may end, and the hub with it.
+        // PE 0 is last, as in `mail_all`, since it may end after its answer, and with it the hub.
         let told = round.came.iter().rev();
         let mail = told
             .filter_map(|(&pe, call)| self.mail(pe, Reply::Failed { id: call.id, message: message.clone() }))
@@ -257,16 +260,17 @@ impl State {
         mail
     }
 
-    /// How many calls of a PE wait for others, and their bytes.
+    /// The number of a PE's calls that wait for others, and their size in bytes.
     fn held(&self, rank: u32) -> (usize, usize) {
         let calls = self.groups.values().flatten().filter_map(|round| round.came.get(&rank));
         calls.fold((0, 0), |(calls, bytes), call| (calls + 1, bytes + size(call)))
     }
 
-    /// Who did not come, what those who came called, and where the others are meanwhile.
+    /// Describes which PEs did not arrive, which calls the others made, and where the missing PEs
+    /// are.
     fn missing(&self, missing: &[u32], members: &[u32], round: &Round, timeout: Duration) -> String {
         let mut message = format!(
-            "{} did not come within {} s; {}",
+            "{} did not arrive within {} s; {}",
             pes(missing),
             timeout.as_secs_f32(),
             calls(&round.came)
@@ -288,12 +292,13 @@ impl State {
     }
 }
 
-/// Bytes that a call takes while it waits.
+/// The size of a waiting call in bytes.
 fn size(call: &Call) -> usize {
     call.payload.len() + call.what.len() + 4 * call.members.len()
 }
 
-/// "PEs 0, 2: alloc 4096 B; PE 1: free #3": equal calls together, in the order of their first PE.
+/// Formats "PEs 0, 2: alloc 4096 B; PE 1: free #3", with equal calls together, in the order of
+/// their first PE.
 fn calls<C: std::borrow::Borrow<Call>>(came: &BTreeMap<u32, C>) -> String {
     let mut by_what: Vec<(&str, Vec<u32>)> = Vec::new();
     for (&pe, call) in came {
@@ -312,24 +317,24 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Sends what a change of the state brought.
+    /// Sends the frames of a change of the state.
     fn send(&self, state: MutexGuard<'_, State>, mail: Mail) {
         let _in_order = lock(&self.sending);
         drop(state);
         for (link, reply) in mail {
             if link.send(&reply).is_err() {
-                // Its reader notices, and that is a death.
+                // The reader notices this, and it counts as a death.
                 link.close();
             }
         }
     }
 
-    /// Whether PEs may still come.
+    /// Whether PEs can still join.
     pub fn is_open(&self) -> bool {
         self.lock().is_open()
     }
 
-    /// PE 0 itself, which needs no proof.
+    /// Serves PE 0 itself, which needs no proof.
     fn serve_this_process(self: Arc<Shared>, place: &ProcessRank, socket: Socket) -> io::Result<()> {
         let link = Arc::new(Link::new(socket, self.timeout)?);
         let claim = Claim { rank: place.rank, size: place.size, proof: Default::default() };
@@ -337,13 +342,13 @@ impl Shared {
         spawn("weft-hub-pe", move || self.serve(claim.rank, &mut link.reader())).map(drop)
     }
 
-    /// Takes the requests of a PE until its connection ends.
+    /// Handles the requests of a PE until its connection ends.
     pub fn serve(&self, rank: u32, reader: &mut io::BufReader<Reader>) {
         loop {
             match wire::read(reader, wire::MAX_FRAME) {
                 Ok(Some(Request::Call(call))) if self.fits(rank, &call) => self.call(rank, call),
                 Ok(Some(Request::Call(_))) => {
-                    break self.convict(rank, "it sent a call that makes no sense".into());
+                    break self.convict(rank, "it sent an invalid call".into());
                 }
                 Ok(Some(Request::Fail(mut message))) => {
                     message.truncate(message.floor_char_boundary(TEXT));
@@ -366,18 +371,19 @@ impl Shared {
         }
     }
 
-    /// Lets a PE in that has shown that it belongs to the job, or says why not.
+    /// Admits a PE that has proved that it belongs to the job, or tells it the reason for a
+    /// rejection.
     pub fn seat(&self, claim: &Claim, welcome: Reply, link: &Arc<Link>) -> Result<u32, String> {
         let rank = claim.rank;
         if claim.size != self.size || rank >= self.size {
             return Err(format!(
-                "PE 0's job has {} PEs, and this PE is number {rank} of {}",
+                "PE 0's job has {} PEs, but this PE is number {rank} of {}",
                 self.size, claim.size
             ));
         }
         let mut state = self.lock();
         let Some(seat @ Seat::Empty) = state.seats.get_mut(rank as usize) else {
-            return Err(format!("another process is PE {rank} already"));
+            return Err(format!("another process is already PE {rank}"));
         };
         *seat = Seat::Taken(link.clone());
         if !state.is_open() {
@@ -412,10 +418,8 @@ impl Shared {
         if calls >= HELD_CALLS || bytes + size(&call) > HELD_BYTES {
             drop(state);
             let what = format!("{calls} calls of {bytes} bytes");
-            return self.convict(
-                rank,
-                format!("it made one call more than PE 0 holds for it: {what} wait for other PEs"),
-            );
+            return self
+                .convict(rank, format!("it made more calls than PE 0 can hold: {what} wait for other PEs"));
         }
         let members = call.members.clone();
         let rounds = state.groups.entry(members.clone()).or_default();
@@ -425,7 +429,7 @@ impl Shared {
         }
         let round = &mut rounds[at];
         let late = round.failed.clone().map(|message| Reply::Failed { id: call.id, message });
-        // A round that has failed gives nobody's data to anybody.
+        // A round that has failed sends no data.
         let payload = if late.is_some() { Vec::new() } else { call.payload };
         round.came.insert(rank, Call { payload, ..call });
         let mut mail = state.settle(&members, self.timeout, &self.door);
@@ -434,7 +438,7 @@ impl Shared {
         self.send(state, mail);
     }
 
-    /// An orderly end of one PE.
+    /// Handles the orderly end of one PE.
     fn leave(&self, rank: u32) {
         let mut state = self.lock();
         if let Some(seat) = state.seats.get_mut(rank as usize) {
@@ -447,12 +451,12 @@ impl Shared {
         self.send(state, mail);
     }
 
-    /// The first death takes all down. The others are told of it.
+    /// Handles the first death, which ends the job. The others are told of it.
     fn die(&self, pe: u32, reason: String) {
         self.end(pe, reason, Some(pe));
     }
 
-    /// A PE breaks the rules and is taken for dead. It is told so too.
+    /// Treats a PE that breaks the protocol as dead, and tells it.
     fn convict(&self, pe: u32, reason: String) {
         self.end(pe, reason, None);
     }
@@ -474,7 +478,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Gives up the rounds whose time is over.
+    /// Fails the rounds whose time is over.
     fn clock(&self) {
         let mut state = self.lock();
         while !state.closed && state.death.is_none() {

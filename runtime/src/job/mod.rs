@@ -1,8 +1,9 @@
 //! A job: how its PEs start, find each other, agree, and end together.
 //!
-//! [`ProcessRank`] says which PE this process is, from whatever launcher started it. [`Control`] connects it with all
-//! others before (and beside) NVSHMEM: PE 0 runs the hub, a few threads that match the calls of the PEs and notice
-//! when one is gone. [`start`] and [`Job`] start the PEs where no launcher did.
+//! [`ProcessRank`] tells which PE this process is, for any launcher. [`Control`] connects it with
+//! all others before (and beside) NVSHMEM. PE 0 runs the hub, which has a few threads that match
+//! the calls of the PEs and notice when one is gone. [`start`] and [`Job`] start the PEs without a
+//! launcher.
 
 mod control;
 mod doing;
@@ -35,16 +36,16 @@ pub(crate) use wire::Doing;
 /// The exit status of a process that ended because another PE did (`EX_SOFTWARE` of sysexits.h).
 pub const ENDED_WITH_PEER: u8 = 70;
 
-/// Tells PE 0 that what it prints goes to a terminal, through the process that started it.
+/// Tells PE 0 that its output goes to a terminal, through the process that started it.
 const TERMINAL: &str = "WEFT_TERMINAL";
 
-/// Whether what this process prints on standard output goes to a terminal, by itself or through the process that
-/// started it as PE 0.
+/// Whether the standard output of this process goes to a terminal, directly or through the process
+/// that started it as PE 0.
 pub fn attended() -> bool {
     std::env::var_os(TERMINAL).is_some() || std::io::stdout().is_terminal()
 }
 
-/// "PE 3", "PEs 0-2, 5".
+/// Formats a list of PEs, such as "PE 3" or "PEs 0-2, 5".
 pub(crate) fn pes(ranks: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &rank in ranks {

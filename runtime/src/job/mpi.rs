@@ -1,4 +1,5 @@
-//! Meeting over an MPI communicator: no variables needed (MPI 4.0: 6.4.2 for the ranks, 7.4.2 for the hosts).
+//! Connects over an MPI communicator, without variables (MPI 4.0: 6.4.2 for the ranks, 7.4.2 for
+//! the hosts).
 
 use std::net::{Ipv6Addr, TcpListener};
 
@@ -11,17 +12,19 @@ use super::spawn::random;
 use crate::error::{Error, LAUNCHER, Result};
 use std::sync::Arc;
 
-/// What PE 0 broadcasts: a number for the job, the port (0: a local socket), a secret, and its host's name, padded with 0.
+/// The size of PE 0's broadcast: a number for the job, the port (0: a local socket), a secret, and
+/// its host's name, padded with 0.
 const BYTES: usize = 8 + 2 + SECRET + 256;
 const SECRET: usize = 32;
-/// Where the host's name begins.
+/// The offset of the host's name.
 const NAME: usize = 10 + SECRET;
 
 impl ProcessRank {
-    /// The place that this communicator gives: its ranks become the PEs. Collective over it.
+    /// Determines the rank and the job from a communicator, whose ranks become the PEs. Collective
+    /// over it.
     ///
     /// # Errors
-    /// Fails if the communicator's numbers, or the name of PE 0's host, make no sense (R0201).
+    /// Fails if the communicator's numbers, or the name of PE 0's host, are invalid (R0201).
     pub fn from_mpi(communicator: &impl Communicator) -> Result<ProcessRank> {
         let bad = |what: &str| Error::new(LAUNCHER, format!("the MPI communicator has {what}"));
         let number = |n: i32| u32::try_from(n).map_err(|_| bad(&format!("the number {n}")));
@@ -51,7 +54,7 @@ impl ProcessRank {
             port => {
                 let name = message[NAME..].split(|&byte| byte == 0).next().unwrap_or_default();
                 let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
-                Hub::Tcp(name.ok_or_else(|| bad("no host name for PE 0"))?.to_string(), port)
+                Hub::Tcp(name.ok_or_else(|| bad("the host name of PE 0 is not known"))?.to_string(), port)
             }
         };
         let (local_rank, local_size) = (Some(local_rank), Some(local_size));

@@ -1,4 +1,4 @@
-//! The PEs' output, passed on by their supervisor line by line.
+//! The output of the PEs, which their supervisor passes on line by line.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
@@ -7,18 +7,20 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryS
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A line longer than this is passed on in pieces, as lines.
+/// The length of the longest line; a longer one is passed on in several lines.
 const LINE: u64 = 1 << 20;
-/// Lines read and not written yet: beyond, PEs wait, as they would for a pipe.
+/// The number of lines that are read and not yet written. Beyond it, PEs wait, as they would for a
+/// pipe.
 const QUEUE: usize = 256;
-/// For output that a process left behind may hold open, or nobody reads, when the job has failed.
+/// The time limit, after the job has failed, for output of a pipe that a remaining process holds
+/// open or that is not read.
 const DRAIN: Duration = Duration::from_secs(1);
-/// Between looks at whether to go on waiting.
+/// The pause between checks whether to continue waiting.
 const SLICE: Duration = Duration::from_millis(20);
-/// No PE's number.
+/// A number that no PE has.
 const ALL: u32 = u32::MAX;
 
-/// Which of a process's.
+/// The output streams of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     Out,
@@ -27,16 +29,16 @@ pub(super) enum Stream {
 
 enum Message {
     Bytes(Stream, u32, Vec<u8>),
-    /// Answered by being dropped, when all before it is written.
+    /// A marker, which is dropped when everything before it is written.
     Mark {
         _done: Sender<()>,
     },
 }
 
-/// Threads that read the PEs' output, and one that writes it.
+/// The threads that read the PEs' output, and one that writes it.
 pub(super) struct Output {
     send: SyncSender<Message>,
-    /// Disconnected when that PE's stream has ended and is queued.
+    /// Receivers that are disconnected when that PE's stream has ended and is queued.
     readers: Vec<(u32, Receiver<()>)>,
     /// The PE whose output alone is passed on, or [`ALL`].
     only: Arc<AtomicU32>,
@@ -49,8 +51,8 @@ impl Output {
         Ok(Output { send, readers: Vec::new(), only: Arc::new(AtomicU32::new(ALL)) })
     }
 
-    /// Passes this stream on until it ends: as it is where it is PE 0's standard output, else with `[PE n] ` before
-    /// each line. A line without an end gets one where another PE's follows.
+    /// Passes this stream on until it ends. PE 0's standard output stays unchanged, and all other
+    /// lines begin with `[PE n] `. A line without an end gets one before a line of another PE.
     pub fn pass_on(&mut self, pe: u32, stream: Stream, from: impl Read + Send + 'static) -> io::Result<()> {
         let (done, ended) = mpsc::channel();
         let (send, only) = (self.send.clone(), self.only.clone());
@@ -67,19 +69,21 @@ impl Output {
         self.only.store(pe, Ordering::Relaxed);
     }
 
-    /// Waits until all that this PE, whose process has ended, wrote is passed on; not for long.
+    /// Waits until all output of this PE, whose process has ended, is passed on, at most for a
+    /// short time.
     pub fn drain(&self, pe: u32) {
         let until = Instant::now() + DRAIN;
         self.flush(|reader| reader == pe, || Instant::now() < until);
     }
 
-    /// Waits until all that was written is passed on; not for long if the job failed, or `stop` says so.
+    /// Waits until all output is passed on. The time is limited if the job failed, or if `stop`
+    /// returns true.
     pub fn finish(&self, failed: bool, stop: impl Fn() -> bool) {
         let until = Instant::now() + DRAIN;
         self.flush(|_| true, || !stop() && (!failed || Instant::now() < until));
     }
 
-    /// A line of the supervisor's own, on standard error.
+    /// Prints a line of the supervisor itself on standard error.
     pub fn note(&self, line: &str) {
         let until = Instant::now() + DRAIN;
         let bytes = format!("weft: {line}\n").into_bytes();
@@ -134,7 +138,7 @@ fn lines(pe: u32, stream: Stream, from: impl Read, only: &AtomicU32, to: &SyncSe
     }
 }
 
-/// Writes what comes. Where nobody reads it any more, it is dropped, and the PEs go on.
+/// Writes the queued lines. If the output is closed, they are dropped and the PEs continue.
 fn write(from: &Receiver<Message>) {
     // The PE whose line on standard output has no end yet.
     let mut open = None;

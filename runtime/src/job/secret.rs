@@ -1,7 +1,8 @@
-//! What lets a process into a job, and lets PE 0 be believed.
+//! The proofs by which a PE and PE 0 authenticate each other.
 //!
-//! Both sides prove that they know the job's key, which follows from the job's name and secret, without sending it: each
-//! sends a number that is used once, and a hash of both numbers that only a holder of the key can make.
+//! Both sides prove that they know the job's key, which follows from the job's name and secret,
+//! without sending it. Each sends a random number that is used once, and a hash of both numbers
+//! that only a holder of the key can compute.
 
 use std::fmt;
 use std::path::Path;
@@ -10,16 +11,16 @@ use super::ProcessRank;
 use crate::error::{Error, LAUNCHER, Result};
 use crate::owned::{self, Trust};
 
-/// Bytes of a hash, and of a number that is used once.
+/// The size of a hash and of a number that is used once, in bytes.
 pub(super) const BYTES: usize = blake3::OUT_LEN;
 
 /// A number that is used once, or a proof.
 pub(super) type Bytes = [u8; BYTES];
 
-/// Fewest characters of a secret that is given as a text.
+/// The least number of characters of a secret that is given as text.
 const LEAST: usize = 16;
 
-/// Variables: the secret, the file that has it, and the wish to do without.
+/// The variables for the secret, for a file with it, and for a job without one.
 const SECRET: &str = "WEFT_SECRET";
 const SECRET_FILE: &str = "WEFT_SECRET_FILE";
 const INSECURE: &str = "WEFT_INSECURE";
@@ -29,9 +30,9 @@ const INSECURE: &str = "WEFT_INSECURE";
 pub enum Admission {
     /// Processes of this user on this host.
     SameUser,
-    /// Whoever knows this secret; through a local socket, this user's processes alone.
+    /// Processes that know this secret; through a local socket, only processes of this user.
     Secret(Secret),
-    /// Whoever can reach PE 0 and knows, or guesses, the job's name.
+    /// All processes that can reach PE 0 and know, or guess, the job's name.
     Anybody,
 }
 
@@ -46,7 +47,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A secret that follows from these bytes, of which nobody else may know 128 bits.
+    /// Derives a secret from these bytes, of which at least 128 bits must be unknown to others.
     pub fn new(bytes: &[u8]) -> Secret {
         Secret(blake3::derive_key("warpweft 2026-11 secret of a job", bytes))
     }
@@ -61,12 +62,12 @@ impl Secret {
 }
 
 impl Admission {
-    /// Reads the rule from `WEFT_SECRET`, `WEFT_SECRET_FILE` (a file that only its owner may read) or
-    /// `WEFT_INSECURE=1`. Without them, it admits processes of this user on this host.
+    /// Reads the rule from `WEFT_SECRET`, `WEFT_SECRET_FILE` (a file that only its owner can read)
+    /// or `WEFT_INSECURE=1`. Without them, it admits processes of this user on this host.
     ///
     /// # Errors
-    /// Fails for a secret of under 16 characters, and for a file that cannot be read or that others may read
-    /// (R0201).
+    /// Fails for a secret of under 16 characters, and for a file that cannot be read or that other
+    /// users can read (R0201).
     pub fn from_env() -> Result<Admission> {
         Admission::from_vars(&|name| std::env::var(name).ok())
     }
@@ -79,12 +80,12 @@ impl Admission {
         if let Some(file) = set(SECRET_FILE) {
             let bad = |why: String| {
                 Error::new(LAUNCHER, format!("{SECRET_FILE}: {file}: {why}")).help(format!(
-                    "make one that only you may read: (umask 077; openssl rand -hex 32 > {file})"
+                    "make a file that only you can read: (umask 077; openssl rand -hex 32 > {file})"
                 ))
             };
             let text = owned::read(Path::new(&file), 4096, Trust::Owner).map_err(|e| bad(e.to_string()))?;
             if owned::is_readable_by_others(Path::new(&file)) {
-                return Err(bad("others may read it".into()));
+                return Err(bad("other users can read it".into()));
             }
             return from_text(SECRET_FILE, text.trim_ascii());
         }
@@ -99,32 +100,32 @@ fn from_text(name: &str, text: &[u8]) -> Result<Admission> {
     if text.len() < LEAST {
         return Err(Error::new(
             LAUNCHER,
-            format!("{name} has {} characters; expected at least {LEAST}", text.len()),
+            format!("{name} has {} characters, but it needs at least {LEAST}", text.len()),
         )
         .help("set it to a random text that is the same for all PEs, such as the output of `openssl rand -hex 32`"));
     }
     Ok(Admission::Secret(Secret::new(text)))
 }
 
-/// A number that is used once.
+/// Returns a random number that is used once.
 ///
 /// # Errors
-/// Fails if the system gives no random numbers (R0201).
+/// Fails if the system returns no random numbers (R0201).
 pub(super) fn once() -> Result<Bytes> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes)
-        .map_err(|e| Error::new(LAUNCHER, format!("the system gives no random numbers: {e}")))?;
+        .map_err(|e| Error::new(LAUNCHER, format!("the system returned no random numbers: {e}")))?;
     Ok(bytes)
 }
 
-/// Who proves something.
+/// The side that makes a proof.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     Hub,
     Pe { rank: u32, size: u32 },
 }
 
-/// What the PEs of a job know, and nobody else if they have a secret.
+/// The key of a job, which only its PEs know if they have a secret.
 #[derive(Clone)]
 pub(super) struct Key(Bytes);
 
@@ -152,7 +153,7 @@ impl Key {
         *hash.finalize().as_bytes()
     }
 
-    /// Whether a side has shown that it knows the key.
+    /// Whether a side has proved that it knows the key.
     pub fn proves(&self, proof: &Bytes, side: Side, numbers: &[Bytes; 2]) -> bool {
         // blake3 compares in constant time.
         blake3::Hash::from_bytes(*proof) == blake3::Hash::from_bytes(self.proof(side, numbers))
@@ -186,7 +187,7 @@ mod tests {
         assert!(with(&[(SECRET_FILE, path)]).is_err());
         fs::write(&file, format!("{long}\n")).unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
-        assert!(with(&[(SECRET_FILE, path)]).unwrap_err().message.contains("others may read it"));
+        assert!(with(&[(SECRET_FILE, path)]).unwrap_err().message.contains("other users can read it"));
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         assert_eq!(with(&[(SECRET_FILE, path)]).unwrap(), secret);
     }

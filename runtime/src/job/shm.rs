@@ -1,5 +1,5 @@
-//! Shared memory that NVSHMEM leaves behind when it is ended before its end: `mps_shm_N`, where PEs share a GPU.
-//! Its names are the same in every job, so one left behind keeps the next from starting.
+//! Shared memory that an aborted NVSHMEM leaves behind: `mps_shm_N`, if PEs share a GPU. The names
+//! are the same in every job, so a remaining segment prevents the next job from starting.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,31 +9,32 @@ use std::path::Path;
 const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "mps_shm_";
 
-/// A segment: its name, and its inode, which a later one of that name does not have.
+/// A segment: its name, and its inode, which distinguishes it from a later one of the same name.
 pub(super) type Segment = (String, u64);
 
 /// Segments that a job may have left.
 pub(super) struct Segments {
-    /// Those that were there before the job.
+    /// The segments that existed before the job.
     before: BTreeSet<Segment>,
-    /// Those that a PE of the job had mapped.
+    /// The segments that a PE of the job had mapped.
     ours: BTreeSet<Segment>,
 }
 
 impl Segments {
-    /// Looks at what is there before a job.
+    /// Lists the existing segments before a job.
     pub fn before() -> Segments {
         Segments { before: entries(Path::new(FOLDER)), ours: BTreeSet::new() }
     }
 
-    /// A PE has mapped them.
+    /// Adds segments that a PE has mapped.
     pub fn add(&mut self, mapped: impl IntoIterator<Item = Segment>) {
         self.ours.extend(mapped);
     }
 
-    /// Removes those that a PE of the job had mapped, that were not there before it, are this user's, and are open in no
-    /// process that this user can see. What else came meanwhile may be another job's, in a container that shares the
-    /// folder and whose processes this one cannot see.
+    /// Removes the segments that a PE of the job had mapped, that did not exist before the job,
+    /// that belong to this user, and that are open in no process visible to this user. Other new
+    /// segments may belong to another job, in a container that shares the folder and whose
+    /// processes are not visible here.
     pub fn clean(self) {
         let there = entries(Path::new(FOLDER));
         for segment in self.ours.difference(&self.before).filter(|segment| there.contains(*segment)) {
@@ -45,7 +46,7 @@ impl Segments {
     }
 }
 
-/// The segments that a process has mapped: a number, or `self`.
+/// The segments that a process, given by number or `self`, has mapped.
 pub(super) fn mapped(process: &str) -> Vec<Segment> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
     let mut all: Vec<Segment> = maps.lines().filter_map(segment).collect();
@@ -66,7 +67,7 @@ fn is_named(name: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// This user's, by name and inode.
+/// The segments of this user, by name and inode.
 fn entries(folder: &Path) -> BTreeSet<(String, u64)> {
     let user = nix::unistd::geteuid().as_raw();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -102,7 +103,7 @@ mod tests {
         for path in [&left, &others, &other] {
             fs::write(path, "").unwrap();
         }
-        // A PE has mapped them; another container's process has made `others` meanwhile.
+        // A PE has mapped these; a process of another container has created `others` meanwhile.
         let seen = |path: &String| {
             let name = Path::new(path).file_name().unwrap().to_str().unwrap();
             let inode = fs::metadata(path).unwrap().ino();
@@ -110,7 +111,7 @@ mod tests {
         };
         assert_eq!(seen(&other), None);
         segments.add([&old, &open, &left].into_iter().filter_map(seen));
-        // One of a PE's that is gone, and whose name is another's now.
+        // This is a segment of a PE that is gone, and whose name now belongs to another.
         segments.add([(others.rsplit('/').next().unwrap().to_owned(), 1)]);
         segments.clean();
         let there: Vec<bool> =

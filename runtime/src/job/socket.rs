@@ -1,4 +1,4 @@
-//! Connections of PEs with the hub: unix sockets on one host, TCP between hosts.
+//! The connections of PEs with the hub: unix sockets on one host, and TCP between hosts.
 
 use std::fs;
 use std::io::{self, BufReader};
@@ -15,22 +15,24 @@ use super::env::Hub;
 use super::secret::Admission;
 use super::wire;
 
-/// Between attempts to connect, while PE 0 is not there yet.
+/// The pause between attempts to connect before PE 0 listens.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A connection: one thread reads, any may write.
+/// A connection, which one thread reads and any thread may write.
 pub(super) struct Link {
     socket: Arc<Socket>,
     writing: Mutex<()>,
 }
 
 impl Link {
-    /// A connection that carries frames; `patience` bounds a write to a PE that does not read.
+    /// Creates a connection that carries frames. `patience` limits a write to a PE that does not
+    /// read.
     pub fn new(socket: Socket, patience: Duration) -> io::Result<Link> {
         socket.set_write_timeout(Some(patience))?;
         if matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6) {
             socket.set_tcp_nodelay(true)?;
-            // A host that is gone closes nothing: ask it, and give it up after 6 s.
+            // A host that is gone closes nothing, so the connection is probed and given up after 6
+            // s.
             let alive = TcpKeepalive::new().with_time(Duration::from_secs(3));
             socket.set_tcp_keepalive(&alive.with_interval(Duration::from_secs(1)).with_retries(3))?;
             socket.set_tcp_user_timeout(Some(Duration::from_secs(6)))?;
@@ -59,7 +61,7 @@ impl Link {
         Ok(())
     }
 
-    /// For the one thread that reads.
+    /// Returns the reading side for the one thread that reads.
     pub fn reader(&self) -> BufReader<Reader> {
         BufReader::new(Reader { socket: self.socket.clone(), until: None })
     }
@@ -69,8 +71,8 @@ impl Link {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Whether the process at the other end may be one of a job that admits so. Beyond this host nobody can tell whose
-    /// process that is.
+    /// Whether the process at the other end may belong to a job with this rule. Beyond this host,
+    /// the owner of a process cannot be determined.
     pub fn is_allowed(&self, admission: &Admission) -> bool {
         let user = nix::unistd::geteuid().as_raw();
         match (self.socket.domain(), admission) {
@@ -82,8 +84,8 @@ impl Link {
         }
     }
 
-    /// The user of the process at the other end of a connection over this host's loopback (IPv4), as the system's
-    /// table of connections has it.
+    /// The user of the process at the other end of a connection over this host's loopback (IPv4),
+    /// according to the system's table of connections.
     fn owner_on_loopback(&self) -> Option<u32> {
         let here = self.socket.local_addr().ok()?.as_socket_ipv4()?;
         let there = self.socket.peer_addr().ok()?.as_socket_ipv4()?;
@@ -95,10 +97,10 @@ impl Link {
     }
 }
 
-/// The user of a connection in a table of the form of `/proc/net/tcp` (proc(5)). Its columns are: number, local address,
-/// remote address, state, queues, timers, retransmissions, user.
+/// The user of a connection in a table of the form of `/proc/net/tcp` (proc(5)). Its columns are:
+/// number, local address, remote address, state, queues, timers, retransmissions, user.
 fn owner(table: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
-    // The address is the number in memory, printed in the machine's order of bytes.
+    // The table shows the address in memory as a number, in the machine's byte order.
     let shown = |a: SocketAddrV4| format!("{:08X}:{:04X}", u32::from_ne_bytes(a.ip().octets()), a.port());
     let (local, remote) = (shown(local), shown(remote));
     table.lines().find_map(|line| {
@@ -115,7 +117,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Bounds all reads together from now on by a time, or none. (That a socket takes no bound shows when it is read.)
+    /// Limits all following reads together by a time, or by none. (If a socket supports no limit,
+    /// its read reports this.)
     pub fn until(&mut self, until: Option<Instant>) {
         self.until = until;
         if until.is_none() {
@@ -137,7 +140,7 @@ impl io::Read for Reader {
     }
 }
 
-/// Listens where PE 0 is looked for.
+/// Listens at the address of PE 0.
 pub(super) fn listen(hub: &Hub) -> io::Result<Socket> {
     let socket = match hub {
         Hub::Local(name) => {
@@ -146,13 +149,14 @@ pub(super) fn listen(hub: &Hub) -> io::Result<Socket> {
             socket
         }
         Hub::Tcp(host, port) => {
-            // Other hosts may know this one by another of its addresses, unless it is meant for this one alone.
+            // Other hosts may use another address of this host, unless the address is only for this
+            // host.
             let any = match is_loopback(host) {
                 true => SocketAddr::from((Ipv4Addr::LOCALHOST, *port)),
                 false => SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
             };
             bind(any).or_else(|e| match any.is_ipv6() {
-                // A kernel without IPv6.
+                // The kernel does not support IPv6.
                 true if e.kind() != io::ErrorKind::AddrInUse => bind((Ipv4Addr::UNSPECIFIED, *port).into()),
                 _ => Err(e),
             })?
@@ -172,7 +176,8 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Connects with PE 0, which may not listen yet; gives up after `deadline` with what the last attempt said.
+/// Connects to PE 0, which may not listen yet. After `deadline`, returns the error of the last
+/// attempt.
 pub(super) fn connect(hub: &Hub, deadline: Instant) -> io::Result<Socket> {
     loop {
         match attempt(hub, deadline) {
@@ -206,7 +211,7 @@ fn addresses(hub: &Hub) -> io::Result<Vec<SockAddr>> {
     }
 }
 
-/// An address in the abstract namespace: no file, so nothing is left behind, whatever happens.
+/// An address in the abstract namespace, which is not a file, so nothing can remain.
 fn local(name: &str) -> io::Result<SockAddr> {
     SockAddr::unix(format!("\0{name}"))
 }

@@ -29,24 +29,24 @@ use super::shm::{self, Segment, Segments};
 use super::{ENDED_WITH_PEER, Launcher, ProcessRank, pes};
 use crate::error::{BOOTSTRAP, Error, Result};
 
-/// The variable that tells PEs the number of an open socket, through which their supervisor hears of a death. Nobody finds
-/// it who was not started by the supervisor.
+/// The variable that tells PEs the number of an open socket, through which their supervisor learns
+/// of a death. Only processes that the supervisor started can use it.
 pub(super) const SUPERVISOR: &str = "WEFT_SUPERVISOR";
 
-/// For the PE that failed to end by itself, with its output: a little more than it gives itself
-/// ([`Options::grace`](super::Options)).
+/// The time for a failed PE to end by itself and write its output, which is a little more than it
+/// allows itself ([`Options::grace`](super::Options)).
 const LAST_WORDS: Duration = Duration::from_secs(4);
-/// From SIGTERM to SIGKILL.
+/// The time from SIGTERM to SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What the supervisor gets ahead of the PEs, to see the failed PE's end and output before theirs.
+/// The time for the supervisor to see the failed PE's end and output before the end of the others.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// For a PE: the supervisor that started it.
+/// The connection of a PE to the supervisor that started it.
 #[derive(Clone)]
 pub(super) struct Parent(Arc<Socket>);
 
 impl Parent {
-    /// The supervisor of the PE with this place, if it has one.
+    /// The supervisor of the PE with this rank, if it has one.
     pub fn of(place: &ProcessRank) -> Option<Parent> {
         static SOCKET: OnceLock<Option<Parent>> = OnceLock::new();
         if place.launcher != Launcher::Weft {
@@ -59,14 +59,14 @@ impl Parent {
         SOCKET.get_or_init(inherited).clone()
     }
 
-    /// Says that a PE died, and gives the supervisor time to see how.
+    /// Reports the death of a PE, and gives the supervisor time to find the cause.
     pub fn tell(&self, pe: u32) {
         if self.send(&Message::Died(pe)) {
             thread::sleep(HEAD_START);
         }
     }
 
-    /// Says which segments of shared memory this process has mapped.
+    /// Reports the segments of shared memory that this process has mapped.
     pub fn tell_of_segments(&self) {
         for segment in shm::mapped("self") {
             self.send(&Message::Mapped(segment));
@@ -106,11 +106,12 @@ pub fn start(pes: u32) -> Result<Started> {
     }
 }
 
-/// The words that start this program again, where the process's own do not.
+/// The command line that starts this program again, if it differs from the process's own.
 static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Says which words start this program again with the same arguments, for [`start`]. A program inside an interpreter
-/// needs it: the process's own words are the interpreter's. The first call counts.
+/// Sets the command line that starts this program again with the same arguments, for [`start`]. A
+/// program inside an interpreter needs it, since the process's own command line is that of the
+/// interpreter. Only the first call has an effect.
 pub fn set_command(words: impl IntoIterator<Item = OsString>) {
     let _ = COMMAND.set(words.into_iter().collect());
 }
@@ -126,10 +127,12 @@ fn command() -> (OsString, Vec<OsString>) {
 
 /// A command to run as every PE of a job on this host.
 ///
-/// Standard output of PE 0 is passed on as it is, all other lines with `[PE 3] ` before them, whole. Standard input
-/// goes to PE 0, unless it is a terminal. The first PE that fails decides the job's status; its output is passed on
-/// to the end, the others' no more, and they are ended. SIGINT and SIGTERM are passed on to the PEs; what
-/// is left after 3 s is killed. The PEs do not survive the thread that runs the job, however its process ends.
+/// The standard output of PE 0 is passed on unchanged. All other lines are passed on whole, with a
+/// prefix such as `[PE 3] `. Standard input goes to PE 0, unless it is a terminal. The first PE
+/// that fails determines the job's status. Its output is passed on to the end; that of the others
+/// is dropped, and they are ended. SIGINT and SIGTERM are passed on to the PEs, and processes that
+/// remain after 3 s are killed. The PEs do not survive the thread that runs the job, however its
+/// process ends.
 #[derive(Clone, Debug)]
 pub struct Job {
     program: OsString,
@@ -139,7 +142,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// `pes` processes of this program.
+    /// Creates a job of `pes` processes of this program.
     pub fn new(program: impl AsRef<OsStr>, pes: u32) -> Job {
         Job { program: program.as_ref().into(), args: Vec::new(), pes, env: Vec::new() }
     }
@@ -162,14 +165,15 @@ impl Job {
         self
     }
 
-    /// Runs the job to its end. The exit status of the first PE that failed, 128 + n where signal n ended it; 130 or
-    /// 143 after SIGINT or SIGTERM (which do nothing in this process any more once the job is over).
+    /// Runs the job to its end. Returns the exit status of the first PE that failed, 128 + n if
+    /// signal n ended it, or 130 or 143 after SIGINT or SIGTERM. (These signals do nothing in this
+    /// process once the job is over.)
     ///
     /// # Errors
-    /// Fails if a process cannot be started (R0202). Those that were started are ended.
+    /// Fails if a process cannot be started (R0202). The processes that were started are ended.
     pub fn run(&self) -> Result<u8> {
         if self.pes == 0 {
-            return Err(Error::new(BOOTSTRAP, "a job of no PEs"));
+            return Err(Error::new(BOOTSTRAP, "a job needs at least one PE"));
         }
         let segments = Arc::new(Mutex::new(Segments::before()));
         let status = Supervisor::start(self, segments.clone()).map(|mut supervisor| supervisor.attend());
@@ -202,49 +206,50 @@ impl Job {
             command.env(super::TERMINAL, "1");
         }
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Out of the terminal's group: its Ctrl-C comes to this process alone, which passes it on once.
+        // The PE leaves the terminal's process group. So Ctrl-C reaches only this process, which
+        // passes it on once.
         command.process_group(0);
         super::sys::is_child_of_this(&mut command, supervisor);
         command
     }
 }
 
-/// What the supervisor waits for.
+/// The events that the supervisor waits for.
 enum Event {
-    /// The PE's process ended; its status can be had.
+    /// The PE's process has ended, and its status can be read.
     Ended(u32),
-    /// The hub heard of this PE's death.
+    /// The hub has reported this PE's death.
     Died(u32),
     Signal(i32),
 }
 
 enum Phase {
     Running,
-    /// This PE failed, and has until then to say so and end.
+    /// This PE has failed, and has until then to report the failure and end.
     LastWords(u32, Instant),
-    /// All were sent SIGTERM (or SIGINT); those left then are sent SIGKILL.
+    /// All PEs were sent SIGTERM (or SIGINT). Those that remain at that time are sent SIGKILL.
     Ending(Instant),
-    /// All were sent SIGKILL; those left then are stuck in the kernel.
+    /// All PEs were sent SIGKILL. Those that remain at that time are stuck in the kernel.
     Killed(Instant),
 }
 
 struct Supervisor {
-    /// By PE; none once the process is reaped.
+    /// The processes by PE; none once the process is reaped.
     children: Vec<Option<Child>>,
-    /// How those reaped ended.
+    /// The exit statuses of reaped processes.
     ended: Vec<Option<ExitStatus>>,
     events: Receiver<Event>,
     output: Output,
-    /// The PEs' end of the socket that deaths are sent through.
+    /// The PEs' end of the socket for reports of deaths.
     ear: Socket,
-    /// What PEs have mapped and may leave behind.
+    /// The segments that PEs have mapped and may leave behind.
     segments: Arc<Mutex<Segments>>,
-    /// Stops the thread that takes signals.
+    /// Stops the thread that receives signals.
     signals: signal_hook::iterator::Handle,
-    /// The thread that takes the PEs' messages.
+    /// The thread that receives the PEs' messages.
     listener: Option<JoinHandle<()>>,
     phase: Phase,
-    /// The job's, as far as it is known.
+    /// The status of the job, as far as it is known.
     status: u8,
 }
 
@@ -274,7 +279,7 @@ impl Supervisor {
         Ok(this)
     }
 
-    /// Takes the output of a PE, and waits for its end.
+    /// Reads the output of a PE, and waits for its end.
     fn follow(&mut self, pe: u32, mut child: Child, to: &Sender<Event>) -> io::Result<()> {
         let (stdout, stderr, pid) = (child.stdout.take(), child.stderr.take(), pid(&child));
         self.children.push(Some(child));
@@ -285,13 +290,14 @@ impl Supervisor {
         }
         let to = to.clone();
         spawn("weft-wait", move || {
-            // Leaves it a zombie, so that its number is its own until it is reaped.
+            // This leaves the process a zombie, so that its number is not reused until it is
+            // reaped.
             while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
             let _ = to.send(Event::Ended(pe));
         })
     }
 
-    /// Waits for the end of all, and gives the job's status.
+    /// Waits for the end of all PEs, and returns the job's status.
     fn attend(&mut self) -> u8 {
         while self.children.iter().any(Option::is_some) {
             let event = match self.phase {
@@ -330,11 +336,13 @@ impl Supervisor {
                 (None, Phase::Killed(_)) => {
                     let left: Vec<u32> =
                         (0..).zip(&self.children).filter(|(_, c)| c.is_some()).map(|(pe, _)| pe).collect();
-                    self.output
-                        .note(&format!("{} cannot be ended: stuck in the system's kernel", pes(&left)));
+                    self.output.note(&format!(
+                        "{} cannot be ended: the process is stuck in a system call",
+                        pes(&left)
+                    ));
                     break;
                 }
-                // A second signal is no request but an order.
+                // A second signal ends the job at once.
                 (Some(Event::Signal(_)) | None, _) => {
                     self.kill(Signal::SIGKILL);
                     self.phase = Phase::Killed(Instant::now() + PATIENCE);
@@ -344,7 +352,7 @@ impl Supervisor {
         self.status
     }
 
-    /// Ends the job for the sake of one PE, which ended so, or did not end.
+    /// Ends the job because of one PE, which ended with this status, or did not end.
     fn conclude(&mut self, pe: u32, status: Option<ExitStatus>) {
         self.status = match status.map(code) {
             None | Some(0) => ENDED_WITH_PEER,
@@ -354,7 +362,7 @@ impl Supervisor {
         if status.is_some() {
             self.output.drain(pe);
         }
-        let how = status.map_or("failed and did not end by itself".into(), describe);
+        let how = status.map_or("failed and did not exit".into(), describe);
         let done = self.ended.iter().flatten().filter(|status| status.success()).count();
         let others = self.ended.len() - done - usize::from(!status.is_some_and(|s| s.success()));
         let rest = if others > 0 { format!("; ended the other {others}") } else { String::new() };
@@ -363,7 +371,7 @@ impl Supervisor {
         self.phase = Phase::Ending(Instant::now() + PATIENCE);
     }
 
-    /// Ends what the PE's process has left behind, and gives its status.
+    /// Ends the processes that the PE's process has left behind, and returns its status.
     fn reap(&mut self, pe: u32) -> ExitStatus {
         let child = self.children.get_mut(pe as usize).and_then(Option::take);
         let status = child.map(|mut child| {
@@ -406,7 +414,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// Makes events of signals and of the PEs' messages, until the [`Supervisor`] is dropped.
+/// Turns signals and the PEs' messages into events, until the [`Supervisor`] is dropped.
 fn listen(
     socket: Socket,
     mut signals: Signals,
@@ -431,14 +439,14 @@ fn listen(
     })
 }
 
-/// Most bytes of a PE's message to its supervisor.
+/// The largest size of a PE's message to its supervisor in bytes.
 const LONGEST: usize = 256;
 
-/// What a PE tells its supervisor.
+/// A message of a PE to its supervisor.
 enum Message {
-    /// It has heard of this PE's death.
+    /// The PE has learned of this PE's death.
     Died(u32),
-    /// It has mapped this segment of shared memory.
+    /// The PE has mapped this segment of shared memory.
     Mapped(Segment),
 }
 
@@ -471,7 +479,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32)
 }
 
-/// As shells have it.
+/// Returns the exit status in the convention of shells.
 fn code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
@@ -485,12 +493,12 @@ fn describe(status: ExitStatus) -> String {
             Ok(name) => format!("was ended by signal {signal} ({})", name.as_str()),
             Err(_) => format!("was ended by signal {signal}"),
         },
-        None if status.success() => "ended before the others were done".into(),
+        None if status.success() => "ended before the others had finished".into(),
         None => format!("ended with status {}", status.code().unwrap_or(0)),
     }
 }
 
-/// A number that nobody else has: `RandomState`'s keys come from the system.
+/// Returns a unique number: the keys of `RandomState` come from the system.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,4 @@
-//! What the system offers and the standard library does not.
+//! System functions that the standard library does not have.
 #![allow(unsafe_code, reason = "_exit, code between fork and exec, and inherited descriptors")]
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -11,14 +11,14 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 use socket2::Socket;
 
-/// Ends the process now: no exit handlers, which may wait for a GPU or for NVSHMEM.
+/// Ends the process now, without exit handlers, which may wait for a GPU or for NVSHMEM.
 pub(super) fn exit_now(code: u8) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(i32::from(code)) }
 }
 
-/// A process of this command gets SIGKILL when the thread that started it ends, and inherits a socket under the same
-/// number, open until then.
+/// Configures a command so that its process gets SIGKILL when the thread that started it ends, and
+/// inherits a socket under the same number, which is open until then.
 pub(super) fn is_child_of_this(command: &mut Command, socket: &Socket) {
     let parent = nix::unistd::getpid();
     let number = socket.as_raw_fd();
@@ -37,15 +37,15 @@ pub(super) fn is_child_of_this(command: &mut Command, socket: &Socket) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// The sequential-packet socket of this user's that this process was started with under a number. Processes that this
-/// one starts do not inherit it.
+/// Takes the sequential-packet socket of this user that this process was started with, by its
+/// number. Processes that this one starts do not inherit it.
 pub(super) fn inherited_socket(number: RawFd) -> Option<Socket> {
     if number <= 2 {
         return None;
     }
     std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).ok()?;
-    // SAFETY: the number is open, as the line above shows, and stays so: nothing in this process owns what came with the
-    // environment, and it is closed by nobody.
+    // SAFETY: the number is open, as the line above shows, and stays open, since nothing in this
+    // process owns or closes it.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     let user = nix::unistd::geteuid().as_raw();
     let packets = getsockopt(&socket, sockopt::SockType).ok()? == SockType::SeqPacket;

@@ -1,4 +1,5 @@
-//! What a PE and the hub say to each other: frames of a length (4 bytes, little endian) and a body (postcard).
+//! The protocol between a PE and the hub: frames of a length (4 bytes, little endian) and a body
+//! (postcard).
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use serde::de::DeserializeOwned;
 
 use super::secret::Bytes;
 
-/// Bytes of a body.
+/// The largest size of a body in bytes.
 pub(super) const MAX_FRAME: usize = 64 << 20;
-/// Bytes of a [`Hello`] or a [`Claim`]: all that a stranger can make the hub hold.
+/// The largest size of a [`Hello`] or a [`Claim`] in bytes, which limits the memory that a foreign
+/// process can make the hub use.
 pub(super) const MAX_HELLO: usize = 4 << 10;
-/// What comes first on a connection. PEs of another version are refused by the hub.
+/// The first text on a connection. The hub rejects PEs of another version.
 pub(super) const MAGIC: &str = concat!("warpweft job 3 ", env!("CARGO_PKG_VERSION"));
 
 /// The first frame of a PE.
@@ -23,7 +25,7 @@ pub(super) struct Hello {
     pub once: Bytes,
 }
 
-/// The second frame of a PE: who it is, and a [proof](super::secret) that it belongs to the job.
+/// The second frame of a PE: its identity, and a [proof](super::secret) that it belongs to the job.
 #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct Claim {
     pub rank: u32,
@@ -31,13 +33,13 @@ pub(super) struct Claim {
     pub proof: Bytes,
 }
 
-/// Every later frame of a PE.
+/// A later frame of a PE.
 #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
 pub(super) enum Request {
     Call(Call),
     Fail(String),
     Goodbye,
-    /// What does every PE do?
+    /// A question about the state of every PE.
     Ask,
     /// The answer to a PE that asked.
     Tell {
@@ -49,16 +51,16 @@ pub(super) enum Request {
 /// A PE's part in an exchange.
 #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct Call {
-    /// The PE's own number for it.
+    /// The PE's own number for the call.
     pub id: u64,
     pub members: Vec<u32>,
     pub what: String,
     pub payload: Vec<u8>,
-    /// Whether the PE waits for the others without a bound.
+    /// Whether the PE waits for the others without a limit.
     pub patient: bool,
 }
 
-/// What a PE does.
+/// The state of a PE.
 #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
 pub(crate) struct Doing {
     /// Whether a thread of its kernels has reported a wait.
@@ -72,7 +74,7 @@ pub(crate) struct Doing {
 pub(super) enum Reply {
     /// The answer to a [`Hello`]: the hub's own number that is used once.
     Challenge(Bytes),
-    /// The PE is in; a proof that this is the job's hub.
+    /// The admission of the PE, with a proof that this is the job's hub.
     Welcome(Bytes),
     Refused(String),
     Done {
@@ -87,11 +89,11 @@ pub(super) enum Reply {
         pe: u32,
         reason: String,
     },
-    /// A PE asks what every PE does.
+    /// A PE's question about the state of every PE.
     Asked {
         by: u32,
     },
-    /// What a PE does.
+    /// The state of a PE.
     Told {
         pe: u32,
         doing: Doing,
@@ -100,20 +102,20 @@ pub(super) enum Reply {
     Closed,
 }
 
-/// The bytes of a frame; an error where the body is more than [`MAX_FRAME`] bytes.
+/// Encodes a frame. Fails if the body is larger than [`MAX_FRAME`] bytes.
 pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let bytes = postcard::to_extend(message, vec![0; 4]).map_err(malformed)?;
     let body = bytes.len() - 4;
     if body > MAX_FRAME {
-        return Err(malformed(format!("a message of {body} bytes; the limit is {MAX_FRAME}")));
+        return Err(malformed(format!("a message has {body} bytes, but the limit is {MAX_FRAME}")));
     }
     let mut bytes = bytes;
     bytes[..4].copy_from_slice(&(body as u32).to_le_bytes());
     Ok(bytes)
 }
 
-/// The next message; none where the stream ends before one. Holds no more than what came, and never more than
-/// `limit` bytes.
+/// Reads the next message; none if the stream ends before one. Never allocates more than the
+/// received bytes, or than `limit` bytes.
 pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> io::Result<Option<T>> {
     let mut length = Vec::with_capacity(4);
     from.by_ref().take(4).read_to_end(&mut length)?;
@@ -122,7 +124,7 @@ pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> i
     };
     let length = u32::from_le_bytes(length) as usize;
     if length > limit {
-        return Err(malformed(format!("a message of {length} bytes; the limit is {limit}")));
+        return Err(malformed(format!("a message has {length} bytes, but the limit is {limit}")));
     }
     let mut body = Vec::new();
     from.by_ref().take(length as u64).read_to_end(&mut body)?;
@@ -131,11 +133,11 @@ pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> i
     }
     match postcard::take_from_bytes(&body).map_err(malformed)? {
         (message, []) => Ok(Some(message)),
-        (_, rest) => Err(malformed(format!("{} bytes after a message", rest.len()))),
+        (_, rest) => Err(malformed(format!("there are {} bytes after a message", rest.len()))),
     }
 }
 
-/// Reads bytes as frames of each kind; what is read is written the same.
+/// Reads bytes as frames of each kind, and checks that a parsed frame is written in the same form.
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
     fn each<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(mut stream: &[u8], limit: usize) {

@@ -1,4 +1,4 @@
-//! What a caller passes to a kernel.
+//! The arguments that a caller passes to a kernel.
 
 use super::scalar::Number;
 use crate::cuda::{AnyDeviceTensor, BorrowedTensor, CudaSlice, DeviceTensor, Keep, Stream};
@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use weft_layout::{Int, IntTuple, Layout};
 
-/// An argument as the checks see it.
+/// The facts about an argument that the checks compare.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ArgumentValue<'a> {
     /// A tensor in device memory.
@@ -20,42 +20,42 @@ pub enum ArgumentValue<'a> {
         address: u64,
         /// The type of the elements.
         dtype: DType,
-        /// Where its elements lie.
+        /// The positions of its elements.
         extent: Elements<'a>,
-        /// Whether every PE has it, at the same place of the symmetric heap.
+        /// Whether every PE has it, at the same offset of the symmetric heap.
         symmetric: bool,
     },
     /// A number, passed by value.
     Scalar {
-        /// Its type in the caller.
+        /// The type of the number in the caller.
         dtype: DType,
         /// The value of the number.
         value: Number,
     },
     /// A team, of which the caller is a member.
     Team {
-        /// Rank of this PE.
+        /// The rank of this PE.
         my_pe: u32,
         /// The number of PEs of the team.
         n_pes: u32,
-        /// NVSHMEM's number of it.
+        /// The number of the team in NVSHMEM.
         handle: i32,
     },
     /// The memory of a barrier.
     Barrier {
         /// The address of the memory.
         address: u64,
-        /// CTAs that it has counters for.
+        /// The number of CTAs that it has counters for.
         ctas: u32,
     },
 }
 
-/// Where a tensor's elements lie.
+/// The positions of a tensor's elements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Elements<'a> {
-    /// The elements lie as shape and strides say.
+    /// The elements have this shape and these strides.
     Layout(&'a Layout),
-    /// One after the other, with whatever shape the kernel gives them.
+    /// The elements are contiguous, in any shape that the kernel declares.
     Flat(usize),
 }
 
@@ -79,20 +79,20 @@ impl fmt::Display for ArgumentValue<'_> {
 /// An argument of one launch.
 pub struct Argument<'a> {
     pub(super) given: ArgumentValue<'a>,
-    /// What its hidden parameters come from.
+    /// The source of its hidden parameters.
     pub(super) origin: Origin<'a>,
     /// The GPU whose memory it is in.
     pub(super) device: Option<u32>,
-    /// What a graph holds on to.
+    /// The object that a graph keeps alive.
     pub(super) keep: Option<Keep>,
-    /// `cudarc`'s record of the use, where the slice is of a context that tracks them; made when dropped.
+    /// The record of the use for `cudarc`, if the slice's context tracks uses. It is made on drop.
     _used: Option<SyncOnDrop<'a>>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Origin<'a> {
     Nothing,
-    /// A buffer, from that byte on.
+    /// A part of a buffer, from this byte on.
     Symmetric(&'a SymmetricBuffer, u64),
     Team(&'a Team),
 }
@@ -116,7 +116,8 @@ impl<'a> Argument<'a> {
         self.given
     }
 
-    /// What a graph that is being captured holds on to, so that the memory is there as long as the graph.
+    /// The object that a graph being captured keeps alive, so that the memory exists as long as the
+    /// graph.
     pub(crate) fn held(&self) -> Option<Keep> {
         self.keep.clone()
     }
@@ -126,7 +127,7 @@ impl<'a> Argument<'a> {
         self.device
     }
 
-    /// A tensor as the memory it lies in, one element after the other; as it is where it has gaps.
+    /// Returns a tensor as its memory with contiguous elements, or unchanged if it has gaps.
     pub fn flat(mut self) -> Argument<'a> {
         if let ArgumentValue::Tensor { extent, .. } = &mut self.given
             && let Elements::Layout(layout) = extent
@@ -144,7 +145,7 @@ impl fmt::Debug for Argument<'_> {
     }
 }
 
-/// Elements of a layout that fills the memory from its first to its last element, each once.
+/// The number of elements of a layout that covers each element of its memory exactly once.
 fn filled(layout: &Layout) -> Option<usize> {
     let leaves = |t: &IntTuple| t.leaves().into_iter().map(Int::as_const).collect::<Option<Vec<i64>>>();
     let (shape, stride) = (leaves(layout.shape())?, leaves(layout.stride())?);
@@ -157,8 +158,8 @@ fn filled(layout: &Layout) -> Option<usize> {
     usize::try_from(next).ok()
 }
 
-/// Whether every symmetric argument has a multicast address in every team among them; none where no symmetric argument
-/// comes with a team.
+/// Whether every symmetric argument has a multicast address in every team among the arguments; none
+/// without a symmetric argument or a team.
 pub fn multicast(arguments: &[Argument<'_>]) -> Option<bool> {
     let mut all = None;
     for a in arguments {
@@ -171,9 +172,11 @@ pub fn multicast(arguments: &[Argument<'_>]) -> Option<bool> {
     all
 }
 
-/// What can be passed to a kernel: tensors, numbers, teams, barriers, by value or by reference.
+/// A value that can be passed to a kernel: a tensor, number, team or barrier, by value or by
+/// reference.
 ///
-/// A tensor may be read and written by the kernel whichever way it is passed; the kernel's text says which it does.
+/// The kernel can read and write a tensor however it is passed; the kernel's text says which it
+/// does.
 pub trait AsArgument {
     /// The value as an argument of a launch on `stream`.
     fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a>;
@@ -209,7 +212,7 @@ impl AsArgument for AnyTensor {
     }
 }
 
-/// Another PE's copy is memory like any other to loads and stores; it has no copies of its own.
+/// Another PE's copy is plain memory for loads and stores, without copies of its own.
 impl<T: Element> AsArgument for PeerTensor<T> {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.tensor().layout());
@@ -294,7 +297,7 @@ impl<T: Element> AsArgument for CudaSlice<T> {
                 let (address, used) = self.device_ptr(stream);
                 (address, Some(used))
             }
-            // Refused by the launch: it is on a GPU.
+            // The launch rejects it, since the memory is on a GPU.
             Stream::Simulated(_) => (0, None),
         };
         let extent = Elements::Flat(self.len());
@@ -338,7 +341,7 @@ numbers! {
 /// All arguments of a launch, in the order of the kernel's text: a tuple of up to 12, or a list of
 /// `&dyn AsArgument` where their number is known only at run time.
 pub trait Arguments {
-    /// Them, for a launch on `stream`.
+    /// Returns the arguments for a launch on `stream`.
     fn arguments<'a>(&'a self, stream: &'a Stream) -> Vec<Argument<'a>>;
 }
 

@@ -1,4 +1,4 @@
-//! Arguments against a kernel's description, before anything is launched.
+//! Checks arguments against a kernel's description, before anything is launched.
 
 use super::Number;
 use super::argument::{ArgumentValue, Elements};
@@ -13,53 +13,56 @@ use weft_layout::Layout;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Checked<'k> {
     kernel: &'k KernelInfo,
-    /// The parameters as the code reads them, those that only the launcher knows still 0.
+    /// The parameters in the layout of the code. Those that only the launcher knows are still 0.
     pub block: Vec<u8>,
-    /// The hidden parameters that no argument tells: the launcher writes them.
+    /// The hidden parameters that do not follow from the arguments, and that the launcher writes.
     pub unfilled: Vec<Unfilled>,
     /// The tensor maps that the launcher encodes.
     pub maps: Vec<MapRequest>,
-    /// The tables of peers' tensor maps that the launcher makes: the map of this PE's own tensor, and the parameter.
+    /// The tables of peers' tensor maps that the launcher creates: the map of this PE's own tensor,
+    /// and the parameter.
     pub peer_maps: Vec<(MapRequest, Unfilled)>,
-    /// What the parameters bring, by index, and at the end the number of all PEs.
+    /// The numbers that parameters define, by index, and at the end the number of all PEs.
     pub values: Vec<Option<i64>>,
-    /// CTAs for which each barrier has counters, with its name.
+    /// The name of each barrier, and the number of CTAs for which it has counters.
     barriers: Vec<(&'k str, u32)>,
 }
 
-/// A hidden parameter that the launcher finds out.
+/// A hidden parameter whose value the launcher determines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unfilled {
-    /// Byte of the parameter block.
+    /// The offset in the parameter block in bytes.
     pub offset: usize,
     /// The parameter that is filled in.
     pub what: Hidden,
-    /// The argument whose address it is, by position; none for a number.
+    /// The position of the argument whose address it is; none for a number.
     pub base: Option<usize>,
-    /// The argument that is the team, by position; none for all PEs.
+    /// The position of the argument that is the team; none for all PEs.
     pub team: Option<usize>,
 }
 
-/// A team that was given, as hidden parameters tell of it.
+/// A team argument, for hidden parameters.
 #[derive(Clone, Copy)]
 struct Member {
-    /// Position of the argument.
+    /// The position of the argument.
     argument: usize,
     my_pe: u32,
     n_pes: u32,
     handle: i32,
 }
 
-/// Most bytes of parameters of any kernel (CUDA C++ Programming Guide, Compute Capabilities: 32,764).
+/// The largest size of any kernel's parameters in bytes (CUDA C++ Programming Guide, Compute
+/// Capabilities: 32,764).
 const MAX_PARAM_BYTES: usize = 32_764;
 
 impl<'k> Checked<'k> {
-    /// Checks arguments, in the order of the kernel's text, and lays them out. Layouts may depend on the number of all
-    /// PEs; without it such a layout is an error.
+    /// Checks arguments, in the order of the kernel's text, and lays them out. Layouts can depend
+    /// on the number of all PEs; without it such a layout is an error.
     ///
     /// # Errors
-    /// Fails for another number of arguments, or another kind, element type, shape, stride, space, alignment
-    /// or range (R0502). The message has the parameter, what it takes and what it was given.
+    /// Fails for another number of arguments, or another kind, element type, shape, stride, space,
+    /// alignment or range (R0502). The message has the parameter, the expected value and the given
+    /// one.
     pub fn new(
         kernel: &'k KernelInfo,
         n_pes: Option<u32>,
@@ -67,7 +70,7 @@ impl<'k> Checked<'k> {
     ) -> Result<Checked<'k>> {
         let mut out = Checked::empty(kernel, n_pes, given.len())?;
         let pairs = || kernel.arguments().zip(given);
-        // Layouts may depend on any of the numbers: these come first.
+        // Layouts can depend on any of the numbers, so numbers come first.
         let mut passed = Vec::with_capacity(given.len());
         for ((i, p), g) in pairs() {
             let (bytes, brings) = out.accept(p, g)?;
@@ -89,23 +92,23 @@ impl<'k> Checked<'k> {
         Ok(out)
     }
 
-    /// Nothing laid out yet.
+    /// Creates the state before any argument is laid out.
     fn empty(kernel: &'k KernelInfo, n_pes: Option<u32>, given: usize) -> Result<Checked<'k>> {
         let name = &kernel.name;
         let takes = kernel.arguments().count();
         if takes != given {
             let takes_all: Vec<_> =
                 kernel.arguments().map(|(_, p)| format!("{}: {}", p.name, p.kind)).collect();
-            let message = format!("`{name}` takes {}, and {given} were given", count(takes));
+            let message = format!("`{name}` takes {}, but {given} were given", count(takes));
             return Err(Error::new(ARGUMENT, message).help(format!("pass ({})", takes_all.join(", "))));
         }
         let bytes = kernel.param_bytes();
         if bytes > MAX_PARAM_BYTES {
             return Err(Error::new(
                 ARGUMENT,
-                format!("`{name}` is said to take {bytes} bytes of parameters"),
+                format!("the description of `{name}` has {bytes} bytes of parameters"),
             )
-            .help(format!("compile the kernel anew: a kernel has at most {MAX_PARAM_BYTES} bytes, so its description is damaged")));
+            .help(format!("compile the kernel again: its description is damaged, since a kernel can have at most {MAX_PARAM_BYTES} bytes")));
         }
         let mut values = vec![None; kernel.params.len() + 1];
         values[kernel.params.len()] = n_pes.map(i64::from);
@@ -121,7 +124,8 @@ impl<'k> Checked<'k> {
         })
     }
 
-    /// Which argument each kind of parameter takes: the bytes that the code reads, and what layouts may refer to.
+    /// Converts an argument for its kind of parameter: the bytes that the code reads, and the
+    /// number that layouts can use.
     fn accept(&self, p: &ParamInfo, g: &ArgumentValue<'_>) -> Result<(Vec<u8>, Option<i64>)> {
         match (&p.kind, *g) {
             (ParamKind::Tensor { .. }, ArgumentValue::Tensor { address, .. })
@@ -136,7 +140,8 @@ impl<'k> Checked<'k> {
         }
     }
 
-    /// Writes a hidden parameter where the arguments tell it, and notes it where they do not.
+    /// Writes a hidden parameter if it follows from the arguments, and otherwise records it for the
+    /// launcher.
     fn hide(&mut self, p: &ParamInfo, what: Hidden, given: &[ArgumentValue<'_>]) -> Result<()> {
         let team = self.member(p, what.team(), given)?;
         let base = what.base().map(|b| self.argument(b).ok_or_else(|| self.malformed(p))).transpose()?;
@@ -193,7 +198,7 @@ impl<'k> Checked<'k> {
         }
     }
 
-    /// The position among the arguments of that parameter.
+    /// The position of that parameter among the arguments.
     fn argument(&self, param: u32) -> Option<usize> {
         self.kernel.arguments().position(|(i, _)| i == param as usize)
     }
@@ -203,12 +208,12 @@ impl<'k> Checked<'k> {
         let ArgumentValue::Tensor { address, dtype, extent, symmetric } = *g else { return Ok(()) };
         let bad = |why: &str| Err(self.mismatch(p, g, why));
         if dtype != *wants {
-            return bad(&format!("elements of {dtype}, not {wants}"));
+            return bad(&format!("its elements are {dtype}, not {wants}"));
         }
         if *space == Space::Symmetric && !symmetric {
             return Err(self
-                .mismatch(p, g, "not symmetric memory")
-                .help("allocate it with World::tensor, on every PE, or copy it into one that is"));
+                .mismatch(p, g, "it is not in symmetric memory")
+                .help("allocate it with World::tensor on every PE, or copy it into a symmetric tensor"));
         }
         let layout = self.layout(p, layout)?;
         match extent {
@@ -220,7 +225,7 @@ impl<'k> Checked<'k> {
             Elements::Flat(n) => {
                 let needs = crate::shape::memory_elements(&layout)?;
                 if n < needs {
-                    return bad(&format!("{layout} reaches over {needs} elements"));
+                    return bad(&format!("{layout} needs {needs} elements"));
                 }
             }
         }
@@ -244,7 +249,7 @@ impl<'k> Checked<'k> {
         }
     }
 
-    /// `%0 is `n`, 17`: what a layout's text refers to.
+    /// Describes the values that a layout's text refers to, such as `%0 is `n`, 17`.
     fn brought(&self) -> String {
         let known = self.kernel.params.iter().zip(&self.values).enumerate();
         let shown = known.filter_map(|(i, (p, v))| match p.kind {
@@ -257,21 +262,21 @@ impl<'k> Checked<'k> {
     fn mismatch(&self, p: &ParamInfo, g: &ArgumentValue<'_>, why: &str) -> Error {
         let colon = if why.is_empty() { "" } else { ": " };
         let message =
-            format!("`{}` takes `{}: {}`, and {g} was given{colon}{why}", self.kernel.name, p.name, p.kind);
+            format!("`{}` takes `{}: {}`, but {g} was given{colon}{why}", self.kernel.name, p.name, p.kind);
         Error::new(ARGUMENT, message)
     }
 
-    /// A description that no compiler of ours writes.
+    /// Makes the error for a description that the compiler does not write.
     fn malformed(&self, p: &ParamInfo) -> Error {
         let message = format!("the description of `{}` is wrong: `{}: {}`", self.kernel.name, p.name, p.kind);
         Error::new(ARGUMENT, message)
-            .help("compile the kernel anew: its description comes from another compiler")
+            .help("compile the kernel again: its description comes from another compiler")
     }
 
-    /// The grid that the kernel asks for itself, if it does.
+    /// Returns the grid that the kernel declares, if it does.
     ///
     /// # Errors
-    /// Fails for a number of CTAs that no grid has (R0503).
+    /// Fails for a number of CTAs that a grid cannot have (R0503).
     pub fn own_grid(&self) -> Result<Option<[u32; 3]>> {
         let Some(grid) = &self.kernel.grid else { return Ok(None) };
         let mut out = [1; 3];
@@ -286,19 +291,20 @@ impl<'k> Checked<'k> {
         Ok(Some(out))
     }
 
-    /// Most CTAs that all its barriers have counters for; none without a barrier.
+    /// The largest number of CTAs for which all its barriers have counters; none without a barrier.
     pub fn barrier_ctas(&self) -> Option<u32> {
         self.barriers.iter().map(|(_, ctas)| *ctas).min()
     }
 
-    /// Whether a grid fits the kernel and its barriers.
+    /// Checks that a grid fits the kernel and its barriers.
     ///
     /// # Errors
-    /// Fails if a barrier has too few counters (R0502), or if the kernel tells CTAs apart by x alone (R0503).
+    /// Fails if a barrier has too few counters (R0502), or if the kernel distinguishes CTAs only by
+    /// x (R0503).
     pub fn fits(&self, grid: [u32; 3]) -> Result<()> {
         let name = &self.kernel.name;
         if !self.kernel.planes && self.kernel.grid.is_none() && grid[1..] != [1, 1] {
-            let message = format!("`{name}` numbers its CTAs in one dimension, and the grid is {grid:?}");
+            let message = format!("`{name}` numbers its CTAs in one dimension, but the grid is {grid:?}");
             return Err(Error::new(LAUNCH, message)
                 .help("declare `grid(x, y)` in the kernel, or launch a grid of one dimension"));
         }
@@ -307,15 +313,15 @@ impl<'k> Checked<'k> {
             None => Ok(()),
             Some((barrier, has)) => {
                 let message = format!(
-                    "`{name}`: barrier `{barrier}` has counters for {has} CTAs, and {ctas} are launched"
+                    "`{name}`: barrier `{barrier}` has counters for {has} CTAs, but {ctas} are launched"
                 );
                 Err(Error::new(ARGUMENT, message)
-                    .help("make the barrier for as many CTAs as the largest of its launches has"))
+                    .help("create the barrier for the number of CTAs of its largest launch"))
             }
         }
     }
 
-    /// Writes what the launcher found out.
+    /// Writes a value that the launcher has determined.
     pub(super) fn put_at(&mut self, offset: usize, bytes: &[u8]) {
         if let Some(place) = self.block.get_mut(offset..offset.saturating_add(bytes.len())) {
             place.copy_from_slice(bytes);
@@ -336,8 +342,8 @@ impl<'k> Checked<'k> {
     }
 }
 
-/// The bytes of a hidden parameter where the arguments tell it. Of all PEs, which are no argument, only NVSHMEM's number
-/// is known.
+/// The bytes of a hidden parameter that follows from the arguments. For the team of all PEs, which
+/// is not an argument, only NVSHMEM's number is known.
 fn told(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
     match (what, team) {
         (Hidden::TeamHandle { .. }, None) => Some(TEAM_WORLD.to_le_bytes()),
@@ -357,7 +363,7 @@ fn told(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
     }
 }
 
-/// A number's bytes, and the integer that it brings.
+/// Returns a number's bytes, and its value if it is an integer.
 fn number(
     value: Number,
     dtype: DType,
@@ -366,23 +372,23 @@ fn number(
     let bytes = value.encode(dtype)?;
     let Number::Int(n) = value else { return Ok((bytes, None)) };
     if multiple_of > 0 && (n < 1 || n % i128::from(multiple_of) != 0) {
-        return Err(format!("not a positive multiple of {multiple_of}"));
+        return Err(format!("it is not a positive multiple of {multiple_of}"));
     }
     Ok((bytes, i64::try_from(n).ok()))
 }
 
-/// How two layouts differ as functions of an index; none where they do not.
+/// Describes how two layouts differ as functions of an index; none if they are equal.
 fn difference(wants: &Layout, has: &Layout) -> Option<String> {
     if wants == has {
         return None;
     }
     let (w, h) = (wants.size(), has.size());
     if w != h {
-        return Some(format!("{h} elements, not the {w} of {wants}"));
+        return Some(format!("it has {h} elements, not the {w} of {wants}"));
     }
     match (wants.coalesce(), has.coalesce()) {
         (Ok(w), Ok(h)) if w == h => None,
-        _ => Some(format!("its elements do not lie as {wants} has them")),
+        _ => Some(format!("its layout differs from {wants}")),
     }
 }
 
@@ -399,8 +405,8 @@ mod tests {
     use super::*;
     use weft_layout::parse_layout;
 
-    /// scale(x: symm<f32, (n, 4):(4, 1)>, w: global<bf16, 4:1>, n: i64 (multiple of 8), eps: f32, sync: barrier,
-    /// team: team), and what its unicast lowering adds.
+    /// The kernel scale(x: symm<f32, (n, 4):(4, 1)>, w: global<bf16, 4:1>, n: i64 (multiple of 8),
+    /// eps: f32, sync: barrier, team: team), with the parameters of its unicast lowering.
     fn kernel() -> KernelInfo {
         use ParamKind::{Barrier, Scalar, Team, Tensor};
         let tensor = |dtype, layout: &str, space, align| Tensor {
@@ -518,14 +524,14 @@ mod tests {
             symmetric: false,
         };
         for (at, instead, says) in [
-            (0, tensor(0x100, DType::F16, &x, true), "elements of f16, not f32"),
+            (0, tensor(0x100, DType::F16, &x, true), "its elements are f16, not f32"),
             (0, tensor(0x100, DType::F32, &x, false), "not symmetric"),
             (0, tensor(0x108, DType::F32, &x, true), "8 bytes past a multiple of 16"),
-            (0, tensor(0x100, DType::F32, &wrong, true), "32 elements, not the 64"),
-            (0, tensor(0x100, DType::F32, &column, true), "do not lie as (16,4):(4,1)"),
-            (0, tensor(0x100, DType::F32, &folded, true), "do not lie as"),
+            (0, tensor(0x100, DType::F32, &wrong, true), "it has 32 elements, not the 64"),
+            (0, tensor(0x100, DType::F32, &column, true), "its layout differs from (16,4):(4,1)"),
+            (0, tensor(0x100, DType::F32, &folded, true), "its layout differs from"),
             (0, int(1), "1: i32 was given"),
-            (1, flat(3), "reaches over 4 elements"),
+            (1, flat(3), "needs 4 elements"),
             (1, SYNC, "barrier for 8 CTAs was given"),
             (2, int(12), "not a positive multiple of 8"),
             (2, int(-8), "not a positive multiple of 8"),
@@ -544,7 +550,7 @@ mod tests {
             assert!(e.message.contains("`scale`") && e.message.contains(says), "{e}\nlacks: {says}");
         }
         let e = Checked::new(&k, None, &good[..5]).unwrap_err();
-        assert!(e.message.contains("takes 6 arguments, and 5"), "{e}");
+        assert!(e.message.contains("takes 6 arguments, but 5"), "{e}");
         assert!(e.help.contains("eps: f32"), "{e}");
     }
 

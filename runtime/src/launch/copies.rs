@@ -1,4 +1,4 @@
-//! Copies between tensors that kernels are given, by the copy engine.
+//! Copies between tensors that are kernel arguments, by the copy engine.
 #![allow(unsafe_code, reason = "ranges of memory that the caller's tensors keep")]
 
 use super::{Argument, ArgumentValue, AsArgument, Elements};
@@ -7,10 +7,10 @@ use crate::cuda::{Stream, keep};
 use crate::error::{self, Error, Result};
 use crate::world::World;
 
-/// Bytes that are copied from one tensor to another.
+/// A range of bytes to copy from one tensor to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copied {
-    /// The rank in the world of the PE that gets them.
+    /// The rank in the world of the destination PE.
     pub pe: u32,
     /// The first byte of the tensor that is written.
     pub to: usize,
@@ -20,32 +20,32 @@ pub struct Copied {
     pub bytes: usize,
 }
 
-/// The address of bytes of an argument, which is a tensor without gaps.
+/// The address of a range of bytes in an argument, which must be a tensor without gaps.
 fn part(of: &Argument<'_>, what: &str, from: usize, bytes: usize) -> Result<u64> {
     let ArgumentValue::Tensor { address, dtype, extent: Elements::Flat(elements), .. } = of.given() else {
-        let message = format!("{what} of a copy is {}, where a tensor without gaps is wanted", of.given());
+        let message = format!("{what} of a copy is {}, but it must be a tensor without gaps", of.given());
         return Err(Error::new(error::ARGUMENT, message));
     };
     let have = elements.saturating_mul(dtype.bytes() as usize);
     match from.checked_add(bytes).is_some_and(|end| end <= have) {
         true => Ok(address + from as u64),
         false => {
-            let message = format!("{bytes} bytes from byte {from} of {what} of a copy, which has {have}");
+            let message = format!("{bytes} bytes from byte {from} exceed {what} of a copy, which has {have}");
             Err(Error::new(error::SHAPE, message))
         }
     }
 }
 
 impl World {
-    /// Copies bytes of `source`, which is in any memory of this PE's GPU, to those of the symmetric `dest` on a PE that
-    /// loads and stores reach. GPUs do it by a copy engine. What was written is there for the PE when it learns by a
-    /// kernel of the same stream that the stream is past the copy. A simulated PE does it by a put, which may land in any
-    /// order, and a quiet.
+    /// Copies bytes of `source`, which is in any memory of this PE's GPU, to the symmetric `dest`
+    /// on a PE that loads and stores reach. On GPUs a copy engine does this. The destination PE can
+    /// read the bytes once a later kernel of the same stream has told it that the copy is done. A
+    /// simulated PE uses a put, which may arrive in any order, and a quiet.
     ///
     /// # Errors
-    /// Fails for bytes that the tensors do not have (R0307), for what is no tensor or, on the side that is written, not
-    /// symmetric (R0502), for a PE that does not exist (R0303) or that only puts and gets reach (R0304), or if the CUDA
-    /// driver refuses the copy (R0103).
+    /// Fails for a range past the end of a tensor (R0307), for an argument that is not a tensor or,
+    /// on the destination side, not symmetric (R0502), for a PE that does not exist (R0303) or that
+    /// only puts and gets reach (R0304), or if the CUDA driver rejects the copy (R0103).
     pub fn copy_bytes(
         &self,
         dest: &dyn AsArgument,
@@ -71,7 +71,7 @@ impl World {
         let there = if pe == inner.control.rank() { Some(own) } else { inner.library.peer(own, pe) };
         let there = there.ok_or_else(|| {
             let message = format!("the copy engine does not reach the memory of PE {pe}");
-            Error::new(error::UNREACHABLE, message).help("put and get go over any transport")
+            Error::new(error::UNREACHABLE, message).help("use put or get, which work over any transport")
         })?;
         // SAFETY: both tensors have these bytes, as was checked; the caller keeps them, and a graph holds on to them.
         let range = |address| unsafe { Range::new(&inner.device, address, bytes) };

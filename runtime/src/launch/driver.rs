@@ -1,5 +1,5 @@
-//! The driver's calls on modules and functions that `cudarc`'s safe layer lacks: logs of its compiler, cubins, and
-//! launches with attributes.
+//! The driver's calls on modules and functions that `cudarc`'s safe layer does not have: logs of
+//! its compiler, cubins, and launches with attributes.
 #![allow(unsafe_code, reason = "FFI")]
 
 use super::remarks::remarks;
@@ -15,24 +15,24 @@ use std::ptr::{null_mut, without_provenance_mut as word};
 use std::sync::{Arc, OnceLock};
 use weft_abi::{Remark, RoleInfo};
 
-/// Most threads of any CTA (CUDA C Programming Guide, Technical Specifications).
+/// The largest number of threads of any CTA (CUDA C Programming Guide, Technical Specifications).
 const MAX_THREADS: u32 = 1024;
 
-/// Most of a log that is kept.
+/// The largest part of a log that is kept, in bytes.
 const LOG_BYTES: usize = 16 << 10;
 
-/// A module on a device; unloaded on drop.
+/// A module on a device, which is unloaded on drop.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub device: Device,
-    /// What the driver's compiler said of the code.
+    /// The messages of the driver's compiler about the code.
     pub remarks: Vec<Remark>,
     code: Code,
 }
 
 #[derive(Debug)]
 enum Code {
-    /// In a device's context.
+    /// A module in a device's context.
     Gpu(sys::CUmodule),
     Simulated(weft_sim::Module),
 }
@@ -55,7 +55,7 @@ pub(crate) struct Simulated {
     module: weft_sim::Module,
     kernel: weft_sim::Kernel,
     sms: u32,
-    /// Names of threads, for reports.
+    /// The names of threads for reports.
     names: Arc<[weft_sim::Named]>,
 }
 
@@ -64,23 +64,23 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// The error that the driver's compiler gave, with its log.
+/// The error of the driver's compiler, with its log.
 pub(crate) struct Refused {
     pub error: DriverError,
     pub log: String,
 }
 
-/// Why a module is not loaded.
+/// The reason why a module is not loaded.
 pub(crate) enum NotLoaded {
     Refused(Refused),
-    /// In words already.
+    /// An error of the simulator, which is already formatted.
     Simulated(Error),
 }
 
-/// Why a launch did not take place.
+/// The reason why a launch did not take place.
 pub(crate) enum NotLaunched {
     Driver(DriverError),
-    /// In words already.
+    /// An error that is already formatted.
     Other(Error),
 }
 
@@ -104,7 +104,7 @@ impl Logs {
             Jit::CU_JIT_ERROR_LOG_BUFFER,
             Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             Jit::CU_JIT_GENERATE_LINE_INFO,
-            // Without, nothing is said of spills.
+            // Without it, the compiler does not report spills.
             Jit::CU_JIT_LOG_VERBOSE,
         ];
         let values =
@@ -125,7 +125,7 @@ impl Logs {
             .join("\n")
     }
 
-    /// What was said of code that was taken.
+    /// The messages about code that was accepted.
     fn remarks(&self, image: &[u8]) -> Vec<Remark> {
         let ptx = std::str::from_utf8(image).unwrap_or_default();
         remarks(&self.text(), ptx.trim_end_matches('\0'))
@@ -137,7 +137,8 @@ impl Logs {
 }
 
 impl Loaded {
-    /// Loads PTX or a cubin, with a terminating 0; only PTX for a simulated PE. The device's context is this thread's.
+    /// Loads PTX or a cubin, with a terminating 0. A simulated PE accepts only PTX. The device's
+    /// context must be current.
     pub fn new(device: &Device, image: &[u8]) -> std::result::Result<Loaded, NotLoaded> {
         if let Some(pe) = device.pe() {
             let text = image.strip_suffix(&[0]).unwrap_or(image);
@@ -147,8 +148,9 @@ impl Loaded {
         let mut logs = Logs::new();
         let (mut options, mut values) = logs.options();
         let mut module = null_mut();
-        // SAFETY: the driver takes no length. `image::check` has seen that the image is text, which ends in 0 here, or a
-        // cubin whose tables, sections and segments lie in it; the options point into `logs`, which outlives the call.
+        // SAFETY: the driver is given no length. `image::check` has verified that the image is
+        // text, which ends in 0 here, or a cubin whose tables, sections and segments lie in it; the
+        // options point into `logs`, which outlives the call.
         let answer = unsafe {
             sys::cuModuleLoadDataEx(
                 &mut module,
@@ -204,12 +206,12 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // A launch may still be under way; one that does not end keeps its code.
+        // A launch may still be running; one that does not end keeps its code.
         if self.device.wait().and_then(|()| self.device.bind()).is_err() {
             return;
         }
         if let (Code::Gpu(module), Ok(context)) = (&self.code, self.device.context()) {
-            // SAFETY: loaded by `new`, unloaded once, when nothing of it runs.
+            // SAFETY: loaded by `new`, and unloaded once, when none of its kernels runs.
             context.record_err(unsafe { result::module::unload(*module) });
         }
     }
@@ -260,10 +262,10 @@ pub(super) fn cubin(ptx: &[u8]) -> std::result::Result<(Vec<u8>, Vec<Remark>), R
     Ok((image, logs.remarks(ptx)))
 }
 
-/// `cuFuncGetParamInfo`: function, number of the parameter, its offset, its size.
+/// The signature of `cuFuncGetParamInfo`: function, number of the parameter, its offset, its size.
 type ParamInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> sys::CUresult;
 
-/// The driver's function, since CUDA 12.4.
+/// The driver's function, which exists since CUDA 12.4.
 fn param_info() -> Option<ParamInfo> {
     static FOUND: OnceLock<Option<ParamInfo>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -287,9 +289,9 @@ impl Function {
         self
     }
 
-    /// Lets it have more dynamic shared memory than the 48 KiB of every function.
+    /// Allows the function more dynamic shared memory than the default of 48 KiB.
     pub fn allow_shared(&self, bytes: u32) -> Result<()> {
-        // A simulated CTA has as much as the device says.
+        // A simulated CTA has as much as the device states.
         let Function::Gpu(function) = self else { return Ok(()) };
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function's module is loaded.
@@ -299,7 +301,7 @@ impl Function {
         .map_err(|e| error("cuFuncSetAttribute", e))
     }
 
-    /// Most threads of a CTA of it.
+    /// The largest number of threads of a CTA of this function.
     pub fn max_threads(&self) -> Result<u32> {
         match self {
             Function::Gpu(function) => {
@@ -312,11 +314,11 @@ impl Function {
         }
     }
 
-    /// Where each parameter of the code begins in its parameter block, and its bytes. A simulated kernel gives none: its
-    /// launch checks the parameters.
+    /// Returns the offset and the size of each parameter in the code's parameter block. A simulated
+    /// kernel returns none, since its launch checks the parameters.
     ///
     /// # Errors
-    /// Fails if the driver is too old to say (R0103).
+    /// Fails if the driver is too old to tell (R0103).
     pub fn params(&self) -> Result<Option<Vec<(usize, usize)>>> {
         let Function::Gpu(function) = self else { return Ok(None) };
         let Some(param_info) = param_info() else {
@@ -336,7 +338,7 @@ impl Function {
         }
     }
 
-    /// Bytes of static shared memory.
+    /// Returns the size of static shared memory in bytes.
     pub fn shared_bytes(&self) -> Result<u32> {
         match self {
             Function::Gpu(function) => attribute(*function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
@@ -344,7 +346,7 @@ impl Function {
         }
     }
 
-    /// CTAs that a multiprocessor holds at once.
+    /// Returns the number of CTAs that a multiprocessor can hold at once.
     pub fn ctas_per_sm(&self, threads: u32, shared: u32) -> Result<u32> {
         let function = match self {
             Function::Gpu(function) => *function,
@@ -357,7 +359,7 @@ impl Function {
             .map_err(|e| error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
     }
 
-    /// Clusters that the device holds at once.
+    /// Returns the number of clusters that the device can hold at once.
     pub fn clusters(&self, shape: &Shape) -> Result<u32> {
         let function = match self {
             Function::Gpu(function) => *function,
@@ -377,9 +379,11 @@ impl Function {
         Ok(u32::try_from(n).unwrap_or(0))
     }
 
-    /// Launches it. `block` is its whole parameter block; `offsets` say where in it each parameter begins.
+    /// Launches the function. `block` is its whole parameter block, and `offsets` are the offsets
+    /// of the parameters in it.
     ///
-    /// (The driver takes the block as a whole too, as `extra`, but not for a cooperative kernel in a capture.)
+    /// (The driver also accepts the whole block, as `extra`, but not for a cooperative kernel in a
+    /// capture.)
     pub fn launch(
         &self,
         stream: &Stream,
@@ -409,9 +413,9 @@ impl Function {
             parts.collect::<Option<_>>().ok_or(NotLaunched::Driver(invalid))?;
         let mut attributes = shape.attributes();
         let config = shape.config(stream.cu_stream(), &mut attributes);
-        // SAFETY: the function's module is loaded; the driver copies the parameters before it returns. Their number, places
-        // and sizes are those of the code, since `Kernel::new` compares them with what the driver says. All pointers are
-        // to locals.
+        // SAFETY: the function's module is loaded; the driver copies the parameters before it
+        // returns. Their number, offsets and sizes are those of the code, since `Kernel::new`
+        // compares them with the driver's information. All pointers are to locals.
         unsafe { sys::cuLaunchKernelEx(&config, function, params.as_mut_ptr(), null_mut()) }
             .result()
             .map_err(NotLaunched::Driver)
@@ -424,14 +428,15 @@ fn attribute(function: sys::CUfunction, which: Attribute) -> Result<u32> {
     value.map(|n| u32::try_from(n).unwrap_or(0)).map_err(|e| error("cuFuncGetAttribute", e))
 }
 
-/// How a kernel is launched.
+/// The shape and the options of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub cluster: Option<[u32; 3]>,
     pub cooperative: bool,
-    /// Whether it may begin when the launch before it lets it: the kernel waits for that launch's end itself.
+    /// Whether it can begin when the launch before it allows this. The kernel itself waits for that
+    /// launch's end.
     pub dependent: bool,
     pub shared: u32,
 }

@@ -1,15 +1,15 @@
-//! Images of code, before a driver that takes no length reads them.
+//! Checks images of code before a driver that does not know their length reads them.
 
 use object::read::elf::ElfFile64;
 use object::{Architecture, LittleEndian, Object, ObjectSection, ObjectSegment};
 
-/// How ELF files begin.
+/// The first bytes of ELF files.
 const ELF: &[u8] = b"\x7fELF";
 
 /// Checks that an image is PTX, or a cubin whose tables, sections and segments lie within it.
 ///
 /// # Errors
-/// Says what is wrong with the image, as what it "is" or "has".
+/// Returns a text that continues "the image ...", beginning with "is" or "has".
 pub fn check(image: &[u8]) -> Result<(), String> {
     if image.starts_with(ELF) { cubin(image) } else { ptx(image) }
 }
@@ -18,21 +18,21 @@ fn ptx(image: &[u8]) -> Result<(), String> {
     let text = image.strip_suffix(&[0]).unwrap_or(image);
     match std::str::from_utf8(text) {
         Ok(text) if text.contains('\0') => {
-            Err("is text with a 0 byte within, where the driver would stop".into())
+            Err("is text that contains a 0 byte, at which the driver would stop".into())
         }
         Ok(text) if text.contains(".version") => Ok(()),
-        _ => Err("is neither PTX, a text with a line `.version`, nor a cubin, an ELF file".into()),
+        _ => Err("is neither PTX (text with a line `.version`) nor a cubin (an ELF file)".into()),
     }
 }
 
 fn cubin(image: &[u8]) -> Result<(), String> {
     let damaged = |e: object::Error| format!("is a damaged cubin: {e}");
     let file = ElfFile64::<LittleEndian>::parse(image).map_err(damaged)?;
-    // The machine is CUDA's, which has no name in the crate.
+    // The crate has no name for CUDA's machine number.
     if file.architecture() != Architecture::Unknown
         || file.elf_header().e_machine.get(LittleEndian) != EM_CUDA
     {
-        return Err("is an ELF file for another machine than a GPU".into());
+        return Err("is an ELF file that is not for a GPU".into());
     }
     if file.sections().next().is_none() {
         return Err("is a cubin without sections".into());
@@ -79,7 +79,7 @@ mod tests {
         assert!(check(&other).unwrap_err().contains("another machine"));
     }
 
-    /// No part of a cubin is taken for the whole.
+    /// A part of a cubin is not accepted as a whole one.
     #[test]
     fn a_cut_cubin_is_refused() {
         for length in 0..CUBIN.len() {
@@ -87,7 +87,8 @@ mod tests {
         }
     }
 
-    /// Each byte of the tables with other values: refused or accepted, and no panic; what lies behind the end is refused.
+    /// Each byte of the tables with other values is rejected or accepted without a panic;
+    /// references beyond the end are rejected.
     #[test]
     fn forged_tables() {
         let at = |from: usize| u64::from_le_bytes(CUBIN[from..from + 8].try_into().unwrap()) as usize;

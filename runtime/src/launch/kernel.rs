@@ -15,7 +15,8 @@ use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Dynamic shared memory that a function has without asking (CUDA C Programming Guide, Compute Capabilities).
+/// The dynamic shared memory that a function has by default (CUDA C Programming Guide, Compute
+/// Capabilities).
 const SHARED_UNASKED: u32 = 48 << 10;
 
 /// Whether launches may begin before those in front of them have ended: `WEFT_OVERLAP`, on unless it is 0.
@@ -27,12 +28,12 @@ fn overlaps() -> bool {
 /// The number of CTAs of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Grid {
-    /// The kernel's own number; where it leaves that to the caller, as [`fill`](Grid::fill) on the device it is on.
+    /// The kernel's own grid, or without one, that of [`fill`](Grid::fill) on the kernel's device.
     #[default]
     Auto,
-    /// The kernel's own number.
+    /// The kernel's own grid.
     Kernel,
-    /// The grid has as many CTAs as a device holds at once and as the kernel's barriers have counters for.
+    /// As many CTAs as a device can hold at once and as the kernel's barriers have counters for.
     Fill(Device),
     /// The grid has this many CTAs (x, y, z).
     Of([u32; 3]),
@@ -49,28 +50,29 @@ impl Grid {
         Grid::Of([x, y, z])
     }
 
-    /// A grid of as many CTAs as the device holds at once, and as the kernel's barriers have counters for: for kernels that
-    /// leave the number to the caller. All PEs get the same number if they have the same GPU.
+    /// Creates a grid of as many CTAs as the device can hold at once and as the kernel's barriers
+    /// have counters for. It is for kernels without a grid of their own. All PEs with the same GPU
+    /// get the same number.
     pub fn fill(device: &Device) -> Grid {
         Grid::Fill(device.clone())
     }
 
-    /// What the kernel says itself.
+    /// Creates the grid that the kernel declares.
     pub fn kernel() -> Grid {
         Grid::Kernel
     }
 }
 
-/// What a launch may have besides its grid.
+/// The options of a launch in addition to its grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct LaunchOptions {
-    /// Whether all CTAs must be on the device at once. Unless said, those of kernels with a barrier must, since CTAs
-    /// that wait keep those that they wait for from starting.
+    /// Whether all CTAs must be on the device at once. By default, those of kernels with a barrier
+    /// must, since waiting CTAs could keep the others from starting.
     pub cooperative: Option<bool>,
-    /// CTAs a cluster (x, y, z).
+    /// The shape of a cluster in CTAs (x, y, z).
     pub cluster: Option<[u32; 3]>,
-    /// Dynamic shared memory of a CTA, in bytes.
+    /// The size of a CTA's dynamic shared memory in bytes.
     pub shared_bytes: u32,
 }
 
@@ -82,39 +84,42 @@ weft_sim::setters!(
     }
 );
 
-/// An entry point of a loaded module. Cheap to clone.
+/// An entry point of a loaded module. Clones are cheap.
 #[derive(Clone)]
 pub struct Kernel(Arc<Entry>);
 
 struct Entry {
     info: KernelInfo,
     function: Function,
-    /// CTAs that the device holds at once, without clusters or dynamic shared memory.
+    /// The number of CTAs that the device can hold at once, without clusters or dynamic shared
+    /// memory.
     at_once: OnceLock<u32>,
-    /// Where each parameter that is passed begins.
+    /// The offset of each parameter that is passed.
     offsets: Vec<usize>,
-    /// Where its waits report themselves, if they do.
+    /// The buffer in which its waits report themselves, if they do.
     watch: Option<Arc<Watch>>,
     module: Arc<Module>,
 }
 
-/// Whether code has the parameters, (offset, size), that are described. The launch passes each by its own address, so
-/// what lies behind a tensor map may be elsewhere: the assembler aligns one to 64 bytes of memory, and the parameters
-/// themselves do not begin at a multiple of 64.
+/// Whether the code has the described parameters, given as (offset, size). The launch passes each
+/// by its own address, so parameters after a tensor map may have other offsets. The assembler
+/// aligns a map to 64 bytes of memory, and the parameters themselves do not begin at a multiple of
+/// 64.
 fn alike(described: &[(usize, usize)], code: &[(usize, usize)]) -> bool {
     let fixed = described.iter().take_while(|(_, size)| *size < weft_abi::MAP_BYTES as usize).count();
     let sizes = |params: &[(usize, usize)]| params.iter().map(|(_, size)| *size).collect::<Vec<_>>();
     code.get(..fixed) == described.get(..fixed) && sizes(described) == sizes(code)
 }
 
-/// The code has other parameters than its description: a launch would read what is not there.
+/// Makes the error for code with other parameters than its description, whose launch would read
+/// unrelated bytes.
 fn unlike(name: &str, described: &[(usize, usize)], code: &[(usize, usize)]) -> Error {
     let shown = |params: &[(usize, usize)]| {
         let each: Vec<_> = params.iter().map(|(offset, size)| format!("{size} bytes at {offset}")).collect();
         if each.is_empty() { "no parameters".to_owned() } else { each.join(", ") }
     };
     let message =
-        format!("the description of `{name}` has {}, and its code has {}", shown(described), shown(code));
+        format!("the description of `{name}` has {}, but its code has {}", shown(described), shown(code));
     Error::new(LAUNCH, message).help("load the code with the description that was compiled with it")
 }
 
@@ -124,7 +129,7 @@ impl Kernel {
         let most = function.max_threads()?;
         if info.threads() > most {
             let message = format!(
-                "`{}` has {} threads a CTA, and the device runs at most {most} of it",
+                "`{}` has {} threads per CTA, but the device can run at most {most}",
                 info.name,
                 info.threads()
             );
@@ -156,24 +161,25 @@ impl Kernel {
         self.0.module.device()
     }
 
-    /// CTAs of it that the device holds at once, with no other kernel there: the most of a cooperative launch, and
-    /// what [`Grid::fill`] launches.
+    /// Returns the number of CTAs that the device can hold at once, without other kernels. It is
+    /// the limit of a cooperative launch, and the grid of [`Grid::fill`].
     ///
     /// # Errors
-    /// Fails for more shared memory than a CTA has or no such cluster (R0503), or if the CUDA driver refuses
-    /// a call (R0103).
+    /// Fails for more shared memory than a CTA has or an impossible cluster (R0503), or if the CUDA
+    /// driver rejects a call (R0103).
     pub fn max_ctas(&self, options: &LaunchOptions) -> Result<u32> {
         self.at_once(self.device(), options)
     }
 
-    /// Checks the arguments and launches it.
+    /// Checks the arguments and launches the kernel.
     ///
-    /// What it works on must live until `stream` has done it; a graph that is being captured sees to that itself.
+    /// The memory of the arguments must live until `stream` has done the work. A graph that is
+    /// being captured keeps it alive itself.
     ///
     /// # Errors
-    /// Fails for arguments that do not fit ([`Checked::new`]) or that are on another GPU (R0502), for a
-    /// launch that the device cannot do (R0503), for symmetric memory of a world that has ended (R0305), or
-    /// if the CUDA driver refuses a call (R0103).
+    /// Fails for arguments that do not fit ([`Checked::new`]) or that are on another GPU (R0502),
+    /// for a launch that the device cannot execute (R0503), for symmetric memory of a world that
+    /// has ended (R0305), or if the CUDA driver rejects a call (R0103).
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<()> {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
@@ -211,7 +217,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Checks arguments as a launch does, and lays them out, for launches that pass the same ones.
+    /// Checks arguments like a launch, and lays them out, for launches that pass the same ones.
     ///
     /// # Errors
     /// Fails where [`launch`](Kernel::launch) fails.
@@ -243,7 +249,7 @@ impl Kernel {
         Ok(Prepared { kernel: self.clone(), shape, block: checked.block, buffers, elements })
     }
 
-    /// All memory is this GPU's and still there.
+    /// Checks that all memory belongs to this GPU and still exists.
     fn reachable(&self, arguments: &[Argument<'_>]) -> Result<()> {
         for a in arguments {
             if let Some(other) = a.device.filter(|d| *d != self.device().ordinal()) {
@@ -256,7 +262,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// The grid that is asked for, checked against kernel and device.
+    /// Determines the requested grid, and checks it against kernel and device.
     fn shape(&self, checked: &Checked<'_>, grid: Grid, options: &LaunchOptions) -> Result<Shape> {
         let info = self.info();
         let own = checked.own_grid()?;
@@ -269,11 +275,11 @@ impl Kernel {
             (Some(own), Grid::Auto | Grid::Kernel) => own,
             (Some(own), Grid::Of(asked)) if asked == own => own,
             (Some(own), _) => {
-                let message = format!("`{}` says itself how many CTAs it takes: here {own:?}", info.name);
+                let message = format!("`{}` declares its own grid, which is {own:?} here", info.name);
                 return refuse(message, "launch it with Grid::kernel()");
             }
             (None, Grid::Kernel) => {
-                let message = format!("`{}` does not say how many CTAs it takes", info.name);
+                let message = format!("`{}` does not declare a grid", info.name);
                 return refuse(message, "launch it with Grid::of(x) or Grid::fill(&device)");
             }
             (None, Grid::Auto) => fill(self.device())?,
@@ -287,7 +293,7 @@ impl Kernel {
         let shape = Shape {
             grid,
             block: info.block,
-            // What the code says itself needs no attribute.
+            // If the code declares a cluster, the launch needs no attribute.
             cluster: options.cluster.filter(|_| info.cluster.is_none()),
             cooperative,
             dependent: info.dependent && !cooperative && overlaps(),
@@ -298,11 +304,11 @@ impl Kernel {
             let (most, asked) = (self.at_once(self.device(), options)?, ctas(grid));
             if asked > u64::from(most) {
                 let message = format!(
-                    "{asked} CTAs of `{}` are to wait for each other, and {most} of them fit on GPU {} at once",
+                    "{asked} CTAs of `{}` wait for each other, but only {most} of them fit on GPU {} at once",
                     info.name,
                     self.device().ordinal()
                 );
-                return refuse(message, "launch at most that many, in a loop over the work");
+                return refuse(message, "launch at most this number of CTAs, and loop over the work");
             }
         }
         Ok(shape)
@@ -338,12 +344,12 @@ impl Kernel {
         Ok(function.clusters(&shape)?.saturating_mul(cluster.iter().product()))
     }
 
-    /// Dynamic shared memory of a CTA: what the code takes, and what the caller adds.
+    /// The dynamic shared memory of a CTA: that of the code and that of the caller.
     fn dynamic(&self, options: &LaunchOptions) -> u32 {
         self.info().shared.saturating_add(options.shared_bytes)
     }
 
-    /// Lets the function have that much dynamic shared memory.
+    /// Allows the function this amount of dynamic shared memory.
     fn shared(&self, device: &Device, bytes: u32) -> Result<()> {
         if bytes <= SHARED_UNASKED {
             return Ok(());
@@ -353,7 +359,7 @@ impl Kernel {
         let own = self.0.function.shared_bytes()?;
         if bytes > most.saturating_sub(own) {
             let message = format!(
-                "`{}` is to have {bytes} bytes of shared memory besides its own {own}, and a CTA has at most {most}",
+                "`{}` needs {bytes} bytes of dynamic and {own} bytes of static shared memory, but a CTA can have at most {most}",
                 self.info().name
             );
             return Err(Error::new(LAUNCH, message));
@@ -361,7 +367,7 @@ impl Kernel {
         self.0.function.allow_shared(bytes)
     }
 
-    /// All PEs, as its symmetric arguments, its teams, or its module know them.
+    /// The team of all PEs, from a symmetric argument, a team or the module.
     fn world(&self, arguments: &[Argument<'_>]) -> Result<Team> {
         let of = |a: &Argument<'_>| match a.origin {
             Origin::Symmetric(buffer, _) => Some(buffer.world().clone()),
@@ -370,13 +376,15 @@ impl Kernel {
         };
         let world = arguments.iter().find_map(of).or_else(|| self.0.module.world());
         world.map(Team::world).ok_or_else(|| {
-            let message =
-                format!("`{}` asks for its PE, and none of its arguments is symmetric", self.info().name);
+            let message = format!(
+                "`{}` uses the number of its PE, but none of its arguments is symmetric",
+                self.info().name
+            );
             Error::new(ARGUMENT, message).help("load it with Module::load_in(&world, ..)")
         })
     }
 
-    /// Writes the hidden parameters that no argument tells.
+    /// Writes the hidden parameters that do not follow from the arguments.
     fn fill_in(
         &self,
         checked: &mut Checked<'_>,
@@ -413,7 +421,7 @@ impl Kernel {
                 Hidden::MyPe { .. } => checked.put_at(h.offset, &team.my_pe().to_le_bytes()),
                 Hidden::NPes { .. } => checked.put_at(h.offset, &team.n_pes().to_le_bytes()),
                 Hidden::TeamHandle { .. } => checked.put_at(h.offset, &team.handle.to_le_bytes()),
-                // The arguments alone told it.
+                // These follow from the arguments alone.
                 Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } | Hidden::Watch {} => {}
                 Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } => {
                     let Some(base) = h.base.and_then(|b| arguments.get(b)) else { continue };
@@ -425,7 +433,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The address that a hidden parameter brings of an argument: the team's multicast address, or that of a table.
+    /// The address for a hidden parameter of an argument: the team's multicast address, or that of
+    /// a table.
     fn address(&self, what: Hidden, base: &Argument<'_>, team: &Team) -> Result<u64> {
         let name = &self.info().name;
         let (buffer, offset) = self.symmetric(base)?;
@@ -438,30 +447,33 @@ impl Kernel {
         }
         buffer.multicast_address(team).map(|mc| mc + offset).ok_or_else(|| {
             let why = buffer.why_no_multicast(team).unwrap_or_default();
-            let message = format!("`{name}` is compiled for multicast, and {team:?} has none: {why}");
+            let message = format!("`{name}` is compiled for multicast, but {team:?} has no multicast: {why}");
             Error::new(ARGUMENT, message)
-                .help("compile it for this team: Lowering::Auto, or Lowering::Unicast")
+                .help("compile it with Lowering::Auto or Lowering::Unicast for this team")
         })
     }
 
-    /// The memory of an argument that other PEs have too, and the argument's first byte in it.
+    /// The symmetric memory of an argument, and the offset of the argument's first byte in it.
     fn symmetric<'a>(&self, argument: &Argument<'a>) -> Result<(&'a SymmetricBuffer, u64)> {
         let Origin::Symmetric(buffer, offset) = argument.origin else {
             let name = &self.info().name;
             let message =
-                format!("`{name}` needs the addresses of other PEs, and {} has none", argument.given);
+                format!("`{name}` needs the addresses of other PEs, but {} has none", argument.given);
             return Err(Error::new(ARGUMENT, message));
         };
         Ok((buffer, offset))
     }
 
     fn elsewhere(&self, what: &str, gpu: u32) -> Error {
-        let message =
-            format!("`{}` is on GPU {}, and {what} on GPU {gpu}", self.info().name, self.device().ordinal());
-        Error::new(ARGUMENT, message).help("load the kernel on each GPU that it is to run on")
+        let message = format!(
+            "`{}` is on GPU {}, but {what} is on GPU {gpu}",
+            self.info().name,
+            self.device().ordinal()
+        );
+        Error::new(ARGUMENT, message).help("load the kernel on each GPU that runs it")
     }
 
-    /// What the driver says of a launch.
+    /// Makes the error of a launch that the driver rejected.
     fn refused(&self, shape: &Shape, e: NotLaunched) -> Error {
         let e = match e {
             NotLaunched::Driver(e) => e,
@@ -483,31 +495,33 @@ impl Kernel {
     }
 }
 
-/// A launch whose arguments are checked and laid out, for launches that follow. It keeps no memory: once a symmetric
-/// buffer among the arguments was dropped, it is [no longer current](Prepared::is_current).
+/// A launch whose arguments are checked and laid out, for later launches. It keeps no memory: once
+/// a symmetric buffer among the arguments is dropped, it is [no longer
+/// current](Prepared::is_current).
 #[derive(Clone, Debug)]
 pub struct Prepared {
     kernel: Kernel,
     shape: Shape,
     block: Vec<u8>,
-    /// The symmetric buffers that are passed.
+    /// The symmetric buffers among the arguments.
     buffers: Vec<WeakBuffer>,
-    /// Elements of each argument that is a tensor of one mode and not symmetric.
+    /// The number of elements of each argument that is a tensor of one mode and not symmetric.
     elements: Vec<Option<usize>>,
 }
 
 impl Prepared {
-    /// Whether every symmetric buffer that is passed is still there.
+    /// Whether every symmetric buffer among the arguments still exists.
     pub fn is_current(&self) -> bool {
         self.buffers.iter().all(WeakBuffer::is_there)
     }
 
-    /// Launches it, with other tensors of one mode for some arguments, by their position: of the type and size of those
-    /// that it was prepared with, and not symmetric. All other arguments are still there.
+    /// Launches the kernel, with other tensors of one mode for some arguments, given by their
+    /// position. These must have the type and size of the original ones, and must not be symmetric.
+    /// All other arguments must still exist.
     ///
     /// # Errors
-    /// Fails if a buffer was dropped or its world has ended (R0305), for a tensor that the kernel does not
-    /// take there (R0502), or where [`Kernel::launch`] fails.
+    /// Fails if a buffer was dropped or its world has ended (R0305), for a tensor that does not fit
+    /// the parameter (R0502), or where [`Kernel::launch`] fails.
     pub fn launch(&self, stream: &Stream, others: &[(usize, Argument<'_>)]) -> Result<()> {
         let mut block = self.block.clone();
         for (position, other) in others {
@@ -525,7 +539,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Writes another tensor's address in the place of one.
+    /// Replaces the address of a tensor with that of another.
     fn exchange(&self, block: &mut [u8], position: usize, other: &Argument<'_>) -> Result<()> {
         let info = self.kernel.info();
         let at = info.arguments().nth(position);
@@ -546,14 +560,13 @@ impl Prepared {
         let (Some((offset, dtype, align)), ArgumentValue::Tensor { address, dtype: given, .. }, true) =
             (wanted, other.given, same)
         else {
-            let message =
-                format!("{} cannot take the place of argument {position} of `{}`", other.given, info.name);
+            let message = format!("{} cannot replace argument {position} of `{}`", other.given, info.name);
             return Err(Error::new(ARGUMENT, message));
         };
         let here = other.device.is_none_or(|device| device == self.kernel.device().ordinal());
         if given != dtype || !address.is_multiple_of(align.into()) || !here {
             let message = format!(
-                "argument {position} of `{}` is of {dtype} at a multiple of {align}; {} at {address:#x} was given",
+                "argument {position} of `{}` must have elements of {dtype} and an address that is a multiple of {align}, but {} at {address:#x} was given",
                 info.name, other.given
             );
             return Err(Error::new(ARGUMENT, message));
@@ -577,7 +590,7 @@ impl Prepared {
     }
 }
 
-/// Elements of a tensor of one mode that is not symmetric.
+/// The number of elements of a tensor of one mode that is not symmetric.
 fn elements(given: &ArgumentValue<'_>) -> Option<usize> {
     match given {
         ArgumentValue::Tensor { extent: Elements::Flat(n), symmetric: false, .. } => Some(*n),
@@ -604,27 +617,29 @@ fn ctas(grid: [u32; 3]) -> u64 {
     grid.iter().fold(1, |n, g| n.saturating_mul(u64::from(*g)))
 }
 
-/// Grids and clusters that every device has (CUDA C Programming Guide, Technical Specifications).
+/// The limits of grids and clusters on every device (CUDA C Programming Guide, Technical
+/// Specifications).
 fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -> Result<()> {
     const MOST: [u32; 3] = [i32::MAX as u32, 65535, 65535];
     const MOST_IN_CLUSTER: u64 = 8;
     let name = &info.name;
     if grid.contains(&0) || grid.iter().zip(MOST).any(|(g, most)| *g > most) {
         let message = format!("`{name}` cannot be launched with a grid of {grid:?} CTAs");
-        return Err(Error::new(LAUNCH, message).help(format!("give at least 1 and at most {MOST:?} CTAs")));
+        return Err(Error::new(LAUNCH, message).help(format!("use at least 1 and at most {MOST:?} CTAs")));
     }
     let Some(cluster) = cluster else { return Ok(()) };
     if info.cluster.is_some_and(|own| own != cluster) {
         let message =
-            format!("`{name}` has clusters of {:?} CTAs, and {cluster:?} are asked for", info.cluster);
+            format!("`{name}` has clusters of {:?} CTAs, but {cluster:?} were requested", info.cluster);
         return Err(Error::new(LAUNCH, message));
     }
     if !(1..=MOST_IN_CLUSTER).contains(&ctas(cluster)) {
         let message = format!("`{name}` cannot be launched in clusters of {cluster:?} CTAs");
-        return Err(Error::new(LAUNCH, message).help("give 1 to 8 CTAs"));
+        return Err(Error::new(LAUNCH, message).help("use clusters of 1 to 8 CTAs"));
     }
     if grid.iter().zip(cluster).any(|(g, c)| g % c != 0) {
-        let message = format!("`{name}`: a grid of {grid:?} is not made of clusters of {cluster:?} CTAs");
+        let message =
+            format!("`{name}`: a grid of {grid:?} is not a multiple of clusters of {cluster:?} CTAs");
         return Err(Error::new(LAUNCH, message));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Tensor maps: what a launch makes for copies of tiles (TMA), from an argument's address and its layout in the launch.
+//! Tensor maps, which a launch makes for copies of tiles (TMA) from an argument's address and its
+//! layout in the launch.
 
 use crate::DType;
 use crate::cuda;
@@ -7,39 +8,39 @@ use cudarc::driver::sys;
 use weft_abi::{MapShape, MapSwizzle};
 use weft_layout::Layout;
 
-/// Bytes of a tensor map as the driver encodes it.
+/// The size of a tensor map in the driver's encoding, in bytes.
 pub const BYTES: usize = weft_abi::MAP_BYTES as usize;
 /// Addresses and strides are multiples of this many bytes (CUDA Driver API, `cuTensorMapEncodeTiled`).
 const UNIT: u64 = 16;
-/// Most elements along a dimension, and one more than the most bytes of a stride.
+/// The largest number of elements along a dimension, and one more than the largest stride in bytes.
 const MAX_EXTENT: u64 = 1 << 32;
 const MAX_STRIDE: u64 = 1 << 40;
 
 /// The description that a tensor map is made from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapRequest {
-    /// Byte of the parameter block.
+    /// The offset in the parameter block in bytes.
     pub offset: usize,
     /// The type of the elements.
     pub dtype: DType,
-    /// Address of the tensor's first element.
+    /// The address of the tensor's first element.
     pub address: u64,
-    /// Elements along each dimension, the one of stride 1 first.
+    /// The number of elements along each dimension, with the one of stride 1 first.
     pub extents: Vec<u64>,
-    /// Bytes from one element to the next along each dimension but the first.
+    /// The stride of each dimension but the first in bytes.
     pub strides: Vec<u64>,
-    /// Elements of a box along each dimension.
+    /// The number of elements of a box along each dimension.
     pub boxes: Vec<u32>,
     /// The permutation of a box in shared memory.
     pub swizzle: MapSwizzle,
 }
 
 impl MapRequest {
-    /// The map of a tensor for boxes of a shape.
+    /// Describes the map of a tensor for boxes of a shape.
     ///
     /// # Errors
-    /// Says why tensor maps cannot describe the tensor: an address or a stride is not a multiple of 16 bytes,
-    /// or an extent or a stride is too large.
+    /// Says why tensor maps cannot describe the tensor: an address or a stride is not a multiple of
+    /// 16 bytes, or an extent or a stride is too large.
     pub(super) fn new(
         offset: usize,
         (dtype, address, layout): (DType, u64, &Layout),
@@ -55,36 +56,38 @@ impl MapRequest {
         for (i, (mode, extent)) in shape.dims().enumerate() {
             let dim = all_extents.get(mode).copied().zip(all_strides.get(mode).copied());
             let (n, stride) = dim.ok_or_else(|| format!("it has no mode {mode}"))?;
-            // The stride of a mode of one element is never used, and a map wants a legal one.
+            // The stride of a mode with one element is never used, but a map needs a legal one.
             let stride = if n == 1 && i > 0 { UNIT } else { stride.saturating_mul(bytes) };
             match i {
                 0 if stride != bytes => {
-                    return Err(format!("mode {mode} has a stride of {stride} bytes, not of one element"));
+                    return Err(format!(
+                        "mode {mode} has a stride of {stride} bytes, but it must be contiguous"
+                    ));
                 }
                 0 => {}
                 _ if stride % UNIT != 0 || stride >= MAX_STRIDE => {
                     return Err(format!(
-                        "mode {mode} has a stride of {stride} bytes, and TMA takes multiples of {UNIT} below 2^40"
+                        "mode {mode} has a stride of {stride} bytes, but TMA needs a multiple of {UNIT} below 2^40"
                     ));
                 }
                 _ => strides.push(stride),
             }
             if n == 0 || n > MAX_EXTENT {
-                return Err(format!("mode {mode} has {n} elements, and TMA takes 1 to 2^32"));
+                return Err(format!("mode {mode} has {n} elements, but TMA needs 1 to 2^32"));
             }
             extents.push(n);
             boxes.push(u32::from(extent));
         }
         if !address.is_multiple_of(UNIT) {
-            return Err(format!("its address {address:#x} is not a multiple of {UNIT}, as TMA needs it"));
+            return Err(format!("its address {address:#x} is not a multiple of {UNIT}, which TMA requires"));
         }
         Ok(MapRequest { offset, dtype, address, extents, strides, boxes, swizzle: shape.swizzle })
     }
 
-    /// The map for a simulated PE.
+    /// Encodes the map for a simulated PE.
     ///
     /// # Errors
-    /// Fails for what the simulator refuses, as the driver does (R0503).
+    /// Fails for a map that the simulator rejects, as the driver does (R0503).
     pub(super) fn simulated(&self) -> Result<[u8; BYTES]> {
         use weft_sim::{Swizzle, TensorType};
         let element = match self.dtype {
@@ -118,10 +121,10 @@ impl MapRequest {
         map.encode().map_err(|e| self.refused(&e.to_string()))
     }
 
-    /// The map for a GPU.
+    /// Encodes the map for a GPU.
     ///
     /// # Errors
-    /// Fails if the driver refuses it (R0503), or if it cannot encode maps (R0103).
+    /// Fails if the driver rejects it (R0503), or if it cannot encode maps (R0103).
     pub(super) fn encoded(&self) -> Result<[u8; BYTES]> {
         use sys::CUtensorMapDataType as T;
         use sys::CUtensorMapSwizzle as S;
@@ -152,14 +155,14 @@ impl MapRequest {
 
     fn refused(&self, why: &str) -> Error {
         let message = format!(
-            "no tensor map of {:?} elements of {} in boxes of {:?}: {why}",
+            "cannot encode a tensor map of {:?} elements of {} in boxes of {:?}: {why}",
             self.extents, self.dtype, self.boxes
         );
         Error::new(LAUNCH, message)
     }
 }
 
-/// The error of a tensor that has no map.
+/// Makes the error for a tensor that a map cannot describe.
 pub(super) fn bad(kernel: &str, param: &str, why: &str) -> Error {
     Error::new(ARGUMENT, format!("`{kernel}` copies tiles of `{param}`: {why}"))
         .help("align the address and the strides of the tensor to 16 bytes, which TMA requires")

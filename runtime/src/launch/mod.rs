@@ -1,8 +1,10 @@
-//! Compiled kernels on a GPU: loading, arguments that are checked against a kernel's description, launching.
+//! Compiled kernels on a GPU: loading, arguments that are checked against a kernel's description,
+//! and launching.
 //!
-//! PTX comes with a [`ModuleInfo`], and nothing else is known of it here. [`Module::load`] gives it to the driver,
-//! [`Module::kernel`] finds an entry point, and [`Kernel::launch`] checks the arguments ([`Checked::new`]), fills
-//! in the addresses that only the launcher knows (multicast addresses, tables of peers' addresses), and launches.
+//! PTX comes with a [`ModuleInfo`], which is all that is known of it here. [`Module::load`] passes
+//! the PTX to the driver, [`Module::kernel`] finds an entry point, and [`Kernel::launch`] checks
+//! the arguments ([`Checked::new`]), fills in the addresses that only the launcher knows (multicast
+//! addresses, tables of peers' addresses), and launches.
 
 mod argument;
 mod check;

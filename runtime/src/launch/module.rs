@@ -1,4 +1,4 @@
-//! Code loaded into a device.
+//! Code that is loaded into a device.
 
 use super::driver::{self, Loaded, NotLoaded, Refused};
 use super::image;
@@ -19,10 +19,10 @@ use weft_abi::Remark;
 /// A variable of every module that NVSHMEM's device code is linked to (nvshmem_device.bc).
 const NVSHMEM_SYMBOL: &[u8] = b"nvshmemi_device_state_d";
 
-/// Compiled code on a device, unloaded when the last kernel of it is dropped, which must be after its launches are
-/// done. (A captured graph holds on to it by itself.)
+/// Compiled code on a device, which is unloaded when its last kernel is dropped. This must be after
+/// its launches are done. (A captured graph keeps it alive itself.)
 pub struct Module {
-    /// Whose NVSHMEM knows it, where it must.
+    /// The world whose NVSHMEM has initialised it, if needed.
     world: Option<Weak<Inner>>,
     info: ModuleInfo,
     pub(super) loaded: Loaded,
@@ -32,31 +32,31 @@ impl Module {
     /// Loads PTX or a cubin, with its description.
     ///
     /// # Errors
-    /// Fails if the driver refuses the image, with the message of its compiler, or if the image contains
+    /// Fails if the driver rejects the image, with the message of its compiler, or if the image contains
     /// NVSHMEM's device code (R0501). [`load_in`](Module::load_in) loads such an image.
     pub fn load(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
         complete(&info)?;
         if needs_nvshmem(image) {
             return Err(Error::new(
                 PTX,
-                format!("{} has NVSHMEM's device code, and NVSHMEM is not started", kernels(&info)),
+                format!("{} has NVSHMEM's device code, but NVSHMEM has not been started", kernels(&info)),
             )
-            .help("load it with Module::load_in, which tells NVSHMEM of it"));
+            .help("load it with Module::load_in, which registers it with NVSHMEM"));
         }
         Module::new(device, image, info).map(Arc::new)
     }
 
-    /// Loads PTX or a cubin into the GPU of this PE; NVSHMEM is told of it if it has NVSHMEM's device code. Not
-    /// collective.
+    /// Loads PTX or a cubin into the GPU of this PE, and registers it with NVSHMEM if it has
+    /// NVSHMEM's device code. It is not collective.
     ///
     /// # Errors
-    /// Fails if the driver refuses it, with what its compiler says, or NVSHMEM's functions are missing
-    /// (R0501), if those it has are of another version than the NVSHMEM that runs (R0105), if an NVSHMEM call
-    /// fails (R0106), or after the world has ended (R0305).
+    /// Fails if the driver rejects it, with the message of its compiler, or if NVSHMEM functions
+    /// are missing (R0501), if its NVSHMEM functions are of another version than the running
+    /// NVSHMEM (R0105), if an NVSHMEM call fails (R0106), or after the world has ended (R0305).
     pub fn load_in(world: &World, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
         let inner = world.0.enter()?;
         if inner.device.is_simulated() {
-            // Its calls of NVSHMEM's functions go to those that the simulator has built in.
+            // Its calls of NVSHMEM functions go to those that are built into the simulator.
             let mut module = Module::new(&inner.device, image, info)?;
             module.world = Some(Arc::downgrade(&world.0));
             return Ok(Arc::new(module));
@@ -73,7 +73,7 @@ impl Module {
         Ok(Arc::new(module))
     }
 
-    /// Where it is initialised as NVSHMEM's, if it is.
+    /// The world whose NVSHMEM has initialised it, if it has.
     pub(super) fn world(&self) -> Option<Arc<Inner>> {
         self.world.as_ref().and_then(Weak::upgrade)
     }
@@ -91,22 +91,22 @@ impl Module {
         Ok(module)
     }
 
-    /// What the assembler said of the code: when it was assembled, or as it was loaded.
+    /// Returns the assembler's warnings about the code, from an earlier assembly or from loading.
     pub fn remarks(&self) -> impl Iterator<Item = &Remark> {
         self.info.remarks.iter().chain(&self.loaded.remarks)
     }
 
-    /// What is known of it.
+    /// Returns the description of the code.
     pub fn info(&self) -> &ModuleInfo {
         &self.info
     }
 
-    /// Where it is loaded.
+    /// Returns the device that it is loaded into.
     pub fn device(&self) -> &Device {
         &self.loaded.device
     }
 
-    /// The entry point of that name.
+    /// Returns the entry point of that name.
     ///
     /// # Errors
     /// Fails if the module has no such kernel (R0504). The message lists the kernels.
@@ -135,7 +135,7 @@ impl fmt::Debug for Module {
     }
 }
 
-/// The entry point of that name, or an error with the names there are.
+/// Finds the entry point of that name, or makes an error with the existing names.
 fn entry_point<'i>(info: &'i ModuleInfo, name: &str) -> Result<&'i KernelInfo> {
     info.kernel(name).ok_or_else(|| {
         let names: Vec<_> = info.kernels.iter().map(|k| format!("`{}`", k.name)).collect();
@@ -144,30 +144,32 @@ fn entry_point<'i>(info: &'i ModuleInfo, name: &str) -> Result<&'i KernelInfo> {
     })
 }
 
-/// The code has what it calls.
+/// Checks that the code defines the functions that it calls.
 fn complete(info: &ModuleInfo) -> Result<()> {
     match &info.external[..] {
         [] => Ok(()),
         missing => {
-            let message = format!("{} calls {}, which it does not have", kernels(info), missing.join(", "));
+            let message =
+                format!("{} calls {}, which the module does not define", kernels(info), missing.join(", "));
             Err(Error::new(PTX, message).help(
-                "compile it with NVSHMEM linked in (`weft compile` does), or join it with an object of them",
+                "link NVSHMEM into the module (as `weft compile` does), or link it with an object that defines these functions",
             ))
         }
     }
 }
 
-/// The code's half of NVSHMEM and the host's share structures.
+/// Checks that the code's NVSHMEM and the host's, which share structures, have the same version.
 fn same_nvshmem(info: &ModuleInfo, host: Version, path: &Path) -> Result<()> {
     match info.nvshmem {
         Some(device) if device != host => {
             let message = format!(
-                "{} has NVSHMEM {device}'s device functions, and {} is NVSHMEM {host}",
+                "{} has the device functions of NVSHMEM {device}, but {} is NVSHMEM {host}",
                 kernels(info),
                 path.display()
             );
-            Err(Error::new(NVSHMEM_VERSION, message)
-                .help("compile it with the device bitcode of the NVSHMEM that runs: NVSHMEM_HOME names one for both"))
+            Err(Error::new(NVSHMEM_VERSION, message).help(
+                "compile it with the device bitcode of the host library's NVSHMEM: NVSHMEM_HOME sets both",
+            ))
         }
         _ => Ok(()),
     }
@@ -178,8 +180,9 @@ pub fn needs_nvshmem(image: &[u8]) -> bool {
     image.windows(NVSHMEM_SYMBOL.len()).any(|w| w == NVSHMEM_SYMBOL)
 }
 
-/// What is loaded into a device for PTX, and what the driver's compiler says of it: a cubin, which loads without that
-/// compiler, or the PTX itself where that must be [assembled as a whole program](is_whole_program).
+/// Returns the image to load into a device for PTX, and the messages of the driver's compiler. The
+/// image is a cubin, which loads without that compiler, or the PTX itself if it must be [assembled
+/// as a whole program](is_whole_program).
 ///
 /// # Errors
 /// Fails if the PTX does not compile, with the message of the compiler (R0501).
@@ -195,24 +198,25 @@ pub fn to_image(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<(Vec<u8
     Ok(made)
 }
 
-/// Whether PTX must be assembled as a whole program. The driver's linker, which gives cubins, and nvJitLink assemble it
-/// as an object to be linked. ptxas leaves `setmaxnreg` out of objects (C7504) and executes their wgmma instructions
-/// one by one (C7509).
+/// Whether PTX must be assembled as a whole program. The driver's linker, which returns cubins, and
+/// nvJitLink assemble it as an object to be linked. In objects, ptxas omits `setmaxnreg` (C7504)
+/// and executes wgmma instructions one by one (C7509).
 pub fn is_whole_program(ptx: &str) -> bool {
     ["setmaxnreg.", "wgmma."].iter().any(|instruction| ptx.contains(instruction))
 }
 
-/// Where remarks are errors, there are none.
+/// Checks that there are no warnings if they are treated as errors.
 fn accepted<'a>(info: &ModuleInfo, remarks: impl Iterator<Item = &'a Remark>) -> Result<()> {
     let all: Vec<_> = remarks.filter(|_| strict()).map(|r| format!("\n{r}")).collect();
     if all.is_empty() {
         return Ok(());
     }
-    let message = format!("{}: the assembler's remarks are errors:{}", kernels(info), all.concat());
+    let message =
+        format!("{}: the assembler's warnings are treated as errors:{}", kernels(info), all.concat());
     Err(Error::new(PTX, message).help(format!("unset {STRICT} to make them warnings")))
 }
 
-/// PTX ends in 0 for the driver; a cubin knows its length.
+/// Adds the final 0 that the driver needs after PTX. A cubin contains its length.
 fn terminated(image: &[u8]) -> Vec<u8> {
     let mut out = image.to_vec();
     out.push(0);
@@ -224,7 +228,7 @@ fn not_code(info: &ModuleInfo, why: String) -> Error {
         .help("load the PTX or the cubin that was compiled with this description")
 }
 
-/// The code is for this device.
+/// Checks that the code is for this device.
 fn fits(device: &Device, info: &ModuleInfo) -> Result<()> {
     let capability = device.compute_capability()?;
     if runs_on(&info.target, capability) {
@@ -232,7 +236,9 @@ fn fits(device: &Device, info: &ModuleInfo) -> Result<()> {
     }
     let (kernels, target, (major, minor)) = (kernels(info), &info.target, capability);
     let (gpu, name, arch) = (device.ordinal(), device.name()?, device.arch()?);
-    let message = format!("{kernels} is compiled for {target}, and GPU {gpu} is an {name}, {major}.{minor}");
+    let message = format!(
+        "{kernels} is compiled for {target}, but GPU {gpu} is an {name} of compute capability {major}.{minor}"
+    );
     Err(Error::new(PTX, message).help(format!("compile for {arch}")))
 }
 
@@ -248,7 +254,7 @@ fn refused(device: &Device, info: &ModuleInfo, refused: &Refused) -> Error {
     what.error(&name, &refused.log)
 }
 
-/// What the driver was given, and what it is.
+/// The image that the driver rejected, and its properties.
 struct Refusal<'a> {
     kernels: String,
     ptx: &'a str,
@@ -263,16 +269,16 @@ impl Refusal<'_> {
         let log = if log.is_empty() { String::new() } else { format!("\n{log}") };
         if self.code == CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION {
             let takes = newest_ptx(self.driver)
-                .map_or(String::new(), |(a, b)| format!(", which takes PTX up to {a}.{b}"));
+                .map_or(String::new(), |(a, b)| format!(", which supports PTX up to {a}.{b}"));
             let message =
-                format!("{kernels} is PTX {ptx}, and the driver is CUDA {major}.{minor}'s{takes}{log}");
+                format!("{kernels} is PTX {ptx}, but the driver is of CUDA {major}.{minor}{takes}{log}");
             let older = match newest_ptx(self.driver) {
                 Some((a, b)) => format!("compile with --ptx-version {a}.{b}"),
                 None => "compile with an older --ptx-version".into(),
             };
             return Error::new(PTX, message).help(format!("{older}, or install a newer driver"));
         }
-        let message = format!("the driver does not load {kernels} (PTX {ptx}) into GPU {gpu}: {name}{log}");
+        let message = format!("the driver cannot load {kernels} (PTX {ptx}) on GPU {gpu}: {name}{log}");
         let error = Error::new(PTX, message);
         match HELP.iter().find(|(code, _)| *code == self.code) {
             Some((_, help)) => error.help(*help),
@@ -282,19 +288,20 @@ impl Refusal<'_> {
 }
 
 const HELP: &[(CUresult, &str)] = &[
-    (CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, "the code is for another architecture: compile for this device"),
+    (CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, "compile for this device: the code is for another architecture"),
     (
         CUresult::CUDA_ERROR_INVALID_PTX,
-        "`weft compile --emit cubin` asks ptxas about the same text; if it is warpweft's own, this is an error of ours",
+        "assemble the same text with `weft compile --emit cubin`; if warpweft generated the text, please report this",
     ),
-    (CUresult::CUDA_ERROR_INVALID_IMAGE, "this is neither PTX nor a cubin"),
+    (CUresult::CUDA_ERROR_INVALID_IMAGE, "load PTX or a cubin: this image is neither"),
     (
         CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
-        "the driver's compiler, libnvidia-ptxjitcompiler.so.1, is missing: in a container, pass it on, or compile to a cubin",
+        "compile to a cubin, or make the driver's compiler, libnvidia-ptxjitcompiler.so.1, available in the container",
     ),
 ];
 
-/// The newest PTX that the driver of a CUDA version takes (PTX ISA, Release Notes); none where that is not known.
+/// The newest PTX version that the driver of a CUDA version supports (PTX ISA, Release Notes); none
+/// if it is not known.
 fn newest_ptx(cuda: (u32, u32)) -> Option<(u32, u32)> {
     match cuda {
         (12, n @ 0..=5) => Some((8, n)),
@@ -336,7 +343,7 @@ mod tests {
         assert_eq!(e.code, PTX);
         assert_eq!(
             e.message,
-            "`k` is PTX 9.1, and the driver is CUDA 13.0's, which takes PTX up to 9.0\nline 1: Unsupported .version 9.1"
+            "`k` is PTX 9.1, but the driver is of CUDA 13.0, which supports PTX up to 9.0\nline 1: Unsupported .version 9.1"
         );
         assert!(e.help.contains("--ptx-version 9.0") && e.help.contains("newer driver"), "{e}");
     }

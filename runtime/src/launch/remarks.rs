@@ -1,19 +1,21 @@
-//! Reads what the assembler of PTX (ptxas, nvJitLink or the driver) says of code that it assembles all the same.
+//! Reads the warnings of the PTX assembler (ptxas, nvJitLink or the driver) about code that it
+//! accepts.
 
 use weft_abi::{Remark, RemarkKind};
 
-/// The environment variable that makes remarks errors, where it is 1.
+/// The environment variable that turns warnings into errors if it is 1.
 pub const STRICT: &str = "WEFT_STRICT_PTXAS";
 
-/// Whether remarks are errors: tests ask for that.
+/// Whether warnings are errors, as tests request.
 pub fn strict() -> bool {
     std::env::var_os(STRICT).is_some_and(|v| v == "1")
 }
 
-/// The remarks in the assembler's log of a PTX text, with places in the kernel's text where the PTX names them.
+/// The warnings in the assembler's log of a PTX text, with locations in the kernel's text if the
+/// PTX has them.
 pub fn remarks(log: &str, ptx: &str) -> Vec<Remark> {
     let mut found: Vec<Remark> = Vec::new();
-    // `-v` says of which function the following lines are.
+    // With `-v`, the log names the function that the following lines are about.
     let mut about = None;
     for line in log.lines() {
         if let Some((_, name)) = line.split_once("Function properties for ") {
@@ -35,7 +37,7 @@ pub fn remarks(log: &str, ptx: &str) -> Vec<Remark> {
     found
 }
 
-/// What a line of the log is about, if it is a remark.
+/// The kind of warning of a line of the log, if it is one.
 fn kind(line: &str) -> Option<RemarkKind> {
     let code = line.split_once("(C7").and_then(|(_, rest)| number(rest));
     match code {
@@ -45,7 +47,7 @@ fn kind(line: &str) -> Option<RemarkKind> {
     }
 }
 
-/// Whether a line says that more than no bytes are spilled.
+/// Whether a line reports a spill of at least one byte.
 fn spills(line: &str) -> bool {
     let bytes = |what: &str| {
         let before = line.split_once(what)?.0.trim_end();
@@ -54,7 +56,7 @@ fn spills(line: &str) -> bool {
     ["bytes spill stores", "bytes spill loads"].iter().any(|what| bytes(what).is_some_and(|n| n > 0))
 }
 
-/// What stands behind the name of the tool and the kind of message.
+/// The text after the name of the tool and the kind of message.
 fn words(line: &str) -> &str {
     let rest = ["ptxas", "nvlink", "info", "warning"]
         .iter()
@@ -73,7 +75,8 @@ fn quoted(line: &str, before: &str) -> Option<String> {
     rest.split_once('\'').map(|(name, _)| name.to_owned())
 }
 
-/// The place in the kernel's text of a line of the PTX, or else of the first instruction of a kernel.
+/// The location in the kernel's text of a line of the PTX, or else of the first instruction of a
+/// kernel.
 fn place(ptx: &str, line: Option<u32>, kernel: Option<&str>) -> Option<(String, u32, u32)> {
     let mut loc = None;
     let mut entered = false;
@@ -86,7 +89,7 @@ fn place(ptx: &str, line: Option<u32>, kernel: Option<&str>) -> Option<(String, 
         if let Some(at) = text.strip_prefix(".loc").filter(|_| entered) {
             let mut numbers = at.split_whitespace().map(|n| n.trim_end_matches(',').parse::<u32>().ok());
             let at = (numbers.next()??, numbers.next()??, numbers.next()??);
-            // Line 0 stands for code that no line of the text is behind.
+            // Line 0 means code that does not come from a line of the text.
             loc = Some(at).filter(|at| at.1 > 0).or(loc);
             if line.is_none() && loc.is_some() {
                 break;
@@ -102,7 +105,7 @@ fn place(ptx: &str, line: Option<u32>, kernel: Option<&str>) -> Option<(String, 
     Some((name, line, column))
 }
 
-/// The name of the kernel of a text that has one.
+/// The name of the kernel, if the text has exactly one.
 fn only_kernel(ptx: &str) -> Option<String> {
     let mut names =
         ptx.lines().filter_map(|line| line.split_once(".entry")?.1.trim_start().split('(').next());

@@ -1,4 +1,4 @@
-//! Numbers as a kernel gets them.
+//! Numbers that are passed to a kernel.
 
 use crate::DType;
 use float8::{F8E4M3, F8E5M2};
@@ -17,11 +17,11 @@ pub enum Number {
 }
 
 impl Number {
-    /// Its bytes as a `dtype`, rounded to nearest where that has fewer digits. Truth values, integers and
-    /// floating-point numbers do not turn into each other.
+    /// Returns its bytes as a `dtype`, rounded to nearest if the type has fewer digits. Truth
+    /// values, integers and floating-point numbers are not converted into each other.
     ///
     /// # Errors
-    /// Says why the number cannot be of that type.
+    /// Says why the number cannot have that type.
     pub fn encode(self, dtype: DType) -> Result<Vec<u8>, String> {
         let encoded = match self {
             Number::Bool(b) => (dtype == DType::Bool).then(|| (vec![u8::from(b)], true)),
@@ -30,7 +30,7 @@ impl Number {
         };
         match encoded {
             Some((bytes, true)) => Ok(bytes),
-            Some((_, false)) => Err(format!("{self} does not fit {dtype}")),
+            Some((_, false)) => Err(format!("{self} does not fit into {dtype}")),
             None => Err(format!("{self} is {}", self.kind())),
         }
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// (bytes, whether it fits); none where the type has no integers.
+/// Returns the bytes, and whether the value fits; none if the type is not an integer type.
 fn integer(n: i128, dtype: DType) -> Option<(Vec<u8>, bool)> {
     use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
     let bits = dtype.bits();
@@ -66,14 +66,15 @@ fn integer(n: i128, dtype: DType) -> Option<(Vec<u8>, bool)> {
     Some((n.to_le_bytes()[..dtype.bytes() as usize].to_vec(), fits))
 }
 
-/// (bytes, whether it is still finite); none where the type has no fractions.
+/// Returns the bytes, and whether the value is still finite; none if the type is not a
+/// floating-point type.
 fn float(x: f64, dtype: DType) -> Option<(Vec<u8>, bool)> {
     let (bytes, back) = match dtype {
         DType::F16 => (f16::from_f64(x).to_le_bytes().to_vec(), f16::from_f64(x).to_f64()),
         DType::BF16 => (bf16::from_f64(x).to_le_bytes().to_vec(), bf16::from_f64(x).to_f64()),
         DType::F32 => ((x as f32).to_le_bytes().to_vec(), f64::from(x as f32)),
         DType::F64 => (x.to_le_bytes().to_vec(), x),
-        // These saturate instead of overflowing.
+        // These types saturate instead of overflowing.
         DType::E4M3 => (vec![F8E4M3::from_f64(x).to_bits()], if x.abs() > 464.0 { f64::INFINITY } else { x }),
         DType::E5M2 => {
             (vec![F8E5M2::from_f64(x).to_bits()], if x.abs() > 61440.0 { f64::INFINITY } else { x })

@@ -1,4 +1,4 @@
-//! Which devices run which code.
+//! The devices on which code for a target runs.
 
 /// Whether code for a target runs on a device of that compute capability (PTX ISA, `.target`): `sm_90a` on 9.0 alone,
 /// `sm_100f` on 10.0 and later 10.x, `sm_80` on all from 8.0.

@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weft_sim::Name;
 
 impl World {
-    /// Bytes of symmetric memory, aligned to 256. *Collective.*
+    /// Allocates bytes of symmetric memory, aligned to 256. *Collective.*
     ///
     /// # Errors
-    /// Fails if the PEs ask for different sizes (R0301), or if a PE has too little memory (R0302).
+    /// Fails if the PEs request different sizes (R0301), or if a PE has too little memory (R0302).
     #[track_caller]
     pub fn buffer(&self, bytes: usize) -> Result<SymmetricBuffer> {
         SymmetricBuffer::new(&self.0, bytes)
     }
 }
 
-/// Bytes of symmetric memory. Clones are the same memory, which is freed when the last is dropped: on every PE in the
-/// same order.
+/// Symmetric memory without a type. Clones share the memory, which is freed when the last one is
+/// dropped. The PEs must drop buffers in the same order.
 #[derive(Clone)]
 pub struct SymmetricBuffer(pub(crate) Arc<Shared>);
 
@@ -37,13 +37,13 @@ type Map = [u8; weft_abi::MAP_BYTES as usize];
 /// Tables of tensor maps, by a team's members and the map of this PE's own tensor.
 type Maps = HashMap<(Arc<[u32]>, Map), Table>;
 
-/// Tables by a team's members (NVSHMEM gives an ended team's handle to the next) and offset.
+/// The tables by a team's members (NVSHMEM reuses an ended team's handle) and offset.
 type Tables = HashMap<(Arc<[u32]>, u64, bool), Table>;
 
 pub(crate) struct Shared {
-    /// Of peers' addresses, on the device. Gone before the memory is.
+    /// The tables of peers' addresses on the device, which are freed before the memory.
     tables: Mutex<Tables>,
-    /// Of peers' tensor maps, likewise.
+    /// The tables of peers' tensor maps, which are also freed before the memory.
     maps: Mutex<Maps>,
     pub allocation: Allocation,
 }
@@ -85,7 +85,7 @@ impl SymmetricBuffer {
         SymmetricBuffer(Arc::new(Shared { tables: Mutex::default(), maps: Mutex::default(), allocation }))
     }
 
-    /// A reference that keeps nothing.
+    /// Returns a weak reference.
     pub(crate) fn downgrade(&self) -> WeakBuffer {
         WeakBuffer(Arc::downgrade(&self.0))
     }
@@ -94,7 +94,7 @@ impl SymmetricBuffer {
         &self.0.allocation.world
     }
 
-    /// Address on this PE.
+    /// Returns the address on this PE.
     pub fn address(&self) -> u64 {
         self.0.allocation.address
     }
@@ -104,48 +104,50 @@ impl SymmetricBuffer {
         self.0.allocation.bytes
     }
 
-    /// Lets each PE drop it at its own time, as a garbage collector does. The memory is freed at the next allocation,
-    /// [`collect`](World::collect) or end after every PE has dropped it. Called on every PE or on none.
+    /// Lets each PE drop the buffer at its own time, as a garbage collector does. The memory is
+    /// freed at the next allocation, [`collect`](World::collect) or end after every PE has dropped
+    /// it. All PEs must call this function, or none.
     pub fn free_later(&self) {
         self.0.allocation.free_later();
     }
 
-    /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
+    /// Sets the name of the memory in findings of simulated worlds. On GPUs the name is not used.
     pub fn set_name(&self, name: impl Into<Name>) {
         self.world().library.set_name(self.address(), name.into());
     }
 
-    /// Sets every byte of the buffer on this PE, and waits until that is done.
+    /// Sets every byte of the buffer on this PE, and waits for the result.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103), or after the world has ended (R0305).
+    /// Fails if the CUDA driver rejects the call (R0103), or after the world has ended (R0305).
     pub fn fill(&self, byte: u8) -> Result<()> {
         let world = self.world().enter()?;
         copy::fill(self.range(self.address(), 0, self.bytes())?, byte, &world.stream)?;
         cuda::wait_for(&world.stream)
     }
 
-    /// Writes this PE's bytes from `offset` on, once `stream` gets there, and waits.
+    /// Writes this PE's bytes from `offset` on, in stream order, and waits.
     ///
     /// # Errors
-    /// Fails if the range goes past the end (R0307), after the world has ended (R0305), or if the CUDA driver
-    /// refuses a call (R0103).
+    /// Fails if the range goes past the end (R0307), after the world has ended (R0305), or if the
+    /// CUDA driver rejects a call (R0103).
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
         let _entered = self.world().enter()?;
         copy::write(self.range(self.address(), offset, data.len())?, data, stream)
     }
 
-    /// Reads the bytes of a PE from `offset` on, once `stream` gets there.
+    /// Reads the bytes of a PE from `offset` on, in stream order.
     ///
     /// # Errors
-    /// Fails where [`write`](SymmetricBuffer::write) or [`peer_address`](SymmetricBuffer::peer_address)
-    /// fails.
+    /// Fails where [`write`](SymmetricBuffer::write) or
+    /// [`peer_address`](SymmetricBuffer::peer_address) fails.
     pub fn read(&self, pe: u32, offset: usize, data: &mut [u8], stream: &Stream) -> Result<()> {
         let base = self.peer_address(pe)?;
         copy::read(self.range(base, offset, data.len())?, data, stream)
     }
 
-    /// Bytes of a PE's copy, which begins at `base`: this PE's address or the one that reaches a peer.
+    /// A range of a PE's copy, which begins at `base`: this PE's address or the address of a peer's
+    /// copy.
     #[allow(unsafe_code, reason = "the buffer vouches for its addresses")]
     pub(super) fn range(&self, base: u64, offset: usize, n: usize) -> Result<copy::Range<'_>> {
         // SAFETY: every copy of the buffer has that many bytes, and `allocation` keeps all of them; it is freed on all
@@ -154,10 +156,11 @@ impl SymmetricBuffer {
         all.part("buffer", offset, n)
     }
 
-    /// The address at which loads and stores reach a PE's copy.
+    /// Returns the address at which loads and stores reach a PE's copy.
     ///
     /// # Errors
-    /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach (R0304).
+    /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach
+    /// (R0304).
     pub fn peer_address(&self, pe: u32) -> Result<u64> {
         let world = self.world().enter()?;
         world.library.peer(self.address(), world.member(pe)?).ok_or_else(|| {
@@ -165,7 +168,7 @@ impl SymmetricBuffer {
                 error::UNREACHABLE,
                 format!("loads and stores of PE {} do not reach the memory of PE {pe}", world.control.rank()),
             )
-            .help("`weft doctor` shows which GPUs reach each other; put and get go over any transport")
+            .help("use put or get, which work over any transport; `weft doctor` shows which GPUs can access each other")
         })
     }
 
@@ -175,7 +178,8 @@ impl SymmetricBuffer {
         self.world().enter().ok()?.library.multicast(team.handle, self.address())
     }
 
-    /// Why a team has no multicast address for this memory; `None` where it has one.
+    /// Returns the reason why a team has no multicast address for this memory, or `None` if it has
+    /// one.
     pub fn why_no_multicast(&self, team: &Team) -> Option<String> {
         if self.multicast_address(team).is_some() {
             return None;
@@ -188,15 +192,15 @@ impl SymmetricBuffer {
         } else if !world.device.supports_multicast().unwrap_or(false) {
             "the GPU or its fabric has no multicast (NVLink SHARP: Hopper or newer behind NVSwitch)".into()
         } else if team.n_pes() < 2 {
-            "a team of one PE has no use for it".into()
+            "the team has only one PE".into()
         } else {
-            "NVSHMEM made none for this team (it spans hosts, or the fabric's multicast objects are used up)"
+            "NVSHMEM created no multicast object for this team (it spans hosts, or the fabric's multicast objects are used up)"
                 .into()
         })
     }
 
-    /// Address, on this PE's device, of a table of all team members' addresses of the byte at `offset`: what a
-    /// kernel's unicast lowering reads. Made once for each team.
+    /// Returns a table, on this PE's device, of all team members' addresses of the byte at
+    /// `offset`. A kernel's unicast lowering reads it. The table is created once for each team.
     ///
     /// # Errors
     /// Fails where [`peer_address`](SymmetricBuffer::peer_address) fails.
@@ -204,11 +208,11 @@ impl SymmetricBuffer {
         self.table(team, offset, true)
     }
 
-    /// The address of a table like [`peer_table`](SymmetricBuffer::peer_table), with 0 for a PE that loads
-    /// and stores do not reach. Code that has both ways to another PE reads it.
+    /// Returns a table like [`peer_table`](SymmetricBuffer::peer_table), with 0 for a PE that loads
+    /// and stores do not reach. Kernels that choose at run time how to reach another PE read it.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103), or after the world has ended (R0305).
+    /// Fails if the CUDA driver rejects the call (R0103), or after the world has ended (R0305).
     pub fn reach_table(&self, team: &Team, offset: u64) -> Result<Table> {
         self.table(team, offset, false)
     }
@@ -232,11 +236,13 @@ impl SymmetricBuffer {
         Ok(table)
     }
 
-    /// A table of the tensor maps of all team members' tensors, one behind the other. `encode` makes the map of an
-    /// address, and `own` is the address of the tensor on this PE. A table is made once for each team and map.
+    /// Returns a table of the tensor maps of all team members' tensors, one after another. `encode`
+    /// makes the map of an address, and `own` is the address of the tensor on this PE. The table is
+    /// created once for each team and map.
     ///
     /// # Errors
-    /// Fails where [`peer_address`](SymmetricBuffer::peer_address) fails, or if `encode` fails for a map.
+    /// Fails where [`peer_address`](SymmetricBuffer::peer_address) fails, or if `encode` fails for
+    /// a map.
     pub(crate) fn map_table(
         &self,
         team: &Team,

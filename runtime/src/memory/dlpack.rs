@@ -1,7 +1,7 @@
-//! DLPack: tensors shared with PyTorch, CuPy, JAX and others, without copying.
+//! DLPack: tensors that are shared with PyTorch, CuPy, JAX and others, without copying.
 //!
-//! Source: DLPack 1.x (dmlc.github.io/dlpack). Order is the callers': a tensor is passed on when the work that fills
-//! it is done, or between streams that wait for each other.
+//! Source: DLPack 1.x (dmlc.github.io/dlpack). The callers are responsible for order: a tensor is
+//! passed on when the work that fills it is done, or between streams that wait for each other.
 #![allow(unsafe_code, reason = "DLPack's descriptors hold raw addresses")]
 
 use super::{AnyTensor, SymmetricTensor};
@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use weft_layout::{Int, IntTuple, Layout};
 
-/// DLPack's code for each element type; its bits are our bytes.
+/// DLPack's code for each element type. The number of bits follows from the type's size.
 const CODES: &[(DType, Code)] = &[
     (DType::Bool, Code::BOOL),
     (DType::I8, Code::INT),
@@ -37,8 +37,8 @@ const CODES: &[(DType, Code)] = &[
     (DType::E5M2, Code::FLOAT8_E5M2),
 ];
 
-/// DLPack's type for devices that it does not know. A simulated PE's addresses are the simulator's alone: no other
-/// library may take them for memory of the host, or of a GPU.
+/// DLPack's type for unknown devices. A simulated PE's addresses are valid only in the simulator,
+/// so no other library must use them as memory of the host or of a GPU.
 const SIMULATED: DLDeviceType = DLDeviceType::EXTDEV;
 
 fn dl_device(device: &Device) -> DLDevice {
@@ -53,7 +53,7 @@ fn dl_type(dtype: DType) -> DLDataType {
     DLDataType::new(code, dtype.bits() as u8, 1)
 }
 
-/// The element type of a DLPack type, if we have it.
+/// The element type of a DLPack type, if warpweft has it.
 fn dtype_of(dl: DLDataType) -> Option<DType> {
     DType::ALL.iter().copied().find(|d| dl_type(*d) == dl)
 }
@@ -62,11 +62,11 @@ fn error(message: impl Into<String>) -> Error {
     Error::new(error::DLPACK, message)
 }
 
-/// Shape and strides of a layout, one of each a mode.
+/// The shape and strides of a layout, with one of each for each mode.
 fn flat(layout: &Layout) -> Result<(Vec<i64>, Vec<i64>)> {
     let nested = || {
-        error(format!("layout {layout} has a mode of several strides, which DLPack has no form for"))
-            .help("export a view with one stride a mode")
+        error(format!("layout {layout} has a mode with several strides, which DLPack cannot express"))
+            .help("export a view with one stride for each mode")
     };
     let int = |t: &IntTuple| t.as_int().and_then(Int::as_const);
     let mut out = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ fn flat(layout: &Layout) -> Result<(Vec<i64>, Vec<i64>)> {
     Ok(out)
 }
 
-/// Describes memory that `owner` keeps.
+/// Describes memory that `owner` keeps alive.
 fn export<M: ManagedTensorBase, O: Send>(
     owner: O,
     (address, dtype, layout): (u64, DType, &Layout),
@@ -94,15 +94,17 @@ fn export<M: ManagedTensorBase, O: Send>(
 }
 
 impl<T: Element> SymmetricTensor<T> {
-    /// Exports this PE's copy to another library, which keeps the memory until it drops the tensor. `M` is
-    /// `DLManagedTensorVersioned`, or `DLManagedTensor` for libraries that accept only that.
+    /// Exports this PE's copy to another library, which keeps the memory until it drops the tensor.
+    /// `M` is `DLManagedTensorVersioned`, or `DLManagedTensor` for libraries that accept only that.
     ///
-    /// Other libraries drop on their own time, and not on all PEs at once. So memory once exported is freed at the
-    /// next allocation, [`collect`](crate::World::collect) or end after its last use on every PE; export on every PE
-    /// or on none. [`World::finalize`](crate::World::finalize) ends the memory whoever holds it, and reports it as a leak.
+    /// Other libraries drop tensors at their own time, and not on all PEs at once. So memory that
+    /// was exported is freed at the next allocation, [`collect`](crate::World::collect) or end
+    /// after its last use on every PE. Export it on every PE or on none.
+    /// [`World::finalize`](crate::World::finalize) frees the memory even if another library still
+    /// uses it, and reports it as a leak.
     ///
     /// # Errors
-    /// Fails for a layout that DLPack has no form for (R0308), or after the world has ended (R0305).
+    /// Fails for a layout that DLPack cannot express (R0308), or after the world has ended (R0305).
     pub fn to_dlpack<M: ManagedTensorBase>(&self) -> Result<Managed<M>> {
         let world = self.buffer().world().enter()?;
         let made = export(self.clone(), (self.address(), T::DTYPE, self.layout()), &world.device)?;
@@ -125,18 +127,19 @@ impl AnyTensor {
 }
 
 impl<T: Element> DeviceTensor<T> {
-    /// The tensor for another library, which owns it from now on.
+    /// Converts the tensor for another library, which owns it from now on.
     ///
     /// # Errors
-    /// Fails for a layout that DLPack has no form for (R0308).
+    /// Fails for a layout that DLPack cannot express (R0308).
     pub fn into_dlpack<M: ManagedTensorBase>(self) -> Result<Managed<M>> {
         let (address, layout, device) = (self.address(), self.layout().clone(), self.device().clone());
         export(self, (address, T::DTYPE, &layout), &device)
     }
 }
 
-/// A tensor that another library made, in the memory of one GPU: a `global` parameter of kernels, and the local side of
-/// puts and gets. Its owner is told when the last clone is dropped, once the device is done with what was launched on it.
+/// A tensor of another library in the memory of one GPU: a `global` parameter of kernels, and the
+/// local side of puts and gets. Its owner is told when the last clone is dropped, once the device
+/// is done with the work on it.
 #[derive(Clone)]
 pub struct ImportedTensor<T> {
     owner: Arc<Owner>,
@@ -146,16 +149,16 @@ pub struct ImportedTensor<T> {
     marker: PhantomData<T>,
 }
 
-/// The other library's memory, and the device whose work may be using it.
+/// The other library's memory, and the device that may be using it.
 pub(crate) struct Owner {
-    /// `None` once it was given back.
+    /// The deleter, or `None` once it was called.
     deleter: Option<AllocationDeleter>,
     device: Device,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // A kernel that never ends keeps its memory for good.
+        // A kernel that never ends keeps its memory forever.
         if self.device.wait().is_err() {
             std::mem::forget(self.deleter.take());
         }
@@ -163,15 +166,15 @@ impl Drop for Owner {
 }
 
 impl<T: Element> ImportedTensor<T> {
-    /// Takes a tensor over.
+    /// Imports a tensor.
     ///
     /// # Errors
-    /// Fails if the tensor is not on a GPU, or has another element type, negative strides, or no elements
-    /// (R0308). It is then given back to its owner.
+    /// Fails if the tensor is not on a GPU, or has another element type, negative strides, or no
+    /// elements (R0308). It is then given back to its owner.
     ///
     /// # Safety
-    /// The tensor obeys DLPack: its memory stays as described until its deleter is called. Whatever fills it is done,
-    /// or ordered before the stream it is used on.
+    /// The tensor obeys DLPack: its memory stays as described until its deleter is called. The work
+    /// that fills it is done, or ordered before the stream that uses it.
     pub unsafe fn from_dlpack<M: ManagedTensorBase>(tensor: Managed<M>) -> Result<ImportedTensor<T>> {
         let view = tensor.validate().map_err(|e| error(e.to_string()))?;
         let device_type = view.device().device_type;
@@ -184,15 +187,20 @@ impl<T: Element> ImportedTensor<T> {
         if dtype_of(view.dtype()) != Some(T::DTYPE) {
             let d = view.dtype();
             let have = dtype_of(d).map_or_else(
-                || format!("DLPack type code {} of {} bits, {} lanes", d.code.0, d.bits, d.lanes),
+                || {
+                    format!(
+                        "DLPack type code {} with {} bits and {} lanes is not supported",
+                        d.code.0, d.bits, d.lanes
+                    )
+                },
                 |d| d.to_string(),
             );
-            return Err(error(format!("the tensor's elements are {have}; {} was asked for", T::DTYPE)));
+            return Err(error(format!("the tensor's elements are {have}, but {} was requested", T::DTYPE)));
         }
         let id = view.device().device_id;
         let device = match device_type {
             SIMULATED => Pe::of_number(id).as_ref().map(Device::simulated).ok_or_else(|| {
-                error(format!("the tensor is on a simulated device that is not there: number {id}"))
+                error(format!("the tensor is on simulated device {id}, which does not exist"))
             })?,
             _ => Device::open(u32::try_from(id).unwrap_or(u32::MAX))?,
         };
@@ -223,27 +231,29 @@ impl<T: Element> ImportedTensor<T> {
         &self.owner.device
     }
 
-    /// Elements from the first to the last.
+    /// Returns the number of elements from the first to the last.
     pub fn len(&self) -> usize {
         self.elements
     }
 
-    /// Never: a tensor has at least one element.
+    /// Returns false, since a tensor has at least one element.
     pub fn is_empty(&self) -> bool {
         self.elements == 0
     }
 
-    /// What a graph holds on to.
+    /// The object that a graph keeps alive.
     pub(crate) fn owner(&self) -> Arc<Owner> {
         self.owner.clone()
     }
 }
 
-/// Layout of flat shape and strides; a mode of one element has stride 0, whatever is said.
+/// The layout of a flat shape and strides. A mode with one element gets stride 0.
 fn layout(shape: &[i64], strides: &[i64]) -> Result<Layout> {
     if strides.iter().zip(shape).any(|(d, n)| *d < 0 && *n > 1) {
-        return Err(error(format!("strides {strides:?}: negative ones are not taken"))
-            .help("make a copy with positive strides"));
+        return Err(error(format!(
+            "the strides {strides:?} contain negative values, which are not supported"
+        ))
+        .help("make a copy with positive strides"));
     }
     let tuple = |numbers: Vec<i64>| -> IntTuple {
         match numbers[..] {
@@ -293,7 +303,7 @@ mod tests {
     #[test]
     fn an_owner_is_kept_until_the_tensor_is_dropped() {
         struct Owner(Arc<()>);
-        // A descriptor of memory that nobody touches, without a device to ask.
+        // A descriptor of memory that is never accessed, without a device.
         let alive = Arc::new(());
         let prepared = Dynamic::new(&[4i64][..], &[1i64][..]).prepare_as::<dlpark::ffi::DLManagedTensor>();
         let made = prepared.unwrap().initialize(Box::new(Owner(alive.clone())));

@@ -1,4 +1,4 @@
-//! Memory that others made, as symmetric memory.
+//! Memory that other libraries allocated, as symmetric memory.
 
 use super::{Allocation, SymmetricBuffer, number};
 use crate::cuda::vmm;
@@ -8,22 +8,23 @@ use crate::world::{Inner, World};
 use std::panic::Location;
 use std::sync::Arc;
 
-/// NVSHMEM's own default (env_defs.h): 512 MiB.
+/// The default of NVSHMEM (env_defs.h): 512 MiB.
 const GRANULARITY: usize = 1 << 29;
-/// CUDA's own, below which NVSHMEM does not go.
+/// The granularity of CUDA, which is the minimum of NVSHMEM.
 const LEAST: usize = 2 << 20;
 
-/// Bytes that memory to be registered must be a multiple of: `NVSHMEM_CUMEM_GRANULARITY`, with the suffixes K, M, G.
+/// The granularity of memory that can be registered in bytes: `NVSHMEM_CUMEM_GRANULARITY`, with the
+/// suffixes K, M, G.
 pub fn granularity() -> usize {
     bytes_of("NVSHMEM_CUMEM_GRANULARITY").map_or(GRANULARITY, |n| n.max(LEAST))
 }
 
-/// A variable's number of bytes, if it is one.
+/// The number of bytes in a variable, if it has one.
 pub(super) fn bytes_of(variable: &str) -> Option<usize> {
     std::env::var(variable).ok().and_then(|v| size(&v))
 }
 
-/// `512M`, `1g`, `65536`.
+/// Parses a size such as `512M`, `1g` or `65536`.
 fn size(text: &str) -> Option<usize> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -39,20 +40,23 @@ fn size(text: &str) -> Option<usize> {
 }
 
 impl World {
-    /// Memory of this PE's GPU by CUDA's virtual memory functions, of a size that can be registered.
+    /// Allocates memory of this PE's GPU with CUDA's virtual memory functions, in a size that can
+    /// be registered.
     ///
     /// # Errors
-    /// Fails if the device has no room (R0302), or after the world has ended (R0305).
+    /// Fails if the device does not have enough memory (R0302), or after the world has ended
+    /// (R0305).
     pub fn vmm(&self, bytes: usize) -> Result<vmm::Allocation> {
         let world = self.0.enter()?;
         vmm::Allocation::with_granularity(&world.device, bytes, unit(&world))
     }
 
-    /// Makes an allocation symmetric, with the one that every other PE gives: its memory is then also at the address
-    /// of the buffer. *Collective.*
+    /// Makes an allocation symmetric, together with those of all other PEs. Its memory is then also
+    /// mapped at the address of the buffer. *Collective.*
     ///
     /// # Errors
-    /// Fails if the PEs give different sizes (R0301), or for memory that NVSHMEM cannot register (R0306).
+    /// Fails if the PEs give different sizes (R0301), or for memory that NVSHMEM cannot register
+    /// (R0306).
     #[track_caller]
     pub fn register(&self, memory: vmm::Allocation) -> Result<SymmetricBuffer> {
         let (address, bytes) = (memory.address(), memory.bytes());
@@ -75,11 +79,11 @@ impl World {
     }
 }
 
-/// Memory of all PEs that another library has mapped into each of them: PyTorch's symmetric memory after `rendezvous`, a
-/// window of NCCL's, another NVSHMEM's heap.
+/// Memory of all PEs that another library has mapped in each of them, such as PyTorch's symmetric
+/// memory after `rendezvous`, a window of NCCL, or another NVSHMEM's heap.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// Bytes of each PE's copy.
+    /// The size of each PE's copy in bytes.
     pub bytes: usize,
     /// The address at which this PE's loads and stores reach each PE's copy, including its own.
     pub copies: Vec<u64>,
@@ -88,16 +92,17 @@ pub struct Mapping {
 }
 
 impl World {
-    /// Makes memory symmetric that another library has mapped into all PEs, without copying. It stays that library's;
-    /// nothing is freed when the buffer is dropped. *Collective.*
+    /// Makes memory symmetric that another library has mapped in all PEs, without copying. The
+    /// memory stays that library's, and dropping the buffer frees nothing. *Collective.*
     ///
     /// # Errors
-    /// Fails if the PEs give different sizes (R0301), or if the mapping has no address for a PE, or this
-    /// world is NVSHMEM's: [`World::local`] starts one that takes such memory (R0306).
+    /// Fails if the PEs give different sizes (R0301), if the mapping has no address for a PE, or if
+    /// this world uses NVSHMEM: [`World::local`] starts a world that supports such memory (R0306).
     ///
     /// # Safety
-    /// Loads and stores of this PE's GPU reach `bytes` bytes at each address, of the PE that the address stands for, and
-    /// multimem instructions all of them at `multicast`, until the last clone of the buffer is dropped on every PE.
+    /// Loads and stores of this PE's GPU reach `bytes` bytes at each address, on the PE that the
+    /// address belongs to, and multimem instructions reach all of them at `multicast`, until the
+    /// last clone of the buffer is dropped on every PE.
     #[track_caller]
     #[allow(unsafe_code, reason = "the caller vouches for addresses")]
     pub unsafe fn adopt(&self, mapping: Mapping) -> Result<SymmetricBuffer> {
@@ -107,15 +112,18 @@ impl World {
         let Library::Direct(direct) = &world.library else {
             let e = Error::new(
                 error::REGISTER,
-                "this world's memory is NVSHMEM's, which takes no foreign mappings",
+                "this world uses NVSHMEM, which does not support foreign mappings",
             );
             return Err(
-                world.refuse(&world.everyone, e.help("start a world that takes them with World::local"))
+                world.refuse(&world.everyone, e.help("start a world that supports them with World::local"))
             );
         };
         let taken = match whole {
             true => direct.adopt(bytes, copies, multicast),
-            false => Err(Error::new(error::REGISTER, "a mapping has bytes, and an address for each PE")),
+            false => Err(Error::new(
+                error::REGISTER,
+                "a mapping must have at least one byte and an address for each PE",
+            )),
         };
         let address = taken.map_err(|e| world.refuse(&world.everyone, e))?;
         let agreed = world.together(&format!("adoption of {bytes} bytes"), &[]);
@@ -125,7 +133,8 @@ impl World {
     }
 }
 
-/// Bytes that memory of this world's devices must be a multiple of; without NVSHMEM it is what [`vmm`] makes.
+/// The granularity of registered memory in this world in bytes; without NVSHMEM it is that of
+/// [`vmm`].
 fn unit(world: &Inner) -> usize {
     match world.library {
         Library::Host(_) => granularity(),
@@ -141,7 +150,7 @@ fn register(
     place: &Location<'_>,
 ) -> Result<SymmetricBuffer> {
     let _entered = world.enter()?;
-    // All are asked before NVSHMEM is: it tears its heap down on an error.
+    // All PEs are asked before NVSHMEM is, since it destroys its heap on an error.
     let unit = unit(world);
     let here = memory.as_ref().is_none_or(|m| *m.device() == world.device);
     let room = world.registry().room(usize::MAX, unit, world.most_memory());
@@ -149,19 +158,22 @@ fn register(
     let answers = world.together(&format!("registering {bytes} bytes"), &u64::from(fits).to_le_bytes())?;
     if let Some(pe) = answers.iter().position(|b| number(b) == 0) {
         let message = format!(
-            "PE {pe} gives {bytes} bytes: not a multiple of {unit}, of another GPU, or more than there are addresses for"
+            "PE {pe} cannot register {bytes} bytes: the size is not a multiple of {unit}, the memory is of another GPU, or it exceeds the address space"
         );
-        return Err(Error::new(error::REGISTER, message)
-            .help("World::vmm makes memory of a right size; NVSHMEM_CUMEM_GRANULARITY sets the unit"));
+        return Err(Error::new(error::REGISTER, message).help(
+            "allocate memory of a valid size with World::vmm; NVSHMEM_CUMEM_GRANULARITY sets the granularity",
+        ));
     }
     let alias = world.library.register(address, bytes);
     let all = world.together("registered", &alias.to_le_bytes())?;
     if let Some(pe) = all.iter().position(|b| number(b) == 0) {
         return Err(Error::new(
             error::REGISTER,
-            format!("NVSHMEM refused the memory of PE {pe} at {address:#x}"),
+            format!("NVSHMEM rejected the memory of PE {pe} at {address:#x}"),
         )
-        .help("allocate it by cuMemCreate, exportable by file descriptor, and map all of it writable"));
+        .help(
+            "allocate it with cuMemCreate, exportable as a file descriptor, and map all of it as writable",
+        ));
     }
     Ok(SymmetricBuffer::of(Allocation::adopt(world, alias, bytes, Some((bytes, memory)), place)))
 }

@@ -26,30 +26,30 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One symmetric allocation, freed when the last that uses it is dropped.
+/// One symmetric allocation, which is freed when its last user is dropped.
 pub(crate) struct Allocation {
     pub world: Arc<Inner>,
     pub address: u64,
     pub bytes: usize,
     number: u64,
     external: Option<External>,
-    /// Once handed to another library, which may drop it at any time and on any thread.
+    /// Whether it was passed to another library, which can drop it at any time and on any thread.
     exported: AtomicBool,
 }
 
 impl Allocation {
-    /// From NVSHMEM's heap. Collective.
+    /// Allocates from NVSHMEM's heap. Collective.
     fn heap(world: &Arc<Inner>, bytes: usize, place: &Location<'_>) -> Result<Allocation> {
         let _entered = world.enter()?;
         if bytes == 0 {
-            let e = Error::new(error::SHAPE, "a symmetric allocation has at least one byte");
+            let e = Error::new(error::SHAPE, "a symmetric allocation must have at least one byte");
             return Err(world.refuse(&world.everyone, e));
         }
         let what = format!("allocation of {bytes} bytes");
         world.collect(&what)?;
         let name = format!("allocation at {place}");
         if let Some(pe) = world.device.pe() {
-            // One machine has the memory of all PEs, so each has the same answer.
+            // One machine has the memory of all PEs, so each PE gets the same answer.
             return match world.library.alloc(&name, bytes, ALIGN) {
                 0 => Err(too_large(&what, pe.rank() as usize, pe.symmetric_room() as u64)),
                 address => Ok(Allocation::adopt(world, address, bytes, None, place)),
@@ -63,11 +63,13 @@ impl Allocation {
             return Err(too_large(&what, pe, room));
         }
         let address = world.library.alloc(&name, bytes, ALIGN);
-        // NVSHMEM may run out on one PE alone (fragments); then nobody has it.
+        // NVSHMEM may run out of memory on one PE alone (fragmentation). Then the allocation fails
+        // on all.
         let all = world.together("allocated", &address.to_le_bytes())?;
         if let Some(pe) = all.iter().position(|b| number(b) == 0) {
             let error = too_large(&what, pe, number(&rooms[pe]));
-            return Err(error.help("NVSHMEM_SYMMETRIC_SIZE and NVSHMEM_MAX_MEMORY_PER_GPU bound its heap"));
+            return Err(error
+                .help("raise NVSHMEM_SYMMETRIC_SIZE or NVSHMEM_MAX_MEMORY_PER_GPU, which limit the heap"));
         }
         let (left, _) = world.device.memory()?;
         world.registry().took(bytes, free.saturating_sub(left));
@@ -111,18 +113,19 @@ impl Allocation {
 }
 
 fn too_large(what: &str, pe: usize, room: u64) -> Error {
-    Error::new(error::OUT_OF_MEMORY, format!("{what} on each PE: PE {pe} has room for {room} bytes"))
-        .help("NVSHMEM keeps its heap once it has grown; free what is not needed before it grows")
+    Error::new(error::OUT_OF_MEMORY, format!("{what} on each PE: PE {pe} can allocate only {room} bytes"))
+        .help("free memory that is not needed before the heap grows: NVSHMEM never shrinks it")
 }
 
-/// Eight bytes that a PE sent; 0 where it sent others.
+/// Eight bytes that a PE sent, or 0 if it sent something else.
 fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // After the end all is freed; after a panic the other PEs are elsewhere.
+        // After the end all memory is freed; after a panic the other PEs are at another point of
+        // the program.
         if self.world.ended() || std::thread::panicking() {
             return;
         }
@@ -137,15 +140,16 @@ impl Drop for Allocation {
 }
 
 impl Inner {
-    /// Bytes of addresses that NVSHMEM reserves for its heap and what is registered (`NVSHMEM_MAX_MEMORY_PER_GPU`;
-    /// env_defs.h: 128 GiB before 3.5, 256 GiB since). Past them it crashes.
+    /// Returns the size of the address range that NVSHMEM reserves for its heap and registered
+    /// memory (`NVSHMEM_MAX_MEMORY_PER_GPU`; env_defs.h: 128 GiB before 3.5, 256 GiB since). Beyond
+    /// it NVSHMEM crashes.
     pub fn most_memory(&self) -> usize {
         let Some(version) = self.library.version() else { return usize::MAX };
         let own = if (version.major, version.minor) < (3, 5) { 128 << 30 } else { 256 << 30 };
         external::bytes_of("NVSHMEM_MAX_MEMORY_PER_GPU").unwrap_or(own)
     }
 
-    /// Frees what was exported and is no longer used on any PE: the first step of a call. Collective.
+    /// Frees exported memory that no PE uses any more, as the first step of a call. Collective.
     pub fn collect(&self, what: &str) -> Result<()> {
         let mine: Vec<u64> = self.registry().released.keys().copied().collect();
         let bytes: Vec<u8> = mine.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -161,10 +165,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives an allocation's memory back, once all PEs agree. Collective.
+    /// Gives an allocation's memory back once all PEs agree. Collective.
     fn give_back(&self, number: u64, address: u64, external: Option<External>) -> Result<()> {
         match external {
-            // The memory itself goes after its alias in the heap.
+            // The memory itself is freed after its alias in the heap.
             Some((bytes, _memory)) => {
                 self.library.unregister(address, bytes)?;
                 let mut registry = self.registry();

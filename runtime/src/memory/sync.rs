@@ -1,4 +1,4 @@
-//! What PEs wait for: signals, and the memory of a kernel's barriers.
+//! Objects that PEs wait for: signals, and the memory of a kernel's barriers.
 
 use super::{SymmetricBuffer, SymmetricTensor};
 use crate::cuda::Stream;
@@ -25,11 +25,13 @@ impl World {
     }
 }
 
-/// Bytes of a CTA's counters in a barrier: a line of its own, so that CTAs do not share any.
+/// The size of a CTA's counters in a barrier in bytes: one cache line, so that CTAs do not share
+/// lines.
 pub const BARRIER_LINE: u64 = 128;
 
-/// The memory of a kernel's `barrier` parameter: counters for each CTA, zeroed once and never reset, so that one
-/// barrier serves any number of launches of any kernels, one after the other.
+/// The memory of a kernel's `barrier` parameter. It has counters for each CTA, which are zeroed
+/// once and never reset. So one barrier serves any number of launches of any kernels, one after
+/// another.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     buffer: SymmetricBuffer,
@@ -41,7 +43,7 @@ impl Barrier {
     pub(crate) fn new(world: &World, ctas: u32) -> Result<Barrier> {
         let buffer = world.buffer(ctas as usize * BARRIER_LINE as usize)?;
         buffer.fill(0)?;
-        // Nobody arrives before all are zero.
+        // No PE arrives before all counters are zero.
         world.barrier()?;
         Ok(Barrier { buffer, ctas })
     }
@@ -51,7 +53,7 @@ impl Barrier {
         &self.buffer
     }
 
-    /// CTAs that it has counters for.
+    /// Returns the number of CTAs that it has counters for.
     pub fn ctas(&self) -> u32 {
         self.ctas
     }
@@ -67,7 +69,7 @@ impl Signal {
         &self.0
     }
 
-    /// A symmetric `u64` as a signal: one of many in a tensor.
+    /// Returns an element of a symmetric `u64` tensor as a signal.
     ///
     /// # Errors
     /// Fails if the index is past the end of the tensor (R0307).
@@ -75,18 +77,18 @@ impl Signal {
         tensor.slice(index..index.saturating_add(1)).map(Signal)
     }
 
-    /// The value of the signal on this PE, when `stream` gets there.
+    /// Returns the value of the signal on this PE, read in stream order.
     ///
     /// # Errors
-    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
+    /// Fails after the world has ended (R0305), or if the CUDA driver rejects a call (R0103).
     pub fn get(&self, stream: &Stream) -> Result<u64> {
         Ok(self.0.to_vec(stream)?.first().copied().unwrap_or_default())
     }
 
-    /// Sets it on this PE, once `stream` gets there.
+    /// Sets the signal on this PE, in stream order.
     ///
     /// # Errors
-    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
+    /// Fails after the world has ended (R0305), or if the CUDA driver rejects a call (R0103).
     pub fn set(&self, value: u64, stream: &Stream) -> Result<()> {
         self.0.copy_from(&[value], stream)
     }
@@ -95,9 +97,9 @@ impl Signal {
 /// The way in which a signal is updated atomically.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalOp {
-    /// Becomes the value (`NVSHMEM_SIGNAL_SET`).
+    /// The signal becomes the value (`NVSHMEM_SIGNAL_SET`).
     Set = 9,
-    /// Grows by the value (`NVSHMEM_SIGNAL_ADD`).
+    /// The value is added to the signal (`NVSHMEM_SIGNAL_ADD`).
     Add = 10,
 }
 

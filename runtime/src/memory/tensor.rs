@@ -13,7 +13,8 @@ use std::ops::Range;
 use weft_layout::Layout;
 
 impl World {
-    /// A symmetric tensor of that shape, or layout; its elements are what the memory held. *Collective.*
+    /// Allocates a symmetric tensor of this shape or layout, without setting its elements.
+    /// *Collective.*
     ///
     /// # Errors
     /// Fails where [`buffer`](World::buffer) fails, or for a layout without elements (R0307).
@@ -37,28 +38,28 @@ impl World {
     }
 }
 
-/// Bytes that a tensor of that layout takes.
+/// The size of a tensor with that layout in bytes.
 fn bytes_of<T: Element>(layout: &Layout) -> Result<usize> {
-    let too_large =
-        || Error::new(SHAPE, format!("a tensor {layout} has more bytes than there are addresses"));
+    let too_large = || Error::new(SHAPE, format!("a tensor {layout} exceeds the address space"));
     memory_elements(layout)?.checked_mul(size_of::<T>()).ok_or_else(too_large)
 }
 
-/// A tensor that every PE has, at the same place of its symmetric heap. Clones and [slices](SymmetricTensor::slice)
-/// are the same memory, freed when the last is dropped: on every PE in the same order.
+/// A tensor that every PE has, at the same offset of its symmetric heap. Clones and
+/// [slices](SymmetricTensor::slice) share the memory, which is freed when the last one is dropped.
+/// The PEs must drop tensors in the same order.
 #[derive(Clone)]
 pub struct SymmetricTensor<T> {
     buffer: SymmetricBuffer,
-    /// Bytes from the start of the buffer.
+    /// The offset from the start of the buffer in bytes.
     offset: u64,
     layout: Layout,
-    /// Elements from the first to the last: the layout's cosize.
+    /// The number of elements from the first to the last, which is the layout's cosize.
     elements: usize,
     marker: PhantomData<T>,
 }
 
 impl<T: Element> SymmetricTensor<T> {
-    /// Part of a buffer as a tensor: that shape or layout, from `offset` bytes on.
+    /// Returns a part of a buffer as a tensor of this shape or layout, from `offset` bytes on.
     ///
     /// # Errors
     /// Fails if it does not fit the buffer, or is not aligned to its elements (R0307).
@@ -70,7 +71,7 @@ impl<T: Element> SymmetricTensor<T> {
             return Err(Error::new(
                 SHAPE,
                 format!(
-                    "{} elements of {} from byte {offset} do not fit a buffer of {} bytes",
+                    "{} elements of {} from byte {offset} do not fit into a buffer of {} bytes",
                     elements,
                     T::DTYPE,
                     buffer.bytes()
@@ -80,31 +81,31 @@ impl<T: Element> SymmetricTensor<T> {
         if !(buffer.address() + offset).is_multiple_of(size_of::<T>() as u64) {
             return Err(Error::new(
                 SHAPE,
-                format!("byte {offset} is not aligned to {} of {} bytes", T::DTYPE, size_of::<T>()),
+                format!("byte {offset} is not aligned for {} of {} bytes", T::DTYPE, size_of::<T>()),
             ));
         }
         Ok(SymmetricTensor { buffer, offset, layout, elements, marker: PhantomData })
     }
 
-    /// Elements `range` of a compact tensor, as a tensor of one mode: the same memory.
+    /// Returns the elements `range` of a compact tensor as a tensor of one mode in the same memory.
     ///
     /// # Errors
     /// Fails for a range that goes past the end, or a layout with gaps (R0307).
     pub fn slice(&self, range: Range<usize>) -> Result<SymmetricTensor<T>> {
         let n = self.compact("slice")?;
         if range.start > range.end || range.end > n {
-            return Err(Error::new(SHAPE, format!("elements {range:?} of a tensor of {n}")));
+            return Err(Error::new(SHAPE, format!("the range {range:?} exceeds a tensor of {n} elements")));
         }
         let offset = self.offset + (range.start * size_of::<T>()) as u64;
         SymmetricTensor::view(self.buffer.clone(), offset, range.end - range.start)
     }
 
-    /// Writes this PE's elements in memory order (a layout with gaps: its gaps too), once `stream` gets there, and
-    /// waits.
+    /// Writes this PE's elements in memory order (including gaps of the layout), in stream order,
+    /// and waits.
     ///
     /// # Errors
-    /// Fails for another number of elements (R0307), after the world has ended (R0305), or if the CUDA driver
-    /// refuses a call (R0103).
+    /// Fails for another number of elements (R0307), after the world has ended (R0305), or if the
+    /// CUDA driver rejects a call (R0103).
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor", self.elements, data.len())?;
@@ -121,7 +122,7 @@ impl<T: Element> SymmetricTensor<T> {
         copy::write(self.range()?, data, stream)
     }
 
-    /// The elements like [`to_vec`](SymmetricTensor::to_vec), as their bytes.
+    /// Returns the elements like [`to_vec`](SymmetricTensor::to_vec), as their bytes.
     ///
     /// # Errors
     /// Fails where [`to_vec`](SymmetricTensor::to_vec) fails.
@@ -130,36 +131,37 @@ impl<T: Element> SymmetricTensor<T> {
         copy::to_vec(self.range()?, stream)
     }
 
-    /// Copies this PE's elements to the host in memory order, when `stream` gets there.
+    /// Copies this PE's elements to the host in memory order, in stream order.
     ///
     /// # Errors
-    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
+    /// Fails after the world has ended (R0305), or if the CUDA driver rejects a call (R0103).
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let _entered = self.buffer.world().enter()?;
         copy::to_vec(self.range()?, stream)
     }
 
-    /// This PE's memory of its elements.
+    /// The range of its elements in this PE's memory.
     fn range(&self) -> Result<copy::Range<'_>> {
         self.in_copy(self.buffer.address())
     }
 
-    /// Its elements in a PE's copy of the buffer, which begins at `base`.
+    /// The range of its elements in a PE's copy of the buffer, which begins at `base`.
     fn in_copy(&self, base: u64) -> Result<copy::Range<'_>> {
         self.buffer.range(base, self.offset as usize, self.elements * size_of::<T>())
     }
 
-    /// The copy of a PE of the world, for loads, stores and copies of the driver.
+    /// Returns the copy of a PE of the world, for loads, stores and copies of the driver.
     ///
     /// # Errors
-    /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach (R0304).
+    /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach
+    /// (R0304).
     pub fn peer(&self, pe: u32) -> Result<PeerTensor<T>> {
         let address = self.buffer.peer_address(pe)? + self.offset;
         Ok(PeerTensor { tensor: self.clone(), pe, address })
     }
 
-    /// All copies of a team at once, for multimem instructions; `None` where the team has no multicast address:
-    /// [`SymmetricBuffer::why_no_multicast`] says why.
+    /// Returns all copies of a team at once, for multimem instructions, or `None` if the team has
+    /// no multicast address ([`SymmetricBuffer::why_no_multicast`]).
     pub fn multicast(&self, team: &Team) -> Option<MulticastTensor<T>> {
         let address = self.buffer.multicast_address(team)? + self.offset;
         Some(MulticastTensor { tensor: self.clone(), address })
@@ -167,17 +169,17 @@ impl<T: Element> SymmetricTensor<T> {
 }
 
 impl<T> SymmetricTensor<T> {
-    /// The memory it lies in.
+    /// Returns the buffer that contains the tensor.
     pub fn buffer(&self) -> &SymmetricBuffer {
         &self.buffer
     }
 
-    /// Bytes from the start of its buffer.
+    /// Returns the offset from the start of its buffer in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Address on this PE.
+    /// Returns the address on this PE.
     pub fn address(&self) -> u64 {
         self.buffer.address() + self.offset
     }
@@ -187,17 +189,17 @@ impl<T> SymmetricTensor<T> {
         &self.layout
     }
 
-    /// Elements in memory, gaps of the layout included.
+    /// Returns the number of elements in memory, including gaps of the layout.
     pub fn len(&self) -> usize {
         self.elements
     }
 
-    /// Never: a tensor has at least one element.
+    /// Returns false, since a tensor has at least one element.
     pub fn is_empty(&self) -> bool {
         self.elements == 0
     }
 
-    /// Its elements, all of which must lie without gaps: what is moved as one piece.
+    /// The number of elements, which must have no gaps, since they are moved as one piece.
     pub(crate) fn compact(&self, what: &str) -> Result<usize> {
         without_gaps(what, &self.layout, self.elements)
     }
@@ -239,7 +241,7 @@ impl<T: Element> PeerTensor<T> {
         self.tensor.in_copy(self.address - self.tensor.offset)
     }
 
-    /// The tensor it is a copy of.
+    /// Returns the tensor that it is a copy of.
     pub fn tensor(&self) -> &SymmetricTensor<T> {
         &self.tensor
     }
@@ -264,7 +266,7 @@ impl<T: Element> PeerTensor<T> {
     }
 }
 
-/// All copies of a tensor at their multicast address, which only multimem instructions may touch.
+/// All copies of a tensor at their multicast address, which only multimem instructions may access.
 #[derive(Clone, Debug)]
 pub struct MulticastTensor<T> {
     tensor: SymmetricTensor<T>,
@@ -277,13 +279,13 @@ impl<T> MulticastTensor<T> {
         self.address
     }
 
-    /// The tensor it is all copies of.
+    /// Returns the tensor whose copies these are.
     pub fn tensor(&self) -> &SymmetricTensor<T> {
         &self.tensor
     }
 }
 
-/// A symmetric tensor whose element type is known only at run time: for launches.
+/// A symmetric tensor whose element type is known only at run time, for launches.
 #[derive(Clone, Debug)]
 pub struct AnyTensor {
     buffer: SymmetricBuffer,
@@ -293,7 +295,7 @@ pub struct AnyTensor {
 }
 
 impl AnyTensor {
-    /// A buffer, from its first byte, as elements of that type.
+    /// Returns a buffer, from its first byte, as elements of that type.
     ///
     /// # Errors
     /// Fails if the layout does not fit the buffer (R0307).
@@ -301,7 +303,7 @@ impl AnyTensor {
         AnyTensor::view(buffer, 0, dtype, layout)
     }
 
-    /// Part of a buffer, from byte `offset` on, as elements of that type.
+    /// Returns a part of a buffer, from byte `offset` on, as elements of that type.
     ///
     /// # Errors
     /// Fails if the layout does not fit the buffer (R0307).
@@ -310,24 +312,25 @@ impl AnyTensor {
         let end = bytes.and_then(|bytes| bytes.checked_add(offset));
         if end.is_none_or(|end| end > buffer.bytes() as u64) {
             let have = buffer.bytes();
-            let message =
-                format!("a tensor {layout} of {dtype} from byte {offset} of a buffer of {have} bytes");
+            let message = format!(
+                "a tensor {layout} of {dtype} from byte {offset} does not fit into a buffer of {have} bytes"
+            );
             return Err(Error::new(SHAPE, message));
         }
         Ok(AnyTensor { buffer, offset, dtype, layout })
     }
 
-    /// Bytes from the start of its buffer.
+    /// Returns the offset from the start of its buffer in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The memory it lies in.
+    /// Returns the buffer that contains the tensor.
     pub fn buffer(&self) -> &SymmetricBuffer {
         &self.buffer
     }
 
-    /// Address on this PE.
+    /// Returns the address on this PE.
     pub fn address(&self) -> u64 {
         self.buffer.address() + self.offset
     }

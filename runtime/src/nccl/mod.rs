@@ -1,7 +1,7 @@
-//! NCCL, to measure beside: opened at run time, over the PEs of a world. [`sys`] has the functions as they are,
-//! `result` a `Result` for every call.
+//! The library NCCL, which benchmarks compare with. It is opened at run time, over the PEs of a
+//! world. [`sys`] has the raw functions, and `result` a `Result` for every call.
 //!
-//! Nothing of warpweft's own needs it.
+//! warpweft itself does not need it.
 
 mod result;
 pub mod sys;
@@ -23,22 +23,23 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// All PEs of a world, as NCCL connects them. Clones are the same communicator, which ends when the last of them, and
-/// of its [windows](Communicator::window), is dropped: on every PE in the same order.
+/// A communicator over all PEs of a world. Clones share the communicator, which ends when the last
+/// of them and of its [windows](Communicator::window) is dropped. The PEs must drop communicators
+/// in the same order.
 #[derive(Clone)]
 pub struct Communicator(Arc<Shared>);
 
 struct Shared {
     world: Arc<Inner>,
     library: &'static Library,
-    /// Held for each call and for each whole group of calls: threads may not issue operations to one communicator in
-    /// parallel (NCCL user guide, Thread Safety).
+    /// The lock is held for each call and for each whole group of calls, since threads must not
+    /// issue operations to one communicator in parallel (NCCL user guide, Thread Safety).
     comm: Mutex<sys::Comm>,
 }
 
 impl Shared {
     fn comm(&self) -> MutexGuard<'_, sys::Comm> {
-        // A panic while it is held leaves a handle, which is what it was.
+        // A panic while the lock is held leaves the handle unchanged.
         self.comm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -52,24 +53,24 @@ unsafe impl Send for Shared {}
 // by themselves.
 unsafe impl Sync for Shared {}
 
-/// Elements in memory of this PE's GPU that NCCL's collectives read and write. Clones and [slices](Tensor::slice) are
-/// the same memory.
+/// Elements in memory of this PE's GPU that NCCL's collectives read and write. Clones and
+/// [slices](Tensor::slice) share the memory.
 #[derive(Clone)]
 pub struct Tensor<T> {
     memory: Arc<Memory>,
-    /// In bytes from the start of the memory.
+    /// The offset from the start of the memory in bytes.
     offset: usize,
     len: usize,
     marker: PhantomData<T>,
 }
 
 enum Memory {
-    /// cudaMalloc's kind, which NCCL copies through buffers of its own.
+    /// Memory of cudaMalloc, which NCCL copies through its own buffers.
     Plain(DeviceTensor<u8>),
     Window(Window),
 }
 
-/// `ncclMemAlloc`'s memory, registered.
+/// Registered memory of `ncclMemAlloc`.
 struct Window {
     of: Communicator,
     address: u64,
@@ -84,7 +85,7 @@ unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
 
-/// The library of this machine; looked for and opened once a process.
+/// The library of this machine, which is looked for and opened once in a process.
 fn library() -> Result<&'static (Found, Library)> {
     static LIBRARY: OnceLock<Result<(Found, Library)>> = OnceLock::new();
     let open = || {
@@ -94,16 +95,16 @@ fn library() -> Result<&'static (Found, Library)> {
     LIBRARY.get_or_init(open).as_ref().map_err(Clone::clone)
 }
 
-/// NCCL of this machine: its version, and where it is.
+/// Returns the version and the path of this machine's NCCL.
 ///
 /// # Errors
-/// Fails if the library is not found, is too old, or is not NCCL (R0109). The message lists every place
-/// searched.
+/// Fails if the library is not found, is too old, or is not NCCL (R0109). The message lists every
+/// place searched.
 pub fn installed() -> Result<(Version, &'static Path)> {
     library().map(|(found, library)| (library.version, &*found.path))
 }
 
-/// Whether NCCL reduces elements of that type so.
+/// Checks that NCCL has the reduction for a type.
 ///
 /// # Errors
 /// Fails if NCCL does not have the reduction for the type (R0401). The message lists what it has.
@@ -113,8 +114,8 @@ pub fn reduces(dtype: DType, op: Reduce) -> Result<()> {
 
 fn reduction(dtype: DType, op: Reduce) -> Result<(i32, i32)> {
     sys::data_type(dtype).zip(sys::operation(op)).ok_or_else(|| {
-        Error::new(error::OPERATION, format!("NCCL has no {} of {dtype}", op.name())).help(
-            "sum, prod, min and max are there for integers of 8, 32 and 64 bits, f16, bf16, f32, f64, e4m3 and e5m2",
+        Error::new(error::OPERATION, format!("NCCL does not have {} of {dtype}", op.name())).help(
+            "use sum, prod, min or max of 8-, 32- or 64-bit integers, f16, bf16, f32, f64, e4m3 or e5m2",
         )
     })
 }
@@ -134,7 +135,7 @@ impl Communicator {
         let versions = entered.together("NCCL: version", version.as_bytes())?;
         if let Some(pe) = versions.iter().position(|v| v != version.as_bytes()) {
             let theirs = String::from_utf8_lossy(&versions[pe]).into_owned();
-            let message = format!("PE {rank} has NCCL {version}, PE {pe} has {theirs}");
+            let message = format!("PE {rank} has NCCL {version}, but PE {pe} has {theirs}");
             return Err(Error::new(error::NCCL, message).help("install one version on all hosts"));
         }
         let id = match rank {
@@ -144,7 +145,7 @@ impl Communicator {
         let ids = entered.together("NCCL: unique id", &id)?;
         let internal = ids.first().and_then(|id| id.as_slice().try_into().ok());
         let internal =
-            internal.ok_or_else(|| Error::new(error::BOOTSTRAP, "PE 0 sent no unique id of NCCL's"))?;
+            internal.ok_or_else(|| Error::new(error::BOOTSTRAP, "PE 0 sent no unique id of NCCL"))?;
         let comm = library.init(size, sys::UniqueId { internal }, rank)?;
         Ok(Communicator(Arc::new(Shared { world: inner.clone(), library, comm: Mutex::new(comm) })))
     }
@@ -154,21 +155,22 @@ impl Communicator {
         self.0.library.version
     }
 
-    /// Memory as cudaMalloc gives it.
+    /// Allocates memory like cudaMalloc.
     ///
     /// # Errors
-    /// Fails if the device has no room (R0302).
+    /// Fails if the device does not have enough memory (R0302).
     pub fn plain<T: Element>(&self, len: usize) -> Result<Tensor<T>> {
         let entered = self.0.world.enter()?;
         let memory = DeviceTensor::alloc(&entered.device, bytes_of::<T>(len)?)?;
         Ok(Tensor { memory: Arc::new(Memory::Plain(memory)), offset: 0, len, marker: PhantomData })
     }
 
-    /// Memory of `ncclMemAlloc`, registered as a symmetric window, on which NCCL's symmetric kernels work. *Collective.*
+    /// Allocates memory with `ncclMemAlloc` and registers it as a symmetric window, which NCCL's
+    /// symmetric kernels use. *Collective.*
     ///
     /// # Errors
-    /// Fails if NCCL (before 2.27) has no windows, or a PE no room (R0110), or if the PEs do not agree
-    /// (R0301).
+    /// Fails if NCCL (before 2.27) has no windows, or a PE does not have enough memory (R0110), or
+    /// if the PEs do not agree (R0301).
     pub fn window<T: Element>(&self, len: usize) -> Result<Tensor<T>> {
         let (entered, library) = (self.0.world.enter()?, self.0.library);
         let bytes = bytes_of::<T>(len)?.max(1);
@@ -188,11 +190,11 @@ impl Communicator {
         self.0.library.state(*self.0.comm())
     }
 
-    /// Every PE's `dest` becomes the reduction of all PEs' `source`; both may be one.
+    /// Reduces all PEs' `source` into `dest` of every PE. Both can be the same.
     ///
     /// # Errors
-    /// Fails where [`reduces`] fails, for different sizes (R0307), if an NCCL call fails (R0110), or after
-    /// the world has ended (R0305).
+    /// Fails where [`reduces`] fails, for different sizes (R0307), if an NCCL call fails (R0110),
+    /// or after the world has ended (R0305).
     pub fn all_reduce<T: Element>(
         &self,
         op: Reduce,
@@ -207,7 +209,8 @@ impl Communicator {
         self.0.library.all_reduce(io, op, *comm, raw(stream)?)
     }
 
-    /// `dest` becomes this PE's share of the reduction of `source`, and may lie at that share of it.
+    /// Stores this PE's part of the reduction of `source` in `dest`, which can be that part of
+    /// `source`.
     ///
     /// # Errors
     /// Fails where [`all_reduce`](Communicator::all_reduce) fails.
@@ -225,10 +228,10 @@ impl Communicator {
         self.0.library.reduce_scatter(io, op, *comm, raw(stream)?)
     }
 
-    /// `dest` becomes all PEs' `source`, which may lie at this PE's place of it.
+    /// Gathers all PEs' `source` in `dest`. `source` can be this PE's part of `dest`.
     ///
     /// # Errors
-    /// Fails where [`all_reduce`](Communicator::all_reduce) fails, but takes every type.
+    /// Fails where [`all_reduce`](Communicator::all_reduce) fails, but supports every type.
     pub fn all_gather<T: Element>(
         &self,
         dest: &Tensor<T>,
@@ -241,10 +244,11 @@ impl Communicator {
         self.0.library.all_gather(io, *comm, raw(stream)?)
     }
 
-    /// `dest` of every PE becomes the `source` of one; both may be one.
+    /// Copies the `source` of one PE to `dest` of every PE. Both can be the same.
     ///
     /// # Errors
-    /// Fails where [`all_gather`](Communicator::all_gather) fails, or for a root that does not exist (R0303).
+    /// Fails where [`all_gather`](Communicator::all_gather) fails, or for a root that does not
+    /// exist (R0303).
     pub fn broadcast<T: Element>(
         &self,
         dest: &Tensor<T>,
@@ -259,7 +263,8 @@ impl Communicator {
         self.0.library.broadcast(io, root, *comm, raw(stream)?)
     }
 
-    /// Part j of PE i's `source` becomes part i of PE j's `dest`: sends and receives in a group.
+    /// Moves part j of PE i's `source` to part i of PE j's `dest`, with sends and receives in a
+    /// group.
     ///
     /// # Errors
     /// Fails where [`all_gather`](Communicator::all_gather) fails.
@@ -281,8 +286,8 @@ impl Communicator {
         self.0.world.control.size() as usize
     }
 
-    /// Both sides, checked: `dest` has so many parts, `source` so many, all of one size. 16-bit integers are moved as
-    /// bytes.
+    /// Checks both sides: `dest` and `source` have these numbers of parts, all of equal size.
+    /// 16-bit integers are moved as bytes.
     fn sides<T: Element>(
         &self,
         name: &str,
@@ -292,8 +297,10 @@ impl Communicator {
     ) -> Result<Sides> {
         let (d, s) = (dest.len, source.len);
         if d % of_dest != 0 || s % of_source != 0 || d / of_dest != s / of_source {
-            let message = format!("NCCL's {name} over {} PEs from {s} elements to {d}", self.n_pes());
-            let help = format!("the destination has {of_dest} and the source {of_source} parts of one size");
+            let message =
+                format!("NCCL's {name} over {} PEs cannot go from {s} to {d} elements", self.n_pes());
+            let help =
+                format!("give the destination {of_dest} and the source {of_source} parts of equal size");
             return Err(Error::new(error::SHAPE, message).help(help));
         }
         cuda::keep(dest.memory.clone());
@@ -308,18 +315,21 @@ impl Communicator {
 }
 
 fn bytes_of<T>(len: usize) -> Result<usize> {
-    let too_large = || Error::new(error::SHAPE, format!("{len} elements are more than there are addresses"));
+    let too_large = || Error::new(error::SHAPE, format!("{len} elements exceed the address space"));
     len.checked_mul(size_of::<T>()).ok_or_else(too_large)
 }
 
 impl<T: Element> Tensor<T> {
-    /// Elements `range` of it: the same memory.
+    /// Returns the elements `range` in the same memory.
     ///
     /// # Errors
     /// Fails if the range goes past the end (R0307).
     pub fn slice(&self, range: Range<usize>) -> Result<Tensor<T>> {
         if range.start > range.end || range.end > self.len {
-            return Err(Error::new(error::SHAPE, format!("elements {range:?} of a tensor of {}", self.len)));
+            return Err(Error::new(
+                error::SHAPE,
+                format!("the range {range:?} exceeds a tensor of {} elements", self.len),
+            ));
         }
         let offset = self.offset + range.start * size_of::<T>();
         Ok(Tensor { memory: self.memory.clone(), offset, len: range.len(), marker: PhantomData })
@@ -335,7 +345,7 @@ impl<T: Element> Tensor<T> {
         self.len == 0
     }
 
-    /// What its elements are part of.
+    /// The memory that contains its elements.
     pub(crate) fn memory(&self) -> cuda::Keep {
         self.memory.clone()
     }
@@ -349,21 +359,22 @@ impl<T: Element> Tensor<T> {
         start + self.offset as u64
     }
 
-    /// Its part of the memory.
+    /// The range of its elements in the memory.
     #[allow(unsafe_code, reason = "a window vouches for its address")]
     fn range(&self) -> Result<copy::Range<'_>> {
         let all = match &*self.memory {
             Memory::Plain(memory) => memory.range(),
-            // SAFETY: NCCL has allocated that many bytes, which the window frees when the device is done.
+            // SAFETY: NCCL has allocated this number of bytes, which the window frees when the
+            // device is done.
             Memory::Window(w) => unsafe { copy::Range::new(&w.of.0.world.device, w.address, w.bytes) },
         };
         all.part("tensor", self.offset, self.len * size_of::<T>())
     }
 
-    /// Writes its elements, once `stream` gets there, and waits.
+    /// Writes its elements, in stream order, and waits.
     ///
     /// # Errors
-    /// Fails for another number of elements (R0307), or if the CUDA driver refuses a call (R0103).
+    /// Fails for another number of elements (R0307), or if the CUDA driver rejects a call (R0103).
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.len, data.len())?;
         copy::write(self.range()?, data, stream)
@@ -372,17 +383,17 @@ impl<T: Element> Tensor<T> {
     /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses the call (R0103).
+    /// Fails if the CUDA driver rejects the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         cuda::keep(self.memory.clone());
         copy::fill(self.range()?, byte, stream)
     }
 
-    /// Takes over another tensor's elements, in the stream's order.
+    /// Copies another tensor's elements into this one, in stream order.
     ///
     /// # Errors
-    /// Fails if they have different numbers of elements (R0307), or if the CUDA driver refuses a call
-    /// (R0103).
+    /// Fails if they have different numbers of elements (R0307), or if the CUDA driver rejects a
+    /// call (R0103).
     pub fn load(&self, from: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.len, from.len())?;
         cuda::keep(self.memory.clone());
@@ -405,7 +416,8 @@ impl<T: Element> Tensor<T> {
 impl Drop for Window {
     fn drop(&mut self) {
         let (world, library) = (&self.of.0.world, self.of.0.library);
-        // After the end, or a panic, or beside a kernel that never ends, the other PEs are elsewhere.
+        // After the end, after a panic, or with a kernel that never ends, the other PEs are at
+        // another point of the program.
         if world.ended() || std::thread::panicking() || cuda::not_stuck().is_err() {
             return;
         }

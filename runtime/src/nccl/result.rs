@@ -1,4 +1,5 @@
-//! Each of NCCL's calls with a `Result`. Pointers are addresses: this layer neither owns nor dereferences.
+//! The calls of NCCL with a `Result`. Pointers are addresses, which this layer neither owns nor
+//! dereferences.
 #![allow(unsafe_code, reason = "calls of a C library")]
 
 use super::sys::{self, Comm, Functions, Stream, UniqueId, Window};
@@ -9,14 +10,14 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::null_mut;
 
-/// The opened library. It stays loaded: it keeps threads.
+/// The opened library. It stays loaded, because it has threads.
 pub struct Library {
     functions: Functions,
     pub version: Version,
     _library: ManuallyDrop<libloading::Library>,
 }
 
-/// The addresses that a collective reads and writes, and what nccl.h calls `count`.
+/// The addresses that a collective reads and writes, and the `count` of nccl.h.
 #[derive(Clone, Copy)]
 pub struct Sides {
     pub source: u64,
@@ -36,10 +37,10 @@ impl Library {
         // tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(|e| fails(e.to_string()))?;
         let library = ManuallyDrop::new(library);
-        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process; a library that is not NCCL lacks the
-        // first function asked for.
+        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process; in a library that is
+        // not NCCL, the first function is missing.
         let functions = unsafe { Functions::load(&library) };
-        let functions = functions.map_err(|name| fails(format!("it has no function {name}")))?;
+        let functions = functions.map_err(|name| fails(format!("the library has no function {name}")))?;
         let mut number = 0;
         // SAFETY: writes a number.
         let status = unsafe { (functions.ncclGetVersion)(&mut number) };
@@ -47,8 +48,7 @@ impl Library {
         let library = Library { functions, version, _library: library };
         library.check(null_mut(), "ncclGetVersion", status)?;
         if version < OLDEST {
-            let message =
-                format!("{} is NCCL {version}; {OLDEST} is the oldest that will do", path.display());
+            let message = format!("{} is NCCL {version}, but {OLDEST} or later is needed", path.display());
             return Err(Error::new(NO_NCCL, message).help("`pip install -U nvidia-nccl-cu13`"));
         }
         Ok(library)
@@ -58,8 +58,8 @@ impl Library {
     pub fn windows(&self) -> Result<()> {
         match self.functions.ncclCommWindowRegister.and(self.functions.ncclCommWindowDeregister) {
             Some(_) => Ok(()),
-            None => Err(Error::new(NCCL, format!("NCCL {} has no symmetric windows", self.version))
-                .help("they came with 2.27: `pip install -U nvidia-nccl-cu13`")),
+            None => Err(Error::new(NCCL, format!("NCCL {} does not have symmetric windows", self.version))
+                .help("install NCCL 2.27 or later: `pip install -U nvidia-nccl-cu13`")),
         }
     }
 
@@ -70,7 +70,7 @@ impl Library {
         self.check(null_mut(), "ncclGetUniqueId", status).map(|()| id)
     }
 
-    /// Makes a communicator on the device of the current CUDA context. Every rank must call it.
+    /// Creates a communicator on the device of the current CUDA context. Every rank must call it.
     pub fn init(&self, n: u32, id: UniqueId, rank: u32) -> Result<Comm> {
         let mut comm = null_mut();
         // SAFETY: writes the communicator; the id is by value.
@@ -83,7 +83,7 @@ impl Library {
         self.check(null_mut(), "ncclCommDestroy", unsafe { (self.functions.ncclCommDestroy)(comm) })
     }
 
-    /// Reports what went wrong since the last call, while nobody waited.
+    /// Reports errors since the last call that no call has returned.
     pub fn state(&self, comm: Comm) -> Result<()> {
         let mut state = 0;
         // SAFETY: a query; the communicator is alive.
@@ -104,7 +104,7 @@ impl Library {
         self.check(null_mut(), "ncclMemFree", unsafe { (self.functions.ncclMemFree)(at(address)) })
     }
 
-    /// A symmetric window over memory of `alloc`. Collective.
+    /// Registers memory of `alloc` as a symmetric window. Collective.
     pub fn register(&self, comm: Comm, address: u64, bytes: usize) -> Result<Window> {
         let Some(call) = self.functions.ncclCommWindowRegister else {
             return self.windows().map(|()| null_mut());
@@ -155,8 +155,8 @@ impl Library {
         self.check(comm, "ncclAllGather", status)
     }
 
-    /// Part j of `source` to rank j, and part j of `dest` from there: sends and receives in one group. `stride` is the
-    /// parts' size in bytes.
+    /// Sends part j of `source` to rank j, and receives part j of `dest` from it, with sends and
+    /// receives in one group. `stride` is the size of a part in bytes.
     pub fn all_to_all(&self, io: Sides, stride: usize, n: u32, comm: Comm, stream: Stream) -> Result<()> {
         let Sides { source, dest, count, dtype } = io;
         let (send, recv) = (self.functions.ncclSend, self.functions.ncclRecv);
@@ -176,7 +176,7 @@ impl Library {
         parts.and(ended)
     }
 
-    /// A status: 0 is success.
+    /// Checks a status, where 0 is success.
     fn check(&self, comm: Comm, call: &str, status: c_int) -> Result<()> {
         if status == 0 {
             return Ok(());
@@ -191,6 +191,6 @@ impl Library {
         };
         let last = if last.is_empty() { String::new() } else { format!("; {last}") };
         Err(Error::new(NCCL, format!("{call} returned {status} ({meaning}){last}"))
-            .help("NCCL_DEBUG=INFO makes NCCL say more"))
+            .help("set NCCL_DEBUG=INFO to make NCCL print more"))
     }
 }

@@ -1,4 +1,4 @@
-//! NCCL's functions as they are: names, signatures and numbers of nccl.h (2.19 to 2.32, which keep them).
+//! The raw functions of NCCL: names, signatures and numbers of nccl.h (the same in 2.19 to 2.32).
 #![allow(unsafe_code, reason = "functions of a C library")]
 
 use crate::DType;
@@ -10,10 +10,10 @@ use std::ffi::{c_char, c_int, c_void};
 pub type Comm = *mut c_void;
 /// A handle of a window, `ncclWindow_t`.
 pub type Window = *mut c_void;
-/// `cudaStream_t`, which is a `CUstream`.
+/// The type `cudaStream_t`, which is a `CUstream`.
 pub type Stream = *mut c_void;
 
-/// `ncclUniqueId`: 128 bytes that one rank makes and all others are told. Passed by value.
+/// `ncclUniqueId`: 128 bytes that one rank creates and sends to all others. It is passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId {
@@ -51,7 +51,8 @@ functions! {
     }
 }
 
-/// `ncclDataType_t`; none for 16-bit integers, which NCCL does not add up, and `bool`, which is no number.
+/// Returns the `ncclDataType_t`, or none for 16-bit integers, which NCCL does not add up, and for
+/// `bool`, which is not a number.
 pub fn data_type(dtype: DType) -> Option<c_int> {
     Some(match dtype {
         DType::I8 => 0,
@@ -70,10 +71,10 @@ pub fn data_type(dtype: DType) -> Option<c_int> {
     })
 }
 
-/// `ncclUint8`: what bytes are moved as.
+/// `ncclUint8`, the type by which bytes are moved.
 pub const BYTES: c_int = 1;
 
-/// `ncclRedOp_t`; none for bitwise operations.
+/// Returns the `ncclRedOp_t`, or none for bitwise operations.
 pub fn operation(op: Reduce) -> Option<c_int> {
     match op {
         Reduce::Sum => Some(0),

@@ -13,7 +13,7 @@ pub struct Version {
     pub patch: u32,
 }
 
-/// The oldest with all that is called.
+/// The oldest version that has all functions that are called.
 pub const OLDEST: Version = Version { major: 2, minor: 19, patch: 0 };
 
 impl Version {
@@ -25,11 +25,12 @@ impl Version {
         Version { major, minor: rest / 100, patch: rest % 100 }
     }
 
-    /// Whether all-gathers and reduce-scatters over windows give wrong results where a PE's part is not a multiple of 8
-    /// bytes, as those of 2.28.3 and 2.28.9 did on 2 H200s. The low-latency symmetric kernels of 2.28.3 go by 8 bytes
-    /// where a CTA's share is a multiple of them, those of 2.28.7 where the part is (`lowBits` in
-    /// `src/device/symmetric/all_gather.cuh` and `reduce_scatter.cuh`); of 2.28.9 all-gathers out of place are right, and
-    /// parts that begin between multiples of 8 bytes still are not. Later ones were not tried.
+    /// Whether all-gathers and reduce-scatters over windows give wrong results if a PE's part is
+    /// not a multiple of 8 bytes, as those of 2.28.3 and 2.28.9 did on 2 H200s. The low-latency
+    /// symmetric kernels of 2.28.3 use steps of 8 bytes if a CTA's share is a multiple of them,
+    /// those of 2.28.7 if the part is (`lowBits` in `src/device/symmetric/all_gather.cuh` and
+    /// `reduce_scatter.cuh`). All-gathers of 2.28.9 out of place are right, but parts that do not
+    /// begin at a multiple of 8 bytes are still wrong. Later versions were not tried.
     pub fn misplaces_parts(self) -> bool {
         (self.major, self.minor) == (2, 28)
     }

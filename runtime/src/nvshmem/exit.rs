@@ -1,8 +1,9 @@
-//! A process that ends without finalizing NVSHMEM: by an error, or because another PE died.
+//! Handles a process that ends without finalizing NVSHMEM, because of an error or the death of
+//! another PE.
 //!
-//! NVSHMEM's own exit handlers then wait for PEs that never come, or crash on state that is gone, and either hides the
-//! status that the process ends with. Handlers run last in, first out; so one that comes after NVSHMEM's goes first,
-//! and leaves at once.
+//! In such a process, NVSHMEM's own exit handlers wait for PEs that never arrive, or crash on state
+//! that is gone, and either hides the exit status. Handlers run in reverse order of registration.
+//! So a handler that is registered after NVSHMEM's runs first, and ends the process at once.
 #![allow(unsafe_code, reason = "C library functions")]
 
 use std::ffi::{c_int, c_void};
@@ -10,11 +11,11 @@ use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Between init and finalize.
+/// Whether NVSHMEM is between init and finalize.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
-    /// As `atexit`, with the status (glibc, on_exit(3)).
+    /// Registers a handler like `atexit`, which also gets the status (glibc, on_exit(3)).
     fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     fn fflush(stream: *mut c_void) -> c_int;
     fn _exit(status: c_int) -> !;
@@ -30,22 +31,23 @@ extern "C" fn leave(status: c_int, _: *mut c_void) {
     }
 }
 
-/// Makes the process exit without NVSHMEM's handlers from now on, until [`release`].
+/// Makes the process exit without NVSHMEM's handlers, until [`release`].
 pub fn guard() {
     static ONCE: Once = Once::new();
     RUNNING.store(true, Ordering::SeqCst);
     ONCE.call_once(|| {
-        // SAFETY: the handler is a function of this program, which stays. Without room for it nothing changes.
+        // SAFETY: the handler is a function of this program. If it cannot be registered, nothing
+        // changes.
         let _ = unsafe { on_exit(leave, null_mut()) };
     });
 }
 
-/// Whether a start was tried, and no end came after it.
+/// Whether a start was attempted without a following end.
 pub fn begun() -> bool {
     RUNNING.load(Ordering::SeqCst)
 }
 
-/// NVSHMEM has ended in order.
+/// Notes that NVSHMEM has ended in order.
 pub fn release() {
     RUNNING.store(false, Ordering::SeqCst);
 }

@@ -1,5 +1,5 @@
-//! What gives a PE symmetric memory, teams and operations on streams: NVSHMEM's host library, memory that the PEs of a
-//! host map directly, or the simulator.
+//! The provider of a PE's symmetric memory, teams and operations on streams: NVSHMEM's host
+//! library, memory that the PEs of a host map directly, or the simulator.
 
 use super::result::{self, Collective, Host, PutSignal};
 use super::sys::Team;
@@ -27,12 +27,12 @@ pub enum Found {
     Simulated(simulated::Found),
 }
 
-/// A stream as C has it.
+/// The stream in C's form.
 pub fn raw(stream: &Stream) -> Result<*mut c_void> {
     Ok(stream.gpu()?.cu_stream().cast())
 }
 
-/// The simulated one.
+/// The stream of a simulated PE.
 fn queue(stream: &Stream) -> Result<&simulated::Stream> {
     match stream {
         Stream::Simulated(stream) => Ok(stream),
@@ -40,7 +40,7 @@ fn queue(stream: &Stream) -> Result<&simulated::Stream> {
     }
 }
 
-/// The same call of each.
+/// Makes the same call of each implementation.
 macro_rules! each {
     ($library:expr, $l:ident => $call:expr) => {
         match $library {
@@ -51,7 +51,7 @@ macro_rules! each {
     };
 }
 
-/// A call on a stream, of the host's library without an answer.
+/// Makes a call on a stream; that of the host library has no result.
 macro_rules! on_stream {
     ($library:expr, $stream:expr, $l:ident, $s:ident => $call:expr) => {
         match $library {
@@ -72,10 +72,10 @@ macro_rules! on_stream {
     };
 }
 
-/// Something needs NVSHMEM, and this world is without.
+/// Makes the error for something that needs NVSHMEM in a world without it.
 fn no_nvshmem(what: &str) -> Error {
-    Error::new(error::NVSHMEM, format!("{what}, and this world was started without NVSHMEM"))
-        .help("World::init starts one with NVSHMEM; `--transport p2p` compiles kernels that do without")
+    Error::new(error::NVSHMEM, format!("{what}, but this world was started without NVSHMEM"))
+        .help("start a world with NVSHMEM by World::init, or compile with `--transport p2p`")
 }
 
 impl Library {
@@ -87,7 +87,7 @@ impl Library {
         }
     }
 
-    /// NVSHMEM's version, where there is an NVSHMEM.
+    /// Returns NVSHMEM's version, if there is one.
     pub fn version(&self) -> Option<Version> {
         match self {
             Library::Host(l) => Some(l.version()),
@@ -105,7 +105,7 @@ impl Library {
     pub fn module_init(&self, module: *mut c_void) -> Result<()> {
         match self {
             Library::Host(l) => l.module_init(module),
-            Library::Direct(_) => Err(no_nvshmem("the code calls NVSHMEM's functions")),
+            Library::Direct(_) => Err(no_nvshmem("the code calls NVSHMEM functions")),
             Library::Simulated(_) => Ok(()),
         }
     }
@@ -117,7 +117,8 @@ impl Library {
         }
     }
 
-    /// Symmetric memory; `name` is for what the simulator says of it. Collective over all PEs.
+    /// Allocates symmetric memory; `name` is for messages of the simulator. Collective over all
+    /// PEs.
     pub fn alloc(&self, name: &str, bytes: usize, align: usize) -> u64 {
         match self {
             Library::Host(l) => l.alloc(bytes, align),
@@ -134,7 +135,7 @@ impl Library {
         each!(self, l => l.peer(address, pe))
     }
 
-    /// Whether kernels that have the choice carry their operations on a PE out in place, where loads and stores reach it.
+    /// Whether kernels that can choose use direct loads and stores for operations on a PE.
     pub fn in_place(&self, pe: u32) -> bool {
         match self {
             Library::Host(_) | Library::Direct(_) => true,
@@ -168,7 +169,7 @@ impl Library {
         }
     }
 
-    /// The handle by which a predefined team is known from now on.
+    /// Returns the handle of a predefined team for later calls.
     pub fn resolve(&self, team: Team) -> Team {
         match self {
             Library::Host(_) => team,
@@ -205,7 +206,7 @@ impl Library {
         }
     }
 
-    /// A team of these PEs of the world, in this order, of which this one is number `my_pe`.
+    /// Creates a team of these PEs of the world, in this order, in which this PE has rank `my_pe`.
     pub fn team_init(&self, unique_id: u64, members: &[u32], my_pe: u32) -> Result<Team> {
         match self {
             Library::Host(l) => l.team_init(unique_id, members.len() as u32, my_pe),
@@ -222,7 +223,7 @@ impl Library {
         }
     }
 
-    /// All PEs have come, and all their stores are seen.
+    /// Waits until all PEs have arrived and all their stores are visible.
     pub fn barrier_all(&self) -> Result<()> {
         match self {
             Library::Host(l) => {
@@ -274,7 +275,7 @@ impl Library {
         }
     }
 
-    /// The collective of that name for that element type.
+    /// Finds the collective of that name for that element type.
     ///
     /// # Errors
     /// Fails if NVSHMEM has none (R0401).

@@ -1,5 +1,7 @@
-//! NVSHMEM's host library, opened at run time: [`sys`] the functions as they are, `Host` a `Result` for every
-//! call (within this room, since it takes addresses on trust), `Library` that or the simulator's. What owns is above: [`World`](crate::World), teams, symmetric memory.
+//! NVSHMEM's host library, which is opened at run time. [`sys`] has the raw functions, `Host` a
+//! `Result` for every call (only within this crate, since it trusts addresses), and `Library`
+//! chooses between it and other implementations. The owning types are [`World`](crate::World),
+//! teams and symmetric memory.
 //!
 //! Source: NVSHMEM API documentation; headers of 3.3 to 3.8.
 

@@ -1,4 +1,5 @@
-//! Each of NVSHMEM's calls with a `Result`. Pointers are addresses: this layer neither owns nor dereferences.
+//! The calls of NVSHMEM with a `Result`. Pointers are addresses, which this layer neither owns nor
+//! dereferences.
 #![allow(unsafe_code, reason = "calls of a C library")]
 
 use super::sys::{self, Functions, InitAttr, Stream, Team, TeamConfig, UniqueId};
@@ -12,27 +13,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The opened host library. It stays loaded: NVSHMEM keeps threads and exit handlers.
+/// The opened host library. It stays loaded, because NVSHMEM has threads and exit handlers.
 ///
-/// Any thread may call. NVSHMEM starts with the level `NVSHMEM_THREAD_SERIALIZED` unless it says otherwise (NVSHMEM API,
-/// "Thread Support"), so calls take turns.
+/// Any thread can make calls. NVSHMEM starts with the level `NVSHMEM_THREAD_SERIALIZED` unless it
+/// reports another (NVSHMEM API, "Thread Support"), so only one call runs at a time.
 pub struct Host {
     functions: Functions,
-    /// Held by the call under way.
+    /// The lock that the current call holds.
     calls: Mutex<()>,
-    /// Whether NVSHMEM has said that calls need not take turns.
+    /// Whether NVSHMEM has reported that calls can run at the same time.
     multiple: AtomicBool,
     library: ManuallyDrop<libloading::Library>,
     version: Version,
     path: PathBuf,
 }
 
-/// An address as the C functions take it.
+/// An address in the form of the C functions.
 fn at(address: u64) -> *mut c_void {
     address as usize as *mut c_void
 }
 
-/// NVSHMEM's functions, for as long as no other thread calls one.
+/// NVSHMEM's functions, while no other thread calls one.
 struct Turn<'h> {
     functions: &'h Functions,
     _held: Option<MutexGuard<'h, ()>>,
@@ -46,16 +47,16 @@ impl Deref for Turn<'_> {
     }
 }
 
-/// A status: 0 is success.
+/// Checks a status, where 0 is success.
 fn check(call: &str, status: c_int) -> Result<()> {
     match status {
         0 => Ok(()),
         other => Err(Error::new(error::NVSHMEM, format!("{call} returned {other}{}", meaning(other)))
-            .help("NVSHMEM_DEBUG=INFO makes NVSHMEM say more")),
+            .help("set NVSHMEM_DEBUG=INFO to make NVSHMEM print more")),
     }
 }
 
-/// Of `nvshmemx_status` (nvshmemx_error.h).
+/// The meaning of an `nvshmemx_status` (nvshmemx_error.h).
 fn meaning(status: c_int) -> &'static str {
     match status {
         1 => " (invalid value)",
@@ -80,7 +81,7 @@ impl Host {
             Error::new(error::NO_NVSHMEM, format!("{} cannot be loaded: {e}", path.display()))
         })?;
         let library = ManuallyDrop::new(library);
-        // Before functions are missed that another version has.
+        // The version is checked first, since another version lacks other functions.
         let version = host_version(path)?;
         check_supported(version, path)?;
         // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process.
@@ -99,16 +100,17 @@ impl Host {
         Turn { functions: &self.functions, _held: held }
     }
 
-    /// Asks how many threads may call, once NVSHMEM has started.
+    /// Asks NVSHMEM, once it has started, how many threads may make calls.
     fn check_threads(&self) -> Result<()> {
         let mut level = sys::THREAD_SINGLE;
         // SAFETY: writes a number.
         unsafe { (self.turn().nvshmem_query_thread)(&mut level) };
         if level < sys::THREAD_SERIALIZED {
             let message =
-                format!("NVSHMEM allows calls of one thread only: nvshmem_query_thread says {level}");
-            return Err(Error::new(error::NVSHMEM, message)
-                .help("NVSHMEM 3.3 to 3.8 start with level 2 (serialized); set no other level before"));
+                format!("NVSHMEM allows calls from only one thread: nvshmem_query_thread returned {level}");
+            return Err(Error::new(error::NVSHMEM, message).help(
+                "do not set a thread level before: NVSHMEM 3.3 to 3.8 start with level 2 (serialized)",
+            ));
         }
         self.multiple.store(level >= sys::THREAD_MULTIPLE, Ordering::Release);
         Ok(())
@@ -124,7 +126,7 @@ impl Host {
         self.version
     }
 
-    /// A fresh unique id, for PE 0 to tell the others.
+    /// Returns a new unique id, for PE 0 to send to the others.
     pub fn unique_id(&self) -> Result<UniqueId> {
         let mut id = UniqueId::new();
         // SAFETY: fills the structure.
@@ -144,15 +146,17 @@ impl Host {
             (f.nvshmemx_hostlib_init_attr)(sys::INIT_WITH_UNIQUEID, &mut attr)
         };
         drop(f);
-        // Whether it succeeded or not: it may have got far enough to need an end.
+        // This is needed even after a failure, since NVSHMEM may have started far enough to need an
+        // end.
         super::exit::guard();
         check("nvshmemx_hostlib_init_attr", status)?;
         // SAFETY: a query.
         match unsafe { (self.turn().nvshmemx_init_status)() } {
-            // Some versions put off what fails now, and end the process at the first call that needs it.
+            // Some versions defer errors, and end the process at the first call that fails.
             state @ (0 | 1) => {
-                let message =
-                    format!("NVSHMEM has not started: nvshmemx_init_status is {state} after its init");
+                let message = format!(
+                    "NVSHMEM has not started: nvshmemx_init_status is {state} after the initialisation"
+                );
                 Err(Error::new(error::NVSHMEM, message).help(
                     "what it printed above says why: no transport between the GPUs (peer access, InfiniBand), or \
                      no GPU\nNVSHMEM_DEBUG=INFO makes it say more",
@@ -188,28 +192,28 @@ impl Host {
         (unsafe { (self.turn().nvshmem_align)(align, bytes) }) as u64
     }
 
-    /// Gives symmetric memory back. Collective over all PEs.
+    /// Frees symmetric memory. Collective over all PEs.
     pub fn free(&self, address: u64) {
         // SAFETY: the owner frees once.
         unsafe { (self.turn().nvshmem_free)(at(address)) }
     }
 
-    /// The address at which loads and stores reach a PE's copy, if they do.
+    /// Returns the address at which loads and stores reach a PE's copy, if they do.
     pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
         // SAFETY: computes an address.
         let p = unsafe { (self.turn().nvshmem_ptr)(at(address), pe as c_int) } as u64;
         (p != 0).then_some(p)
     }
 
-    /// The address at which multimem instructions reach all copies of a team, if they do.
+    /// Returns the address at which multimem instructions reach all copies of a team, if they do.
     pub fn multicast(&self, team: Team, address: u64) -> Option<u64> {
         // SAFETY: computes an address.
         let p = unsafe { (self.turn().nvshmemx_mc_ptr)(team, at(address)) } as u64;
         (p != 0).then_some(p)
     }
 
-    /// Maps memory made with CUDA's virtual memory functions into the symmetric heap; its address there, or 0.
-    /// Collective over all PEs.
+    /// Maps memory of CUDA's virtual memory functions to the symmetric heap, and returns its
+    /// address there, or 0. Collective over all PEs.
     pub fn register(&self, address: u64, bytes: usize) -> u64 {
         // SAFETY: the owner keeps the allocation until it is unregistered.
         (unsafe { (self.turn().nvshmemx_buffer_register_symmetric)(at(address), bytes, 0) }) as u64
@@ -223,25 +227,26 @@ impl Host {
         check("nvshmemx_buffer_unregister_symmetric", unsafe { call(at(address), bytes) })
     }
 
-    /// PE of this process in a team; `None` where it is not a member.
+    /// Returns the rank of this PE in a team, or `None` if it is not a member.
     pub fn team_my_pe(&self, team: Team) -> Option<u32> {
         // SAFETY: a query.
         u32::try_from(unsafe { (self.turn().nvshmem_team_my_pe)(team) }).ok()
     }
 
-    /// PEs of a team.
+    /// Returns the number of PEs of a team.
     pub fn team_n_pes(&self, team: Team) -> Option<u32> {
         // SAFETY: a query.
         u32::try_from(unsafe { (self.turn().nvshmem_team_n_pes)(team) }).ok()
     }
 
-    /// The rank in another team of a PE of this team.
+    /// Returns the rank in another team of a PE of this team.
     pub fn translate(&self, from: Team, pe: u32, to: Team) -> Option<u32> {
         // SAFETY: a query.
         u32::try_from(unsafe { (self.turn().nvshmem_team_translate_pe)(from, pe as c_int, to) }).ok()
     }
 
-    /// PEs `start + i * stride`, i < size, of a parent. Collective over the parent; `None` in other PEs.
+    /// Creates a team of the PEs `start + i * stride`, i < size, of a parent. Collective over the
+    /// parent; `None` in other PEs.
     pub fn split_strided(&self, parent: Team, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
         let mut team = sys::TEAM_INVALID;
         let f = self.turn();
@@ -266,7 +271,7 @@ impl Host {
         me.is_some_and(|me| (0..size).any(|i| start + i * stride == me))
     }
 
-    /// Rows and columns of a grid `x_range` wide. Collective over the parent.
+    /// Creates teams for the rows and columns of a grid `x_range` wide. Collective over the parent.
     pub fn split_2d(&self, parent: Team, x_range: u32) -> Result<(Option<Team>, Option<Team>)> {
         let (mut x, mut y) = (sys::TEAM_INVALID, sys::TEAM_INVALID);
         let f = self.turn();
@@ -279,7 +284,8 @@ impl Host {
         Ok((team(x), team(y)))
     }
 
-    /// An id for a team made by [`team_init`](Host::team_init): one PE asks, and tells the others.
+    /// Returns an id for a team of [`team_init`](Host::team_init). One PE calls this and sends it
+    /// to the others.
     pub fn team_unique_id(&self) -> Result<u64> {
         let mut id = 0;
         let f = self.turn();
@@ -289,7 +295,7 @@ impl Host {
         Ok(id)
     }
 
-    /// A team of any PEs. Collective over these.
+    /// Creates a team of any PEs. Collective over these.
     pub fn team_init(&self, unique_id: u64, n_pes: u32, my_pe: u32) -> Result<Team> {
         let mut team = sys::TEAM_INVALID;
         let mut config = TeamConfig::new(unique_id);
@@ -300,8 +306,9 @@ impl Host {
         let status = unsafe { init(&mut team, &mut config, mask, n_pes as c_int, my_pe as c_int) };
         check("nvshmemx_team_init", status)?;
         match team {
-            sys::TEAM_INVALID => Err(Error::new(error::NVSHMEM, "nvshmemx_team_init made no team")
-                .help("NVSHMEM_MAX_TEAMS bounds how many there can be at a time (128 if not set)")),
+            sys::TEAM_INVALID => Err(Error::new(error::NVSHMEM, "nvshmemx_team_init created no team").help(
+                "raise NVSHMEM_MAX_TEAMS, which limits the number of teams at a time (128 by default)",
+            )),
             team => Ok(team),
         }
     }
@@ -312,7 +319,7 @@ impl Host {
         unsafe { (self.turn().nvshmem_team_destroy)(team) }
     }
 
-    /// All PEs have come, and all their stores are seen.
+    /// Waits until all PEs have arrived and all their stores are visible.
     pub fn barrier_all(&self) {
         // SAFETY: init succeeded.
         unsafe { (self.turn().nvshmem_barrier_all)() }
@@ -366,7 +373,7 @@ impl Host {
         unsafe { (self.turn().nvshmemx_quiet_on_stream)(stream) }
     }
 
-    /// Waits in stream order until the team's PEs have come and all their stores are seen.
+    /// Waits in stream order until the team's PEs have arrived and all their stores are visible.
     pub fn barrier(&self, team: Team, stream: Stream) -> Result<()> {
         let f = self.turn();
         let call = f.nvshmemx_barrier_on_stream;
@@ -374,7 +381,7 @@ impl Host {
         check("nvshmemx_barrier_on_stream", unsafe { call(team, stream) })
     }
 
-    /// Waits in stream order until the team's PEs have come.
+    /// Waits in stream order until the team's PEs have arrived.
     pub fn sync(&self, team: Team, stream: Stream) -> Result<()> {
         let f = self.turn();
         let call = f.nvshmemx_team_sync_on_stream;
@@ -382,13 +389,13 @@ impl Host {
         check("nvshmemx_team_sync_on_stream", unsafe { call(team, stream) })
     }
 
-    /// The collective of that name for that element type.
+    /// Finds the collective of that name for that element type.
     ///
     /// # Errors
     /// Fails if NVSHMEM has none (R0401).
     pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         let f = &self.functions;
-        // Moves of types that NVSHMEM has no name for are moves of bytes.
+        // Types without a name in NVSHMEM are moved as bytes.
         let bytes = |call, name: &str| Found { call, scale: dtype.bytes() as usize, label: name.into() };
         match (name, dtype.nvshmem_name()) {
             ("fcollect", None) => {
@@ -428,15 +435,14 @@ impl Host {
 }
 
 pub fn no_operation(name: &str, dtype: DType) -> Error {
-    Error::new(error::OPERATION, format!("NVSHMEM has no {} of {dtype}", name.replace('_', " "))).help(
-        "sum, min, max and prod are there for integers, f16, bf16, f32 and f64; and, or, xor for integers",
-    )
+    Error::new(error::OPERATION, format!("NVSHMEM does not have {} of {dtype}", name.replace('_', " ")))
+        .help("use sum, min, max or prod of integers, f16, bf16, f32 or f64, or use and, or, xor of integers")
 }
 
 /// The function of a collective, found for its operands.
 pub struct Found {
     call: sys::Collective,
-    /// What it counts, for each element.
+    /// The number of counted units for each element.
     scale: usize,
     label: String,
 }
@@ -450,7 +456,8 @@ pub struct Collective {
     pub dest: u64,
     /// The address that is read.
     pub source: u64,
-    /// Elements: of each PE's contribution, or of each PE's result in a reduce-scatter.
+    /// The number of elements of each PE's contribution, or of each PE's result in a
+    /// reduce-scatter.
     pub count: usize,
 }
 
@@ -471,6 +478,6 @@ pub struct PutSignal {
     pub op: c_int,
     /// The rank of the PE that receives the copy.
     pub pe: u32,
-    /// Complete only after a quiet.
+    /// Whether the copy is complete only after a quiet.
     pub nbi: bool,
 }

@@ -1,5 +1,5 @@
-//! NVSHMEM's host functions as they are: names, signatures and structures of its headers (3.3 to 3.8, whose
-//! version 1 structures all of them accept).
+//! The raw host functions of NVSHMEM: names, signatures and structures of its headers (3.3 to 3.8,
+//! all of which accept version 1 structures).
 #![allow(unsafe_code, reason = "functions of a C library")]
 
 use crate::foreign::functions;
@@ -11,7 +11,8 @@ pub type Team = i32;
 /// A handle of a stream, `CUstream`.
 pub type Stream = *mut c_void;
 
-/// `nvshmemx_uniqueid_v1` (nvshmem_uniqueid.h): 128 bytes that PE 0 makes and all others are told.
+/// `nvshmemx_uniqueid_v1` (nvshmem_uniqueid.h): 128 bytes that PE 0 creates and sends to all
+/// others.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId {
@@ -39,7 +40,7 @@ pub struct UniqueIdArgs {
 pub struct InitArgs {
     /// The version and the size of the struct.
     pub version: c_int,
-    /// For bootstrap by unique id.
+    /// The arguments for a bootstrap by unique id.
     pub uid: UniqueIdArgs,
     /// Padding, which must be 0.
     pub padding: [u8; 96],
@@ -50,9 +51,9 @@ pub struct InitArgs {
 pub struct InitAttr {
     /// The version and the size of the struct.
     pub version: c_int,
-    /// For bootstrap by MPI; null.
+    /// The communicator for a bootstrap by MPI, which is null.
     pub mpi_comm: *mut c_void,
-    /// For bootstrap by unique id.
+    /// The arguments for a bootstrap by unique id.
     pub args: InitArgs,
 }
 
@@ -63,24 +64,24 @@ pub struct TeamConfig {
     pub version: c_int,
     /// The number of contexts; -1 leaves it to the library.
     pub num_contexts: c_int,
-    /// Same on all PEs of the team, and of no other team.
+    /// An id that all PEs of the team share, and no other team has.
     pub unique_id: u64,
     /// Padding, which must be 0.
     pub padding: [u8; 48],
 }
 
-// The headers' own assertions.
+// The headers make the same assertions.
 const _: () = assert!(size_of::<UniqueId>() == 128 && size_of::<UniqueIdArgs>() == 24);
 const _: () = assert!(size_of::<InitArgs>() == 128 && size_of::<InitAttr>() == 144);
 const _: () = assert!(size_of::<TeamConfig>() == 64);
 
-/// First word of a structure: its version and its size.
+/// The first word of a structure, which has its version and its size.
 const fn word<T>(version: c_int) -> c_int {
     (version << 16) + size_of::<T>() as c_int
 }
 
 impl UniqueId {
-    /// The initial value, as `NVSHMEMX_UNIQUEID_INITIALIZER` has it.
+    /// Returns the value of `NVSHMEMX_UNIQUEID_INITIALIZER`.
     pub const fn new() -> UniqueId {
         UniqueId { version: word::<UniqueId>(1), internal: [0; 124] }
     }
@@ -93,7 +94,7 @@ impl Default for UniqueId {
 }
 
 impl InitAttr {
-    /// The initial value, as `NVSHMEMX_INIT_ATTR_INITIALIZER` has it.
+    /// Returns the value of `NVSHMEMX_INIT_ATTR_INITIALIZER`.
     pub const fn new() -> InitAttr {
         let version = word::<UniqueIdArgs>(1);
         let uid = UniqueIdArgs { version, id: std::ptr::null_mut(), rank: 0, size: 0 };
@@ -109,7 +110,7 @@ impl Default for InitAttr {
 }
 
 impl TeamConfig {
-    /// `NVSHMEM_TEAM_CONFIG_INITIALIZER` with a unique id.
+    /// Returns the value of `NVSHMEM_TEAM_CONFIG_INITIALIZER` with a unique id.
     pub const fn new(unique_id: u64) -> TeamConfig {
         TeamConfig { version: word::<TeamConfig>(2), num_contexts: -1, unique_id, padding: [0; 48] }
     }
@@ -204,5 +205,6 @@ functions! {
     {}
 }
 
-/// `nvshmemx_TYPENAME_OP_reduce_on_stream` and its kin: team, destination, source, elements, stream.
+/// The signature of `nvshmemx_TYPENAME_OP_reduce_on_stream` and similar functions: team,
+/// destination, source, elements, stream.
 pub type Collective = unsafe extern "C" fn(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;

@@ -1,5 +1,5 @@
-//! NVSHMEM's operations on streams, as NVSHMEM itself carries them out: kernels of one thread that call its device
-//! functions, which the simulator has built in.
+//! NVSHMEM's operations on streams. As in NVSHMEM, they are kernels of one thread that call its
+//! device functions, which are built into the simulator.
 
 use crate::error::{Error, OPERATION, Result};
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use weft_sim::{Launch, Module, NvshmemFunction, nvshmem_function};
 
-/// The kernel that calls a function with its own parameters.
+/// The name of the kernel that calls a function with the kernel's own parameters.
 pub(super) fn kernel_name(function: &str) -> String {
     format!("{function}_on_stream")
 }
 
-/// PTX of a kernel that calls a function.
+/// The PTX of a kernel that calls a function.
 fn text(f: NvshmemFunction) -> String {
     let bits = |bytes: u64| bytes * 8;
     let list = |of: &dyn Fn(usize, u64) -> String| -> String {
@@ -47,7 +47,7 @@ fn text(f: NvshmemFunction) -> String {
     out
 }
 
-/// The module with the kernel that calls a function.
+/// Returns the module with the kernel that calls a function.
 ///
 /// # Errors
 /// Fails if there is no such function (R0401).
@@ -57,7 +57,7 @@ pub(super) fn module(function: &str) -> Result<Module> {
     if let Some(module) = made.get(function) {
         return Ok(module.clone());
     }
-    let missing = || Error::new(OPERATION, format!("NVSHMEM has no `{function}`"));
+    let missing = || Error::new(OPERATION, format!("NVSHMEM does not have `{function}`"));
     let text = text(nvshmem_function(function).ok_or_else(missing)?);
     let module = Module::parse_for_host(&text)
         .map_err(|e| Error::new(OPERATION, format!("`{function}` cannot be called on a stream: {e}")))?;

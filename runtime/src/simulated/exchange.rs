@@ -1,19 +1,19 @@
-//! Steps that PEs make together on the host: they meet, say what they call, and hand over bytes.
+//! Exchanges of PEs on the host: the PEs meet, name their call, and exchange bytes.
 
 use super::state::{State, Wait};
 use crate::error::{COLLECTIVE, Error};
 use crate::job::pes;
 use std::collections::{BTreeMap, VecDeque};
 
-/// By members, ascending.
+/// The rounds by their members in ascending order.
 #[derive(Default)]
 pub(super) struct Exchanges(BTreeMap<Vec<u32>, VecDeque<Round>>);
 
-/// One step. A member's k-th call in a group belongs to the group's k-th round.
+/// One exchange. A member's k-th call in a group belongs to the group's k-th round.
 #[derive(Default)]
 struct Round {
     came: BTreeMap<u32, Call>,
-    /// Why it will not complete; members that have come were told.
+    /// The reason why it will not complete; the members that have arrived were told.
     failed: Option<String>,
 }
 
@@ -29,7 +29,8 @@ fn refused(message: String) -> Error {
 }
 
 impl State {
-    /// A PE comes to a step of some PEs; `waiter` is answered when all have come.
+    /// Notes that a PE arrives at an exchange of some PEs; `waiter` gets the answer when all have
+    /// arrived.
     pub fn come(&mut self, pe: u32, waiter: u64, members: &[u32], what: &str, payload: &[u8]) {
         let rounds = self.exchanges.0.entry(members.to_vec()).or_default();
         let at = rounds.partition_point(|round| round.came.contains_key(&pe));
@@ -45,7 +46,7 @@ impl State {
         self.settle_exchanges();
     }
 
-    /// Ends the steps that are complete, or wait for a PE that has left.
+    /// Ends the exchanges that are complete, or that wait for a PE that has left.
     pub fn settle_exchanges(&mut self) {
         let mut groups = std::mem::take(&mut self.exchanges.0);
         groups.retain(|members, rounds| {
@@ -86,7 +87,7 @@ impl State {
         round.failed = Some(message);
     }
 
-    /// Ends the step that a thread waits in.
+    /// Ends the exchange in which a thread waits.
     pub fn give_up(&mut self, waiter: u64, why: &str) {
         let mut groups = std::mem::take(&mut self.exchanges.0);
         for (members, rounds) in &mut groups {
@@ -94,7 +95,7 @@ impl State {
             if let Some(round) = rounds.iter_mut().find(is) {
                 let missing: Vec<u32> =
                     members.iter().copied().filter(|m| !round.came.contains_key(m)).collect();
-                let message = format!("{} did not come: {why}; {}", pes(&missing), calls(&round.came));
+                let message = format!("{} did not arrive: {why}; {}", pes(&missing), calls(&round.came));
                 self.refuse_round(round, message);
             }
         }
@@ -102,7 +103,8 @@ impl State {
     }
 }
 
-/// "PEs 0, 2: alloc 4096 B; PE 1: free #3": equal calls together, in the order of their first PE.
+/// Formats "PEs 0, 2: alloc 4096 B; PE 1: free #3", with equal calls together, in the order of
+/// their first PE.
 fn calls(came: &BTreeMap<u32, Call>) -> String {
     let mut by_what: Vec<(&str, Vec<u32>)> = Vec::new();
     for (pe, call) in came {

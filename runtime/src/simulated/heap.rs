@@ -1,15 +1,16 @@
-//! Symmetric memory and teams, which all PEs make in the same order.
+//! Symmetric memory and teams, which all PEs create in the same order.
 
 use super::state::{State, from_sim};
 use crate::error::Result;
 use std::collections::BTreeMap;
 use weft_sim::{Machine, Name, Symmetric, Team};
 
-/// What was made together: each PE asks for the next one, and the first that asks makes it.
+/// Objects that the PEs create together. Each PE asks for the next one, and the first PE that asks
+/// creates it.
 #[derive(Default)]
 struct Sequence<T> {
     made: Vec<T>,
-    /// By PE.
+    /// The index of the next object, by PE.
     next: Vec<usize>,
 }
 
@@ -17,26 +18,27 @@ struct Sequence<T> {
 #[derive(Clone, Copy)]
 struct Allocation {
     at: Symmetric,
-    /// PEs that have freed it.
+    /// The number of PEs that have freed it.
     freed: u32,
 }
 
 pub(super) struct Heap {
     n_pes: u32,
     places: Sequence<Allocation>,
-    /// Numbers of places, by PE and address there.
+    /// The numbers of allocations, by PE and address there.
     by_address: BTreeMap<(u32, u64), usize>,
-    /// Private memory that is registered, by PE and its address on the heap.
+    /// Registered private memory, by PE and its address on the heap.
     registered: BTreeMap<(u32, u64), u64>,
-    /// Memory by CUDA's virtual memory functions, which alone can be registered: bytes by PE and address.
+    /// Memory of CUDA's virtual memory functions, which is the only memory that can be registered:
+    /// its size in bytes by PE and address.
     pub mappings: BTreeMap<(u32, u64), usize>,
     teams: BTreeMap<i32, (Team, Vec<u32>)>,
-    /// By parent and PE: how often it was split; and the teams of each split.
+    /// The number of splits by parent and PE, and the teams of each split.
     splits: BTreeMap<(i32, u32), u64>,
     made: BTreeMap<(i32, u64), Vec<i32>>,
     /// The teams of lists, by the number that the PEs of the list agreed on.
     pub listed: BTreeMap<u64, i32>,
-    /// The teams of each PE: its node, and the PEs of its place on each node.
+    /// The predefined teams of each PE: its node, and the PEs of the same rank on each node.
     pub predefined: Vec<[i32; 2]>,
 }
 
@@ -71,7 +73,7 @@ impl Heap {
         Ok(heap)
     }
 
-    /// A new team; all PEs in order are the world.
+    /// Adds a team. A team of all PEs in order is the world.
     pub fn add_team(&mut self, machine: &mut Machine, members: &[u32]) -> Result<i32> {
         let pes: Vec<usize> = members.iter().map(|pe| *pe as usize).collect();
         let team = machine.team(&pes).map_err(|e| from_sim(&e))?;
@@ -85,7 +87,8 @@ impl Heap {
 }
 
 impl State {
-    /// The PE's next place on the symmetric heap, which is the same for all PEs; its address there.
+    /// Returns the address of the PE's next allocation on the symmetric heap, which has the same
+    /// offset on all PEs.
     pub fn alloc_symmetric(&mut self, pe: u32, name: &str, bytes: usize, align: u64) -> Result<u64> {
         let number = self.heap.places.next[pe as usize];
         if number == self.heap.places.made.len() {
@@ -99,14 +102,14 @@ impl State {
         Ok(address)
     }
 
-    /// Names the place that begins at an address of a PE's.
+    /// Sets the name of the allocation at an address of a PE.
     pub fn set_name(&mut self, pe: u32, address: u64, name: Name) {
         if let Some(number) = self.heap.by_address.get(&(pe, address)) {
             self.machine.set_name(self.heap.places.made[*number].at, name);
         }
     }
 
-    /// A PE frees its part of a place; the place is free when all have.
+    /// Frees a PE's part of an allocation, which is free when all PEs have freed it.
     pub fn free_symmetric(&mut self, pe: u32, address: u64) -> Result<()> {
         let Some(number) = self.heap.by_address.remove(&(pe, address)) else { return Ok(()) };
         let place = &mut self.heap.places.made[number];
@@ -117,10 +120,11 @@ impl State {
         }
     }
 
-    /// Puts a PE's mapping on the symmetric heap; its address there, or 0 for other memory.
+    /// Maps a PE's memory to the symmetric heap, and returns its address there, or 0 for other
+    /// memory.
     pub fn register(&mut self, pe: u32, address: u64, bytes: usize) -> Result<u64> {
         let whole = self.heap.mappings.get(&(pe, address)) == Some(&bytes);
-        // Every PE takes part, so that all have the same places.
+        // Every PE takes part, so that the offsets agree on all PEs.
         let on_heap = self.alloc_symmetric(pe, "registered memory", bytes, 1 << 16)?;
         if !whole {
             return self.free_symmetric(pe, on_heap).map(|()| 0);
@@ -139,7 +143,7 @@ impl State {
         self.free_symmetric(pe, on_heap)
     }
 
-    /// The teams that a split of a parent makes, which is the PE's next split of it.
+    /// Returns the teams of a parent's split, which is the PE's next split of that parent.
     pub fn split(&mut self, pe: u32, parent: i32, parts: &[Vec<u32>]) -> Result<Vec<i32>> {
         let count = self.heap.splits.entry((parent, pe)).or_default();
         let number = *count;

@@ -1,4 +1,4 @@
-//! The PEs of a simulated job: threads that share one machine, and how they wait.
+//! The PEs of a simulated job, which are threads that share one machine, and their waits.
 
 use super::exchange::Exchanges;
 use super::heap::Heap;
@@ -11,40 +11,43 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use weft_sim::{Config, Machine, Name};
 
-/// What a job is made with, as its PEs ask for it.
+/// The settings of a job that its PEs need.
 pub(super) struct Settings {
-    /// PEs of a node: those that reach each other by loads and stores.
+    /// The number of PEs of a node, which reach each other by loads and stores.
     pub node: u32,
-    /// PEs of a group within which kernels that have the choice carry operations out in place.
+    /// The number of PEs of a group, within which kernels that can choose use direct loads and
+    /// stores.
     pub reach: u32,
     pub capability: (u32, u32),
     pub multicast_of_one: bool,
     pub modules: Modules,
     pub config: Config,
-    /// The bound of waits for a thread that does not come.
+    /// The limit on waits for a thread that does not arrive.
     pub bound: Duration,
 }
 
-/// Jobs of this process that are still there, by number.
+/// The jobs of this process that still exist, by number.
 static JOBS: Mutex<Vec<(i32, Weak<Job>)>> = Mutex::new(Vec::new());
 
-/// Most PEs of a job: a device's number in the process is a multiple of this, and its PE.
+/// The largest number of PEs of a job. A device's number in the process is a multiple of this
+/// number, plus its PE.
 const MOST_PES: i32 = 4096;
 
 pub(super) struct Job {
     number: i32,
     pub settings: Settings,
     state: Mutex<State>,
-    /// No thread of a PE runs any more, or one has ended.
+    /// Signals that no thread of a PE runs any more, or that one has ended.
     idle: Condvar,
 }
 
 thread_local! {
-    /// Whether this thread is a PE's own: the machine does not go on while it runs.
+    /// Whether this thread is the main thread of a PE. The machine does not run while such a thread
+    /// runs.
     static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Threads that PEs have started themselves are not waited for longer than this.
+/// The longest wait for other threads that PEs have started themselves.
 const GRACE: Duration = Duration::from_millis(20);
 
 impl Job {
@@ -65,7 +68,7 @@ impl Job {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing of the state is half changed where code can panic.
+        // No code that can panic leaves the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,13 +76,13 @@ impl Job {
     pub fn begin(&self) {
         let mut state = self.lock();
         state.running = self.n_pes();
-        // What a run before left open is over.
+        // The open exchanges of an earlier run are over.
         state.exchanges = Exchanges::default();
         state.hosts.iter_mut().for_each(|host| host.left = false);
     }
 
-    /// Carries the streams on whenever all PEs' threads wait, until all of them have ended. One thread does so for all:
-    /// the machine's memory stays near its core.
+    /// Advances the streams whenever all PEs' threads wait, until all threads have ended. One
+    /// thread does this for all, so that the machine's memory stays close to its core.
     pub fn conduct(&self) {
         let mut state = self.lock();
         while state.hosts.iter().any(|host| !host.left) {
@@ -91,10 +94,10 @@ impl Job {
         }
     }
 
-    /// Waits in its place among those that wait, until it is answered.
+    /// Waits among the other waiting threads until it gets an answer.
     fn blocked(&self, mut state: MutexGuard<'_, State>, id: u64, bound: Option<Duration>) -> Answer {
         let counted = state.waiters.get(&id).is_some_and(|w| w.counted);
-        // (Where it has been answered already, it was counted as running again.)
+        // (If it already has an answer, it was counted as running again.)
         state.running -= u32::from(counted);
         if state.running == 0 {
             self.idle.notify_one();
@@ -123,7 +126,7 @@ impl Job {
         }
     }
 
-    /// A PE's thread has not come within the bound.
+    /// Handles a PE's thread that has not arrived within the limit.
     fn give_up(&self, state: &mut State, id: u64) {
         let seconds = self.settings.bound.as_secs_f32();
         let waits = state.waits();
@@ -132,8 +135,8 @@ impl Job {
             return state.give_up(id, &format!("within {seconds} s\n{waits}"));
         }
         let message =
-            format!("a PE that the simulated machine waits for is not done after {seconds} s:\n{waits}");
-        let help = "WEFT_TIMEOUT sets the bound in seconds, for work that takes longer";
+            format!("a PE that the simulated machine waits for did not finish within {seconds} s:\n{waits}");
+        let help = "set WEFT_TIMEOUT to more seconds if the work takes longer";
         state.tell(id, Err(Error::new(NOT_DONE, message).help(help)));
     }
 }
@@ -152,12 +155,12 @@ impl PartialEq for Pe {
 }
 
 impl Pe {
-    /// The number of its device, which no other of this process has.
+    /// The number of its device, which is unique in this process.
     pub fn number(&self) -> i32 {
         self.job.number.wrapping_mul(MOST_PES).wrapping_add(self.pe as i32)
     }
 
-    /// The PE whose device has a number.
+    /// The PE whose device has this number.
     pub fn of_number(number: i32) -> Option<Pe> {
         let (job, pe) = (number.div_euclid(MOST_PES), number.rem_euclid(MOST_PES) as u32);
         let jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,12 +195,12 @@ impl Pe {
         Ok(state)
     }
 
-    /// This thread is the PE's own until [`leave`](Pe::leave).
+    /// Makes this thread the main thread of the PE until [`leave`](Pe::leave).
     pub(super) fn enter(&self) {
         OWN.set(true);
     }
 
-    /// The PE's thread has ended.
+    /// Notes that the PE's main thread has ended.
     pub(super) fn leave(&self) {
         OWN.set(false);
         let mut state = self.job.lock();
@@ -220,7 +223,7 @@ impl Pe {
         {
             return Err(Error::new(
                 crate::error::CUDA,
-                "the stream is being captured, and cannot be waited for",
+                "the stream is being captured, so the host cannot wait for it",
             ));
         }
         if state.is_satisfied(self.pe, &wait) {
@@ -238,19 +241,19 @@ impl Pe {
         id
     }
 
-    /// Waits for all that the PE was given.
+    /// Waits for all work of the PE.
     pub fn wait_for_device(&self) -> Result<()> {
         self.wait(Wait::Device)
     }
 
-    /// A step with other PEs: see [`Control::exchange`](crate::job::Control::exchange).
+    /// Exchanges bytes with other PEs: see [`Control::exchange`](crate::job::Control::exchange).
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8], patient: bool) -> Answer {
         let sound = members.windows(2).all(|pair| pair[0] < pair[1])
             && members.last().is_some_and(|m| *m < self.n_pes());
         if !sound || members.binary_search(&self.pe).is_err() {
             let message = format!("PE {} of {} called `{what}` among {members:?}", self.pe, self.n_pes());
             return Err(Error::new(NOT_IN_TEAM, message)
-                .help("list the PEs of the team in ascending order, this PE among them"));
+                .help("list the PEs of the team in ascending order, and include this PE"));
         }
         let mut state = self.lock()?;
         if state.hosts[self.pe as usize].left {
@@ -262,18 +265,18 @@ impl Pe {
         self.job.blocked(state, id, (!patient).then_some(self.bound()))
     }
 
-    /// The PE fails: all others hear of it.
+    /// Reports a failure of the PE to all others.
     pub fn fail(&self, why: &str) {
         self.job.lock().fail(Some(self.pe), Error::new(COLLECTIVE, why));
     }
 
-    /// The first failure, if any: which PE, and why.
+    /// The first failure, as the PE and the reason.
     pub fn died(&self) -> Option<(u32, String)> {
         let failed = self.job.lock().failed.clone()?;
         Some((failed.pe.unwrap_or(self.pe), failed.error.message))
     }
 
-    /// Bytes of memory of one PE: (free, total).
+    /// The free and the total memory of one PE in bytes.
     pub fn memory(&self) -> (usize, usize) {
         let state = self.job.lock();
         let total = self.config().memory_limit / u64::from(self.n_pes());
@@ -281,7 +284,7 @@ impl Pe {
         (free as usize, total as usize)
     }
 
-    /// Bytes that a symmetric allocation has room for.
+    /// The size of the largest possible symmetric allocation in bytes.
     pub fn symmetric_room(&self) -> usize {
         let total = self.config().memory_limit / u64::from(self.n_pes());
         self.job.lock().machine.room(None).min(total) as usize
@@ -293,34 +296,34 @@ impl Pe {
         made.map_err(|e| {
             let (free, total) = (state.machine.room(Some(self.pe as usize)), self.config().memory_limit);
             let message = format!(
-                "simulated PE {} has no room for a tensor of {bytes} bytes; {free} are free of the {total} of all PEs",
+                "simulated PE {} cannot allocate a tensor of {bytes} bytes; {free} of the {total} bytes of all PEs are free",
                 self.pe
             );
             Error::new(OUT_OF_MEMORY, message).help(e.help)
         })
     }
 
-    /// Names the PE's own memory that begins at an address.
+    /// Sets the name of the PE's own memory at an address.
     pub fn set_name(&self, address: u64, name: Name) {
         self.job.lock().machine.set_private_name(self.pe as usize, address, name);
     }
 
     pub fn free(&self, address: u64) {
-        // What is gone already needs no end.
+        // Memory that is already gone needs no action.
         let _ = self.job.lock().machine.free(self.pe as usize, address);
     }
 
-    /// Lets the job's reports contain the waits that a kernel of the PE writes to a ring at an address.
+    /// Adds the waits that a kernel of the PE writes to a ring at an address to the job's reports.
     pub fn watch(&self, ring: u64, bytes: usize, table: Arc<Table>) {
         self.job.lock().watched.push(Watched { pe: self.pe, ring, bytes, table });
     }
 
-    /// The ring is freed.
+    /// Removes a ring that is freed.
     pub fn unwatch(&self, ring: u64) {
         self.job.lock().watched.retain(|w| (w.pe, w.ring) != (self.pe, ring));
     }
 
-    /// Memory that can be registered: whole multiples of a granularity.
+    /// Allocates memory that can be registered, in multiples of a granularity.
     pub fn map(&self, bytes: usize) -> Result<u64> {
         let address = self.alloc(bytes)?;
         self.lock()?.heap.mappings.insert((self.pe, address), bytes);
@@ -332,7 +335,7 @@ impl Pe {
         self.free(address);
     }
 
-    /// Writes memory; nothing that the PE was given before is under way on it.
+    /// Writes memory. No earlier work of the PE on it is pending.
     pub fn write(&self, address: u64, data: &[u8]) -> Result<()> {
         self.lock()?.machine.write(self.pe as usize, address, data).map_err(|e| from_sim(&e))
     }

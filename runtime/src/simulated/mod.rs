@@ -1,13 +1,15 @@
-//! Simulated PEs: the same [`World`] on a laptop.
+//! Simulated PEs: the same [`World`] on a machine without GPUs.
 //!
-//! The simulation lies below everything that programs see. A simulated PE is a thread of this process; its device, its
-//! streams, events and graphs, its NVSHMEM and its connection with the other PEs are the few types that [`cuda`],
-//! [`nvshmem`] and the job have in two kinds. Tensors, teams, checks of arguments, hidden parameters and collectives are
-//! the same code as on GPUs.
+//! The simulation is below everything that programs see. A simulated PE is a thread of this
+//! process. Its device, its streams, events and graphs, its NVSHMEM and its connection with the
+//! other PEs are the few types that [`cuda`], [`nvshmem`] and the job have in two variants.
+//! Tensors, teams, checks of arguments, hidden parameters and collectives are the same code as on
+//! GPUs.
 //!
-//! What streams are given waits until every PE's thread is blocked, or has ended. Then all kernels that can run do, at
-//! the same time, on one [`weft_sim::Machine`], until a thread has what it waits for. The thread that called
-//! [`SimJob::run`] carries the machine on, which stands still while a PE's thread runs. So one seed gives one run, however fast the threads are.
+//! Work on streams waits until every PE's thread is blocked or has ended. Then all kernels that can
+//! run do so at the same time on one [`weft_sim::Machine`], until a thread can continue. The thread
+//! that called [`SimJob::run`] advances the machine, which does not run while a PE's thread runs.
+//! So one seed gives one run, however fast the threads are.
 //!
 //! [`cuda`]: crate::cuda
 //! [`nvshmem`]: crate::nvshmem
@@ -46,9 +48,10 @@ use weft_sim::{Check, Finding, SimError, Stats, Trace, TraceConfig};
 pub struct SimConfig {
     /// The number of PEs.
     pub n_pes: u32,
-    /// Seed of the schedule, and of what NVSHMEM and the memory model leave open: one seed gives one run.
+    /// The seed of the schedule, and of choices that NVSHMEM and the memory model leave open. One
+    /// seed gives one run.
     pub seed: u64,
-    /// Whether the seed also chooses how warps take turns, and how late others see weak stores
+    /// Whether the seed also chooses how warps take turns, and how late weak stores become visible
     /// ([`weft_sim::Config::explore`]).
     pub explore: bool,
     /// The checks that watch running kernels; see [`Simulation::findings`].
@@ -56,31 +59,35 @@ pub struct SimConfig {
     /// The number of PEs in a node. PEs of a node reach each other by loads and stores, and other PEs only by puts and
     /// gets. If it is not given, all PEs are in one node.
     pub node: Option<u32>,
-    /// The number of PEs in a group, for kernels that choose at run time how they reach a PE (`Transport::Auto` of the
-    /// compiler). Such a kernel carries an operation out in place within a group, and calls NVSHMEM's function between
-    /// groups, so that both ways run although all PEs reach each other. If it is not given, the groups are the nodes.
+    /// The number of PEs in a group, for kernels that choose at run time how they reach a PE
+    /// (`Transport::Auto` of the compiler). Such a kernel uses direct loads and stores within a
+    /// group and NVSHMEM calls between groups, so that both ways run although all PEs reach each
+    /// other. If it is not given, the groups are the nodes.
     pub reach: Option<u32>,
     /// Whether teams have multicast addresses.
     pub multicast: bool,
-    /// Whether a team of one PE has a multicast address too. NVSHMEM gives it none.
+    /// Whether a team of one PE also has a multicast address. NVSHMEM does not give it one.
     pub multicast_of_one: bool,
-    /// Streaming multiprocessors of a PE.
+    /// The number of streaming multiprocessors of a PE.
     pub sms: u32,
-    /// The compute capability of the devices: code compiled for another architecture is refused as on a GPU.
+    /// The compute capability of the devices. Code for another architecture is rejected, as on a
+    /// GPU.
     pub capability: (u32, u32),
-    /// A timeline of what kernels do; see [`Simulation::take_trace`].
+    /// The options of a timeline of the kernels; see [`Simulation::take_trace`].
     pub trace: Option<TraceConfig>,
-    /// Code that has been read. Clones of a configuration share it, so that jobs made with them read a text once.
+    /// The modules that have been read. Clones of a configuration share them, so that their jobs
+    /// read each text once.
     pub modules: Modules,
-    /// Most bytes of memory of all PEs together.
+    /// The largest amount of memory of all PEs together, in bytes.
     pub memory_limit: u64,
-    /// Most instructions of warps between two moments in which no kernel runs.
+    /// The largest number of warp instructions between two points at which no kernel runs.
     pub step_limit: u64,
-    /// Time from one such moment to the next, after which kernels are given up, if there is a limit.
+    /// The time between two such points after which kernels are stopped, if there is a limit.
     pub time_limit: Option<Duration>,
-    /// The number of bytes of each PE's symmetric heap, where it is fixed: see [`Simulation::host_address`].
+    /// The fixed size of each PE's symmetric heap in bytes, if it has one: see
+    /// [`Simulation::host_address`].
     pub heap: Option<u64>,
-    /// Gives up the kernels that run, and those to come, once it is set: see [`Simulation::interrupt`].
+    /// A flag that stops running and later kernels once it is set: see [`Simulation::interrupt`].
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -107,7 +114,7 @@ weft_sim::setters!(
 );
 
 impl Default for SimConfig {
-    /// One PE like an H200, without checks.
+    /// The configuration of one PE like an H200, without checks.
     fn default() -> SimConfig {
         let sim = weft_sim::Config::default();
         SimConfig {
@@ -138,7 +145,8 @@ impl SimConfig {
         SimConfig::default().n_pes(n_pes)
     }
 
-    /// Watches for data races and for reads of memory that nobody has written, on schedules of every kind.
+    /// Enables the checks for data races and for reads of uninitialised memory, on schedules of
+    /// every kind.
     #[must_use]
     pub fn checked(self) -> SimConfig {
         self.check(Some(Check::default())).explore(true)
@@ -146,7 +154,7 @@ impl SimConfig {
 
     fn settings(&self) -> Result<Settings> {
         if self.n_pes == 0 || self.node == Some(0) || self.reach == Some(0) {
-            let message = "a simulated job has at least one PE, and so has each of its nodes and groups";
+            let message = "a simulated job, and each of its nodes and groups, must have at least one PE";
             return Err(Error::new(LAUNCHER, message));
         }
         let node = self.node.unwrap_or(self.n_pes).min(self.n_pes);
@@ -171,19 +179,20 @@ impl SimConfig {
     }
 }
 
-/// A job of simulated PEs, none of which runs yet.
+/// A job of simulated PEs that have not started.
 pub struct SimJob(Arc<Job>);
 
 impl World {
-    /// Makes a job of `n_pes` simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
+    /// Creates a job of `n_pes` simulated PEs in this process, like H200s of one node: see
+    /// [`SimJob::run`].
     ///
     /// # Errors
-    /// Fails for no PE or too many, or a `WEFT_TIMEOUT` that is not a time (R0201).
+    /// Fails for no PE or too many PEs, or if `WEFT_TIMEOUT` is not a time (R0201).
     pub fn simulated(n_pes: u32) -> Result<SimJob> {
         World::simulated_with(&SimConfig::new(n_pes))
     }
 
-    /// Creates PEs that are simulated in this process, as `config` says.
+    /// Creates PEs that are simulated in this process, with this configuration.
     ///
     /// # Errors
     /// Fails where [`simulated`](World::simulated) fails.
@@ -193,11 +202,13 @@ impl World {
 }
 
 impl SimJob {
-    /// Runs `body` as every PE, each in a thread with a [`World`] of its own, and finalizes. What each returned, by PE.
+    /// Runs `body` as every PE, each in a thread with a [`World`] of its own, and finalizes.
+    /// Returns the results by PE.
     ///
     /// # Errors
-    /// Fails with the error of the PE that failed first: what `body` returned, R0203 if it panicked, or R0403
-    /// if the simulator stopped the kernels. The other PEs get R0203 where they wait for it.
+    /// Fails with the error of the PE that failed first: the error of `body`, R0203 if it panicked,
+    /// or R0403 if the simulator stopped the kernels. The other PEs get R0203 when they wait for
+    /// it.
     pub fn run<T: Send, E: From<Error> + fmt::Display + Send>(
         &self,
         body: impl Fn(&World) -> std::result::Result<T, E> + Sync,
@@ -216,8 +227,8 @@ impl SimJob {
         failed.map_or(Ok(all), Err)
     }
 
-    /// The worlds of all PEs, by PE, which stay until they are finalized: for [`each`](SimJob::each). A job has one such
-    /// set of worlds, and then no [`run`](SimJob::run).
+    /// Returns the worlds of all PEs, by PE, which exist until they are finalized, for
+    /// [`each`](SimJob::each). A job with such worlds cannot be [`run`](SimJob::run).
     ///
     /// # Errors
     /// Fails if the simulator has stopped (R0403).
@@ -225,9 +236,10 @@ impl SimJob {
         self.threads(&World::of_simulated).into_iter().collect()
     }
 
-    /// Calls `body` as every PE, each in a thread of its own, and returns when all have ended. Memory and streams stay
-    /// for later calls. Unlike [`run`](SimJob::run), an error of one PE ends nothing: it is that PE's result, and PEs that
-    /// wait for it get `R0301`. What each returned, by PE.
+    /// Calls `body` as every PE, each in a thread of its own, and returns the results by PE when
+    /// all have ended. Memory and streams stay for later calls. Unlike in [`run`](SimJob::run), an
+    /// error of one PE does not end the job: it is that PE's result, and PEs that wait for it get
+    /// `R0301`.
     pub fn each<T: Send, E: From<Error> + Send>(
         &self,
         worlds: &[World],
@@ -237,7 +249,7 @@ impl SimJob {
         self.threads(&|pe: &Pe| body(worlds.get(pe.pe as usize).ok_or_else(no_world)?))
     }
 
-    /// Calls `body` in a thread for each PE, and carries the machine on until all have ended.
+    /// Calls `body` in a thread for each PE, and advances the machine until all have ended.
     fn threads<T: Send, E: From<Error> + Send>(
         &self,
         body: &(impl Fn(&Pe) -> std::result::Result<T, E> + Sync),
@@ -269,7 +281,7 @@ impl fmt::Debug for SimJob {
 
 type Thread<'s, T, E> = std::thread::ScopedJoinHandle<'s, std::result::Result<T, E>>;
 
-/// The thread of a PE.
+/// Starts the thread of a PE.
 fn spawn<'s, T: Send + 's, E: From<Error> + Send + 's>(
     scope: &'s std::thread::Scope<'s, '_>,
     pe: Pe,
@@ -288,19 +300,19 @@ fn spawn<'s, T: Send + 's, E: From<Error> + Send + 's>(
         result
     });
     thread.map_err(|e| {
-        place.fail("it has no thread");
+        place.fail("its thread did not start");
         place.leave();
-        Error::new(LAUNCHER, format!("no thread for PE {}: {e}", place.pe))
+        Error::new(LAUNCHER, format!("cannot start a thread for PE {}: {e}", place.pe))
     })
 }
 
-/// What a PE's thread does.
+/// The main function of a PE's thread.
 fn main<T, E: From<Error> + fmt::Display>(
     pe: &Pe,
     body: &impl Fn(&World) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     let world = World::of_simulated(pe)?;
-    // Nobody's body begins, and fails, before all are there.
+    // No body begins, and possibly fails, before all PEs have arrived.
     pe.exchange(&(0..pe.n_pes()).collect::<Vec<_>>(), "start", &[], false)?;
     match body(&world) {
         Ok(value) => {
@@ -338,62 +350,63 @@ impl Simulation {
         state.findings.clone()
     }
 
-    /// The timeline of what has run since the last call, if [`SimConfig::trace`] asked for one. Nothing of kernels that
-    /// are running is in it.
+    /// Takes the timeline since the last call, if [`SimConfig::trace`] requests one. Running
+    /// kernels are not included.
     pub fn take_trace(&self) -> Trace {
         let mut state = self.0.lock();
         state.settle();
         state.machine.take_trace()
     }
 
-    /// Counters of what has run so far, of all PEs together, and nothing of kernels that are running: one for each time
-    /// that kernels began when none ran; with a check, one for each call of this function or
-    /// [`findings`](Simulation::findings), and for every 64 kernels. What the host's own operations on streams executed is
-    /// not counted in the instructions.
+    /// Returns the counters of all PEs so far, without running kernels. There is one entry for each
+    /// time that kernels began when none ran. With a check, there is one for each call of this
+    /// function or [`findings`](Simulation::findings), and for every 64 kernels. The instructions
+    /// of the host's own operations on streams are not counted.
     pub fn stats(&self) -> Vec<Stats> {
         let mut state = self.0.lock();
         state.settle();
         state.stats.clone()
     }
 
-    /// The error that stopped the kernels, if one has: a deadlock, or an access that no GPU allows. Every PE
-    /// gets it as `R0403`.
+    /// Returns the error that stopped the kernels, if there was one: a deadlock, or an access that
+    /// no GPU allows. Every PE gets it as `R0403`.
     pub fn stopped(&self) -> Option<SimError> {
         self.0.lock().stopped.clone()
     }
 
-    /// Reads memory of a PE from an address of its own on. Kernels of the PEs must have ended, and what they sent must have
-    /// arrived, as after [`World::barrier`].
+    /// Reads memory of a PE, beginning at an address of that PE. Kernels of the PEs must have
+    /// ended, and their remote operations must have completed, as after [`World::barrier`].
     ///
     /// # Errors
-    /// Fails for bytes that the PE does not have there (R0403).
+    /// Fails for memory that the PE does not have (R0403).
     pub fn read(&self, pe: u32, address: u64, data: &mut [u8]) -> Result<()> {
         let state = self.0.lock();
         state.machine.read(pe as usize, address, data).map_err(|e| state::from_sim(&e))
     }
 
-    /// The address in this process of memory on a PE's symmetric heap, where the heaps have a fixed size
-    /// ([`SimConfig::heap`]). It stays valid until the memory is freed, or the job dropped. Kernels use the memory while
-    /// they run: whoever else uses it first waits for all of them, as [`World::barrier`] does on every PE.
+    /// Returns the address in this process of memory on a PE's symmetric heap, if the heaps have a
+    /// fixed size ([`SimConfig::heap`]). It is valid until the memory is freed, or the job dropped.
+    /// Kernels use the memory while they run, so other users must first wait for all of them, as
+    /// [`World::barrier`] does on every PE.
     ///
     /// # Errors
-    /// Fails for memory that the PE does not have there, or without fixed heaps (R0403).
+    /// Fails for memory that the PE does not have, or without fixed heaps (R0403).
     pub fn host_address(&self, pe: u32, address: u64, bytes: u64) -> Result<usize> {
         let mut state = self.0.lock();
         state.machine.host_address(pe as usize, address, bytes).map_err(|e| state::from_sim(&e))
     }
 
-    /// Gives up what runs: every wait of every PE ends with `R0405`, and so does every later one. It stops kernels where
-    /// the job has [`SimConfig::stop`].
+    /// Stops the job: every current and later wait of every PE ends with `R0405`. Kernels are
+    /// stopped if the job has [`SimConfig::stop`].
     pub fn interrupt(&self) {
         if let Some(stop) = &self.0.settings.config.stop {
             stop.store(true, Ordering::Relaxed);
         }
-        let e = Error::new(INTERRUPTED, "the simulated job was interrupted").help("start another world");
+        let e = Error::new(INTERRUPTED, "the simulated job was interrupted").help("start a new world");
         self.0.lock().fail(None, e);
     }
 
-    /// Another seed, for the kernels that begin from now on.
+    /// Sets the seed for kernels that begin from now on.
     pub fn set_seed(&self, seed: u64) {
         self.0.lock().seed = seed;
     }
@@ -410,7 +423,7 @@ impl fmt::Debug for Simulation {
     }
 }
 
-/// An error of something that simulated PEs do not have.
+/// Makes the error for a feature that simulated PEs do not have.
 pub(crate) fn not_simulated(what: &str) -> Error {
-    Error::new(SIMULATED, format!("a simulated PE has no {what}"))
+    Error::new(SIMULATED, format!("a simulated PE does not have {what}"))
 }

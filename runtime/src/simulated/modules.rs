@@ -1,4 +1,4 @@
-//! Code that the simulator has read.
+//! The modules that the simulator has read.
 
 use crate::error::{Error, PTX, Result};
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use weft_sim::{Module, PtxError};
 pub struct Modules(Arc<Mutex<HashMap<String, Module>>>);
 
 impl Modules {
-    /// The module of a text, which the first call reads.
+    /// Returns the module of a PTX text, which the first call reads.
     ///
     /// # Errors
-    /// Fails if the text is wrong, or if it has something that the simulator does not have.
+    /// Fails if the text is not PTX, or if it has an instruction that the simulator does not have.
     pub fn read(&self, ptx: &str) -> std::result::Result<Module, PtxError> {
         let mut modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(ptx) {
@@ -25,15 +25,15 @@ impl Modules {
         Ok(module)
     }
 
-    /// The module of what is given as code.
+    /// Returns the module of a code image.
     pub(super) fn load(&self, image: &[u8]) -> Result<Module> {
         let text = std::str::from_utf8(image).map_err(|_| {
-            Error::new(PTX, "the simulator runs PTX, and this code is not text")
+            Error::new(PTX, "the simulator runs PTX, but this code is not text")
                 .help("load PTX: a cubin runs on GPUs only")
         })?;
-        // (The driver wants a 0 behind it.)
+        // (The driver needs a 0 at the end.)
         self.read(text.trim_end_matches('\0'))
-            .map_err(|e| Error::new(PTX, format!("the simulator does not take the code: {e}")))
+            .map_err(|e| Error::new(PTX, format!("the simulator cannot read the code: {e}")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! NVSHMEM of a simulated PE: what the host library does, on the machine that the PEs share.
+//! NVSHMEM of a simulated PE: the functions of the host library, on the machine that the PEs share.
 
 use super::calls;
 use super::job::Pe;
@@ -10,13 +10,13 @@ use crate::nvshmem::{Collective, PutSignal, Version, sys};
 use std::sync::Arc;
 use weft_sim::{Arg, Name};
 
-/// The NVSHMEM whose functions the simulator has built in.
+/// The NVSHMEM version whose functions are built into the simulator.
 pub(crate) const VERSION: Version = Version::new(3, 8, 0);
 
-/// NVSHMEM as one PE has it.
+/// The NVSHMEM of one PE.
 pub(crate) struct Nvshmem(pub Pe);
 
-/// The function of a collective, and what it counts for each element.
+/// The function of a collective, and the number of counted units for each element.
 pub(crate) struct Found {
     function: String,
     scale: usize,
@@ -31,7 +31,7 @@ impl Nvshmem {
         self.0.job.lock().heap.team(team).map(|(_, members)| members.clone())
     }
 
-    /// The handle of one of NVSHMEM's predefined teams as this PE has it; other handles are what they are.
+    /// Returns this PE's handle of a predefined team of NVSHMEM; other handles are unchanged.
     pub fn resolve(&self, team: sys::Team) -> sys::Team {
         let predefined = self.0.job.lock().heap.predefined[self.pe()];
         match team {
@@ -47,7 +47,7 @@ impl Nvshmem {
     }
 
     pub fn free(&self, address: u64) {
-        // What is gone already needs no end.
+        // Memory that is already gone needs no action.
         let _ = self.0.job.lock().free_symmetric(self.0.pe, address);
     }
 
@@ -56,7 +56,7 @@ impl Nvshmem {
         self.0.pe / node == pe / node
     }
 
-    /// Whether kernels that have the choice carry their operations on a PE out in place.
+    /// Whether kernels that can choose use direct loads and stores for operations on a PE.
     pub fn in_place(&self, pe: u32) -> bool {
         let group = self.0.job.settings.reach;
         self.reaches(pe) && self.0.pe / group == pe / group
@@ -100,7 +100,7 @@ impl Nvshmem {
     }
 
     fn split(&self, parent: sys::Team, ranks: &[Vec<u32>]) -> Result<Vec<Option<sys::Team>>> {
-        let bad = || Error::new(NVSHMEM, format!("there is no team {parent} with such parts"));
+        let bad = || Error::new(NVSHMEM, format!("team {parent} does not exist or cannot be split this way"));
         let members = self.members(parent).ok_or_else(bad)?;
         let world = |ranks: &Vec<u32>| ranks.iter().map(|r| members.get(*r as usize).copied()).collect();
         let parts: Vec<Vec<u32>> = ranks.iter().map(world).collect::<Option<_>>().ok_or_else(bad)?;
@@ -120,7 +120,7 @@ impl Nvshmem {
         Ok(self.split(parent, &[ranks])?.first().copied().flatten())
     }
 
-    /// Rows and columns of a grid `x_range` wide.
+    /// Creates teams for the rows and columns of a grid `x_range` wide.
     pub fn split_2d(
         &self,
         parent: sys::Team,
@@ -137,12 +137,12 @@ impl Nvshmem {
         Ok((mine(rows), mine(columns)))
     }
 
-    /// A number that the PEs of a list name their team by.
+    /// Returns a number by which the PEs of a list identify their team.
     pub fn team_unique_id(&self) -> u64 {
         self.0.job.lock().number()
     }
 
-    /// The team of these PEs of the world, in this order.
+    /// Creates a team of these PEs of the world, in this order.
     pub fn team_init(&self, unique_id: u64, members: &[u32]) -> Result<sys::Team> {
         let mut state = self.0.lock()?;
         if let Some(team) = state.heap.listed.get(&unique_id) {
@@ -161,14 +161,15 @@ impl Nvshmem {
         stream.launch(Kernel { module, entry, launch, dependent: false })
     }
 
-    /// Delivers what all PEs have sent. They have come together, and what each was given before has ended. The first PE
-    /// that calls this does it for all: where kernels run again, a PE that has gone on has launched them.
+    /// Completes the remote operations of all PEs. The PEs have met, and their earlier work has
+    /// ended. The first PE that calls this does it for all, since a PE that has continued may
+    /// already have launched new kernels.
     pub fn barrier_all(&self) -> Result<()> {
         self.0.lock()?.settle();
         Ok(())
     }
 
-    /// Names memory for findings.
+    /// Sets the name of memory in findings.
     pub fn set_name(&self, address: u64, name: Name) {
         self.0.job.lock().set_name(self.0.pe, address, name);
     }
@@ -220,10 +221,10 @@ impl Nvshmem {
         self.call("nvshmem_team_sync", vec![Arg::I32(team)], stream)
     }
 
-    /// The function of a collective for an element type; none where NVSHMEM has none.
+    /// Finds the function of a collective for an element type; none if NVSHMEM has none.
     pub fn find_collective(&self, name: &str, dtype: DType) -> Option<Found> {
         let found = match (name, dtype.nvshmem_name()) {
-            // Moves of types that NVSHMEM has no name for are moves of bytes.
+            // Types without a name in NVSHMEM are moved as bytes.
             ("fcollect" | "alltoall", None) => {
                 Found { function: format!("nvshmem_{name}mem"), scale: dtype.bytes() as usize }
             }
@@ -277,7 +278,7 @@ impl Stream {
             |p: &weft_sim::Param| Some(Arg::Bytes(parameters.get(p.offset..p.offset + p.size)?.to_vec()));
         let args = kernel.params.iter().map(part).collect::<Option<Vec<_>>>().ok_or_else(|| {
             let message = format!(
-                "`{entry}` takes {} bytes of parameters, and its description has {}",
+                "`{entry}` takes {} bytes of parameters, but its description has {}",
                 kernel.param_bytes(),
                 parameters.len()
             );

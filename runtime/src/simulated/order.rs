@@ -1,7 +1,8 @@
-//! What is known to be over: of each stream the last kernel that has ended.
+//! The work that is known to have ended: for each stream, the last such kernel.
 //!
-//! Streams, events and hosts each know some of it. What a kernel may rely on without being told by memory is what its
-//! stream and its host know when it is launched: this is the order that the check for races begins with.
+//! Streams, events and hosts each know a part of it. Without synchronisation through memory, a
+//! kernel can rely only on what its stream and its host know when it is launched. The race detector
+//! begins with this order.
 
 use super::state::Key;
 use std::collections::BTreeMap;
@@ -11,12 +12,12 @@ use weft_sim::GridId;
 pub(super) struct Order(BTreeMap<Key, GridId>);
 
 impl Order {
-    /// A kernel on that stream has ended.
+    /// Adds that a kernel on that stream has ended.
     pub fn ended(&mut self, stream: Key, kernel: GridId) {
         self.0.insert(stream, kernel);
     }
 
-    /// Learns what another knows.
+    /// Adds the knowledge of another.
     pub fn join(&mut self, other: &Order) {
         for (stream, kernel) in &other.0 {
             let mine = self.0.entry(*stream).or_insert(*kernel);
@@ -29,7 +30,7 @@ impl Order {
         self.0.values().copied().collect()
     }
 
-    /// Kernels of earlier runs need no order any more.
+    /// Forgets kernels of earlier runs, which need no order any more.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,8 +1,9 @@
-//! The state of a simulated job, and the step that carries its streams on.
+//! The state of a simulated job, and the step that advances its streams.
 //!
-//! PEs are threads. What they enqueue waits until every PE's thread is blocked: then the job's own thread carries out
-//! what is at the heads of all queues, together on one machine, until some thread has what it waits for. The machine
-//! stands still while a thread runs. So the threads' own speed has no influence on what the machine does.
+//! PEs are threads. Their enqueued work waits until every PE's thread is blocked. Then the job's
+//! own thread executes the work at the heads of all queues, together on one machine, until some
+//! thread can continue. The machine does not run while a thread runs. So the speed of the threads
+//! has no influence on the machine.
 
 use super::exchange::Exchanges;
 use super::heap::Heap;
@@ -15,13 +16,13 @@ use std::sync::{Arc, Condvar};
 use std::time::Instant;
 use weft_sim::{Finding, GridId, Launch, Machine, Module, SimError, Stats};
 
-/// What comes of a step of the machine.
+/// The result of a step of the machine.
 type Carried<T> = std::result::Result<T, SimError>;
 
-/// A stream: its PE, and its number there.
+/// A stream: its PE, and its number on that PE.
 pub(super) type Key = (u32, u32);
 
-/// What a stream does.
+/// The operations of a stream.
 #[derive(Clone)]
 pub(super) enum Work {
     Kernel(Arc<Kernel>),
@@ -35,7 +36,7 @@ pub(super) enum Work {
         from: u64,
         bytes: usize,
     },
-    /// Reaches an event; the number counts the event's recordings.
+    /// Records an event; the number counts the event's recordings.
     Record(u64, u64),
     /// Waits until a recording of an event is reached.
     Wait(u64, u64),
@@ -45,33 +46,33 @@ pub(super) struct Kernel {
     pub module: Module,
     pub entry: String,
     pub launch: Launch,
-    /// Whether it begins when the kernel in front of it on its stream lets it.
+    /// Whether it begins when the kernel before it on its stream allows this.
     pub dependent: bool,
 }
 
-/// A stream's operations that have not ended.
+/// The operations of a stream that have not ended.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// With what the host knew when it enqueued each.
+    /// The operations, each with the host's knowledge when it was enqueued.
     work: VecDeque<(Work, Arc<Order>)>,
-    /// Its kernels that have begun, and whether each has ended before one in front of it. More than one are there where
-    /// kernels let those behind them begin.
+    /// The kernels that have begun, and whether each has ended before one that precedes it. There
+    /// can be several if kernels let those after them begin.
     running: VecDeque<(GridId, bool)>,
     knows: Order,
-    /// The capture that what is enqueued goes to.
+    /// The capture that enqueued work goes to.
     pub capture: Option<u64>,
-    /// Nobody has it any more: it goes when it is empty.
+    /// Whether the stream was dropped, so that it is removed when it is empty.
     pub dropped: bool,
 }
 
 impl Queue {
-    /// Whether what is at its head need not wait for the end of a kernel.
+    /// Whether the operation at its head does not need to wait for the end of a kernel.
     fn may_go_on(&self) -> bool {
         let dependent = || matches!(self.work.front(), Some((Work::Kernel(k), _)) if k.dependent);
         self.running.is_empty() || dependent()
     }
 
-    /// A kernel has ended. It is known to have when all in front of it have, too.
+    /// Notes that a kernel has ended. This is known when all kernels before it have also ended.
     fn ended(&mut self, key: Key, id: GridId) {
         for (_, ended) in self.running.iter_mut().filter(|(running, _)| *running == id) {
             *ended = true;
@@ -94,13 +95,13 @@ pub(super) struct Moment {
     pub reached: u64,
     pub when: Option<Instant>,
     knows: Order,
-    /// The capture that it was recorded in last.
+    /// The capture in which it was recorded last.
     pub capture: Option<u64>,
-    /// Each launch of the graph that it was captured into reaches it anew.
+    /// Whether each launch of the graph that contains it reaches it again.
     pub external: bool,
 }
 
-/// Work that is captured, by stream.
+/// Captured work, by stream.
 #[derive(Default)]
 pub(super) struct Captured {
     pub origin: Key,
@@ -111,22 +112,22 @@ pub(super) struct Captured {
 #[derive(Default)]
 pub(super) struct Host {
     knows: Arc<Order>,
-    /// Number of its next stream.
+    /// The number of its next stream.
     pub streams: u32,
     /// Whether its thread has ended, or has not begun.
     pub left: bool,
-    /// What streams have done that are gone.
+    /// The knowledge of streams that were removed.
     gone: Order,
 }
 
-/// What a thread waits for.
+/// The event that a thread waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     Stream(Key),
     /// All streams of the PE.
     Device,
     Event(u64, u64),
-    /// In words.
+    /// An exchange, described in words.
     Exchange(String),
 }
 
@@ -135,22 +136,22 @@ pub(super) type Answer = Result<Vec<Vec<u8>>>;
 pub(super) struct Waiter {
     pub pe: u32,
     pub wait: Wait,
-    /// Whether it is the PE's own thread, without which the machine does not go on.
+    /// Whether it is the PE's main thread, without which the machine does not run.
     pub counted: bool,
     pub answer: Option<Answer>,
-    /// Wakes the thread, and no other one.
+    /// Wakes only this thread.
     pub wake: Arc<Condvar>,
 }
 
-/// Why the job has ended before its time.
+/// The reason why the job has ended early.
 #[derive(Clone)]
 pub(super) struct Failure {
-    /// The PE that failed; none where the simulator stopped the kernels.
+    /// The PE that failed; none if the simulator stopped the kernels.
     pub pe: Option<u32>,
     pub error: Error,
 }
 
-/// A ring to which a kernel of a PE writes its waits.
+/// A ring buffer to which a kernel of a PE writes its waits.
 pub(super) struct Watched {
     pub pe: u32,
     pub ring: u64,
@@ -168,9 +169,9 @@ pub(super) struct State {
     pub waiters: BTreeMap<u64, Waiter>,
     pub exchanges: Exchanges,
     pub heap: Heap,
-    /// Threads of PEs that are not blocked.
+    /// The number of threads of PEs that are not blocked.
     pub running: u32,
-    /// Grows with every step.
+    /// A counter that grows with every step.
     pub progress: u64,
     pub failed: Option<Failure>,
     pub stopped: Option<SimError>,
@@ -180,11 +181,12 @@ pub(super) struct State {
     kernels: BTreeMap<GridId, Key>,
     numbers: u64,
     runs: u64,
-    /// Kernels of the run under way.
+    /// The number of kernels of the current run.
     begun: usize,
 }
 
-/// Kernels that are compared with each other at least, in a check for races: more would make each access dearer.
+/// The least number of kernels that are compared with each other in a race check. More would make
+/// each access more expensive.
 const COMPARED: usize = 64;
 
 impl State {
@@ -216,13 +218,13 @@ impl State {
         }
     }
 
-    /// A number that nothing else has.
+    /// Returns a new unique number.
     pub fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
-    /// An error if the job has failed.
+    /// Fails if the job has failed.
     pub fn check(&self, pe: u32) -> Result<()> {
         match &self.failed {
             None => Ok(()),
@@ -230,14 +232,16 @@ impl State {
             Some(Failure { pe: Some(failed), error }) => {
                 let message = format!("PE {failed} ended: {}", error.message);
                 Err(Error::new(PEER_DIED, message).help(match *failed == pe {
-                    true => "this PE reported its own failure before".to_string(),
-                    false => format!("PE {failed}'s own error is the cause; PE {pe} ends with it"),
+                    true => "this PE reported a failure earlier".to_string(),
+                    false => format!(
+                        "see the error of PE {failed}, which is the cause; PE {pe} ends because of it"
+                    ),
                 }))
             }
         }
     }
 
-    /// Ends the job: every thread that waits is told.
+    /// Ends the job, and reports the error to every waiting thread.
     pub fn fail(&mut self, pe: Option<u32>, error: Error) {
         if self.failed.is_some() {
             return;
@@ -258,7 +262,7 @@ impl State {
         }
     }
 
-    /// Answers a thread that waits: it runs from now on.
+    /// Gives a waiting thread its answer, so that it runs again.
     pub fn tell(&mut self, id: u64, answer: Answer) {
         if let Some(w) = self.waiters.get_mut(&id).filter(|w| w.answer.is_none()) {
             self.running += u32::from(w.counted);
@@ -276,7 +280,7 @@ impl State {
         }
     }
 
-    /// The host of a PE knows what it has waited for.
+    /// Adds the completed wait to the knowledge of a PE's host.
     pub fn learn(&mut self, pe: u32, wait: &Wait) {
         let mut knows = (*self.hosts[pe as usize].knows).clone();
         match wait {
@@ -300,7 +304,7 @@ impl State {
         self.machine.land_stores();
     }
 
-    /// All of these hosts know what each of them knows.
+    /// Joins the knowledge of these hosts.
     pub fn meet(&mut self, pes: &[u32]) {
         let mut all = Order::default();
         pes.iter().for_each(|pe| all.join(&self.hosts[*pe as usize].knows));
@@ -312,7 +316,7 @@ impl State {
         self.events.get(&event).is_some_and(|e| e.external)
     }
 
-    /// A stream that goes when what it is given now is done.
+    /// Creates a stream that is removed when its work is done.
     pub fn temporary_stream(&mut self, pe: u32) -> Key {
         let host = &mut self.hosts[pe as usize];
         let key = (pe, host.streams);
@@ -321,7 +325,8 @@ impl State {
         key
     }
 
-    /// Adds to a stream; what takes no time is done at once where nothing is in front of it.
+    /// Enqueues an operation on a stream. An operation that takes no time is executed at once if no
+    /// other is before it.
     pub fn enqueue(&mut self, key: Key, work: Work) -> Result<()> {
         let knows = Arc::clone(&self.hosts[key.0 as usize].knows);
         if let Some(queue) = self.streams.get_mut(&key) {
@@ -335,7 +340,8 @@ impl State {
         Ok(())
     }
 
-    /// Starts or does what is at the head of a stream, as far as nothing keeps it. Whether there was anything.
+    /// Starts or executes the operation at the head of a stream, if nothing blocks it. Returns
+    /// whether there was one.
     fn carry_on(&mut self, key: Key) -> Carried<bool> {
         let mut any = false;
         loop {
@@ -367,7 +373,7 @@ impl State {
             Work::Kernel(kernel) => {
                 let after = queue.knows.kernels();
                 if !self.machine.is_running() {
-                    // Every run of kernels has a schedule of its own.
+                    // Every run of kernels has a different schedule.
                     self.machine
                         .set_seed(self.seed.wrapping_add(self.runs.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
                     self.runs += 1;
@@ -399,15 +405,15 @@ impl State {
         Ok(())
     }
 
-    /// Carries the streams on until some thread has what it waits for, or is told why it cannot have it. All threads
-    /// of PEs are blocked.
+    /// Advances the streams until some thread can continue, or gets the reason why it cannot. All
+    /// threads of PEs are blocked.
     pub fn conduct(&mut self) {
         loop {
             self.progress += 1;
             if let Err(e) = self.start_all() {
                 return self.stop(e);
             }
-            // With checks, kernels are compared with those that threads launch next.
+            // With checks, kernels are also compared with those that threads launch next.
             if !self.is_checked() || self.begun >= COMPARED {
                 self.settle();
             }
@@ -461,7 +467,8 @@ impl State {
         self.machine.config().check.is_some()
     }
 
-    /// Where no kernel runs: what a run of kernels did is known, and nothing of it needs an order with what comes.
+    /// Ends a run when no kernel runs: its results are known, and later kernels need no order with
+    /// it.
     pub fn settle(&mut self) {
         if !self.kernels.is_empty() || !self.machine.is_running() {
             return;
@@ -482,7 +489,7 @@ impl State {
         }
     }
 
-    /// The simulator has stopped the kernels.
+    /// Handles an error by which the simulator has stopped the kernels.
     fn stop(&mut self, e: SimError) {
         self.findings.extend(self.machine.take_findings());
         let mut error = from_sim(&e);
@@ -494,7 +501,7 @@ impl State {
         self.fail(None, error);
     }
 
-    /// Lets the threads go on that have what they waited for.
+    /// Releases the threads whose waits have ended.
     fn release(&mut self) -> bool {
         let met = |(id, w): (&u64, &Waiter)| {
             self.is_satisfied(w.pe, &w.wait).then_some((*id, w.pe, w.wait.clone()))
@@ -508,7 +515,7 @@ impl State {
         self.waiters.values().any(|w| w.answer.is_some())
     }
 
-    /// Nothing can go on, and threads wait.
+    /// Handles a state in which threads wait and nothing can continue.
     fn stuck(&mut self) {
         let waits = self.waits();
         let waiting = self.waiters.iter().filter(|(_, w)| w.answer.is_none());
@@ -516,17 +523,17 @@ impl State {
             waiting.map(|(id, w)| (*id, matches!(w.wait, Wait::Exchange(_)))).collect();
         for (id, exchange) in waiting {
             if exchange {
-                let message = format!("nobody is left to come:\n{waits}");
+                let message = format!("all other PEs wait or have ended:\n{waits}");
                 self.give_up(id, &message);
             } else {
-                let message = format!("nothing is left that could end this wait:\n{waits}");
+                let message = format!("no remaining work can end this wait:\n{waits}");
                 self.tell(id, Err(Error::new(NOT_DONE, message)));
             }
         }
     }
 
-    /// What the threads of watched kernels wait for on each PE, or what a PE has launched that reports no wait, and what
-    /// its host does: what PEs on GPUs answer when they are asked.
+    /// Describes, for each PE, the waits of threads of watched kernels, or the last launch of a PE
+    /// that reports no wait, and the state of its host. PEs on GPUs give the same answer.
     fn doing(&self) -> Vec<Option<Doing>> {
         let mut by_pe: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for w in &self.watched {
@@ -547,7 +554,7 @@ impl State {
         (0..).take(self.hosts.len()).map(of).collect()
     }
 
-    /// What the hosts of PEs wait for, and which of them have ended.
+    /// Describes the waits of the PEs' hosts, and which of them have ended.
     fn host_waits(&self) -> Vec<(u32, String)> {
         let waiting = self.waiters.values().filter(|w| w.answer.is_none());
         let mut lines: Vec<(u32, String)> = waiting.map(|w| (w.pe, self.words(w.pe, &w.wait))).collect();
@@ -575,7 +582,7 @@ impl State {
     }
 }
 
-/// What the simulator says.
+/// Converts an error of the simulator.
 pub(super) fn from_sim(e: &SimError) -> Error {
     match e.code {
         weft_sim::codes::MEMORY_LIMIT => {

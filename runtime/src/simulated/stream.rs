@@ -1,4 +1,4 @@
-//! Streams of a simulated PE, their events, and what is captured of them.
+//! Streams of a simulated PE, their events, and their captures.
 
 use super::job::Pe;
 use super::state::{Captured, Kernel, Key, Moment, Wait, Work};
@@ -18,7 +18,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The default stream stays.
+        // The default stream is not removed.
         if self.key.1 != 0
             && let Some(queue) = self.pe.job.lock().streams.get_mut(&self.key)
         {
@@ -56,14 +56,14 @@ impl Stream {
         self.0.pe.job.lock().streams.get(&self.0.key).is_some_and(|q| q.capture.is_some())
     }
 
-    /// What is enqueued from now on is captured.
+    /// Begins to capture the enqueued work.
     pub(crate) fn begin_capture(&self) -> Result<()> {
         let mut state = self.0.pe.lock()?;
         let id = state.number();
         let origin = self.0.key;
         match state.streams.get_mut(&origin) {
             Some(queue) if queue.capture.is_none() => queue.capture = Some(id),
-            _ => return Err(Error::new(CUDA, "the stream is being captured already")),
+            _ => return Err(Error::new(CUDA, "the stream is already being captured")),
         }
         state.captures.insert(id, Captured { origin, branches: [(origin, Vec::new())].into() });
         Ok(())
@@ -103,7 +103,7 @@ impl Event {
         Ok(Event { pe: pe.clone(), id })
     }
 
-    /// Puts the point after all work so far of a stream.
+    /// Records the event after all work so far of a stream.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let (mut state, key) = (self.pe.lock()?, stream.0.key);
         let capture = state.streams.get(&key).and_then(|q| q.capture);
@@ -117,11 +117,11 @@ impl Event {
         stream.0.pe.enqueue(key, work)
     }
 
-    /// Puts the point into the graph that a stream's work goes to: each launch reaches it anew.
+    /// Adds the event to the graph of a stream's capture. Each launch reaches it again.
     pub fn capture(&self, stream: &Stream) -> Result<()> {
         let (mut state, key) = (self.pe.lock()?, stream.0.key);
         if state.streams.get(&key).is_none_or(|q| q.capture.is_none()) {
-            return Err(Error::new(CUDA, "an event is captured where nothing is captured"));
+            return Err(Error::new(CUDA, "an event was recorded in a capture that does not exist"));
         }
         if let Some(event) = state.events.get_mut(&self.id) {
             event.external = true;
@@ -130,7 +130,7 @@ impl Event {
         stream.0.pe.enqueue(key, Work::Record(self.id, 0))
     }
 
-    /// Lets later work of a stream wait for it.
+    /// Makes later work of a stream wait for the event.
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         let (mut state, key) = (self.pe.lock()?, stream.0.key);
         let Some(event) = state.events.get(&self.id) else { return Ok(()) };
@@ -150,7 +150,7 @@ impl Event {
         self.pe.wait(Wait::Event(self.id, recorded))
     }
 
-    /// Milliseconds from this event to a later one.
+    /// Returns the milliseconds from this event to a later one.
     pub fn elapsed_ms(&self, end: &Event) -> Result<f64> {
         self.synchronize()?;
         end.synchronize()?;
@@ -161,7 +161,7 @@ impl Event {
                 let later = to.saturating_duration_since(from).as_secs_f64();
                 Ok((later - from.saturating_duration_since(to).as_secs_f64()) * 1e3)
             }
-            _ => Err(Error::new(CUDA, "the time of an event that was never reached")),
+            _ => Err(Error::new(CUDA, "the event has not happened, so it has no time")),
         }
     }
 }
@@ -169,14 +169,14 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         let mut state = self.pe.job.lock();
-        // Who waits for it in a queue still does.
+        // Queues that wait for it still need it.
         if state.events.get(&self.id).is_some_and(|e| e.reached >= e.recorded && e.capture.is_none()) {
             state.events.remove(&self.id);
         }
     }
 }
 
-/// Captured work, ready to be enqueued again and again.
+/// Captured work that can be enqueued many times.
 pub(crate) struct Graph {
     stream: Stream,
     captured: Captured,
@@ -187,7 +187,8 @@ impl Graph {
         let Captured { origin, branches } = &self.captured;
         let pe = self.stream.pe();
         let mut state = pe.lock()?;
-        // Each launch has events of its own between its branches, and streams for those but the first.
+        // Each launch has its own events between its branches, and streams for all branches but the
+        // first.
         let mut events: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         let between = branches.len() > 1;
         for id in branches.values().flatten().filter_map(recorded) {

@@ -1,8 +1,9 @@
-//! Waits of kernels that report themselves: the memory that they write, and the report that is made of it.
+//! Waits of kernels that report themselves: the memory that they write, and the report about it.
 //!
-//! A kernel that was compiled with its waits watched gets a block of device memory and a ring of records in the host's
-//! memory ([`weft_abi::watch`]). A thread that waits for longer than the limit writes a record. Where a wait of the
-//! host's exceeds its bound, the error lists the records of all kernels on the PE.
+//! A kernel that was compiled with watched waits gets a block of device memory and a ring of
+//! records in the host's memory ([`weft_abi::watch`]). A thread that waits for longer than the
+//! limit writes a record. If a wait of the host exceeds its limit, the error lists the records of
+//! all kernels on the PE.
 
 mod report;
 
@@ -22,14 +23,15 @@ use weft_abi::watch::{self as abi, RING_BYTES};
 /// The limit of a wait on a simulated PE, whose clock counts the instructions of all warps.
 const SIMULATED_LIMIT: i64 = 200_000;
 
-/// What `WEFT_WATCH` asks for.
+/// The value of `WEFT_WATCH`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Waits are not watched.
     Off,
-    /// A wait of the host's that exceeds its bound fails, and its error lists the waits of the kernels.
+    /// A wait of the host that exceeds its limit fails, and its error lists the waits of the
+    /// kernels.
     On,
-    /// A wait of the host's that exceeds its bound prints the waits of the kernels, and goes on.
+    /// A wait of the host that exceeds its limit prints the waits of the kernels, and continues.
     Report,
 }
 
@@ -45,20 +47,20 @@ impl Mode {
     }
 }
 
-/// What `WEFT_WATCH` says: none where it is not set.
+/// Returns the mode of `WEFT_WATCH`, or none if it is not set.
 ///
 /// # Errors
 /// Fails if the word is not a mode (R0201).
 fn asked() -> Result<Option<Mode>> {
     let Ok(value) = std::env::var("WEFT_WATCH") else { return Ok(None) };
     Mode::parse(&value).map(Some).ok_or_else(|| {
-        let message = format!("WEFT_WATCH is {value:?}; expected 0, 1 or report");
+        let message = format!("WEFT_WATCH is {value:?}, but it must be 0, 1 or report");
         Error::new(LAUNCHER, message)
     })
 }
 
-/// Whether kernels for a device are to be compiled with their waits watched. Where `WEFT_WATCH` does not say, debug
-/// builds watch those on GPUs. Simulated PEs find deadlocks themselves.
+/// Returns whether kernels for a device are compiled with watched waits. Without `WEFT_WATCH`,
+/// debug builds watch those on GPUs. Simulated PEs find deadlocks themselves.
 ///
 /// # Errors
 /// Fails if `WEFT_WATCH` is not `0`, `1` or `report` (R0201).
@@ -67,21 +69,21 @@ pub fn mode(device: &Device) -> Result<Mode> {
     Ok(asked()?.unwrap_or(unsaid))
 }
 
-/// Whether a wait of the host's that exceeds its bound goes on.
+/// Whether a wait of the host that exceeds its limit continues.
 pub(crate) fn goes_on() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| matches!(asked(), Ok(Some(Mode::Report))))
 }
 
-/// How long a thread waits before it reports: half of the bound of the host's waits, so that the record is there when
-/// the host gives up. `WEFT_WATCH_LIMIT` sets another number of seconds.
+/// The time that a thread waits before it reports: half of the limit on the host's waits, so that
+/// the record exists when the host gives up. `WEFT_WATCH_LIMIT` sets another number of seconds.
 fn limit() -> Result<Duration> {
     let Ok(text) = std::env::var("WEFT_WATCH_LIMIT") else {
         return Ok(job::Options::from_env()?.timeout / 2);
     };
     let seconds = text.parse().ok().filter(|s: &f64| *s > 0.0);
     seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
-        let message = format!("WEFT_WATCH_LIMIT is {text:?}; expected a number of seconds above 0");
+        let message = format!("WEFT_WATCH_LIMIT is {text:?}, but it must be a number of seconds above 0");
         Error::new(LAUNCHER, message)
     })
 }
@@ -89,7 +91,7 @@ fn limit() -> Result<Duration> {
 /// The memory of one loaded kernel whose waits are watched.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// What the kernel gets the address of.
+    /// The memory whose address the kernel gets.
     block: DeviceTensor<u8>,
     ring: Ring,
     table: Arc<Table>,
@@ -98,18 +100,19 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 enum Ring {
     Gpu(Pinned),
-    /// The job's state knows the ring too, since it reports when nobody can ask it for memory.
+    /// The ring of a simulated PE, which the job's state also knows, since it reports when no
+    /// thread can be asked for memory.
     Simulated(Pe, DeviceTensor<u8>),
 }
 
-/// All that are there, for the report.
+/// All existing ones, for the report.
 static ALL: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
 impl Watch {
-    /// The memory for a kernel on a device; none where its waits are not watched.
+    /// Allocates the memory for a kernel on a device, or returns none if its waits are not watched.
     ///
     /// # Errors
-    /// Fails if the limit is not a number (R0201), or if there is no memory (R0103, R0302).
+    /// Fails if the limit is not a number (R0201), or if there is not enough memory (R0103, R0302).
     pub fn of(device: &Device, info: &KernelInfo) -> Result<Option<Arc<Watch>>> {
         if info.waits.is_empty() {
             return Ok(None);
@@ -146,17 +149,17 @@ impl Watch {
         Ok(Some(watch))
     }
 
-    /// What the kernel gets.
+    /// The address that the kernel gets.
     pub fn address(&self) -> u64 {
         self.block.address()
     }
 
-    /// A launch was given to a stream, with this grid and these parameters.
+    /// Notes that a launch with this grid and these parameters was enqueued on a stream.
     pub fn launched(&self, grid: [u32; 3], block: &[u8]) {
         self.table.launched(grid, block);
     }
 
-    /// What has been reported so far, on a GPU.
+    /// The records so far, on a GPU.
     fn records(&self) -> Records {
         match &self.ring {
             Ring::Gpu(ring) => records(&ring.read()),
@@ -173,7 +176,7 @@ impl Drop for Watch {
     }
 }
 
-/// The kernels of this process on GPUs that are watched, with what they have reported.
+/// The watched kernels of this process on GPUs, with their records.
 fn on_gpus() -> Vec<(Arc<Watch>, Records)> {
     let all: Vec<_> =
         ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();

@@ -1,4 +1,4 @@
-//! What the records of waits say, in words.
+//! Describes the records of waits in words.
 
 use super::on_gpus;
 use std::collections::BTreeMap;
@@ -7,22 +7,22 @@ use std::sync::{Mutex, PoisonError};
 use weft_abi::watch::{DROPPED, RECORD_BYTES, WaitInfo, WaitRecord, Watched};
 use weft_abi::{KernelInfo, ParamKind};
 
-/// Launches of this process so far.
+/// The number of launches of this process so far.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
-/// What is known of a kernel whose waits are watched.
+/// The information about a kernel whose waits are watched.
 #[derive(Debug)]
 pub(crate) struct Table {
     info: KernelInfo,
     last: Mutex<Launch>,
 }
 
-/// The last launch that the host made.
+/// The last launch by the host.
 #[derive(Clone, Default, Debug)]
 struct Launch {
-    /// How many there were.
+    /// The number of launches.
     count: u64,
-    /// Which of all launches of the process it was.
+    /// Its number among all launches of the process.
     order: u64,
     grid: [u32; 3],
     /// The parameters that were passed.
@@ -44,8 +44,8 @@ impl Table {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a PE's records of the newest launch that has any say: one line for each wait, and one that counts the records
-    /// that were dropped.
+    /// Describes a PE's records of the newest launch with records: one line for each wait, and one
+    /// with the number of records that were dropped.
     pub fn lines(&self, of: &Records) -> Vec<String> {
         let records = &of.complete;
         let mut waits: BTreeMap<(u32, u32), Vec<&WaitRecord>> = BTreeMap::new();
@@ -56,21 +56,21 @@ impl Table {
         let last = self.last();
         let lines = waits.into_iter().filter_map(|((_, wait), all)| self.line(wait, &all, &last));
         let dropped = (of.dropped > 0).then(|| {
-            format!(
-                "`{}`: {} more waits were reported, for which there was no room",
-                self.info.name, of.dropped
-            )
+            format!("`{}`: {} more waits were reported, but the buffer was full", self.info.name, of.dropped)
         });
         lines.chain(dropped).collect()
     }
 
-    /// One wait: the first CTA that reported it, and how many others did.
+    /// Describes one wait: the first CTA that reported it, and the number of others.
     fn line(&self, wait: u32, records: &[&WaitRecord], last: &Launch) -> Option<String> {
         let first = records.iter().min_by_key(|r| (r.cta, r.thread))?;
         let (name, launch) = (&self.info.name, first.launch);
         let mut line = format!("`{name}`, launch {launch}, CTA {}, ", first.cta);
         let Some(info) = self.info.waits.get(wait as usize) else {
-            return Some(format!("{line}thread {}: wait {wait}, which its description lacks", first.thread));
+            return Some(format!(
+                "{line}thread {}: wait {wait}, which is missing in the kernel's description",
+                first.thread
+            ));
         };
         line.push_str(&match &info.role {
             Some(role) => format!("thread {} of role `{role}`", first.thread),
@@ -88,7 +88,8 @@ impl Table {
         Some(line)
     }
 
-    /// What a thread looks at: a tensor's element where the address lies in a parameter of the last launch.
+    /// Describes what a thread waits for: a tensor's element if the address is in a parameter of
+    /// the last launch.
     fn object(&self, info: &WaitInfo, record: &WaitRecord, last: &Launch) -> String {
         let place = self.info.params.iter().filter_map(|p| {
             let bytes = match &p.kind {
@@ -100,11 +101,12 @@ impl Table {
             let named = matches!(&info.on, Watched::Parameter(name) if *name == p.name);
             (base > 0 && base <= record.address).then_some((named, base, &p.name, bytes))
         });
-        // The parameter that the code names, else the one that begins last before the address.
+        // Use the parameter that the code names, or else the one that begins last before the
+        // address.
         let found = place.max_by_key(|(named, base, ..)| (*named, *base));
         match (&info.on, found) {
             (Watched::Stage, _) => "a stage of a pipeline".into(),
-            (Watched::Variable, _) => "a variable that NVSHMEM's functions test".into(),
+            (Watched::Variable, _) => "a variable that an NVSHMEM function tests".into(),
             (Watched::Parameter(name), _) if record.address == 0 => format!("`{name}`"),
             (_, Some((_, base, name, bytes))) if record.address != 0 => {
                 format!("`{name}[{}]`", (record.address - base) / bytes)
@@ -113,7 +115,7 @@ impl Table {
         }
     }
 
-    /// The newest launch that the host made.
+    /// Describes the newest launch by the host.
     fn launch_words(&self) -> Option<String> {
         let last = self.last();
         let [x, y, z] = last.grid;
@@ -123,7 +125,7 @@ impl Table {
         })
     }
 
-    /// The numbers among a launch's arguments, which tell launches of other sizes apart.
+    /// The numbers among a launch's arguments, which distinguish launches of different sizes.
     fn numbers(&self, last: &Launch) -> String {
         let number = |p: &weft_abi::ParamInfo| match p.kind {
             ParamKind::Scalar { .. } => {
@@ -138,8 +140,8 @@ impl Table {
     }
 }
 
-/// What the watched kernels of a PE do: a line for each wait that was reported. Where there is none, the line is about
-/// the kernel that the host launched last.
+/// Describes the watched kernels of a PE, with a line for each reported wait. Without reported
+/// waits, the line describes the kernel that the host launched last.
 pub(crate) fn summary(kernels: &[(&Table, Records)]) -> Vec<String> {
     let lines: Vec<_> = kernels.iter().flat_map(|(table, records)| table.lines(records)).collect();
     if !lines.is_empty() {
@@ -150,27 +152,27 @@ pub(crate) fn summary(kernels: &[(&Table, Records)]) -> Vec<String> {
     words.map(|w| format!("no wait was reported; the last launch was {w}")).into_iter().collect()
 }
 
-/// What was seen and what ends the wait.
+/// Describes the value that was read, and the value that ends the wait.
 fn values(info: &WaitInfo, record: &WaitRecord) -> String {
     let WaitRecord { seen, expected, .. } = record;
     match (&info.on, &info.until) {
-        (Watched::Stage, _) => format!(", whose phase of parity {expected} has not ended"),
+        (Watched::Stage, _) => format!(", whose phase of parity {expected} is not complete"),
         (Watched::Variable, _) => String::new(),
         (_, Some(until)) => format!(", which is {seen} and must be {until} {expected}"),
-        (_, None) => format!(", where it saw {seen}"),
+        (_, None) => format!(", where it read {seen}"),
     }
 }
 
-/// What a ring holds.
+/// The records of a ring.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Records {
     /// The records that are complete, in the order of their slots.
     pub complete: Vec<WaitRecord>,
-    /// How many found no room.
+    /// The number of records that did not fit.
     pub dropped: u32,
 }
 
-/// The records in a ring.
+/// Reads the records of a ring.
 pub(crate) fn records(ring: &[u8]) -> Records {
     let (slots, behind) = ring.split_at_checked(DROPPED as usize).unwrap_or((ring, &[]));
     Records {
@@ -179,8 +181,8 @@ pub(crate) fn records(ring: &[u8]) -> Records {
     }
 }
 
-/// What the watched kernels of this process do on GPUs, a line each, and whether a thread has reported a wait. There is
-/// no line where no kernel is watched.
+/// Describes the watched kernels of this process on GPUs, one on each line, and returns whether a
+/// thread has reported a wait. Without watched kernels there is no line.
 pub(crate) fn report() -> (bool, Vec<String>) {
     let kernels = on_gpus();
     let kernels: Vec<_> = kernels.iter().map(|(watch, found)| (&*watch.table, found.clone())).collect();

@@ -1,4 +1,4 @@
-//! Sizes, alignments and places of variables and parameters.
+//! Sizes, alignments and offsets of variables and parameters.
 
 use super::MAX_VARIABLE;
 use crate::builder::ModuleBuilder;
@@ -15,11 +15,11 @@ use crate::types::Ty;
 pub(super) struct Size {
     pub bytes: u64,
     pub align: u64,
-    /// The outermost dimension is open: `x[]`.
+    /// Whether the outermost dimension is open, as in `x[]`.
     pub open: bool,
 }
 
-/// Size and alignment of a declared variable, or an error if they are absurd.
+/// Returns the size and alignment of a declared variable, or an error for impossible values.
 pub(super) fn size_of(text: &str, v: &ast::Variable<'_>) -> Result<Size, PtxError> {
     let bad = |message: String| Err(error_at(text, v.at, codes::TOO_LARGE, message, ""));
     let Some(ty) = Ty::parse(v.ty) else {
@@ -56,7 +56,7 @@ pub(super) fn size_of(text: &str, v: &ast::Variable<'_>) -> Result<Size, PtxErro
     Ok(Size { bytes, align, open })
 }
 
-/// Parameters and results of a device function, at the start of its frame.
+/// Lays out the parameters and results of a device function at the start of its frame.
 pub(super) fn signature(text: &str, f: &ast::Function<'_>) -> Result<FunctionCode, PtxError> {
     let mut code = FunctionCode { name: f.name.to_string(), ..FunctionCode::default() };
     if f.is_entry {
@@ -140,17 +140,18 @@ pub(super) fn initialise(
     Ok(())
 }
 
-/// Where a kernel's shared variables lie.
+/// The layout of a kernel's shared variables.
 pub(super) struct SharedLayout {
     /// The number and the offset of each variable.
     pub places: Vec<(usize, u64)>,
-    /// Bytes of the static ones.
+    /// The size of the static variables in bytes.
     pub bytes: u32,
     /// Whether there is dynamic shared memory.
     pub dynamic: bool,
 }
 
-/// Shared variables that a kernel reaches through its calls, placed one after another; dynamic ones behind.
+/// Lays out the shared variables that a kernel reaches through its calls, one after another, with
+/// the dynamic ones at the end.
 pub(super) fn shared(
     m: &ModuleBuilder<'_>,
     entry: usize,
@@ -184,7 +185,7 @@ pub(super) fn shared(
         }
     }
     let dynamic = of(true);
-    // All dynamic arrays begin at the same place, aligned for the most demanding of them.
+    // All dynamic arrays begin at the same offset, with the alignment of the most demanding one.
     let align = dynamic.iter().map(|&i| m.variables[i].align).max().unwrap_or(1).max(16);
     let start = end.next_multiple_of(align);
     places.extend(dynamic.iter().map(|&i| (i, start)));

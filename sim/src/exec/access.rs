@@ -1,4 +1,4 @@
-//! Reading and writing of memory by lanes: state spaces, windows of generic addresses, bounds, alignment.
+//! Memory accesses of lanes: state spaces, windows of generic addresses, bounds and alignment.
 
 use super::{Context, Fault, access_fault, fault};
 use crate::codes;
@@ -6,21 +6,22 @@ use crate::memory::{Accessor, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, W
 use crate::order::Scope;
 use crate::stats::MulticastBytes;
 
-/// An address in the shared memory of the CTA of rank `r` of a cluster, as `mapa` makes it: `r + 1` in the bits from
-/// this one on, the offset below.
+/// The position of the rank in a `shared::cluster` address, in the format of `mapa`: `r + 1` for
+/// the CTA of rank `r` in the bits from this one on, and the offset below.
 pub(crate) const CLUSTER_SHIFT: u32 = 24;
 
-/// State space of an access.
+/// The state space of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Space {
     Generic,
     Global,
     Const,
     Shared,
-    /// Of any CTA of the cluster: a CTA's own addresses, and what `mapa` makes of them.
+    /// The shared memory of any CTA of the cluster, at a CTA's own addresses or at those that
+    /// `mapa` returns.
     Cluster,
     Local,
-    /// Parameters of the kernel.
+    /// The parameters of the kernel.
     Param,
 }
 
@@ -37,7 +38,8 @@ impl Space {
         }
     }
 
-    /// Base of the space's window in generic addresses; 0 for global and const, whose addresses are generic.
+    /// The base of the space's window in generic addresses, or 0 for global and const, whose
+    /// addresses are generic.
     pub(crate) fn window(self) -> u64 {
         match self {
             Space::Shared | Space::Cluster => SHARED_WINDOW,
@@ -47,19 +49,19 @@ impl Space {
         }
     }
 
-    /// The shared space of an address: the CTA's own or the cluster's.
+    /// Returns the shared space of an address: the CTA's own or the cluster's.
     #[inline]
     fn or_cluster(self, addr: u64) -> Space {
         if addr >> CLUSTER_SHIFT == 0 { Space::Shared } else { Space::Cluster }
     }
 
-    /// Whether it is shared memory of some CTA.
+    /// Whether the space is the shared memory of some CTA.
     #[inline]
     pub(crate) fn is_shared(self) -> bool {
         matches!(self, Space::Shared | Space::Cluster)
     }
 
-    /// The space a generic address points to, and the address in it.
+    /// Returns the space that a generic address points to, and the address in it.
     #[inline]
     pub(crate) fn of_generic(addr: u64) -> (Space, u64) {
         match addr >> 32 {
@@ -98,7 +100,7 @@ fn outside(space: Space, addr: u64, len: usize, size: usize, lane: usize) -> Fau
     f
 }
 
-/// The bytes `[addr, addr + len)` of a narrow space.
+/// Returns the bytes `[addr, addr + len)` of a narrow space.
 #[inline]
 fn range(
     space: Space,
@@ -114,7 +116,7 @@ fn range(
 }
 
 impl Context<'_> {
-    /// What the CTA's PE has had the switch do for a team.
+    /// The counters of the switch operations of the CTA's PE for a team.
     pub(crate) fn switch(&mut self, team: usize) -> &mut MulticastBytes {
         &mut self.multicast[team * self.memory.n_pes + self.at.pe]
     }
@@ -139,7 +141,7 @@ impl Context<'_> {
         Ok((space, addr))
     }
 
-    /// Moves `w` to the allocation that holds a global access.
+    /// Moves `w` to the allocation that contains a global access.
     #[inline]
     pub(crate) fn seek(&self, w: &mut Window, addr: u64, len: usize, lane: usize) -> Result<(), Fault> {
         if !w.holds(addr, len as u64) {
@@ -148,14 +150,14 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// The place of `len` bytes of the CTA's own shared memory.
+    /// Returns the location of `len` bytes of the CTA's own shared memory.
     pub(crate) fn own(&self, addr: u64, len: usize, lane: usize) -> Result<Spot, Fault> {
         let size = self.memory.buffers[self.shared].len();
         let at = range(Space::Shared, addr, len, size, lane)?.start;
         Ok(Spot { buffer: self.shared, at })
     }
 
-    /// The place of a `shared::cluster` address with a rank in it.
+    /// Returns the location of a `shared::cluster` address with a rank in it.
     #[cold]
     pub(crate) fn remote(&self, addr: u64, len: usize, lane: usize) -> Result<Spot, Fault> {
         let rank = (addr >> CLUSTER_SHIFT).wrapping_sub(1);
@@ -225,7 +227,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Writes `data` (its length a power of two) for one lane.
+    /// Writes `data`, whose length is a power of two, for one lane.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -277,7 +279,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Writes `data` for one lane, to be seen by other CTAs at once or later.
+    /// Writes `data` for one lane. Other CTAs see it at once or later.
     #[inline]
     pub(crate) fn post(
         &mut self,
@@ -302,13 +304,13 @@ impl Context<'_> {
         self.write(space, addr, data, lane, w)
     }
 
-    /// The CTA, as memory knows it.
+    /// The identity of the CTA for the memory.
     #[inline]
     pub(crate) fn accessor(&self) -> Accessor {
         Accessor { cta: self.shared, pe: self.at.pe, time: self.check.as_ref().map_or(0, |d| d.now()) }
     }
 
-    /// An atomic operation of the CTA comes behind its own stores to the same bytes.
+    /// Makes the CTA's own stores to the same bytes visible before an atomic operation.
     #[inline]
     pub(crate) fn land_own(
         &mut self,
@@ -326,7 +328,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// A release of the CTA's: for others of the scope, its stores have happened.
+    /// Handles a release of the CTA: its stores become visible to the other threads of the scope.
     #[inline]
     pub(crate) fn publish(&mut self, scope: Scope) {
         if self.memory.delayed.under_way > 0 {
@@ -334,7 +336,8 @@ impl Context<'_> {
         }
     }
 
-    /// Remembers what the warp read last and tells whether it read the very same before: then it is waiting.
+    /// Remembers the warp's last read and returns whether the warp read the same value before, so
+    /// that it is waiting.
     #[inline]
     pub(crate) fn note_read(&mut self, space: Space, addr: u64, value: u64, bytes: usize) -> bool {
         let (space, addr) = if space == Space::Generic { Space::of_generic(addr) } else { (space, addr) };
@@ -357,7 +360,7 @@ impl Context<'_> {
     }
 }
 
-/// Little-endian integer of 1, 2, 4 or 8 bytes.
+/// Reads a little-endian integer of 1, 2, 4 or 8 bytes.
 #[inline]
 pub(crate) fn from_le(bytes: &[u8]) -> u64 {
     match *bytes {
@@ -369,7 +372,7 @@ pub(crate) fn from_le(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Writes the low bytes of `v`: 1, 2, 4 or 8 of them.
+/// Writes the low 1, 2, 4 or 8 bytes of `v`.
 #[inline]
 pub(crate) fn put_le(out: &mut [u8], v: u64) {
     match out {

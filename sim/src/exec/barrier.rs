@@ -1,19 +1,20 @@
-//! CTA barriers (`bar`, `barrier`): 16 for each CTA.
+//! CTA barriers (`bar`, `barrier`), of which each CTA has 16.
 //!
-//! A barrier without a thread count completes when every thread of the CTA that has not exited has arrived;
-//! one with a count when so many threads have. Threads arrive by warps: an aligned arrival counts 32 even if
-//! lanes of the warp have exited or never existed, as on hardware; a non-aligned one by part of a warp counts
-//! its lanes. An exit can therefore complete a barrier without a count.
+//! A barrier without a thread count completes when every thread of the CTA that has not exited has
+//! arrived. A barrier with a count completes when this number of threads has arrived. Threads
+//! arrive by warps. An aligned arrival counts 32 even if lanes of the warp have exited or never
+//! existed, as on hardware; a non-aligned arrival of part of a warp counts its lanes. So an exit
+//! can complete a barrier without a count.
 
 use super::{Pred, Reg};
 
-/// How arriving threads take part.
+/// The role of arriving threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Sync,
-    /// Does not wait.
+    /// The threads do not wait.
     Arrive,
-    /// Waits for a reduction over the arriving threads' predicates.
+    /// The threads wait for a reduction over the predicates of the arriving threads.
     Reduce {
         op: Reduction,
         votes: u32,
@@ -37,7 +38,7 @@ pub(crate) enum ReduceTo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub id: u8,
-    /// Number of threads, a multiple of 32; `None` is all.
+    /// The number of threads, a multiple of 32; `None` means all.
     pub count: Option<u32>,
     pub aligned: bool,
     pub role: Role,
@@ -48,14 +49,14 @@ pub(crate) struct Arrival {
 pub(crate) struct Barrier {
     /// The number of threads that have arrived.
     pub lanes: u32,
-    /// The same, aligned arrivals counted as 32.
+    /// The number of arrived threads, with aligned arrivals counted as 32.
     pub padded: u32,
     pub count: Option<u32>,
     pub votes: u32,
 }
 
 impl Barrier {
-    /// Whether so many arrivals complete it, `live` threads of the CTA not having exited.
+    /// Whether these arrivals complete the barrier, if `live` threads of the CTA have not exited.
     pub(crate) fn complete(&self, live: u32) -> bool {
         self.lanes > 0
             && match self.count {
@@ -64,7 +65,7 @@ impl Barrier {
             }
     }
 
-    /// Adds an arrival of `lanes` threads; an error says what contradicts earlier arrivals.
+    /// Adds an arrival of `lanes` threads. The error describes the conflict with earlier arrivals.
     pub(crate) fn arrive(&mut self, a: &Arrival, lanes: u32) -> Result<(), String> {
         if self.lanes > 0 && self.count != a.count {
             let text = |c: Option<u32>| c.map_or("all".to_string(), |n| n.to_string());

@@ -1,8 +1,8 @@
-//! Thread-block clusters: CTAs that are resident together, see each other's shared memory, and have a barrier of
-//! their own (`barrier.cluster`).
+//! Thread-block clusters: CTAs that are resident together, can access each other's shared memory,
+//! and have a barrier of their own (`barrier.cluster`).
 //!
-//! The barrier completes when every thread of the cluster that has not exited has arrived. Arrival and wait are
-//! separate instructions, and each thread alternates between them.
+//! The barrier completes when every thread of the cluster that has not exited has arrived. Arrival
+//! and wait are separate instructions, and each thread alternates between them.
 
 use super::FaultInfo;
 use super::run::Run;
@@ -11,50 +11,50 @@ use crate::codes;
 use crate::error::SimError;
 use crate::model::{CtaSlot, WarpSlot, lanes};
 
-/// How threads take part in the cluster's barrier.
+/// The way in which threads take part in the cluster's barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub waits: bool,
-    /// Others learn of what the threads did before.
+    /// Whether the threads release their earlier accesses.
     pub releases: bool,
     pub aligned: bool,
 }
 
-/// What the CTAs of a cluster share; it is kept with the one of rank 0.
+/// The state that the CTAs of a cluster share. The CTA of rank 0 has it.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    /// Its CTAs by rank.
+    /// The CTAs of the cluster by rank.
     pub ctas: Vec<CtaSlot>,
-    /// CTAs that have threads.
+    /// The number of CTAs that still have threads.
     pub running: u32,
-    /// Threads that have not exited.
+    /// The number of threads that have not exited.
     pub live: u32,
-    /// The number of them that have arrived at the barrier.
+    /// The number of these threads that have arrived at the barrier.
     pub arrived: u32,
 }
 
-/// A warp's lanes in the cluster barrier.
+/// The state of a warp's lanes in the cluster barrier.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Arrivals {
-    /// They have arrived and the others not yet.
+    /// The lanes that have arrived and wait for others.
     pub arrived: u32,
-    /// All have arrived, and they have not waited for that yet.
+    /// The lanes whose barrier is complete, but that have not executed the wait yet.
     pub released: u32,
 }
 
-/// Coordinates `[x, y, z]` of number `n` among `dims`, x first.
+/// The coordinates `[x, y, z]` of number `n` in `dims`, with x varying fastest.
 pub(crate) fn unflatten(n: u64, dims: [u32; 3]) -> [u32; 3] {
     let [x, y, _] = dims.map(u64::from);
     [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32]
 }
 
-/// Coordinate by coordinate.
+/// Combines two triples by coordinate.
 pub(crate) fn zip(a: [u32; 3], b: [u32; 3], f: impl Fn(u32, u32) -> u32) -> [u32; 3] {
     [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])]
 }
 
 impl Run {
-    /// The lanes `active` of group `i` arrive at the cluster's barrier, or wait at it.
+    /// Lets the lanes `active` of group `i` arrive at the cluster's barrier, or wait at it.
     pub(super) fn cluster_barrier(
         &mut self,
         w: WarpSlot,
@@ -150,7 +150,7 @@ impl Run {
         }
     }
 
-    /// Threads of a CTA have exited, `arrived` of them while they took part in the cluster's barrier.
+    /// Handles threads of a CTA that exit, of which `arrived` take part in the cluster's barrier.
     pub(super) fn leave_cluster(&mut self, c: CtaSlot, leaving: u32, arrived: u32) -> Result<(), SimError> {
         let leader = self.ctas[c].leader;
         let ended = self.ctas[c].live == 0;
@@ -183,14 +183,15 @@ impl Run {
         Ok(())
     }
 
-    /// What a group waits for at the cluster's barrier, in words.
+    /// Describes the wait of a group at the cluster's barrier.
     pub(super) fn describe_cluster(&self, c: CtaSlot) -> String {
         let cluster = &self.ctas[self.ctas[c].leader].cluster;
         format!("waits at the cluster barrier ({} of {} threads arrived)", cluster.arrived, cluster.live)
     }
 }
 
-/// The lanes of a warp that exit while they take part in the barrier under way.
+/// Removes exiting lanes of a warp from the current barrier, and returns the number of those that
+/// had arrived.
 pub(super) fn withdraw(arrivals: &mut Arrivals, leaving: u32) -> u32 {
     let count = lanes(arrivals.arrived & leaving).count() as u32;
     arrivals.arrived &= !leaving;

@@ -5,12 +5,12 @@ use super::{Op, Pred};
 use crate::error::SourceLine;
 use crate::ptx::ast::Loc;
 
-/// A kernel parameter as the entry declares it.
+/// A parameter in the declaration of a kernel's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Param {
-    /// Name in the PTX.
+    /// The name of the parameter in the PTX.
     pub name: String,
-    /// Byte offset in the packed parameters.
+    /// The offset in the packed parameters in bytes.
     pub offset: usize,
     /// The size of the parameter in bytes.
     pub size: usize,
@@ -20,29 +20,29 @@ pub struct Param {
     pub is_pointer: bool,
 }
 
-/// What the host needs to know to launch a kernel.
+/// The information that the host needs to launch a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     /// The name of the entry point.
     pub name: String,
     /// The parameters in the order of their declarations.
     pub params: Vec<Param>,
-    /// `.reqntid`: the block must have exactly this shape.
+    /// The `.reqntid` directive: the block must have exactly this shape.
     pub reqntid: Option<[u32; 3]>,
-    /// `.maxntid`: the block may have at most this many threads in all.
+    /// The `.maxntid` directive: the block can have at most this many threads in total.
     pub maxntid: Option<[u32; 3]>,
-    /// `.reqnctapercluster`: CTAs of a cluster.
+    /// The `.reqnctapercluster` directive: the shape of a cluster in CTAs.
     pub cluster: Option<[u32; 3]>,
-    /// `.maxclusterrank`: most CTAs of a cluster.
+    /// The `.maxclusterrank` directive: the largest number of CTAs of a cluster.
     pub max_cluster: Option<u32>,
-    /// Bytes of static shared memory.
+    /// The size of static shared memory in bytes.
     pub shared_bytes: u32,
-    /// Uses `.extern .shared`, whose size is given at launch.
+    /// Whether the kernel uses `.extern .shared` memory, whose size is given at launch.
     pub dynamic_shared: bool,
 }
 
 impl Kernel {
-    /// Bytes of the packed parameters.
+    /// Returns the size of the packed parameters in bytes.
     pub fn param_bytes(&self) -> usize {
         self.params.last().map_or(0, |p| p.offset + p.size)
     }
@@ -51,24 +51,24 @@ impl Kernel {
 /// One decoded instruction.
 pub(crate) struct Inst {
     pub op: Op,
-    /// Guard predicate and its xor mask.
+    /// The guard predicate and its xor mask.
     pub guard: Option<(Pred, u32)>,
-    /// Line of the PTX text.
+    /// The line of the PTX text.
     pub line: u32,
-    /// Number of the source location, in `Code::locs`; 0 is none.
+    /// The number of the source location in `Code::locs`; 0 means none.
     pub loc: u32,
-    /// Number of the mnemonic, in `Code::mnemonics`.
+    /// The number of the mnemonic in `Code::mnemonics`.
     pub mnemonic: u32,
 }
 
-/// A variable at module scope, or a static one of a function.
+/// A variable at module scope, or a static variable of a function.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     pub name: String,
     pub space: Space,
     pub size: u64,
     pub align: u64,
-    /// Whether the launch chooses the size, as for `.extern .shared x[]`.
+    /// Whether the launch determines the size, as for `.extern .shared x[]`.
     pub dynamic: bool,
     pub init: Vec<u8>,
     pub relocations: Vec<Relocation>,
@@ -83,11 +83,12 @@ pub(crate) struct Relocation {
     pub offset: i64,
 }
 
-/// An entry of the constant pool: the same in all lanes, some known only when a kernel is launched on a PE.
+/// An entry of the constant pool, which is equal in all lanes. Some entries are known only when a
+/// kernel is launched on a PE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Constant {
     Value(u64),
-    /// Address of a variable in its state space.
+    /// The address of a variable in its state space.
     Symbol {
         variable: usize,
         offset: i64,
@@ -100,14 +101,14 @@ pub(crate) struct FunctionCode {
     pub entry: u32,
     pub registers: u32,
     pub predicates: u32,
-    /// Bytes of local memory: parameters, results, variables.
+    /// The size of local memory in bytes: parameters, results and variables.
     pub frame_bytes: u64,
-    /// Parameters and results of a device function: offset in the frame and size.
+    /// The parameters and results of a device function, as offset in the frame and size.
     pub params: Vec<(u64, u64)>,
     pub returns: Vec<(u64, u64)>,
 }
 
-/// A call: whom, and where arguments and results lie in the caller's frame.
+/// A call: its function, and the locations of arguments and results in the caller's frame.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSite {
     pub function: usize,
@@ -115,11 +116,12 @@ pub(crate) struct CallSite {
     pub returns: Vec<u64>,
 }
 
-/// What a kernel needs beyond [`Kernel`].
+/// The information about a kernel beyond [`Kernel`].
 #[derive(Debug, Clone)]
 pub(crate) struct KernelCode {
     pub function: usize,
-    /// Shared variables it reaches, with their offsets; the dynamic ones lie behind the static.
+    /// The shared variables that it reaches, with their offsets; the dynamic ones are after the
+    /// static ones.
     pub shared: Vec<(usize, u64)>,
 }
 
@@ -133,29 +135,29 @@ pub(crate) struct Code {
     pub kernel_code: Vec<KernelCode>,
     pub functions: Vec<FunctionCode>,
     pub insts: Vec<Inst>,
-    /// Program counters of labels.
+    /// The program counters of labels.
     pub labels: Vec<u32>,
     pub calls: Vec<CallSite>,
     pub constants: Vec<Constant>,
     pub variables: Vec<Variable>,
     pub locs: Vec<Loc>,
     pub mnemonics: Vec<String>,
-    /// Whether its kernels are the host's own.
+    /// Whether the kernels are those of the host itself.
     pub of_host: bool,
 }
 
 impl Code {
-    /// Whether a `fence.sc`, or a `membar`, which is the same, stands in the text.
+    /// Whether the text has a `fence.sc`, or the equivalent `membar`.
     pub(crate) fn has_sequential_fences(&self) -> bool {
         self.mnemonics.iter().any(|m| m.starts_with("fence.sc") || m.starts_with("membar"))
     }
 
-    /// Text of a PTX line, from 1.
+    /// The text of a PTX line, counted from 1.
     pub(crate) fn line(&self, line: u32) -> &str {
         self.text.lines().nth((line as usize).saturating_sub(1)).unwrap_or("").trim()
     }
 
-    /// Source lines of an instruction, innermost first.
+    /// The source lines of an instruction, innermost first.
     pub(crate) fn source(&self, inst: &Inst) -> Vec<SourceLine> {
         let Some(loc) = (inst.loc as usize).checked_sub(1).and_then(|i| self.locs.get(i)) else {
             return Vec::new();

@@ -1,10 +1,11 @@
-//! Loads that read later than their place in the program says.
+//! Loads that are executed later than their position in the program.
 //!
-//! The memory model orders a weak or relaxed load with later accesses to other locations only by fences, acquires and
-//! releases, and hardware issues what does not depend on it meanwhile: load buffering, and readers that see two writes in
-//! different orders, come from this. Here such a load is put off while the warp goes on with instructions that use none of
-//! its registers and reach other memory. Anything else makes it read first: whatever is not known to be independent,
-//! fences, barriers, acquires, releases and atomics included.
+//! The memory model orders a weak or relaxed load with later accesses to other locations only by
+//! fences, acquires and releases. Hardware meanwhile issues instructions that do not depend on the
+//! load. This causes load buffering, and readers that see two writes in different orders. Here such
+//! a load is deferred while the warp executes instructions that use none of its registers and
+//! access other memory. Any other instruction forces the load first: instructions that are not
+//! known to be independent, fences, barriers, acquires, releases and atomics.
 
 use super::access::Space;
 use super::{Context, Fault, Reg};
@@ -12,7 +13,7 @@ use crate::exec::code::{Code, Inst};
 use crate::model::{Lanes, lanes};
 use smallvec::SmallVec;
 
-/// Addresses of a warp's lanes, from the lowest byte to the end of the highest.
+/// The range of addresses of a warp's lanes, from the lowest byte to the end of the highest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reach {
     pub first: u64,
@@ -20,7 +21,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Of the active lanes' accesses; none in spaces that no other thread reaches.
+    /// The range of the active lanes' accesses; none in spaces that no other thread can access.
     pub(crate) fn of(space: Space, addresses: &Lanes, bytes: usize, active: u32) -> Option<Reach> {
         if matches!(space, Space::Local | Space::Param | Space::Const) {
             return None;
@@ -35,7 +36,7 @@ impl Reach {
     }
 }
 
-/// What an instruction uses, where it does nothing else.
+/// The registers and memory that an instruction uses, if it has no other effect.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     pub reads: SmallVec<[Reg; 4]>,
@@ -43,18 +44,18 @@ pub(crate) struct Footprint {
     pub reach: Option<Reach>,
 }
 
-/// A load that has not read.
+/// A load that has not been executed yet.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub pc: u32,
     pub mask: u32,
-    /// The warp has waited for it.
+    /// Whether the warp has waited for the load.
     waited: bool,
     footprint: Footprint,
 }
 
 impl Deferred {
-    /// Whether an instruction may come before it.
+    /// Whether another instruction may be executed before it.
     pub(crate) fn yields_to(&self, other: &Footprint) -> bool {
         let mine = &self.footprint;
         let clash = |a: &[Reg], b: &[Reg]| a.iter().any(|r| b.contains(r));
@@ -66,7 +67,7 @@ impl Deferred {
     }
 }
 
-/// Whether a warp may put a load off, and the one that it has put off.
+/// Whether a warp may defer a load, and the load that it has deferred.
 #[derive(Debug, Default)]
 pub(crate) enum Deferral {
     #[default]
@@ -76,7 +77,7 @@ pub(crate) enum Deferral {
 }
 
 impl Deferral {
-    /// Whether loads may be put off from now on.
+    /// Sets whether loads may be deferred from now on.
     pub(crate) fn allow(&mut self, may: bool) {
         if !self.is_taken() {
             *self = if may { Deferral::Free } else { Deferral::Never };
@@ -88,7 +89,8 @@ impl Deferral {
         matches!(self, Deferral::Taken(_))
     }
 
-    /// Takes the load out that is put off; no other is until [`Deferral::Free`] is set again.
+    /// Takes the deferred load out. No other load is deferred until [`Deferral::Free`] is set
+    /// again.
     fn take(&mut self) -> Option<Box<Deferred>> {
         match std::mem::take(self) {
             Deferral::Taken(deferred) => Some(deferred),
@@ -98,11 +100,11 @@ impl Deferral {
 }
 
 impl Context<'_> {
-    /// Puts the executing load off, if it is to be.
+    /// Defers the load that is being executed, if possible.
     #[inline]
     pub(crate) fn defer(&mut self, footprint: impl FnOnce(&Self) -> Footprint) -> bool {
         if !matches!(self.deferral, Deferral::Free)
-            // A load that polls is not put off: who waits is told by what it reads.
+            // A polling load is not deferred, since its value tells what the warp waits for.
             || self.poll.pc == self.pc
             || !self.memory.delayed.draws_load()
         {
@@ -114,8 +116,8 @@ impl Context<'_> {
         true
     }
 
-    /// Lets the load read that is put off, unless the next instruction may come before it. Answers whether the warp goes
-    /// on: else it waits for what it loads, and other warps go on meanwhile.
+    /// Executes the deferred load, unless the next instruction may come before it. Returns whether
+    /// the warp continues; if not, it waits for the loaded value while other warps run.
     #[cold]
     pub(crate) fn read_first(&mut self, code: &Code, next: &Inst) -> Result<bool, Fault> {
         let footprint = next.op.footprint(self);

@@ -1,5 +1,5 @@
-//! Execution: what an instruction sees ([`Context`]), what it answers ([`Flow`], [`Fault`]), and the machinery
-//! that runs warps.
+//! Execution: the view of an instruction ([`Context`]), its result ([`Flow`], [`Fault`]), and the
+//! machinery that runs warps.
 
 pub(crate) mod access;
 pub(crate) mod asynchronous;
@@ -28,34 +28,34 @@ use pipe::{Pipe, Warpgroup};
 use remote::Remote;
 use std::fmt::Write as _;
 
-/// Register slot of the current frame.
+/// A register slot of the current frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reg(pub u32);
 
-/// Predicate slot of the current frame; a predicate is a bit for each lane.
+/// A predicate slot of the current frame. A predicate has a bit for each lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pred(pub u32);
 
-/// Predicate slots that every frame has.
+/// The predicate slots that every frame has.
 impl Pred {
-    /// `CC.CF`, the carry of extended-precision arithmetic.
+    /// The flag `CC.CF`, the carry of extended-precision arithmetic.
     pub(crate) const CARRY: Pred = Pred(0);
-    /// Always false.
+    /// A predicate that is always false.
     pub(crate) const FALSE: Pred = Pred(1);
-    /// Where unwanted results go.
+    /// The slot for unused results.
     pub(crate) const SINK: Pred = Pred(2);
     pub(crate) const RESERVED: u32 = 3;
 }
 
-/// A predicate operand, possibly negated.
+/// A predicate operand, which may be negated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PredSrc {
     pub slot: Pred,
-    /// Xor mask: all ones if negated.
+    /// The xor mask: all ones if negated.
     pub flip: u32,
 }
 
-/// Register or constant-pool entry.
+/// A register or an entry of the constant pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Src(u32);
 
@@ -68,29 +68,30 @@ impl Src {
     pub(crate) fn constant(index: u32) -> Self {
         Src(index | Self::CONST)
     }
-    /// Its value in one lane.
+    /// Returns the value in one lane.
     pub(crate) fn value(self, regs: &[Lanes], consts: &[Lanes], lane: usize) -> Option<u64> {
         let list = if self.register().is_some() { regs } else { consts };
         list.get((self.0 & !Self::CONST) as usize).map(|lanes| lanes[lane])
     }
 
-    /// The register, where it is one.
+    /// Returns the register, if the source is one.
     pub(crate) fn register(self) -> Option<Reg> {
         (self.0 & Self::CONST == 0).then_some(Reg(self.0))
     }
 }
 
-/// A decoded instruction. Implementations live with their family in [`crate::isa`].
+/// A decoded instruction. The implementations are with their family in [`crate::isa`].
 pub(crate) trait Operation: Send + Sync {
-    /// Carries the instruction out for the lanes `cx.active`, which are never none.
+    /// Executes the instruction for the lanes `cx.active`, of which there is at least one.
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault>;
 
-    /// The two values that it compares, if it is a comparison.
+    /// The two values that the instruction compares, if it is a comparison.
     fn compared(&self) -> Option<[Src; 2]> {
         None
     }
 
-    /// What it uses, if that is all that it does: then a load that is put off may stay so.
+    /// The registers and memory that the instruction uses, if it has no other effect. Then a
+    /// deferred load can stay deferred.
     fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
         None
     }
@@ -98,54 +99,56 @@ pub(crate) trait Operation: Send + Sync {
 
 pub(crate) type Op = Box<dyn Operation>;
 
-/// How execution goes on for the active lanes.
+/// How the active lanes continue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Flow {
     Next,
-    /// Next, but let other warps run first: the program is waiting.
+    /// Continue with the next instruction, but let other warps run first, since the program is
+    /// waiting.
     Yield,
-    /// To this program counter.
+    /// Jump to this program counter.
     Jump(u32),
-    /// Each active lane to its own label, `cx.targets[lane]`.
+    /// Jump in each active lane to its own label, `cx.targets[lane]`.
     Scatter,
-    /// Through this call site of the module.
+    /// Call through this call site of the module.
     Call(u32),
     Return,
     Exit,
-    /// Again, when these lanes have arrived here too.
+    /// Execute the instruction again when these lanes have also arrived here.
     Converge(u32),
-    /// The same for some of the lanes; the others go on.
+    /// Do the same for some of the lanes; the others continue.
     Part {
         waiting: u32,
         needed: u32,
     },
-    /// Next, when these lanes have arrived at `bar.warp.sync`, this one or another.
+    /// Continue when these lanes have arrived at `bar.warp.sync`, at this instruction or another.
     Meet(u32),
     Barrier(barrier::Arrival),
     ClusterBarrier(cluster::Step),
-    /// Next; the CTA lets the grids behind this one begin.
+    /// Continue; the CTA lets the grids after this one begin.
     LaunchDependents,
-    /// Next, when the grids in front of this one have ended.
+    /// Continue when the grids before this one have ended.
     WaitDependencies,
-    /// These lanes look again when memory has changed; the others go on.
+    /// Execute the instruction again in these lanes when memory has changed; the others continue.
     Stay(u32),
 }
 
-/// Why an instruction could not be carried out.
+/// The reason why an instruction could not be executed.
 #[derive(Debug)]
 pub(crate) struct FaultInfo {
     pub code: codes::Code,
     pub message: String,
     pub help: String,
     pub lane: Option<usize>,
-    /// Offset in shared memory, if that is where it happened: the runner knows the variables' names.
+    /// The offset in shared memory, if the fault happened there. The runner knows the names of
+    /// variables.
     pub shared: Option<u64>,
 }
 
-/// Boxed: the good path should not pay for it.
+/// A boxed fault, so that the path without a fault is cheap.
 pub(crate) type Fault = Box<FaultInfo>;
 
-/// A fault of one lane.
+/// Makes the fault of one lane.
 #[cold]
 pub(crate) fn fault(
     code: codes::Code,
@@ -161,13 +164,14 @@ pub(crate) fn access_fault(lane: usize, e: AccessError) -> Fault {
     fault(e.code, lane, e.message, e.help)
 }
 
-/// Local memory of a warp's lanes: the frames' variables and call parameters.
+/// The local memory of a warp's lanes: variables of frames and call parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Locals {
     pub lanes: Vec<Vec<u8>>,
 }
 
-/// The latest value a warp read from global or shared memory: what it waits for, if it waits.
+/// The latest value that a warp read from global or shared memory, for which it waits if it is
+/// waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Poll {
     pub pc: u32,
@@ -176,28 +180,28 @@ pub(crate) struct Poll {
     pub bytes: u8,
     pub shared: bool,
     pub valid: bool,
-    /// Whether it was read since the warp's state was last copied to find repetitions.
+    /// Whether the value was read after the warp's state was last copied to find repetitions.
     pub fresh: bool,
     /// The mbarrier at which it waits. `value` is the parity or state that it waits with.
     pub mbarrier: Option<crate::memory::Spot>,
 }
 
-/// Coordinates of a CTA that its instructions can ask for.
+/// The coordinates of a CTA that its instructions can read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Coordinates {
     pub pe: usize,
-    /// Number of the grid in the launch.
+    /// The number of the grid in the launch.
     pub grid: usize,
     pub ctaid: [u32; 3],
     pub nctaid: [u32; 3],
     pub ntid: [u32; 3],
-    /// CTAs of its cluster.
+    /// The shape of its cluster in CTAs.
     pub cluster: [u32; 3],
-    /// Its number in the cluster.
+    /// The rank of the CTA in the cluster.
     pub rank: u32,
-    /// The shared memories of the cluster's CTAs among the machine's buffers, by rank.
+    /// The buffers with the shared memories of the cluster's CTAs, by rank.
     pub members: Vec<usize>,
-    /// Number of the CTA among those resident on its PE (`%smid`).
+    /// The number of the CTA among those resident on its PE (`%smid`).
     pub slot: u32,
     pub slots: u32,
     pub static_shared: u32,
@@ -205,7 +209,7 @@ pub(crate) struct Coordinates {
 }
 
 impl Coordinates {
-    /// `%tid` of a linear thread number.
+    /// Returns `%tid` of a linear thread number.
     #[inline]
     pub(crate) fn tid(&self, linear: u32) -> [u32; 3] {
         let [x, y, _] = self.ntid;
@@ -213,7 +217,7 @@ impl Coordinates {
     }
 }
 
-/// What printing kernels have printed, bounded.
+/// The text that kernels have printed, up to a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pub text: String,
@@ -224,7 +228,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Appends, each line prefixed by its PE; a line that another PE left open is ended.
+    /// Appends text and prefixes each line with its PE. A line that another PE left open is ended.
     pub(crate) fn print(&mut self, pe: usize, text: &str) {
         if self.text.len() + text.len() > self.limit {
             self.truncated = true;
@@ -243,49 +247,49 @@ impl Output {
     }
 }
 
-/// All that an instruction sees and changes.
+/// All state that an instruction can read and change.
 pub(crate) struct Context<'a> {
     pub regs: &'a mut [Lanes],
     pub preds: &'a mut [u32],
     pub consts: &'a [Lanes],
-    /// Lanes that execute this instruction.
+    /// The lanes that execute this instruction.
     pub active: u32,
-    /// Lanes of the warp that have not exited.
+    /// The lanes of the warp that have not exited.
     pub live: u32,
     pub pc: u32,
-    /// Offset of the frame's variables in each lane's local memory.
+    /// The offset of the frame's variables in each lane's local memory.
     pub frame_base: u64,
     pub locals: &'a mut Locals,
-    /// The CTA's shared memory among the machine's buffers.
+    /// The buffer with the CTA's shared memory.
     pub shared: usize,
     pub params: &'a [u8],
     pub memory: &'a mut Memory,
     pub at: &'a Coordinates,
-    /// Warp number in the CTA.
+    /// The number of the warp in the CTA.
     pub warp: u32,
     pub poll: &'a mut Poll,
     pub targets: &'a mut [u32; LANES],
     pub output: &'a mut Output,
-    /// The bytes by team and PE.
+    /// The bytes through the switch, by team and PE.
     pub multicast: &'a mut Vec<MulticastBytes>,
     pub remote: &'a mut Remote,
-    /// The call of a built-in function in which each lane waits, or 0.
+    /// For each lane, the call of a built-in function in which it waits, or 0.
     pub tickets: &'a mut [u64; LANES],
-    /// The call that threads of the CTA have come to, others not yet.
+    /// The call at which some threads of the CTA have arrived, and others not yet.
     pub gathering: &'a mut Option<u64>,
-    /// Threads of the CTA that have not exited.
+    /// The number of threads of the CTA that have not exited.
     pub cta_live: u32,
-    /// Matrix multiplications that the warp has under way.
+    /// The pending matrix multiplications of the warp.
     pub pipe: &'a mut Pipe,
-    /// The load that the warp has put off.
+    /// The load that the warp has deferred.
     pub deferral: &'a mut Deferral,
     /// The state of the warpgroups of the CTA.
     pub warpgroups: &'a mut Vec<Warpgroup>,
-    /// What the machine model leaves open is drawn here.
+    /// The source of the random choices that the machine model leaves open.
     pub rng: &'a mut Rng,
-    /// Warp instructions executed so far on the whole machine: the clock.
+    /// The number of warp instructions that the whole machine has executed, which is the clock.
     pub clock: u64,
-    /// The warp's slot at the runner's.
+    /// The runner's slot of the warp.
     pub slot: WarpSlot,
     pub check: Option<&'a mut Detector>,
     pub asynchronous: &'a mut asynchronous::Asynchronous,
@@ -311,14 +315,14 @@ impl Context<'_> {
         self.preds[p.slot.0 as usize] ^ p.flip
     }
 
-    /// Sets the predicate of the active lanes.
+    /// Sets the predicate in the active lanes.
     #[inline]
     pub(crate) fn set_pred(&mut self, p: Pred, bits: u32) {
         let slot = &mut self.preds[p.0 as usize];
         *slot = *slot & !self.active | bits & self.active;
     }
 
-    /// Writes one value to the active lanes.
+    /// Writes one value to all active lanes.
     #[inline]
     pub(crate) fn splat(&mut self, r: Reg, value: u64) {
         let active = self.active;
@@ -328,7 +332,7 @@ impl Context<'_> {
         }
     }
 
-    /// Linear number of a lane's thread in its CTA.
+    /// The linear number of a lane's thread in its CTA.
     #[inline]
     pub(crate) fn thread(&self, lane: usize) -> u32 {
         self.warp * LANES as u32 + lane as u32

@@ -1,9 +1,10 @@
-//! Multiplications that warpgroups have under way (`wgmma`).
+//! Pending multiplications of warpgroups (`wgmma`).
 //!
-//! A multiplication is one operation of all four warps: it goes on when all have begun it, and is over for all at the same
-//! time, so that a warp that has waited may say on behalf of the others that a tile can be filled again. The operands in
-//! shared memory are read at a moment that the seed chooses: at once, when a group is committed, or as late as when the
-//! first warp waits. A warp's own registers are read and written when it waits.
+//! A multiplication is one operation of all four warps. It begins when all have executed the
+//! instruction, and ends for all at the same time. So a warp that has waited can announce, for the
+//! others too, that a tile can be filled again. The operands in shared memory are read at a time
+//! that the seed chooses: at once, when the group is committed, or as late as when the first warp
+//! waits. A warp's own registers are read and written when it waits.
 
 use super::{Context, Fault, FaultInfo, Flow, Reg, fault};
 use crate::check::Agent;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 /// A multiplication of a warpgroup, with its matrices in shared memory.
 pub(crate) trait Multiplication: Send + Sync {
-    /// What is the same for all warps that have begun the same one: the instruction and its descriptors.
+    /// The properties that must agree between the warps: the instruction and its descriptors.
     fn key(&self) -> (usize, [u64; 2]);
 
     /// Whether it writes the register.
@@ -27,34 +28,36 @@ pub(crate) trait Multiplication: Send + Sync {
     /// Reads the operands that are in shared memory, for the whole warpgroup.
     fn fetch(&self, cx: &mut Context<'_>, ticket: Option<&Ticket>) -> Operands;
 
-    /// Carries out the part of the executing warp; `keep` adds to what its registers hold.
+    /// Computes the part of the executing warp. With `keep`, it adds to the contents of its
+    /// registers.
     fn multiply(&self, cx: &mut Context<'_>, operands: &Operands, keep: bool);
 }
 
-/// Shared operands of a multiplication, row by row; nothing of A where it is in registers.
+/// The operands of a multiplication in shared memory, row by row. A is empty if it is in registers.
 #[derive(Default)]
 pub(crate) struct Operands {
     pub a: Vec<u64>,
     pub b: Vec<u64>,
 }
 
-/// Warps of a warpgroup.
+/// The number of warps in a warpgroup.
 pub(crate) const WARPS: usize = 4;
-/// Multiplications that a warp has under way at most.
+/// The largest number of pending multiplications of a warp.
 const MOST: usize = 64;
 const ALL: u8 = (1 << WARPS) - 1;
 
-/// What a warp has begun and not waited for.
+/// The multiplications that a warp has begun and not waited for.
 #[derive(Default)]
 pub(crate) struct Pipe {
     under_way: VecDeque<UnderWay>,
-    /// Number of the warp's next multiplication.
+    /// The number of the warp's next multiplication.
     next: u64,
-    /// Number of the group that is open.
+    /// The number of the open group.
     group: u64,
-    /// Whether the registers have been ordered before any of it.
+    /// Whether a fence has ordered the registers before the first multiplication.
     fenced: bool,
-    /// Waits for other warps of the warpgroup to begin what it has begun.
+    /// Whether the warp waits for the other warps of the warpgroup to begin the same
+    /// multiplication.
     waits: bool,
 }
 
@@ -66,22 +69,22 @@ struct UnderWay {
     group: u64,
 }
 
-/// Multiplications of a warpgroup that not all of its warps are done with.
+/// The multiplications of a warpgroup that not all of its warps have finished.
 #[derive(Default)]
 pub(crate) struct Warpgroup {
-    /// Number of the first.
+    /// The number of the first multiplication.
     first: u64,
     list: VecDeque<Shared>,
 }
 
 struct Shared {
     instruction: Arc<dyn Multiplication>,
-    /// By warp: who has begun it, who is done with it.
+    /// The warps that have begun it, as a mask.
     begun: u8,
     done: u8,
-    /// Read when a group is committed, not later.
+    /// Whether the operands are read at the commit at the latest.
     early: bool,
-    /// What was read, if it was.
+    /// The operands, once they have been read.
     operands: Option<Arc<Operands>>,
     ticket: Option<Ticket>,
 }
@@ -98,7 +101,7 @@ impl Pipe {
         self.waits
     }
 
-    /// What is wrong where the warp ends now: the instruction that it has begun last and not waited for.
+    /// The fault of a warp that ends now, for the last instruction that it has not waited for.
     pub(crate) fn left(&self) -> Option<(u32, FaultInfo)> {
         let last = self.under_way.back()?;
         let (message, help) = if last.group < self.group {
@@ -121,12 +124,12 @@ impl Pipe {
         self.fenced
     }
 
-    /// Whether a multiplication under way will write the register.
+    /// Whether a pending multiplication will write the register.
     pub(crate) fn writes(&self, r: Reg) -> bool {
         self.under_way.iter().any(|u| u.instruction.writes(r))
     }
 
-    /// The place of the last multiplication that uses one of these registers.
+    /// The position of the last multiplication that uses one of these registers.
     pub(crate) fn last_that_uses(&self, registers: &[Reg]) -> Option<usize> {
         self.under_way.iter().rposition(|u| registers.iter().any(|&r| u.instruction.uses(r)))
     }
@@ -147,13 +150,13 @@ fn group<'a>(cx: &'a mut Context<'_>) -> &'a mut Warpgroup {
     &mut cx.warpgroups[index]
 }
 
-/// `wgmma.fence`
+/// Executes `wgmma.fence`.
 pub(crate) fn fence(cx: &mut Context<'_>) -> Flow {
     cx.pipe.fenced = true;
     Flow::Next
 }
 
-/// `wgmma.mma_async`
+/// Executes `wgmma.mma_async`.
 pub(crate) fn begin(
     cx: &mut Context<'_>,
     instruction: &Arc<dyn Multiplication>,
@@ -193,7 +196,7 @@ pub(crate) fn begin(
         ));
     }
     shared.begun |= me;
-    // The last to begin it knows most.
+    // The ticket of the last warp includes the knowledge of the others.
     shared.ticket = ticket;
     let complete = shared.begun == ALL;
     cx.pipe.next += 1;
@@ -204,7 +207,7 @@ pub(crate) fn begin(
         keep,
         group: open,
     });
-    // Others may wait for this warp.
+    // Other warps may wait for this one.
     cx.memory.changes += 1;
     if complete && chance == 0 {
         fetch(cx, number);
@@ -212,7 +215,8 @@ pub(crate) fn begin(
     Ok(Flow::Next)
 }
 
-/// Lets the multiplications up to `number` read their operands; `false` if not all warps have begun them.
+/// Reads the operands of the multiplications up to `number`. Returns `false` if not all warps have
+/// begun them.
 fn fetch(cx: &mut Context<'_>, number: u64) -> bool {
     let first = group(cx).first;
     for n in first..=number {
@@ -232,7 +236,7 @@ fn fetch(cx: &mut Context<'_>, number: u64) -> bool {
     true
 }
 
-/// `wgmma.commit_group`
+/// Executes `wgmma.commit_group`.
 pub(crate) fn commit(cx: &mut Context<'_>) -> Flow {
     cx.pipe.group += 1;
     let warpgroup = group(cx);
@@ -245,14 +249,14 @@ pub(crate) fn commit(cx: &mut Context<'_>) -> Flow {
     Flow::Next
 }
 
-/// `wgmma.wait_group`: until at most the `n` latest groups are under way.
+/// Executes `wgmma.wait_group`, which waits until at most the `n` latest groups are pending.
 pub(crate) fn wait(cx: &mut Context<'_>, n: u64) -> Flow {
     let until = cx.pipe.group.saturating_sub(n);
     let due = cx.pipe.under_way.iter().take_while(|u| u.group < until).count();
     finish(cx, due)
 }
 
-/// Finishes all that the warp has begun: its frame goes away.
+/// Finishes all multiplications of the warp, whose frame is removed.
 pub(crate) fn settle(cx: &mut Context<'_>) -> Flow {
     let all = cx.pipe.under_way.len();
     finish(cx, all)

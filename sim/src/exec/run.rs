@@ -1,8 +1,10 @@
-//! The scheduler: CTAs become resident, their warps take turns, until all have finished or none can go on.
+//! The scheduler: CTAs become resident, and their warps take turns until all have finished or none
+//! can continue.
 //!
-//! Every grid of a launch makes progress at the same time. CTAs are admitted a few a round up to the number
-//! that the PE's SMs hold; the warps of resident CTAs run slices of random length in an order shuffled every
-//! round, all drawn from the seed, so that a run is repeatable and a spinning warp starves nobody.
+//! Every grid of a launch makes progress at the same time. Some CTAs are admitted in each round, up
+//! to the number that the PE's SMs can hold. The warps of resident CTAs run slices of random length
+//! in an order that is shuffled every round. All choices are drawn from the seed, so that a run is
+//! repeatable and a spinning warp starves no other warp.
 
 mod admission;
 mod dependents;
@@ -32,37 +34,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// CTAs that a grid may make resident in one round.
+/// The number of CTAs of a grid that can become resident in one round.
 const ADMIT: u32 = 8;
 
 /// A grid of a run on one PE.
 pub(crate) struct Grid {
     pub pe: usize,
     pub module: Arc<Code>,
-    /// Number of its module among those of the run.
+    /// The number of its module among those of the run.
     pub image: usize,
-    /// Number of its kernel in the module.
+    /// The number of its kernel in the module.
     pub entry: usize,
     pub dims: [u32; 3],
-    /// CTAs of a cluster, which divide those of the grid.
+    /// The shape of a cluster in CTAs, which divides that of the grid.
     pub cluster: [u32; 3],
     pub block: [u32; 3],
     pub dynamic_shared: u32,
     pub params: Vec<u8>,
-    /// Names of threads, for reports.
+    /// The names of threads for reports.
     pub names: Arc<[Named]>,
     /// The module's constants on this PE.
     pub consts: Vec<Lanes>,
-    /// CTAs the PE's SMs hold at once, in whole clusters.
+    /// The number of CTAs that the PE's SMs can hold at once, in whole clusters.
     pub resident: u32,
     pub total: u64,
     pub next: u64,
     pub running: u32,
-    /// The grids of the run that must have ended before.
+    /// The grids of the run that must have ended before it.
     pub after: Vec<usize>,
-    /// The grid of the run in front of it that lets it begin before its own end.
+    /// The grid before it that lets it begin early, before its own end.
     pub early: Option<usize>,
-    /// CTAs that have let the grids behind it begin, or have ended.
+    /// The number of CTAs that have let the grids after it begin, or have ended.
     pub lets: u64,
 }
 
@@ -83,22 +85,23 @@ impl Grid {
 pub(crate) struct Cta {
     pub grid: usize,
     pub at: Coordinates,
-    /// The CTA of rank 0 of its cluster, which has what follows.
+    /// The CTA of rank 0 of its cluster, which has the cluster's state.
     pub leader: CtaSlot,
     pub cluster: Cluster,
     pub warps: Vec<WarpSlot>,
-    /// Threads that have not exited.
+    /// The number of threads that have not exited.
     pub live: u32,
-    /// Whether it has let the grids behind its own begin.
+    /// Whether it has let the grids after its own begin.
     pub lets: bool,
     pub barriers: [Barrier; BARRIERS],
-    /// The call of a built-in function that threads have come to, others not yet.
+    /// The call of a built-in function at which some threads have arrived, and others not yet.
     pub gathering: Option<u64>,
-    /// Matrix multiplications that its warpgroups have under way.
+    /// The pending matrix multiplications of its warpgroups.
     pub warpgroups: Vec<Warpgroup>,
 }
 
-/// Executes the instruction at `pc` for those lanes of `mask` whose guard holds. An error is what ends the inner loop.
+/// Executes the instruction at `pc` for the lanes of `mask` whose guard holds. The error is the
+/// event that ends the inner loop.
 #[inline(always)]
 fn step(
     cx: &mut Context<'_>,
@@ -149,36 +152,37 @@ fn step(
     Ok(())
 }
 
-/// Executed warp and lane instructions of one program counter.
+/// The number of executed warp and lane instructions of one program counter.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Count {
     pub warps: u64,
     pub lanes: u64,
 }
 
-/// Grids that run at the same time. It can be left when one has ended, and taken up with more of them.
+/// Grids that run at the same time. The run can be suspended when a grid has ended, and resumed
+/// with more grids.
 pub(crate) struct Run {
-    /// The machine's, while grids run.
+    /// The memory of the machine, while grids run.
     pub memory: Memory,
     pub grids: Vec<Grid>,
-    /// The launches of earlier runs, by PE.
+    /// The number of launches in earlier runs, by PE.
     pub launched: Vec<usize>,
     /// The modules of the grids.
     pub modules: Vec<Arc<Code>>,
-    /// Grids that have ended since they were last asked for.
+    /// The grids that have ended since the last query.
     pub ended: Vec<usize>,
-    /// The first grid of which not all CTAs have started.
+    /// The first grid whose CTAs have not all started.
     first_open: usize,
     pub ctas: Table<CtaSlot, Cta>,
     pub warps: Table<WarpSlot, Warp>,
     pub rng: Rng,
     pub(super) schedule: Schedule,
     pub step_limit: u64,
-    /// The time at which the launch is given up, and the time from its begin to then.
+    /// The time at which the launch is stopped, and the duration from its begin to then.
     pub time_limit: Option<(Instant, Duration)>,
-    /// Set by whoever wants no more of it.
+    /// A flag that another thread sets to stop the run.
     pub stop: Option<Arc<AtomicBool>>,
-    /// Warp instructions so far.
+    /// The number of warp instructions so far.
     pub clock: u64,
     /// The counts of each instruction, by module.
     pub counts: Vec<Vec<Count>>,
@@ -189,22 +193,22 @@ pub(crate) struct Run {
     pub check: Option<Box<Detector>>,
     pub asynchronous: Asynchronous,
     pub trace: Option<Box<Recorder>>,
-    /// Labels to which the lanes of a `brx.idx` go.
+    /// The target labels of the lanes of a `brx.idx`.
     targets: [u32; LANES],
     pub(super) free_ctas: Vec<CtaSlot>,
     free_warps: Vec<WarpSlot>,
-    /// Warps that live.
+    /// The warps that have not ended.
     order: Vec<WarpSlot>,
-    /// State of the memory that was seen last, and when it was first seen.
+    /// The state of the memory at the last change, and its time.
     seen: u64,
     quiet_since: u64,
-    /// Nothing has changed for long: look whether warps repeat themselves.
+    /// Whether nothing has changed for long, so that warps are examined for repetition.
     probing: bool,
-    /// Since then a warp has looked at what it had looked at before.
+    /// Whether a warp has repeated a read since then.
     polling: bool,
 }
 
-/// Why a warp's slice was interrupted.
+/// The reason why a warp's slice was interrupted.
 enum Event {
     Spent,
     Regroup,
@@ -253,17 +257,17 @@ impl Run {
         }
     }
 
-    /// Checks what the grids do.
+    /// Enables the checks for the grids.
     pub(crate) fn watch(&mut self, check: &Check) {
         self.check = Some(Box::new(Detector::new(check.clone(), self.memory.shared_buffer(CtaSlot(0)))));
     }
 
-    /// What has been found.
+    /// Returns the findings so far.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.check.as_ref().map_or_else(Vec::new, |d| d.findings(self))
     }
 
-    /// The number of a module among those of the run.
+    /// Returns the number of a module among those of the run.
     pub(crate) fn image(&mut self, module: &Arc<Code>) -> usize {
         let known = self.modules.iter().position(|m| m.id == module.id);
         known.unwrap_or_else(|| {
@@ -273,9 +277,9 @@ impl Run {
         })
     }
 
-    /// Adds a grid; its number. It may begin when those that it comes after have ended.
+    /// Adds a grid and returns its number. It can begin when the grids before it have ended.
     pub(crate) fn add(&mut self, grid: Grid) -> usize {
-        // Teams may have been made since the grid before.
+        // Teams may have been created since the last grid.
         self.multicast.resize(self.memory.teams.len() * self.memory.n_pes, MulticastBytes::default());
         self.remote.know_teams(&self.memory);
         if let Some(d) = &mut self.check {
@@ -286,18 +290,18 @@ impl Run {
         self.grids.len() - 1
     }
 
-    /// The code that a warp runs.
+    /// Returns the code that a warp runs.
     pub(crate) fn code_of(&self, w: WarpSlot) -> &Code {
         &self.grids[self.ctas[self.warps[w].cta].grid].module
     }
 
-    /// All grids have ended: what is under way lands.
+    /// Completes the pending operations after the end of all grids.
     pub(crate) fn settle(&mut self) -> Result<(), SimError> {
         self.memory.land_every();
         self.finish_operations()
     }
 
-    /// Runs the grids until one of them has ended, or all have.
+    /// Runs the grids until one of them, or all, have ended.
     pub(crate) fn advance(&mut self) -> Result<(), SimError> {
         let mut order = std::mem::take(&mut self.order);
         let result = self.rounds(&mut order);
@@ -345,7 +349,7 @@ impl Run {
             }
             if self.clock - self.quiet_since > 10_000 + 400 * order.len() as u64 {
                 self.probing = true;
-                // Somebody waits in a loop, perhaps for what is under way.
+                // Some warp waits in a loop, perhaps for a pending operation.
                 if self.polling {
                     self.hasten()?;
                 }
@@ -364,7 +368,8 @@ impl Run {
         }
     }
 
-    /// Runs one warp for at most `budget` instructions, and notes what became of it where a timeline is wanted.
+    /// Runs one warp for at most `budget` instructions, and records the result for a timeline if
+    /// one is wanted.
     fn turn(&mut self, w: WarpSlot, budget: u32) -> Result<(), SimError> {
         let Some(mut trace) = self.trace.take() else { return self.slice(w, budget) };
         let turn = trace.begin(self, w);
@@ -405,12 +410,13 @@ impl Run {
         Ok(())
     }
 
-    /// The inner loop: runs group `i` of a warp until something happens that concerns more than its registers.
+    /// The inner loop: runs group `i` of a warp until an event affects more than its registers.
     fn steps(&mut self, w: WarpSlot, i: usize, budget: &mut u32) -> Event {
         let warp = &mut self.warps[w];
         let cta = &mut self.ctas[warp.cta];
         let grid = &self.grids[cta.grid];
-        // Other groups of the warp: meeting one, or passing one that should run first, ends the loop.
+        // If the warp has other groups, the loop ends when it meets one or passes one that should
+        // run first.
         let alone = warp.groups.len() == 1;
         let &Group { mut pc, mask, frame, .. } = &warp.groups[i];
         let code = &*grid.module;
@@ -447,7 +453,7 @@ impl Run {
             check: self.check.as_deref_mut(),
             asynchronous: &mut self.asynchronous,
         };
-        // Lanes that have gone apart have registers in common.
+        // Diverged lanes share their registers.
         cx.deferral.allow(alone && !self.probing && cx.memory.delayed.is_on());
         let event = loop {
             let Some(left) = budget.checked_sub(1) else { break Event::Spent };
@@ -466,7 +472,7 @@ impl Run {
         event
     }
 
-    /// Carries out a change of control flow; tells whether lanes jumped back.
+    /// Executes a change of control flow. Returns whether lanes jumped back.
     fn transfer(&mut self, w: WarpSlot, i: usize, flow: Flow, active: u32) -> Result<bool, SimError> {
         let warp = &mut self.warps[w];
         let code = &*self.grids[self.ctas[warp.cta].grid].module;
@@ -554,7 +560,7 @@ impl Run {
         self.leave_cluster(c, leaving.count_ones(), arrived)
     }
 
-    /// An error with its place: `fault.lane` of warp `w` at `pc`.
+    /// Makes an error with its location: lane `fault.lane` of warp `w` at `pc`.
     pub(crate) fn error(&self, w: WarpSlot, pc: u32, fault: FaultInfo) -> SimError {
         let place = self.place(w, pc, fault.lane);
         let near = fault.shared.and_then(|at| self.shared_variable(w, at)).unwrap_or_default();
@@ -568,7 +574,7 @@ impl Run {
         }
     }
 
-    /// The shared variable at or below an offset, in words.
+    /// Describes the shared variable at or below an offset.
     pub(super) fn shared_variable(&self, w: WarpSlot, at: u64) -> Option<String> {
         let grid = &self.grids[self.ctas[self.warps[w].cta].grid];
         let (index, start) =

@@ -1,22 +1,23 @@
-//! Who runs next, for how long: strategies drawn from the seed.
+//! Chooses the warp that runs next and the length of its slice, by strategies that the seed draws.
 
 use crate::model::{CtaSlot, WarpSlot};
 use crate::rng::Rng;
 
-/// Shortest slice of the fair strategy; up to 127 instructions more are drawn.
+/// The shortest slice of the fair strategy; up to 127 further instructions are drawn.
 const SLICE: u32 = 64;
 
-/// How warps take turns.
+/// The strategies by which warps take turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Strategy {
     /// Slices of random length in an order shuffled every round.
     Fair,
-    /// The same with slices of a few instructions.
+    /// Slices of a few instructions in an order shuffled every round.
     Fine,
-    /// Warps run until they wait, in an order of priority, but for a few preemptions at moments drawn beforehand
-    /// (Burckhardt and others, A randomized scheduler with probabilistic guarantees of finding bugs, 2010).
+    /// Warps run until they wait, in an order of priority, except for a few preemptions at random
+    /// times (Burckhardt and others, A randomized scheduler with probabilistic guarantees of
+    /// finding bugs, 2010).
     Bounded { preemptions: Vec<u64> },
-    /// Some PEs or CTAs stand still for long.
+    /// Some PEs or CTAs pause for long.
     Lagging { mask: u64, until: u64, by_pe: bool },
 }
 
@@ -27,7 +28,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The fair schedule, or where `explore`, one that the seed chooses; with it how many of eight stores are delayed.
+    /// Draws a schedule: the fair one, or with `explore` any of them. Also returns the number of
+    /// stores in eight that are delayed.
     pub(crate) fn new(explore: bool, rng: &mut Rng) -> (Schedule, u64) {
         if !explore {
             return (Schedule { strategy: Strategy::Fair }, 0);
@@ -37,7 +39,8 @@ impl Schedule {
             0 => Strategy::Fair,
             1 => Strategy::Fine,
             2 => {
-                // Over few instructions or many: nobody knows beforehand how long the launch is.
+                // The times cover few instructions or many, since the length of the launch is not
+                // known beforehand.
                 let reach = 1 << (6 + rng.next() % 12);
                 let mut preemptions: Vec<u64> = (0..1 + rng.next() % 8).map(|_| rng.next() % reach).collect();
                 preemptions.sort_unstable_by(|a, b| b.cmp(a));
@@ -48,12 +51,12 @@ impl Schedule {
         (Schedule { strategy }, delayed)
     }
 
-    /// A new round: the order of the warps, and who stands still.
+    /// Begins a round: chooses the order of the warps, and the PEs or CTAs that pause.
     pub(crate) fn round(&mut self, rng: &mut Rng, clock: u64, order: &mut [WarpSlot]) {
         match &mut self.strategy {
             Strategy::Fair | Strategy::Fine => rng.shuffle(order),
             Strategy::Bounded { preemptions } => {
-                // Whoever comes late is sorted in at random; a preemption draws new priorities.
+                // New warps get a random position; a preemption draws new priorities.
                 if preemptions.last().is_some_and(|p| *p <= clock) {
                     preemptions.pop();
                     rng.shuffle(order);
@@ -71,7 +74,7 @@ impl Schedule {
         }
     }
 
-    /// Instructions that a warp may run now; none if it stands still.
+    /// The number of instructions that a warp may run now; none if it pauses.
     pub(crate) fn budget(&self, rng: &mut Rng, clock: u64, pe: usize, cta: CtaSlot) -> u32 {
         match &self.strategy {
             Strategy::Fair => SLICE + (rng.next() & 127) as u32,
@@ -87,7 +90,7 @@ impl Schedule {
         }
     }
 
-    /// Nobody has run: those that stand still go on.
+    /// Ends a pause if no warp has run.
     pub(crate) fn wake(&mut self) -> bool {
         match &mut self.strategy {
             Strategy::Lagging { mask, .. } if *mask != 0 => {

@@ -1,9 +1,11 @@
-//! Progress: proof that a warp repeats itself, and reports on machines that cannot go on.
+//! Progress: the proof that a warp repeats itself, and the reports about machines that cannot
+//! continue.
 //!
-//! A group whose registers are the same as at an earlier pass through the same backward branch, while no memory
-//! has changed in between, will do the same for ever: only another's store can free it. When every warp is
-//! proven to repeat itself or waits at a barrier, nobody will store, and the machine is deadlocked. Loops that
-//! count (bounded spins) or read the clock never repeat and are never reported.
+//! If the registers of a group are the same as at an earlier pass through the same backward branch,
+//! and no memory has changed in between, the group will repeat itself forever. Only a store by
+//! another thread can end the loop. When every warp provably repeats itself or waits at a barrier,
+//! no thread will store, and the machine is deadlocked. Loops that count (bounded spins) or read
+//! the clock never repeat and are never reported.
 
 mod awaited;
 mod waits;
@@ -17,7 +19,8 @@ use crate::error::SimError;
 use crate::model::WarpSlot;
 use waits::{finished, reads_once, waits};
 
-/// Called after a backward branch of group `i`: compares with its snapshot and renews it at growing distances.
+/// Runs after a backward branch of group `i`: compares the group with its snapshot, and renews the
+/// snapshot at growing distances.
 pub(crate) fn probe(run: &mut Run, w: WarpSlot, i: usize) {
     if !run.is_probing() {
         return;
@@ -48,7 +51,7 @@ pub(crate) fn probe(run: &mut Run, w: WarpSlot, i: usize) {
     };
 }
 
-/// Remarks on grids of which not all CTAs were resident.
+/// Notes about grids whose CTAs were not all resident.
 fn residency(run: &Run) -> Vec<String> {
     let waiting = run.grids.iter().enumerate().filter(|(i, g)| g.next < g.total && run.may_start(*i));
     waiting
@@ -67,7 +70,7 @@ fn residency(run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// A CTA whose threads all wait at its barriers: nobody is left to complete one.
+/// Finds a CTA whose threads all wait at its barriers, so that no thread is left to complete one.
 fn stuck_at_barriers(run: &Run, order: &[WarpSlot]) -> Option<WarpSlot> {
     let at_barrier = |w: WarpSlot| run.warps[w].groups.iter().all(|g| matches!(g.state, State::Barrier(_)));
     order.iter().copied().find(|&w| {
@@ -76,16 +79,17 @@ fn stuck_at_barriers(run: &Run, order: &[WarpSlot]) -> Option<WarpSlot> {
     })
 }
 
-/// No warp can go on.
+/// Makes the error for a machine in which no warp can continue.
 pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     let groups = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
-    // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
+    // The thread at the earliest position in the text is the likely cause, and is the same one for
+    // any seed.
     let behind = |(w, g): &(WarpSlot, &Group)| {
         let warp = &run.warps[*w];
         let at = &run.ctas[warp.cta].at;
         (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
     };
-    // Lanes that wait for others of their warp, which are stuck at another such place.
+    // Lanes that wait for other lanes of their warp, which are stuck at another such instruction.
     let all_stuck = |w: WarpSlot| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
     let divergent = groups()
         .filter(|(w, g)| matches!(g.state, State::Converge(_) | State::Meet(_)) && all_stuck(*w))
@@ -137,14 +141,15 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     error
 }
 
-/// Bytes that a group waits for at an mbarrier, where all that was begun has come and nobody else will arrive.
+/// The missing bytes that a group waits for at an mbarrier, if all copies are complete and no more
+/// threads will arrive.
 fn lacks(run: &Run, w: WarpSlot, g: &Group) -> Option<i64> {
     let poll = &run.warps[w].poll;
     let at = poll.mbarrier.filter(|_| g.state == State::Ready && poll.valid)?;
     run.asynchronous.lacks(&run.memory, at)
 }
 
-/// A stage that was armed with more bytes than come.
+/// The error for an mbarrier that expects more bytes than the copies bring.
 fn unfilled(bytes: Option<i64>) -> SimError {
     let bytes = bytes.unwrap_or_default();
     let message = format!("deadlock: an mbarrier expects {bytes} more bytes, and no copy is in flight");
@@ -153,7 +158,7 @@ fn unfilled(bytes: Option<i64>) -> SimError {
     SimError::new(codes::DEADLOCK, message, help)
 }
 
-/// A loop that waits for memory and does not look at it.
+/// The error for a loop that waits for memory without reading it.
 fn once_only(run: &Run, w: WarpSlot) -> SimError {
     let message = "deadlock: a loop waits for memory that it has read only once, before the loop";
     let code = run.code_of(w);
@@ -169,7 +174,7 @@ fn once_only(run: &Run, w: WarpSlot) -> SimError {
     SimError::new(codes::DEADLOCK, message, help)
 }
 
-/// The launch has used up its instructions or its time.
+/// The error for a launch that has used up its instructions or its time.
 pub(crate) fn limit(run: &Run, order: &[WarpSlot], done: &str) -> SimError {
     let mut error = SimError::new(
         codes::STEP_LIMIT,

@@ -1,7 +1,7 @@
-//! A timeline of launches: what warps did and waited for, and what went from PE to PE.
+//! A timeline of launches: what warps did and waited for, and the transfers between PEs.
 //!
-//! Time is the machine's clock: warp instructions executed so far, on all PEs together. Warps take turns, so a warp that
-//! runs does not execute all instructions of its time.
+//! Time is the machine's clock, which counts the warp instructions of all PEs. Warps take turns, so
+//! a running warp does not execute all instructions of its time.
 
 use crate::exec::run::Run;
 use crate::exec::stall;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceConfig {
-    /// Most events of each kind; what comes later is counted.
+    /// The largest number of events of each kind; later events are only counted.
     pub limit: usize,
 }
 
@@ -29,18 +29,18 @@ impl Default for TraceConfig {
 /// The activity of a warp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Activity {
-    /// Executes instructions, in turns with others.
+    /// The warp executes instructions, in turns with other warps.
     Running,
     /// The warp waits for something.
     Waiting {
-        /// For what, in a few words: `barrier 0`, `polls flag+8`.
+        /// The reason in a few words, such as `barrier 0` or `polls flag+8`.
         what: Arc<str>,
-        /// All that is known when the wait begins: values, source and PTX lines.
+        /// All details that are known when the wait begins: values, source lines and PTX lines.
         detail: Arc<str>,
     },
 }
 
-/// A time in which a warp does one thing.
+/// A period in which a warp has one activity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceSpan {
     /// The PE that runs the warp.
@@ -49,11 +49,11 @@ pub struct TraceSpan {
     pub cta: [u32; 3],
     /// The number of the warp in the CTA.
     pub warp: u32,
-    /// Kernel that was launched.
+    /// The name of the launched kernel.
     pub kernel: Arc<str>,
     /// The number of the first warp instruction.
     pub start: u64,
-    /// One past the last.
+    /// The number of the warp instruction after the last one.
     pub end: u64,
     /// The activity of the warp in that time.
     pub activity: Activity,
@@ -62,28 +62,28 @@ pub struct TraceSpan {
 /// An operation from one PE to another, or a bulk copy between global and shared memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceTransfer {
-    /// `put`, `get`, `signal`, `update`; `bulk load`, `bulk store`.
+    /// The kind of transfer: `put`, `get`, `signal`, `update`, `bulk load` or `bulk store`.
     pub what: &'static str,
-    /// PE that issued it.
+    /// The PE that issued it.
     pub from: usize,
-    /// PE whose memory is written, or read by a get.
+    /// The PE whose memory is written, or read by a get.
     pub to: usize,
     /// The number of bytes moved.
     pub bytes: usize,
     /// The time at which it was issued.
     pub start: u64,
-    /// The time at which it landed, or at which the launch ended.
+    /// The time at which it completed, or at which the launch ended.
     pub end: u64,
 }
 
-/// Bytes that a PE has moved from and to others by loads, stores and atomics until then.
+/// The bytes that loads, stores and atomics have moved from a PE's memory up to some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceTraffic {
     /// The time, in warp instructions.
     pub time: u64,
-    /// The PE whose memory they come from.
+    /// The PE that owns the memory.
     pub pe: usize,
-    /// Bytes since the machine was made.
+    /// The number of bytes since the machine was created.
     pub bytes: u64,
 }
 
@@ -92,18 +92,18 @@ pub struct TraceTraffic {
 pub struct Trace {
     /// The activities of warps, in the order in which they ended.
     pub spans: Vec<TraceSpan>,
-    /// The operations of NVSHMEM's functions and the bulk copies, in the order in which they landed.
+    /// The NVSHMEM operations and the bulk copies, in the order of completion.
     pub transfers: Vec<TraceTransfer>,
     /// The bytes of plain accesses, in the order of time.
     pub traffic: Vec<TraceTraffic>,
-    /// Events that were not kept, since the limit was reached.
+    /// The number of events that were not kept, since the limit was reached.
     pub dropped: u64,
-    /// Warp instructions of all launches.
+    /// The number of warp instructions of all launches.
     pub end: u64,
 }
 
 impl Trace {
-    /// Appends what a later launch did.
+    /// Appends the events of a later launch.
     pub(crate) fn extend(&mut self, mut later: Trace) {
         let base = self.end;
         for s in &mut later.spans {
@@ -120,33 +120,33 @@ impl Trace {
         self.end += later.end;
     }
 
-    /// Events of the kind of which there are most.
+    /// The number of events of the most frequent kind.
     pub(crate) fn len(&self) -> usize {
         self.spans.len().max(self.transfers.len()).max(self.traffic.len())
     }
 }
 
-/// Keeps an event, or counts it.
+/// Keeps an event, or only counts it.
 fn keep<T>(list: &mut Vec<T>, limit: usize, dropped: &mut u64, event: T) {
     if list.len() < limit { list.push(event) } else { *dropped += 1 }
 }
 
-/// A warp that lives.
+/// A warp that has not ended.
 struct Track {
     pe: usize,
     cta: [u32; 3],
     index: u32,
     kernel: Arc<str>,
     activity: Activity,
-    /// It looks at the same place again and again: only its next turn tells whether it goes on so.
+    /// Whether it polls one location. Only its next turn shows whether it continues to poll.
     polls: bool,
     since: u64,
 }
 
-/// Operations under way.
+/// The log of pending operations.
 #[derive(Default)]
 pub(crate) struct Log {
-    /// The machine's clock, as exact as a warp's turn.
+    /// The machine's clock, with the precision of a warp's turn.
     pub clock: u64,
     open: FxHashMap<u64, TraceTransfer>,
     done: Vec<TraceTransfer>,
@@ -180,26 +180,27 @@ pub(crate) struct Recorder {
     tracks: Table<WarpSlot, Option<Track>>,
     trace: Trace,
     limit: usize,
-    /// By PE: bytes that were taken from its memory.
+    /// By PE, the bytes that were read from its memory.
     moved: Vec<u64>,
     kernels: FxHashMap<usize, Arc<str>>,
 }
 
-/// What is remembered of a warp while it has its turn.
+/// The facts about a warp that are remembered during its turn.
 pub(crate) struct Turn {
     start: u64,
-    /// Its latest read: where, what, and how often that instruction was executed.
+    /// Its latest read: the location, the value, and the number of executions of that instruction.
     poll: Option<(u32, u64, u64, u64)>,
 }
 
-/// How often the instruction was executed.
+/// The number of executions of the instruction.
 fn counted(run: &Run, w: WarpSlot, pc: u32) -> u64 {
     let image = run.grids[run.ctas[run.warps[w].cta].grid].image;
     run.counts[image][pc as usize].warps
 }
 
 impl Recorder {
-    /// `kept`: events that earlier launches have taken of the limit.
+    /// Creates a recorder; `kept` is the number of events of earlier launches that count towards
+    /// the limit.
     pub(crate) fn new(run: &mut Run, config: &TraceConfig, kept: usize) -> Recorder {
         let limit = config.limit.saturating_sub(kept);
         run.remote.wire.log = Some(Box::new(Log { limit, ..Log::default() }));
@@ -217,7 +218,7 @@ impl Recorder {
         recorder
     }
 
-    /// A warp's turn begins.
+    /// Begins a warp's turn.
     pub(crate) fn begin(&mut self, run: &mut Run, w: WarpSlot) -> Turn {
         let start = run.clock;
         for log in [&mut run.remote.wire.log, &mut run.asynchronous.log].into_iter().flatten() {
@@ -250,7 +251,7 @@ impl Recorder {
         }
     }
 
-    /// A warp's turn has ended.
+    /// Ends a warp's turn.
     pub(crate) fn end(&mut self, run: &Run, w: WarpSlot, turn: &Turn) {
         self.traffic(run);
         let warp = &run.warps[w];
@@ -285,7 +286,7 @@ impl Recorder {
         }
     }
 
-    /// Ends what a warp did, if it does something else now.
+    /// Ends the activity of a warp if it does something else now.
     fn turn_to(&mut self, w: WarpSlot, at: u64, activity: Activity, polls: bool) {
         let Some(t) = &mut self.tracks[w] else { return };
         if t.activity == activity {
@@ -308,7 +309,7 @@ impl Recorder {
 
     fn close(&mut self, w: WarpSlot, at: u64) {
         if let Some(t) = &self.tracks[w] {
-            // Any other activity ends the one that there is.
+            // Any other activity ends the current one.
             let none = Activity::Waiting { what: "".into(), detail: "".into() };
             let activity = if t.activity == Activity::Running { none } else { Activity::Running };
             self.turn_to(w, at, activity, false);
@@ -316,7 +317,7 @@ impl Recorder {
         self.tracks[w] = None;
     }
 
-    /// Notes what plain accesses have moved between PEs.
+    /// Records the bytes that plain accesses have moved between PEs.
     fn traffic(&mut self, run: &Run) {
         let n = run.memory.n_pes;
         for (pe, moved) in self.moved.iter_mut().enumerate() {
@@ -330,7 +331,7 @@ impl Recorder {
         }
     }
 
-    /// The launch has ended, well or not.
+    /// Ends the recording at the end of the launch, with or without an error.
     pub(crate) fn finish(mut self, run: &mut Run) -> Trace {
         for w in 0..self.tracks.next_id().0 {
             self.close(WarpSlot(w), run.clock);

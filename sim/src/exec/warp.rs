@@ -1,9 +1,10 @@
 //! The state of a warp: its groups of lanes that execute together, and their register frames.
 //!
-//! Lanes that share program counter and frame form a group. The group that lags behind runs first (deepest
-//! call, then lowest pc), which makes diverged lanes meet again after loops and branches. As threads of a warp
-//! are scheduled independently, a group that keeps running while others could gets its *turn* raised, and those
-//! others run first: a lane may wait for another lane of its own warp.
+//! Lanes that share program counter and frame form a group. The group at the earliest position runs
+//! first (deepest call, then lowest pc), so diverged lanes meet again after loops and branches. The
+//! threads of a warp are scheduled independently. So if a group keeps running while others could
+//! run, its *turn* is raised and the others run first, since a lane may wait for another lane of
+//! its own warp.
 
 use super::barrier::Arrival;
 use super::cluster::Arrivals;
@@ -13,12 +14,12 @@ use super::{Locals, Poll};
 use crate::exec::code::{Code, FunctionCode};
 use crate::model::{CtaSlot, LANES, Lanes};
 
-/// Instructions after which a group lets other groups of its warp run.
+/// The number of instructions after which a group lets other groups of its warp run.
 const FAIR: u32 = 4096;
-/// Bytes of local memory a thread may have, as on hardware.
+/// The local memory of a thread in bytes, as on hardware.
 pub(crate) const MAX_LOCAL: u64 = 512 << 10;
 
-/// What a group waits for.
+/// The state of a group: the event that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum State {
     Ready,
@@ -27,18 +28,18 @@ pub(crate) enum State {
     /// These lanes must arrive at `bar.warp.sync`.
     Meet(u32),
     Barrier(Arrival),
-    /// The cluster's barrier.
+    /// The cluster's barrier must complete.
     Cluster,
 }
 
 impl State {
-    /// Waits at a barrier, and nobody else can join it there.
+    /// Whether the group waits at a barrier where no other group can join it.
     fn is_parked(self) -> bool {
         matches!(self, State::Barrier(_) | State::Cluster)
     }
 }
 
-/// A copy of a group's state, to find out that it repeats itself (Brent's algorithm).
+/// A copy of a group's state, to detect that it repeats itself (Brent's algorithm).
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub pc: u32,
@@ -76,7 +77,7 @@ impl Group {
         Group { pc, mask, state: State::Ready, credit: 0, proven: 0, snapshot: None, ..*self }
     }
 
-    /// Counts executed instructions; after many it is the other groups' turn.
+    /// Counts executed instructions. After many, the other groups get their turn.
     pub(crate) fn charge(&mut self, instructions: u32) {
         self.credit += instructions;
         if self.credit >= FAIR {
@@ -90,11 +91,11 @@ impl Group {
 pub(crate) struct Frame {
     pub regs: Vec<Lanes>,
     pub preds: Vec<u32>,
-    /// Offset of its variables in local memory.
+    /// The offset of its variables in local memory.
     pub base: u64,
-    /// Size of its variables.
+    /// The size of its variables in bytes.
     bytes: u64,
-    /// Lanes that have not returned.
+    /// The lanes that have not returned.
     lanes: u32,
     caller: Option<Caller>,
 }
@@ -110,9 +111,9 @@ struct Caller {
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
     pub cta: CtaSlot,
-    /// Number in the CTA.
+    /// The number of the warp in the CTA.
     pub index: u32,
-    /// Lanes that have not exited.
+    /// The lanes that have not exited.
     pub live: u32,
     pub groups: Vec<Group>,
     pub frames: Vec<Frame>,
@@ -126,11 +127,11 @@ pub(crate) struct Warp {
     pub deferral: Deferral,
 }
 
-/// The stack of a thread is too large.
+/// The error of a thread whose stack is too large.
 pub(crate) struct StackOverflow;
 
 impl Warp {
-    /// Makes the warp ready to run a kernel from its first instruction.
+    /// Prepares the warp to run a kernel from its first instruction.
     pub(crate) fn start(&mut self, cta: CtaSlot, index: u32, lanes: u32, function: &FunctionCode) {
         self.cta = cta;
         self.index = index;
@@ -183,7 +184,7 @@ impl Warp {
         ready.min_by_key(|(_, g)| (g.turn, u32::MAX - g.depth, g.pc)).map(|(i, _)| i)
     }
 
-    /// Indices of a frame and those that wait for it to return.
+    /// The index of a frame and those of the frames that wait for it to return.
     fn stack(&self, frame: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(frame), |&f| self.frames[f].caller.map(|c| c.frame))
     }
@@ -212,7 +213,8 @@ impl Warp {
         self.stack(g.frame).count() == saved.len() && saved.iter().zip(self.stack(g.frame)).all(same)
     }
 
-    /// Joins groups that have met: `i` with any other at its place. Waiting groups are woken by newcomers.
+    /// Joins groups that have met: `i` with any other group at its position. New lanes wake waiting
+    /// groups.
     fn merge(&mut self, i: usize) {
         let (pc, frame) = (self.groups[i].pc, self.groups[i].frame);
         let mut at = i;
@@ -236,7 +238,8 @@ impl Warp {
         }
     }
 
-    /// Joins all groups that are at the same place. Groups that waited there to converge try again together.
+    /// Joins all groups at the same position. Groups that waited there to converge try again
+    /// together.
     pub(crate) fn merge_all(&mut self) {
         let mut i = 0;
         while i < self.groups.len() {
@@ -248,7 +251,7 @@ impl Warp {
         }
     }
 
-    /// Sends the lanes `moved` of group `i` to `pc`; the others go on behind the instruction.
+    /// Moves the lanes `moved` of group `i` to `pc`; the others continue after the instruction.
     pub(crate) fn branch(&mut self, i: usize, moved: u32, pc: u32) {
         let g = &mut self.groups[i];
         g.pc += 1;
@@ -263,7 +266,7 @@ impl Warp {
         self.merge_all();
     }
 
-    /// Sends each of the lanes `moved` of group `i` to its own place.
+    /// Moves each of the lanes `moved` of group `i` to its own target.
     pub(crate) fn scatter(&mut self, i: usize, moved: u32, to: &[u32; LANES]) {
         let mut left = moved;
         while left != 0 {
@@ -283,7 +286,8 @@ impl Warp {
         self.merge_all();
     }
 
-    /// Lets the lanes `waiting` of group `i` wait at their instruction; the others go on behind it.
+    /// Lets the lanes `waiting` of group `i` wait at their instruction; the others continue after
+    /// it.
     pub(crate) fn wait(&mut self, i: usize, waiting: u32, state: State) {
         let g = &mut self.groups[i];
         let pc = g.pc;
@@ -299,8 +303,8 @@ impl Warp {
         self.merge_all();
     }
 
-    /// Lets the lanes `staying` of group `i` try their instruction again in another state of the memory than the one
-    /// that `stamp` stands for; the others go on behind it.
+    /// Lets the lanes `staying` of group `i` try their instruction again when the state of the
+    /// memory differs from that of `stamp`; the others continue after it.
     pub(crate) fn stay(&mut self, i: usize, staying: u32, stamp: u64) {
         let g = &mut self.groups[i];
         g.snapshot = None;
@@ -315,7 +319,7 @@ impl Warp {
         self.merge_all();
     }
 
-    /// The call that a lane of these waits in.
+    /// The call in which one of these lanes waits.
     pub(crate) fn ticket(&self, mask: u32) -> Option<u64> {
         super::lanes(mask).map(|l| self.tickets[l]).find(|t| *t != 0)
     }
@@ -399,7 +403,8 @@ impl Warp {
         true
     }
 
-    /// Lets the lanes that wait for each other at `bar.warp.sync` go on, if all that are needed are there; answers them.
+    /// Releases the lanes that wait for each other at `bar.warp.sync`, if all required lanes have
+    /// arrived, and returns them.
     pub(crate) fn meet(&mut self, needed: u32) -> Option<u32> {
         let there = |g: &&mut Group| g.state == State::Meet(needed);
         let met = self.groups.iter_mut().filter(there).fold(0, |m, g| m | g.mask);
@@ -414,7 +419,8 @@ impl Warp {
         Some(met)
     }
 
-    /// Ends the lanes `leaving` of group `i`; waiting groups look again whom they wait for.
+    /// Ends the lanes `leaving` of group `i`. Waiting groups then check again whether they can
+    /// continue.
     pub(crate) fn exit(&mut self, i: usize, leaving: u32) {
         self.live &= !leaving;
         let g = &mut self.groups[i];

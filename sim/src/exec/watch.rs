@@ -1,4 +1,5 @@
-//! Tells the detector what instructions do. Nothing is told, and next to nothing paid, where no check is on.
+//! Reports the effects of instructions to the detector. Without checks nothing is reported, at
+//! almost no cost.
 
 use super::Context;
 use super::access::Space;
@@ -10,7 +11,8 @@ use crate::model::{Lanes, lanes};
 use crate::order::{Fence, Order};
 
 impl Context<'_> {
-    /// The active lanes access `bytes` bytes each. Answers the lanes that write where a lower one does at the same time.
+    /// Reports an access of `bytes` bytes by each active lane. Returns the lanes that write where a
+    /// lower lane also writes.
     #[inline]
     pub(crate) fn watch(
         &mut self,
@@ -23,14 +25,14 @@ impl Context<'_> {
         self.watch_lanes(space, addresses, bytes, Touch { pc: self.pc, kind, order, same: 0 })
     }
 
-    /// The same, of an access that is known more closely.
+    /// Reports an access whose details are known.
     #[inline]
     pub(crate) fn watch_lanes(&mut self, space: Space, addresses: &Lanes, bytes: usize, what: Touch) -> u32 {
         if matches!(space, Space::Local | Space::Param | Space::Const) {
             return 0;
         }
         self.settle();
-        // Taken out, so that the detector may look at the rest of the context.
+        // The detector is taken out, so that it can read the rest of the context.
         let Some(d) = self.check.take() else { return 0 };
         let collisions = self.watched(d, space, addresses, bytes, what);
         self.check = Some(d);
@@ -43,7 +45,7 @@ impl Context<'_> {
         let mut collisions = 0;
         let mut w = Window::empty();
         let first = self.active.trailing_zeros() as usize;
-        // All lanes read the same: one access of theirs together.
+        // If all lanes read the same address, they make one access together.
         let uniform =
             what.kind == AccessKind::Read && lanes(self.active).all(|l| addresses[l] == addresses[first]);
         for lane in lanes(if uniform { 1 << first } else { self.active }) {
@@ -60,7 +62,8 @@ impl Context<'_> {
         collisions
     }
 
-    /// Where a lane accesses memory that others see; what is out of bounds is told when the access is made.
+    /// Returns the location of a lane's access to memory that other threads can see. An access out
+    /// of bounds is reported when it is made.
     pub(crate) fn place(
         &self,
         space: Space,
@@ -91,7 +94,7 @@ impl Context<'_> {
         }
     }
 
-    /// The active lanes access `bytes` bytes each on every member of a team.
+    /// Reports an access of `bytes` bytes by each active lane on every member of a team.
     pub(crate) fn watch_multicast(
         &mut self,
         addresses: &Lanes,
@@ -118,7 +121,7 @@ impl Context<'_> {
         self.check = Some(d);
     }
 
-    /// What a strong access sees of the stores under way.
+    /// Returns what a strong access sees of the pending stores.
     fn under_way(&self, what: &Touch, at: Spot, bytes: usize) -> UnderWay {
         match what.order.strong.is_some() {
             true => self.memory.under_way(self.accessor(), at, bytes),
@@ -126,8 +129,8 @@ impl Context<'_> {
         }
     }
 
-    /// Lane `lane`, one of those that [`watch`](Self::watch) answered, is about to write something else than what a
-    /// lower lane has just written.
+    /// Reports that lane `lane`, one of those that [`watch`](Self::watch) returned, is about to
+    /// write a different value than a lower lane has just written.
     #[cold]
     pub(crate) fn collide(
         &mut self,
@@ -148,14 +151,14 @@ impl Context<'_> {
         }
     }
 
-    /// Whether a strong store of some active lane releases something, through a fence in front of it.
+    /// Whether a strong store of some active lane releases something through an earlier fence.
     #[inline]
     pub(crate) fn releases(&self, order: &Order) -> bool {
         order.strong.is_some()
             && self.check.as_ref().is_some_and(|d| lanes(self.active).any(|l| d.has_fenced(self.slot, l)))
     }
 
-    /// The active lanes operate on mbarriers, each as a whole.
+    /// Reports operations of the active lanes on whole mbarriers.
     pub(crate) fn watch_mbarrier(&mut self, space: Space, addresses: &Lanes, kind: AccessKind, order: Order) {
         let Some(d) = self.check.take() else { return };
         d.tick();
@@ -169,7 +172,7 @@ impl Context<'_> {
         self.check = Some(d);
     }
 
-    /// A fence of the active lanes.
+    /// Reports a fence of the active lanes.
     pub(crate) fn watch_fence(&mut self, fence: Fence) {
         let (slot, active, pc) = (self.slot, self.active, self.pc);
         if let Some(d) = self.check.as_deref_mut() {
@@ -177,7 +180,7 @@ impl Context<'_> {
         }
     }
 
-    /// A fence between the generic and the async proxy.
+    /// Reports a fence between the generic and the async proxy.
     pub(crate) fn watch_proxy(&mut self) {
         let (slot, active) = (self.slot, self.active);
         if let Some(d) = self.check.as_deref_mut() {
@@ -185,7 +188,7 @@ impl Context<'_> {
         }
     }
 
-    /// The active lanes have met.
+    /// Reports that the active lanes have met.
     pub(crate) fn watch_warp_sync(&mut self, met: u32) {
         let (slot, pc) = (self.slot, self.pc);
         if let Some(d) = self.check.as_deref_mut() {

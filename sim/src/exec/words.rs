@@ -1,4 +1,4 @@
-//! What the detector of races asks about the grids that run.
+//! Answers the race detector's questions about running grids.
 
 use super::run::Run;
 use crate::check::programs::{GridWords, InstructionWords, Programs};

@@ -147,7 +147,7 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// What to do with the old value and the operands.
+/// The new value, as a function of the old value and the operands.
 enum Update {
     Combine { shared: Combine, global: Combine },
     CompareAndSwap { new: Src },
@@ -156,7 +156,7 @@ enum Update {
 struct Atomic {
     space: Space,
     address: Address,
-    /// Bytes and bits of an element; a packed type has several to a register.
+    /// The bits of an element; a register holds several elements of a packed type.
     element: u32,
     register: usize,
     bytes: usize,
@@ -174,7 +174,8 @@ fn red(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     build(s, 0)
 }
 
-/// The operands begin with the address at `first`; before it is the destination, if any.
+/// Builds the operation. The operands begin with the address at `first`; the destination, if any,
+/// is before it.
 fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
     let name = ["type", "u32", "f32"].into_iter().find(|n| s.has(n)).unwrap_or("type");
     let ty = s.ty(name)?;
@@ -214,7 +215,7 @@ fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
 }
 
 impl Atomic {
-    /// The new bits of a register-sized piece.
+    /// Returns the new bits of a register-sized piece.
     fn apply(&self, space: Space, old: u64, operand: u64, new: u64) -> u64 {
         match &self.update {
             Update::CompareAndSwap { .. } => {
@@ -272,7 +273,7 @@ impl Operation for Atomic {
         }
         let first = cx.active.trailing_zeros() as usize;
         let repeated = cx.note_read(self.space, addresses[first], first_old.unwrap_or(0), self.register);
-        // An atomic that changes nothing and sees what it saw before is a spin.
+        // An atomic that changes nothing and reads the same value as before is a spin.
         Ok(if repeated && cx.memory.changes == changes { Flow::Yield } else { Flow::Next })
     }
 }

@@ -142,7 +142,7 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// A 32-bit count of something in an operand of `.type`.
+/// Builds an operation that gives a 32-bit count for an operand of `.type`.
 fn count(s: &mut Site<'_, '_, '_>, f: impl Fn(Ty, u64) -> u32 + Send + Sync + 'static) -> Result<Op, Issue> {
     let t = s.ty("type")?;
     let (d, a) = (s.dst(0, Ty::B32)?, s.src(1, t)?);
@@ -163,7 +163,7 @@ fn bfe(t: Ty, a: u64, b: u64, c: u64) -> u64 {
     let top = (pos + len - 1).min(t.bits - 1);
     let sign = t.signed() && a >> top & 1 == 1;
     let field = if pos < t.bits { a >> pos & mask(len.min(t.bits - pos)) } else { 0 };
-    // Above the bits that exist, the sign fills up.
+    // Above the existing bits, the sign is repeated.
     let have = if pos < t.bits { len.min(t.bits - pos) } else { 0 };
     if sign { (field | !mask(have)) & mask(t.bits) } else { field }
 }
@@ -203,7 +203,7 @@ fn prmt(mode: &str, a: u64, b: u64, c: u64) -> u64 {
     };
     selectors.iter().enumerate().fold(0, |d, (i, &n)| {
         let v = byte(n);
-        // Bit 3 of a selector replicates the byte's sign; only the mode without a name has it.
+        // Bit 3 of a selector replicates the byte's sign, but only in the default mode.
         let v = if mode.is_empty() && n & 8 != 0 { if v & 0x80 != 0 { 0xff } else { 0 } } else { v };
         d | v << (8 * i)
     })
@@ -214,7 +214,7 @@ fn product24(t: Ty, a: u64, b: u64) -> i64 {
     low(a).wrapping_mul(low(b)) & mask(48) as i64
 }
 
-/// Sum of products of the fields of `a` (of `bits` bits) with the bytes of `b` from bit `start`.
+/// The sum of products of the fields of `a` (of `bits` bits) and the bytes of `b` from bit `start`.
 fn dot(s: &mut Site<'_, '_, '_>, bits: u32, start: u32) -> Result<Op, Issue> {
     let (ta, tb) = (s.get("atype") == Some("s32"), s.get("btype") == Some("s32"));
     let t = Ty::B32;
@@ -231,7 +231,7 @@ fn dot(s: &mut Site<'_, '_, '_>, bits: u32, start: u32) -> Result<Op, Issue> {
 
 const CARRY: PredSrc = PredSrc { slot: Pred::CARRY, flip: 0 };
 
-/// `f(a, b, carry)` in 128 bits; the bit above the type is the carry (borrow) out.
+/// Computes `f(a, b, carry)` in 128 bits. The bit above the type is the carry (borrow) out.
 fn carry(
     s: &mut Site<'_, '_, '_>,
     takes: bool,

@@ -144,7 +144,7 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Types that each reduction of shared memory of the cluster has.
+/// The types of each reduction in shared memory of the cluster.
 const REMOTE: &[(&str, &[&str])] = &[
     ("add", &["u32", "s32", "u64"]),
     ("min", &["u32", "s32"]),
@@ -156,7 +156,7 @@ const REMOTE: &[(&str, &[&str])] = &[
     ("xor", &["b32"]),
 ];
 
-/// Types that each reduction of global memory has; sums of half precision say `.noftz`.
+/// The types of each reduction in global memory; sums of half precision have `.noftz`.
 const GLOBAL: &[(&str, &[&str])] = &[
     ("add", &["u32", "s32", "u64", "f32", "f64"]),
     ("min", &["u32", "s32", "u64", "s64", "f16", "bf16"]),
@@ -168,12 +168,12 @@ const GLOBAL: &[(&str, &[&str])] = &[
     ("xor", &["b32", "b64"]),
 ];
 
-/// Whether a reduction is one of the whole system.
+/// Whether a reduction is atomic for the whole system.
 fn of_system(s: &Site<'_, '_, '_>) -> bool {
     s.get("scope") == Some("sys")
 }
 
-/// Operation and type of a reduction, which must be among `legal`.
+/// The operation and type of a reduction, which must be among `legal`.
 fn pair(s: &Site<'_, '_, '_>, legal: &[(&str, &[&str])]) -> Result<(&'static str, Ty), Issue> {
     let (op, ty) = (s.text("op"), s.text("type"));
     let types = legal.iter().find(|(o, _)| *o == op).map_or(&[][..], |(_, t)| t);
@@ -198,7 +198,7 @@ fn global_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
     Ok(Reduction { combine: combine_bulk(op, ty)?, element: ty.bytes(), of_system: of_system(s) })
 }
 
-/// Bytes of a bulk copy in a lane: a multiple of 16.
+/// The size of a bulk copy in a lane, a multiple of 16.
 fn size(cx: &Context<'_>, size: Src, lane: usize) -> Result<usize, Fault> {
     match cx.src(size)[lane] {
         n if n % 16 == 0 => Ok(n as usize),
@@ -211,7 +211,7 @@ fn size(cx: &Context<'_>, size: Src, lane: usize) -> Result<usize, Fault> {
     }
 }
 
-/// CTAs of a multicast in a lane, by rank: the place in each CTA that corresponds to `to`.
+/// The CTAs of a multicast in a lane, by rank: the location in each CTA that corresponds to `to`.
 pub(super) fn multicast(
     cx: &Context<'_>,
     mask: Option<Src>,
@@ -236,7 +236,7 @@ pub(super) fn multicast(
     Ok(ranks.map(|(_, &buffer)| (Spot { buffer, ..to }, Spot { buffer, ..mbar })).collect())
 }
 
-/// Faults unless an mbarrier is in the CTA that the bytes go to.
+/// Faults unless the mbarrier is in the CTA that receives the bytes.
 pub(super) fn same_cta(to: Spot, mbar: Spot, lane: usize) -> Result<(), Fault> {
     if to.buffer == mbar.buffer {
         return Ok(());
@@ -251,7 +251,7 @@ pub(super) fn same_cta(to: Spot, mbar: Spot, lane: usize) -> Result<(), Fault> {
     ))
 }
 
-/// From global memory into the shared memory of one CTA or several.
+/// A copy from global memory into the shared memory of one CTA or several.
 struct Load {
     dst: (Address, Space),
     src: Address,
@@ -293,7 +293,7 @@ impl Operation for Load {
     }
 }
 
-/// From the CTA's shared memory into another CTA's.
+/// Builds a copy from the CTA's shared memory into another CTA's.
 fn send(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Issue> {
     let (dst, dst_space) = s.address(0, Space::Cluster)?;
     let (src, _) = s.address(1, Space::Shared)?;
@@ -315,7 +315,7 @@ fn send(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Is
     }))
 }
 
-/// From the CTA's shared memory into global memory.
+/// Builds a copy from the CTA's shared memory into global memory.
 fn store(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Issue> {
     let ((dst, _), (src, _)) = (s.address(0, Space::Global)?, s.address(1, Space::Shared)?);
     let len = s.src(2, Ty::B32)?;
@@ -349,7 +349,7 @@ fn store(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, I
     }))
 }
 
-/// From the CTA's shared memory to every member of a team.
+/// Builds a copy from the CTA's shared memory to every member of a team.
 fn broadcast(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Issue> {
     if reduction.is_none() && s.has("b128") != s.has("scope") {
         return issue(
@@ -388,7 +388,7 @@ fn broadcast(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<O
     }))
 }
 
-/// The bytes of which bit `i % 16` of the mask is set.
+/// The bytes whose bit `i % 16` of the mask is set.
 fn masked(s: Segment, mask: u32) -> Vec<Segment> {
     let set = |i: usize| mask >> (i % 16) & 1 != 0;
     let byte = |i: usize| Segment {
@@ -399,7 +399,7 @@ fn masked(s: Segment, mask: u32) -> Vec<Segment> {
     (0..s.len).filter(|&i| set(i)).map(byte).collect()
 }
 
-/// A store or reduction of one element or vector.
+/// Builds a store or reduction of one element or vector.
 fn one(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Issue> {
     let ty = s.ty("type")?;
     let (dst, dst_space) = s.address(0, Space::Cluster)?;

@@ -39,7 +39,7 @@ fn barrier(s: &mut Site<'_, '_, '_>, waits: bool) -> Result<Op, Issue> {
     }))
 }
 
-/// Bits of an address below the rank.
+/// The bits of an address below the rank.
 const OFFSET: u64 = mask(CLUSTER_SHIFT);
 
 fn mapa(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {

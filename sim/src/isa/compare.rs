@@ -52,7 +52,7 @@ pub(super) static FAMILY: Family = Family {
             let t = s.ty("type")?;
             let ftz = s.has("ftz");
             let (d, abc) = (s.dst(0, t)?, [s.src(1, t)?, s.src(2, t)?, s.src(3, Ty::F32)?]);
-            // -0 counts as zero, a NaN selects b.
+            // The value -0 counts as zero, and a NaN selects b.
             Ok(map3(
                 d,
                 abc,
@@ -62,7 +62,7 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Outcomes that a comparison accepts: less, equal, greater, unordered.
+/// The outcomes that a comparison accepts: less, equal, greater, unordered.
 const OUTCOMES: &[(&str, u8)] = &[
     ("eq", 0b0010),
     ("ne", 0b0101),
@@ -158,7 +158,7 @@ fn setp(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     })
 }
 
-/// Packed halves: `p` is for the low element, `q` for the high one.
+/// Builds a comparison of packed halves: `p` is for the low element, `q` for the high one.
 fn setp_packed(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("type")?;
     let accept = accepted(s, t)?;

@@ -30,7 +30,7 @@ pub(super) static FAMILY: Family = Family {
             s.f.ends_here();
             s.f.settles();
             let is_entry = s.f.is_entry;
-            // What is under way when a kernel ends is an error, which the runner reports.
+            // Pending operations at the end of a kernel are an error, which the runner reports.
             Ok(custom(move |cx| if is_entry { Ok(Flow::Return) } else { settled(cx, Flow::Return) }))
         }),
         row("exit", "", &[], |s| {
@@ -91,7 +91,7 @@ fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }))
 }
 
-/// Frame offsets and sizes of call parameters or results.
+/// Returns the frame offsets and sizes of call parameters or results.
 fn frame_list<'a>(s: &mut Site<'_, '_, 'a>, operand: &Operand<'a>) -> Result<Vec<(u64, u64)>, Issue> {
     let Operand::List(list) = operand else {
         return issue(codes::BAD_OPERANDS, "write the operands of a call as lists in parentheses", "");
@@ -157,7 +157,7 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     Ok(custom(move |cx| settled(cx, Flow::Call(index))))
 }
 
-/// To another frame, when nothing is under way that uses this one's registers.
+/// Continues in another frame, when no pending operation uses the registers of this one.
 fn settled(cx: &mut Context<'_>, to: Flow) -> Result<Flow, Fault> {
     Ok(match pipe::settle(cx) {
         Flow::Next => to,

@@ -133,7 +133,7 @@ fn mov(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }
 }
 
-/// An integer clamped to an integer type's range, as its bits.
+/// Clamps an integer to an integer type's range, and returns its bits.
 fn clamp_int(t: Ty, v: i128) -> u64 {
     let (low, high) = if t.signed() {
         (-(1_i128 << (t.bits - 1)), (1 << (t.bits - 1)) - 1)
@@ -153,7 +153,7 @@ fn integral(x: f64, mode: Rounding) -> f64 {
     }
 }
 
-/// A floating value as an integer: rounded, clamped; NaN as the manual says.
+/// Converts a floating-point value to an integer: rounded and clamped, with NaN as the manual says.
 fn float_to_int(x: f64, from: Format, t: Ty, mode: Rounding) -> u64 {
     if x.is_nan() {
         let wide = from.bits() == 64 || t.bits == 64;
@@ -204,12 +204,12 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     })
 }
 
-/// An issue, where something is wrong.
+/// Returns an issue if `wrong` is true.
 fn need(wrong: bool, what: &str) -> Result<(), Issue> {
     if wrong { issue(codes::UNKNOWN_MODIFIER, what, "") } else { Ok(()) }
 }
 
-/// What a `cvt` does.
+/// The parts of a `cvt`.
 #[derive(Clone, Copy)]
 struct Conversion {
     dt: Ty,
@@ -218,12 +218,12 @@ struct Conversion {
     sat: bool,
     mode: Rounding,
     integer_rounding: bool,
-    /// Bits of the destination register.
+    /// The number of bits of the destination register.
     width: u32,
 }
 
 impl Conversion {
-    /// Whether every integer of the source type is one of the destination type.
+    /// Whether the destination type can represent every integer of the source type.
     fn always_fits(&self) -> bool {
         match (self.at.signed(), self.dt.signed()) {
             (false, false) | (true, true) => self.dt.bits >= self.at.bits,
@@ -232,7 +232,8 @@ impl Conversion {
         }
     }
 
-    /// A destination register wider than the type is extended as the type is signed.
+    /// Extends the result to a destination register that is wider than the type, by the type's
+    /// signedness.
     fn place(&self, v: u64) -> u64 {
         if self.dt.signed() { sext(v, self.dt.bits) as u64 & mask(self.width) } else { v }
     }
@@ -277,7 +278,7 @@ impl Conversion {
     }
 }
 
-/// `.sat`: clamp to [0, 1], NaN to 0.
+/// Applies `.sat`: clamps to [0, 1], and maps NaN to 0.
 fn saturate(f: Format, v: u64, sat: bool) -> u64 {
     if !sat {
         return v;
@@ -292,7 +293,7 @@ fn to_narrow(f: Format, x: f64, mode: Rounding, relu: bool, finite: bool) -> u64
     f.encode(x, mode, finite)
 }
 
-/// Bits of a narrow value in its register: tf32 sits in the upper bits of a 32-bit register.
+/// The bits of a narrow value in its register: tf32 is in the upper bits of a 32-bit register.
 fn placed(f: Format, v: u64) -> u64 {
     if f == TF32 { v << 13 } else { v }
 }
@@ -305,7 +306,8 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
     let (d, a) = (s.dst(0, t)?, s.src(1, Ty::F32)?);
     if mode == Rounding::NearestAway {
-        // This form drops the NaN's low bits, where all others make it canonical; saturated, it takes one off.
+        // This form drops the NaN's low bits, while all others make the NaN canonical. If
+        // saturated, it removes one more bit.
         return Ok(map1(d, a, move |v| {
             let r = if F32.is_nan(v) {
                 TF32.carry_nan(F32, v, false) - u64::from(finite)
@@ -318,7 +320,8 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     Ok(map1(d, a, move |v| placed(f, to_narrow(f, F32.decode(v), mode, relu, finite))))
 }
 
-/// Two single-precision values packed: the first into the upper half.
+/// Builds a conversion of two single-precision values to a packed pair, with the first in the upper
+/// half.
 fn narrow2(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("dtype")?;
     let Some(f) = t.format() else {

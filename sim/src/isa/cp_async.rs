@@ -52,18 +52,18 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// `commit_group` of the active lanes.
+/// Executes `commit_group` of the active lanes.
 pub(super) fn commit(cx: &mut Context<'_>, bulk: bool) {
     let (slot, active, pc) = (cx.slot, cx.active, cx.pc);
     let mut world = World { memory: cx.memory, check: cx.check.as_deref_mut() };
     cx.asynchronous.commit(&mut world, slot, active, pc, bulk);
 }
 
-/// How much of the source is read.
+/// The part of the source that is read.
 enum Amount {
     All,
     Bytes(Src),
-    /// Nothing where the predicate is true.
+    /// Nothing is read if the predicate is true.
     Unless(PredSrc),
 }
 
@@ -138,7 +138,8 @@ impl Operation for Copy {
     }
 }
 
-/// The mbarrier learns of the completion of all earlier copies. Without `.noinc` it expects one more arrival for that.
+/// Builds the arrival on an mbarrier after the completion of all earlier copies. Without `.noinc`,
+/// the mbarrier expects one more arrival for it.
 fn arrive(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (address, space) = s.address(0, s.space())?;
     let increments = !s.has("noinc");

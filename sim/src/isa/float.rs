@@ -1,4 +1,5 @@
-//! Floating arithmetic in single and double precision, and in half precision (f16, bf16, packed).
+//! Floating-point arithmetic in single and double precision, and in half precision (f16, bf16,
+//! packed).
 
 use super::classes::RND;
 use super::lift::{custom, map1, map2, map3};
@@ -47,7 +48,7 @@ pub(super) static FAMILY: Family = Family {
         row("div.rnd.f64", "d, a, b", &[RNDS], |s| two(s, Style::div)),
         row("div.full{.ftz}.f32", "d, a, b", &[], |s| two(s, Style::div)),
         row("div.approx{.ftz}.f32", "d, a, b", &[], |s| {
-            // The reciprocal of a divisor of 2^126 and more is taken for zero.
+            // The reciprocal of a divisor of at least 2^126 is treated as zero.
             two(s, |t, a, b| match F32.decode(b) {
                 y if y.is_finite() && y.abs() > 2_f64.powi(126) => t.mul(a, b & F32.sign()),
                 _ => t.div(a, b),
@@ -118,7 +119,8 @@ pub(super) static HALF_FAMILY: Family = Family {
     ],
 };
 
-/// `fma` that is 0 where a factor is the NaN of elements outside a tensor, of either sign.
+/// Computes `fma`, with result 0 if a factor is the NaN of elements outside a tensor, of either
+/// sign.
 fn fma_oob(style: Style, a: u64, b: u64, c: u64) -> u64 {
     let outside = |v: u64| v & 0x7fff == OOB_NAN.into();
     if outside(a) || outside(b) { 0 } else { style.fma(a, b, c) }
@@ -187,7 +189,7 @@ fn three(
     }))
 }
 
-/// Half-precision operands of a single-precision operation: `a` and, in fma, `b`.
+/// Builds a single-precision operation with half-precision operands: `a` and, in fma, `b`.
 fn mixed(s: &mut Site<'_, '_, '_>, fma: bool, f: fn(Style, u64, u64, u64) -> u64) -> Result<Op, Issue> {
     let (t, half) = (s.ty("f32")?, s.ty("atype")?);
     let Some(narrow) = half.format() else {
@@ -204,12 +206,12 @@ fn approx(s: &mut Site<'_, '_, '_>, f: fn(f64) -> f64) -> Result<Op, Issue> {
     one(s, move |t, a| t.approx(a, f))
 }
 
-/// 1.0
+/// The value 1.0 in this format.
 fn unity(f: Format) -> u64 {
     f.integer(false, 1, Rounding::Nearest)
 }
 
-/// `f` changes the sign. A NaN becomes the canonical one; in double precision it stays as it is.
+/// Applies `f`, which changes the sign. A NaN becomes canonical, except in double precision.
 fn sign_op(t: Style, a: u64, f: fn(u64, u64) -> u64) -> u64 {
     let a = if t.ftz { t.format.flush(a) } else { a };
     match (t.format.is_nan(a), t.format == F64) {
@@ -219,12 +221,13 @@ fn sign_op(t: Style, a: u64, f: fn(u64, u64) -> u64) -> u64 {
     }
 }
 
-/// The double-precision `.approx.ftz` forms look only at the upper 32 bits of their operand ...
+/// Flushes an operand of the double-precision `.approx.ftz` forms, which read only its upper 32
+/// bits.
 fn flushed(a: u64) -> f64 {
     f64::from_bits(F64.flush(a & !mask(32)))
 }
 
-/// ... and give only the upper 32 bits of the result.
+/// Truncates the result of these forms to its upper 32 bits.
 fn truncated(x: f64) -> u64 {
     if x.is_nan() { 0x7fff_ffff << 32 } else { F64.flush(x.to_bits() & !mask(32)) }
 }

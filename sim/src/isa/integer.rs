@@ -54,7 +54,7 @@ fn int1(s: &mut Site<'_, '_, '_>, f: impl Fn(Ty, u64) -> u64 + Send + Sync + 'st
     Ok(map1(d, a, move |a| f(t, a) & mask(t.bits)))
 }
 
-/// `f` on each packed element; `f` sees zero-extended elements and the element type.
+/// Applies `f` to each packed element; `f` gets zero-extended elements and the element type.
 fn packed2(
     s: &mut Site<'_, '_, '_>,
     f: impl Fn(Ty, u64, u64) -> u64 + Send + Sync + 'static,
@@ -69,7 +69,7 @@ fn packed2(
     })
 }
 
-/// A form with one type; the result is cut to it.
+/// Builds a form with one type, whose result is truncated to the type.
 fn fixed2(
     s: &mut Site<'_, '_, '_>,
     ty: &str,
@@ -86,12 +86,12 @@ fn product(t: Ty, a: u64, b: u64) -> i128 {
     if t.signed() {
         i128::from(t.extend(a)) * i128::from(t.extend(b))
     } else {
-        // Wraps to the right bits: only the low 128 are used.
+        // The product wraps correctly, since only the low 128 bits are used.
         (u128::from(a) * u128::from(b)) as i128
     }
 }
 
-/// Part of the product that `.mode` selects, and the type of the result.
+/// The part of the product that `.mode` selects, and the type of the result.
 fn selected(s: &Site<'_, '_, '_>, t: Ty) -> Result<(u32, Ty), Issue> {
     match s.get("mode") {
         Some("wide") if t.bits == 64 => {

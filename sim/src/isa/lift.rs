@@ -106,7 +106,7 @@ impl<F: Fn([u64; 4]) -> u64 + Send + Sync> Operation for Map4<F> {
     }
 }
 
-/// A function that has no result for some operands.
+/// A function that can fail for some operands.
 struct Try2<F> {
     d: Reg,
     a: Src,
@@ -126,10 +126,10 @@ impl<F: Fn(u64, u64) -> Result<u64, &'static str> + Send + Sync> Operation for T
     }
 }
 
-/// `.BoolOp` of a comparison and its predicate operand.
+/// The `.BoolOp` of a comparison and its predicate operand.
 pub(crate) type Combination = (fn(u32, u32) -> u32, PredSrc);
 
-/// Comparison into one or two predicates: `p = op(t, c)`, `q = op(!t, c)`.
+/// A comparison into one or two predicates: `p = op(t, c)`, `q = op(!t, c)`.
 struct Compare<F> {
     p: Pred,
     q: Pred,

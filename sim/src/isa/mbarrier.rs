@@ -79,10 +79,10 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Operations on an mbarrier are atomic wherever it is seen.
+/// Operations on an mbarrier are atomic in the whole cluster.
 const ATOMIC: Order = Order { strong: Some(Scope::Cluster), ..Order::WEAK };
 
-/// A lane changes an mbarrier; answers the state before.
+/// Changes an mbarrier for a lane, and returns the state before.
 pub(super) fn change(
     cx: &mut Context<'_>,
     at: Spot,
@@ -133,7 +133,7 @@ fn invalidate(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }))
 }
 
-/// Semantics and scope come together, or not at all.
+/// Checks that semantics and scope occur together, or not at all.
 fn check_order(s: &Site<'_, '_, '_>) -> Result<(), Issue> {
     if s.has("sem") == s.has("scope") {
         return Ok(());
@@ -163,11 +163,11 @@ fn transaction(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ArriveKind {
-    /// So many arrivals.
+    /// This number of threads arrives.
     Count,
-    /// One arrival, and so many bytes more to come.
+    /// One thread arrives, and this number of bytes is expected.
     ExpectTx,
-    /// So many arrivals, which do not complete the phase.
+    /// This number of threads arrives without completing the phase.
     NoComplete,
 }
 
@@ -244,8 +244,9 @@ impl Arrive {
     }
 }
 
-/// Whether a phase is complete: the one that a state names, or the one of a parity. `try_wait` may take a while; here
-/// both answer at once, and a warp that has to ask again lets others run.
+/// Builds the test whether a phase is complete: that of a state, or that of a parity. `try_wait`
+/// can block for some time; here both return at once, and a warp that asks again lets other warps
+/// run.
 fn wait(s: &mut Site<'_, '_, '_>, parity: bool) -> Result<Op, Issue> {
     check_order(s)?;
     let (address, space) = s.address(1, s.space())?;

@@ -119,7 +119,7 @@ const CVTA_SPACE: Class = (
 const SIZE: Class = ("size", &["u64"]);
 const PRIORITY: &[&str] = &["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
 
-/// Vector forms may have at most 32 bytes.
+/// Checks that a vector form has at most 32 bytes.
 fn vector_bytes(s: &Site<'_, '_, '_>, ty: Ty) -> Result<usize, Issue> {
     let bytes = s.vec_count() * ty.bytes();
     if bytes > 32 || s.get("vec") == Some("v8") && ty.bytes() != 4 {
@@ -154,7 +154,7 @@ struct Load {
     address: Address,
     element: usize,
     bytes: usize,
-    /// Registers and, for signed types, the sign extension: element bits and register bits.
+    /// The registers and, for signed types, the sign extension: element bits and register bits.
     dst: Vec<Reg>,
     extend: Option<(u32, u64)>,
     order: Order,
@@ -245,7 +245,8 @@ impl Operation for Store {
             let what = Touch { pc: cx.pc, kind: AccessKind::Write, order: self.order, same };
             collisions = cx.watch_lanes(self.space, &addresses, self.bytes, what);
         }
-        // What a store releases is seen when the store is: such a one is not delayed.
+        // A store that releases something is not delayed, so that its release is visible together
+        // with it.
         let delayable = !self.order.release && !cx.releases(&self.order);
         if let Some(scope) = self.order.strong.filter(|_| self.order.release) {
             cx.publish(scope);
@@ -254,7 +255,7 @@ impl Operation for Store {
         for lane in lanes(cx.active) {
             self.gather(cx, lane, &mut data);
             if collisions >> lane & 1 != 0 {
-                // That several lanes write the same is no race: there is one result.
+                // Several lanes that write the same value do not race, since there is one result.
                 let old = &mut old[..self.bytes];
                 cx.read(self.space, addresses[lane], old, lane, &mut w)?;
                 if *old != data[..self.bytes] {
@@ -287,7 +288,8 @@ impl Store {
         }
     }
 
-    /// The lanes that store what is there already, and what no store under way would replace.
+    /// Returns the lanes that store the value that is already there and that no pending store would
+    /// replace.
     fn unchanged(&self, cx: &mut Context<'_>, addresses: &Lanes, w: &mut Window) -> u32 {
         let mut data = [0; 32];
         let mut same = 0;
@@ -341,13 +343,13 @@ fn isspacep(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }))
 }
 
-/// Hints: the operands are checked, nothing happens.
+/// Builds a hint: the operands are checked, and nothing happens.
 fn prefetch(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     s.address(0, s.space())?;
     Ok(custom(|_| Ok(Flow::Next)))
 }
 
-/// A cache policy is a hint; its value here is 0.
+/// Builds a cache policy, which is only a hint. Its value here is 0.
 fn policy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let d = s.dst(0, Ty::B64)?;
     if s.operands.len() > 1 {

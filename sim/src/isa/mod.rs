@@ -1,9 +1,10 @@
-//! The instruction set as tables, one family a file, written like the PTX manual.
+//! The instruction set as tables, with one file for each family, in the notation of the PTX manual.
 //!
-//! A [`Row`] is a form of an instruction: its syntax (`add{.rnd}{.ftz}.f32`), its operands, the choices behind
-//! each named modifier, and the function that builds the executable [`Op`] from an instruction of that form.
-//! An instruction belongs to the first row whose modifiers are exactly its own; one that belongs to no row is
-//! an error, so nothing is ever skipped. The same rows make the documentation ([`docs`]).
+//! A [`Row`] is a form of an instruction: its syntax (`add{.rnd}{.ftz}.f32`), its operands, the
+//! choices for each named modifier, and the function that builds the executable [`Op`] from an
+//! instruction of that form. An instruction belongs to the first row whose modifiers are exactly
+//! its own. An instruction that belongs to no row is an error, so nothing is ever skipped. The
+//! documentation ([`docs`]) is generated from the same rows.
 
 pub(crate) mod docs;
 pub(crate) mod lift;
@@ -40,15 +41,15 @@ use site::{Issue, Site};
 pub(crate) use special::special_register;
 use std::sync::LazyLock;
 
-/// Named modifier and its choices.
+/// A named modifier and its choices.
 pub(crate) type Class = (&'static str, &'static [&'static str]);
 pub(crate) type Build = fn(&mut Site<'_, '_, '_>) -> Result<Op, Issue>;
 
 pub(crate) struct Row {
-    /// The syntax: `opcode.required{.optional}`. A component named in `classes` stands for one of its
+    /// The syntax: `opcode.required{.optional}`. A component named in `classes` means one of its
     /// choices.
     pub syntax: &'static str,
-    /// Operands as in the manual, `{, x}` being optional.
+    /// The operands as in the manual, where `{, x}` is optional.
     pub operands: &'static str,
     pub classes: &'static [Class],
     pub build: Build,
@@ -65,12 +66,12 @@ pub(crate) const fn row(
 
 pub(crate) struct Family {
     pub title: &'static str,
-    /// Section of the PTX ISA manual (version 9.0).
+    /// The section of the PTX ISA manual (version 9.0).
     pub section: &'static str,
     pub rows: &'static [Row],
 }
 
-/// Every instruction the simulator carries out.
+/// Every instruction that the simulator executes.
 pub(crate) static FAMILIES: &[&Family] = &[
     &integer::FAMILY,
     &bits::FAMILY,
@@ -116,7 +117,7 @@ struct Slot {
     required: bool,
 }
 
-/// A row made ready for matching.
+/// A row that is prepared for matching.
 pub(crate) struct Form {
     pub row: &'static Row,
     slots: Vec<Slot>,
@@ -124,7 +125,7 @@ pub(crate) struct Form {
     max_operands: usize,
 }
 
-/// Chosen modifiers, by the name of their position.
+/// The chosen modifiers, by the name of their position.
 pub(crate) type Picks = Vec<(&'static str, &'static str)>;
 
 static FORMS: LazyLock<FxHashMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
@@ -141,7 +142,7 @@ static FORMS: LazyLock<FxHashMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
 fn slots(row: &'static Row) -> (&'static str, Vec<Slot>) {
     let mut parts = row.syntax.split('.');
     let opcode = parts.next().unwrap_or("").trim_end_matches('{');
-    // Inside braces: `{.a.b}` makes both optional; a row's builder checks that they come together.
+    // Inside braces, `{.a.b}` makes both optional; a row's builder checks that they occur together.
     let mut optional = row.syntax[opcode.len()..].starts_with('{');
     let mut out = Vec::new();
     for part in parts {
@@ -174,7 +175,8 @@ fn arity(operands: &str) -> (usize, usize) {
 }
 
 impl Form {
-    /// Assigns each modifier to the first free position that has it. ptxas is as lenient about their order.
+    /// Assigns each modifier to the first free position that has it. ptxas is equally lenient about
+    /// their order.
     fn assign(&self, modifiers: &[&str]) -> Option<Picks> {
         let mut taken = vec![false; self.slots.len()];
         let mut picks = Vec::with_capacity(modifiers.len());
@@ -191,7 +193,7 @@ impl Form {
     }
 }
 
-/// The form an instruction has, and its modifiers by position.
+/// Finds the form of an instruction, and its modifiers by position.
 pub(crate) fn find(
     opcode: &str,
     modifiers: &[&str],
@@ -233,7 +235,7 @@ pub(crate) fn find(
     Err(Issue { code: codes::UNKNOWN_MODIFIER, message, help: format!("forms: {}", list.join(", ")) })
 }
 
-/// `add.rn.f32`
+/// Formats the mnemonic, such as `add.rn.f32`.
 pub(crate) fn mnemonic(opcode: &str, modifiers: &[&str]) -> String {
     let mut out = opcode.to_string();
     for m in modifiers {

@@ -1,7 +1,9 @@
-//! In-switch operations: loads that reduce over a team, stores and reductions on all of its members.
+//! In-switch operations: loads that reduce over a team, and stores and reductions on all of its
+//! members.
 //!
-//! The rows are the legal combinations of operation, type, vector and accumulator. `ld_reduce` takes the
-//! members in the team's order; without `.acc` every step is rounded to the element type.
+//! The rows are the legal combinations of operation, type, vector and accumulator. `ld_reduce`
+//! processes the members in the team's order; without `.acc` every step is rounded to the element
+//! type.
 
 use super::classes::SCOPE;
 use super::reduce::combine;
@@ -151,16 +153,17 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// What the three operations have in common.
+/// The common parts of the three operations.
 struct Operand {
     address: Address,
     ty: Ty,
-    /// Bytes of an access.
+    /// The size of an access in bytes.
     bytes: usize,
     order: Order,
 }
 
-/// The element type, its count in a vector, and the address; semantics and scope are checked.
+/// Returns the element type, its count in a vector, and the address, and checks semantics and
+/// scope.
 fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Operand, usize), Issue> {
     let scoped = matches!(s.get("sem"), Some("relaxed" | "acquire" | "release"));
     if scoped != s.has("scope") {
@@ -207,7 +210,7 @@ impl Operand {
         Ok(found)
     }
 
-    /// Elements of the access: their bits and how many.
+    /// The bits of an element of the access, and the number of elements.
     fn elements(&self) -> (u32, usize) {
         (self.ty.bits, self.bytes * 8 / self.ty.bits as usize)
     }
@@ -308,7 +311,8 @@ impl Operation for LdReduce {
 }
 
 impl Context<'_> {
-    /// Before the switch reads all members' copies: what the CTA sees of stores under way to them lands.
+    /// Makes pending stores visible, as far as the CTA sees them, before the switch reads the
+    /// copies of all members.
     fn land_members(&mut self, team: usize, at: usize, len: usize) {
         if self.memory.delayed.under_way == 0 {
             return;
@@ -320,7 +324,7 @@ impl Context<'_> {
     }
 }
 
-/// A store, or with `combine` a reduction, on every member.
+/// A store on every member, or with `combine` a reduction.
 struct Update {
     place: Operand,
     src: Vec<Src>,
@@ -372,7 +376,7 @@ impl Operation for Update {
             for i in 0..memory.teams[team].members.len() {
                 let pe = memory.teams[team].members[i];
                 let spot = memory.heap(pe, at as u64);
-                // A store comes to each member at its own time.
+                // A store arrives at each member at a different time.
                 if delayable && memory.delay(by, pe, spot, &data[..n]) {
                     continue;
                 }

@@ -9,11 +9,11 @@ use crate::memory::Window;
 use crate::model::lanes;
 use std::fmt::Write as _;
 
-/// Longest string that is read from the program.
+/// The length of the longest string that is read from the program.
 const MAX_STRING: usize = 4096;
 
-/// The operation behind a call to a function the simulator provides: arguments and results by frame offset
-/// and size.
+/// Returns the operation for a call of a function that the simulator provides. Arguments and
+/// results are given by frame offset and size.
 pub(crate) fn builtin(name: &str, args: &[(u64, u64)], returns: &[(u64, u64)]) -> Option<Result<Op, Issue>> {
     let sizes: Vec<u64> = args.iter().map(|(_, size)| *size).collect();
     match (name, sizes.as_slice(), returns) {
@@ -40,7 +40,7 @@ fn argument(cx: &mut Context<'_>, offset: u64, bytes: usize, lane: usize) -> Res
     Ok(from_le(&data[..bytes]))
 }
 
-/// A zero-terminated string at a generic address.
+/// Reads a zero-terminated string at a generic address.
 fn string(cx: &mut Context<'_>, addr: u64, lane: usize) -> Result<String, Fault> {
     let mut bytes = Vec::new();
     let mut w = Window::empty();
@@ -101,12 +101,12 @@ struct Conversion {
     alternate: bool,
     width: usize,
     precision: Option<usize>,
-    /// 8-byte integer (`l`, `ll`, `z`, `j`, `t`).
+    /// Whether the integer has 8 bytes (`l`, `ll`, `z`, `j`, `t`).
     long: bool,
     kind: char,
 }
 
-/// Parses what follows a `%`; returns the conversion and its length.
+/// Parses the text after a `%`, and returns the conversion and its length.
 fn conversion(spec: &str) -> Option<(Conversion, usize)> {
     let mut c = Conversion::default();
     let mut chars = spec.char_indices().peekable();
@@ -214,7 +214,7 @@ impl Conversion {
         }
     }
 
-    /// Sign and magnitude of a floating value, as C prints it.
+    /// Returns the sign and the magnitude of a floating-point value, in C's format.
     fn float(&self, x: f64) -> (bool, String) {
         let negative = x.is_sign_negative();
         let m = x.abs();
@@ -228,7 +228,8 @@ impl Conversion {
             'e' => exponent(m, precision),
             'a' => format!("{m:e}"),
             _ => {
-                // %g: the shorter of %e and %f with that many significant digits, trailing zeros removed.
+                // For %g, C uses the shorter of %e and %f with that many significant digits,
+                // without trailing zeros.
                 let significant = precision.max(1);
                 let e = exponent(m, significant - 1);
                 let exp: i32 = e.rsplit('e').next().and_then(|s| s.parse().ok()).unwrap_or(0);
@@ -248,7 +249,7 @@ fn trim_zeros(s: &str) -> &str {
     if s.contains('.') { s.trim_end_matches('0').trim_end_matches('.') } else { s }
 }
 
-/// `d.ddde+xx`
+/// Formats `d.ddde+xx`.
 fn exponent(m: f64, precision: usize) -> String {
     let text = format!("{m:.precision$e}");
     let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));

@@ -5,8 +5,8 @@ use crate::codes;
 use crate::num::{Combine, F32, F64, float::Style, mask};
 use crate::types::{Ty, TypeKind};
 
-/// `op` as the units at global memory compute it: single-precision sums flush subnormals, double-precision sums
-/// pass NaNs on as they are.
+/// Returns `op` as the units at global memory compute it: single-precision sums flush subnormals,
+/// and double-precision sums preserve NaNs.
 pub(crate) fn combine_global(op: &str, ty: Ty) -> Result<Combine, Issue> {
     let Some(format) = ty.format().filter(|_| op == "add") else { return combine(op, ty) };
     let style = Style { ftz: format == F32, ..Style::new(format) };
@@ -17,19 +17,20 @@ pub(crate) fn combine_global(op: &str, ty: Ty) -> Result<Combine, Issue> {
     }))
 }
 
-/// `op` of bulk copies to global memory: sums of single precision keep subnormals, other than those of `red`.
+/// Returns `op` for bulk copies to global memory. Unlike those of `red`, sums of single precision
+/// keep subnormals.
 pub(crate) fn combine_bulk(op: &str, ty: Ty) -> Result<Combine, Issue> {
     if ty == Ty::F32 { combine(op, ty) } else { combine_global(op, ty) }
 }
 
-/// `op` in shared memory, where double-precision sums are a loop of compare-and-swap that adds the memory's value
-/// to the operand.
+/// Returns `op` in shared memory, where double-precision sums are a loop of compare-and-swap that
+/// adds the memory's value to the operand.
 pub(crate) fn combine_shared(op: &str, ty: Ty) -> Result<Combine, Issue> {
     let f = combine(op, ty)?;
     Ok(if ty.format() == Some(F64) { Box::new(move |a, b| f(b, a)) } else { f })
 }
 
-/// `op` on elements of `ty` (packed types element by element are the caller's business).
+/// Returns `op` on elements of `ty`. The caller splits packed types into elements.
 pub(crate) fn combine(op: &str, ty: Ty) -> Result<Combine, Issue> {
     let m = mask(ty.bits);
     let signed = ty.signed();

@@ -1,4 +1,5 @@
-//! What a row's builder sees of an instruction: its modifiers by name, its operands resolved and type-checked.
+//! A row builder's view of an instruction: its modifiers by name, and its operands resolved and
+//! type-checked.
 
 use super::{Picks, lift};
 use crate::builder::{Entity, FunctionBuilder, Width};
@@ -21,12 +22,12 @@ pub(crate) struct Address {
 #[derive(Debug, Clone, Copy)]
 enum AddressBase {
     Value(Src),
-    /// The frame's variables in local memory.
+    /// The variables of the frame in local memory.
     Frame,
 }
 
 impl Address {
-    /// The register that it is in, if it is in one.
+    /// Returns the register, if the base is one.
     pub(crate) fn register(&self) -> Option<Reg> {
         match self.base {
             AddressBase::Value(s) => s.register(),
@@ -60,7 +61,7 @@ impl<'a> Site<'_, '_, 'a> {
         self.get(name).is_some()
     }
 
-    /// The choice at a position; the empty string where it was left out.
+    /// The choice at a position, or the empty string if it was omitted.
     pub(crate) fn text(&self, name: &str) -> &'static str {
         self.get(name).unwrap_or("")
     }
@@ -72,9 +73,10 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// The memory order that the modifiers say; where they are left out, as the manual says: loads and stores are weak.
+    /// The memory order of the modifiers. Without modifiers, loads and stores are weak, as the
+    /// manual says.
     pub(crate) fn order(&self) -> Order {
-        // The manual treats volatile as relaxed with system scope, and so is mmio.
+        // The manual treats volatile as relaxed with system scope, and mmio in the same way.
         let everywhere = self.has("volatile") || self.has("mmio");
         let scope = self.get("scope").and_then(Scope::parse);
         let sem = self.get("sem").unwrap_or("");
@@ -86,13 +88,14 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// The same for atomics and reductions: relaxed at GPU scope where modifiers are left out.
+    /// The memory order of atomics and reductions, which are relaxed at GPU scope without
+    /// modifiers.
     pub(crate) fn atomic_order(&self) -> Order {
         let order = self.order();
         Order { strong: Some(order.strong.unwrap_or(Scope::Gpu)), ..order }
     }
 
-    /// Rounding of `.rnd`; to nearest if absent.
+    /// The rounding of `.rnd`, or to nearest if absent.
     pub(crate) fn rounding(&self) -> Rounding {
         match self.get("rnd") {
             Some("rz" | "rzi") => Rounding::Zero,
@@ -146,7 +149,7 @@ impl<'a> Site<'_, '_, 'a> {
         Ok((reg, width))
     }
 
-    /// Destination register of exactly the type's width.
+    /// Returns a destination register of exactly the type's width.
     pub(crate) fn dst(&mut self, i: usize, ty: Ty) -> Result<Reg, Issue> {
         self.dst_bits(i, ty.width())
     }
@@ -158,7 +161,8 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Destination of `ld` and `cvt`: the register may be wider than the type. Returns its width.
+    /// Returns a destination of `ld` or `cvt`, whose register may be wider than the type, and its
+    /// width.
     pub(crate) fn dst_wide(&mut self, i: usize, bits: u32) -> Result<(Reg, u32), Issue> {
         match *self.operand(i)? {
             Operand::Name { name, offset: 0 } => self.named_dst(name, bits, true),
@@ -166,7 +170,8 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Destination of a word and the part of it that is meant, empty for all.
+    /// Returns a destination register, and the name of the selected part, which is empty for the
+    /// whole word.
     pub(crate) fn part_dst(&mut self, i: usize) -> Result<(Reg, &'a str), Issue> {
         match *self.operand(i)? {
             Operand::Part { name, part, negated: false } => Ok((self.named_dst(name, 32, false)?.0, part)),
@@ -174,7 +179,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Source of a word, the part of it that is meant, and whether it is negated.
+    /// Returns a source register, the name of the selected part, and whether it is negated.
     pub(crate) fn part_src(&mut self, i: usize) -> Result<(Src, &'a str, bool), Issue> {
         match *self.operand(i)? {
             Operand::Part { name, part, negated } => {
@@ -185,19 +190,21 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Source register or literal of exactly the type's width.
+    /// Returns a source register or literal of exactly the type's width.
     pub(crate) fn src(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
         let operand = self.operand(i)?.clone();
         self.value(&operand, ty, false)
     }
 
-    /// Source of `st` and `cvt`: the register may be wider than the type; its low bits count.
+    /// Returns a source of `st` or `cvt`, whose register may be wider than the type. Its low bits
+    /// are used.
     pub(crate) fn src_wide(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
         let operand = self.operand(i)?.clone();
         self.value(&operand, ty, true)
     }
 
-    /// Source of `cvt` and `cvta`: also a special register or the address of a variable.
+    /// Returns a source of `cvt` or `cvta`, which can also be a special register or the address of
+    /// a variable.
     pub(crate) fn src_any(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
         let d = self.f.temporary();
         match self.computed(i, ty, d)? {
@@ -209,7 +216,8 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Register, literal or address of a variable of the module or parameter of the kernel.
+    /// Returns a register, a literal, or the address of a variable of the module or of a parameter
+    /// of the kernel.
     pub(crate) fn src_named(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
         let Operand::Name { name, offset } = *self.operand(i)? else { return self.src(i, ty) };
         if super::special_register(name).is_some() {
@@ -222,8 +230,8 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// An operation that writes to `d` what is only known when it runs: a special register, or the address of a
-    /// variable in the frame. `None` for other operands.
+    /// Returns an operation that writes to `d` a value that is known only at run time: a special
+    /// register, or the address of a variable in the frame. `None` for other operands.
     pub(crate) fn computed(&mut self, i: usize, ty: Ty, d: Reg) -> Result<Option<Op>, Issue> {
         let Operand::Name { name, offset } = *self.operand(i)? else { return Ok(None) };
         if let Some(special) = super::special_register(name) {
@@ -243,7 +251,7 @@ impl<'a> Site<'_, '_, 'a> {
         })))
     }
 
-    /// Register or literal.
+    /// Returns a register or a literal.
     fn value(&mut self, operand: &Operand<'a>, ty: Ty, wider: bool) -> Result<Src, Issue> {
         match *operand {
             Operand::Number(n) => {
@@ -282,7 +290,7 @@ impl<'a> Site<'_, '_, 'a> {
         matches!(self.operands.get(i), Some(Operand::Name { name, offset: 0 }) if *name == what)
     }
 
-    /// Immediate integer.
+    /// Returns an immediate integer.
     pub(crate) fn immediate(&self, i: usize) -> Result<u64, Issue> {
         match *self.operand(i)? {
             Operand::Number(Number::Int(v)) => Ok(v),
@@ -307,7 +315,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Predicate source `p`, `!p` or a literal.
+    /// Returns a predicate source `p`, `!p` or a literal.
     pub(crate) fn pred_src(&mut self, i: usize) -> Result<PredSrc, Issue> {
         match *self.operand(i)? {
             Operand::Name { name, offset: 0 } => Ok(PredSrc { slot: self.predicate(name)?, flip: 0 }),
@@ -319,7 +327,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// `p` or `p|q`; the sink for an absent `q`.
+    /// Returns `p` or `p|q`, with the sink for an absent `q`.
     pub(crate) fn pred_pair(&mut self, i: usize) -> Result<(Pred, Pred), Issue> {
         match *self.operand(i)? {
             Operand::Pair(p, q) => Ok((self.predicate(p)?, self.predicate(q)?)),
@@ -327,7 +335,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// `d` or `d|p` with a register `d` of the given width.
+    /// Returns `d` or `d|p` with a register `d` of the given width.
     pub(crate) fn dst_pred(&mut self, i: usize, bits: u32) -> Result<(Reg, Pred), Issue> {
         match *self.operand(i)? {
             Operand::Pair(d, p) => Ok((self.named_dst(d, bits, false)?.0, self.predicate(p)?)),
@@ -335,7 +343,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Elements of a brace-enclosed vector, or the operand itself where `count` is 1.
+    /// Returns the elements of a brace-enclosed vector, or the operand itself if `count` is 1.
     fn elements(&self, i: usize, count: usize) -> Result<Vec<Operand<'a>>, Issue> {
         match self.operand(i)? {
             Operand::Vector(list) if list.len() == count => Ok(list.clone()),
@@ -349,7 +357,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Destinations of a vector, with their widths. `wider` as for `ld`.
+    /// Returns the destinations of a vector, with their widths; `wider` as for `ld`.
     pub(crate) fn vector_dst(
         &mut self,
         i: usize,
@@ -379,7 +387,7 @@ impl<'a> Site<'_, '_, 'a> {
         list.iter().map(|o| self.value(o, ty, wider)).collect()
     }
 
-    /// Count of `.vec`: 1 if absent.
+    /// The count of `.vec`, or 1 if absent.
     pub(crate) fn vec_count(&self) -> usize {
         match self.get("vec") {
             Some("v2") => 2,
@@ -389,7 +397,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// State space of `.ss`; generic if absent.
+    /// The state space of `.ss`, or generic if absent.
     pub(crate) fn space(&self) -> Space {
         match self.get("ss") {
             Some("global") => Space::Global,
@@ -402,8 +410,8 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Address operand. Call parameters and the parameters of device functions live in the frame, so `.param`
-    /// becomes the local space for them.
+    /// Returns an address operand. Call parameters and the parameters of device functions are in
+    /// the frame, so `.param` becomes the local space for them.
     pub(crate) fn address(&mut self, i: usize, space: Space) -> Result<(Address, Space), Issue> {
         match *self.operand(i)? {
             Operand::Address { base, offset } => self.resolve(base, offset as u64, space),
@@ -411,7 +419,8 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// `[map, {coordinates}]`: the generic address of a tensor map, and the coordinates, 32 bits each.
+    /// Returns `[map, {coordinates}]`: the generic address of a tensor map, and the coordinates of
+    /// 32 bits each.
     pub(crate) fn tensor(&mut self, i: usize) -> Result<(Address, Space, Vec<Src>), Issue> {
         let Operand::Tensor { base, offset, coordinates } = self.operand(i)?.clone() else {
             return self.wrong(i, "a tensor map with coordinates: [map, {c0, c1}]");
@@ -469,7 +478,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Label operand as an index into the module's labels.
+    /// Returns a label operand as an index into the module's labels.
     pub(crate) fn label(&mut self, i: usize) -> Result<u32, Issue> {
         match *self.operand(i)? {
             Operand::Name { name, offset: 0 } => match self.f.lookup(name)? {
@@ -495,13 +504,13 @@ impl<'a> Site<'_, '_, 'a> {
     }
 }
 
-/// Bits of a literal for an operand of this type.
+/// The bits of a literal for an operand of this type.
 fn literal(n: Number, ty: Ty) -> Result<u64, Issue> {
     match (n, ty.kind) {
         (Number::Int(v), TypeKind::Bits | TypeKind::Unsigned | TypeKind::Signed) if ty.count == 1 => Ok(v),
         (Number::F32(v), TypeKind::Bits | TypeKind::Float(F32)) if ty.width() == 32 => Ok(v.into()),
         (Number::F64(v), TypeKind::Bits | TypeKind::Float(F64)) if ty.width() == 64 => Ok(v.to_bits()),
-        // A decimal or double literal in single-precision code is rounded to it.
+        // A decimal or double literal in single-precision code is rounded to single precision.
         (Number::F64(v), TypeKind::Float(F32)) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
         _ => issue(
             codes::BAD_OPERANDS,

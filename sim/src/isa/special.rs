@@ -28,8 +28,8 @@ const fn special64(
     Special { name, meaning, bits: 64, value }
 }
 
-/// The clock of the simulator runs at one tick a warp instruction of the whole machine; `%globaltimer` counts
-/// the same ticks as nanoseconds.
+/// The clock of the simulator advances by one tick for each warp instruction of the whole machine;
+/// `%globaltimer` counts the same ticks as nanoseconds.
 pub(crate) static SPECIAL: &[Special] = &[
     special("%tid.x", "thread in the CTA", |c, l| c.at.tid(c.thread(l))[0].into()),
     special("%tid.y", "thread in the CTA", |c, l| c.at.tid(c.thread(l))[1].into()),
@@ -106,11 +106,11 @@ pub(crate) fn special_register(name: &str) -> Option<&'static Special> {
     SPECIAL.iter().find(|s| s.name == name)
 }
 
-/// Environment and performance-monitor registers, which nothing sets here.
+/// Registers for the environment and performance monitors, which nothing sets here.
 const ZEROS: &str = "%envreg0..31, %pm0..7";
 
 impl Special {
-    /// Copies the value, cut to `mask`, into a register.
+    /// Copies the value, truncated to `mask`, into a register.
     pub(crate) fn operation(&'static self, d: Reg, mask: u64) -> Op {
         custom(move |cx| {
             for lane in lanes(cx.active) {

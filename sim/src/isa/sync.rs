@@ -1,4 +1,4 @@
-//! Synchronisation: barriers of the CTA, fences, waiting.
+//! Synchronisation: barriers of the CTA, fences and waits.
 
 use super::classes::SCOPE;
 use super::lift::custom;
@@ -97,12 +97,13 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Memory is sequentially consistent at the grain of warp instructions; the detector is told what a fence orders.
+/// Builds a fence. Memory is sequentially consistent at the granularity of warp instructions; the
+/// detector gets the order of the fence.
 fn fence(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let scope = s.get("scope").or(s.get("level")).and_then(Scope::parse).unwrap_or(Scope::Sys);
     let sem = s.get("sem");
     let (acquire, release) = (sem != Some("release"), sem != Some("acquire"));
-    // `membar` is `fence.sc`.
+    // A `membar` is a `fence.sc`.
     let sequential = sem == Some("sc") || s.get("level").is_some();
     let fence = Fence { scope, acquire, release, sequential };
     Ok(custom(move |cx| {
@@ -122,12 +123,12 @@ fn proxy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }))
 }
 
-/// Hints, and what has no effect here.
+/// Builds a hint or another instruction without an effect here.
 fn nothing(_: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     Ok(custom(|_| Ok(Flow::Next)))
 }
 
-/// Barrier number and thread count, by source operand.
+/// The barrier number and thread count, as source operands.
 struct Named {
     id: Src,
     count: Option<Src>,
@@ -166,7 +167,7 @@ impl Named {
     }
 }
 
-/// Operands `first` (number) and, of `total` operands, perhaps one more (count).
+/// Parses the operand `first` (number) and, if there are `total` operands, one more (count).
 fn named(
     s: &mut Site<'_, '_, '_>,
     opcode_aligned: bool,

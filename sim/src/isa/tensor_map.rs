@@ -1,4 +1,4 @@
-//! Tensor copies (TMA) and the tensor maps they go by.
+//! Tensor copies (TMA), and the tensor maps that describe them.
 
 use super::bulk::{multicast, same_cta};
 use super::lift::custom;
@@ -115,7 +115,7 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// A size operand: that of a tensor map.
+/// Checks a size operand, which must be that of a tensor map.
 fn whole(s: &Site<'_, '_, '_>, i: usize) -> Result<(), Issue> {
     match s.immediate(i)? {
         128 => Ok(()),
@@ -173,7 +173,7 @@ impl Tensor {
         Ok(map)
     }
 
-    /// The parts of the box in a lane, which begins at a shared offset.
+    /// The parts of the box in a lane; the box begins at a shared offset.
     fn parts(
         &self,
         cx: &Context<'_>,
@@ -183,7 +183,7 @@ impl Tensor {
         stores: bool,
     ) -> Result<Vec<Part>, Fault> {
         let coordinates: Vec<i32> = self.coordinates.iter().map(|&c| cx.src(c)[lane] as i32).collect();
-        // The manual does not say so, but an H200 answers "illegal instruction".
+        // The manual does not mention it, but an H200 reports "illegal instruction".
         let (first, size) = (i64::from(coordinates[0]), map.element_bytes() as i64);
         if first * size % 16 != 0 {
             let message =
@@ -225,7 +225,7 @@ impl Tensor {
             match (to_shared, global) {
                 (true, from) => out.push(Segment { from, to: shared, len: p.len }),
                 (false, Some(to)) => out.push(Segment { from: Some(shared), to, len: p.len }),
-                // What lies outside the tensor is not written.
+                // Elements outside the tensor are not written.
                 (false, None) => {}
             }
         }
@@ -293,7 +293,7 @@ fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }))
 }
 
-/// Reduction of a tensor's elements, of which the type is known only now.
+/// The reduction of a tensor's elements, whose type is known only at run time.
 fn reduction(op: &str, map: &TensorMap, lane: usize) -> Result<Arc<Reduction>, Fault> {
     let name = map.type_name();
     let float = matches!(name, "f16" | "bf16" | "f32" | "f64");
@@ -365,7 +365,7 @@ fn write_field(
     cx.watch(space, &at, field.bytes, AccessKind::Write, Order::WEAK);
     let mut w = Window::empty();
     for lane in lanes(cx.active) {
-        // The whole map is accessed: it must be there, and aligned.
+        // The whole map is accessed, so it must be in bounds and aligned.
         cx.locate(space, base[lane], BYTES, lane)?;
         if field.bytes == 1 && value[lane] > 0xff {
             let message = format!("{} is not a value of `.{}` of a tensor map", value[lane], field.name);

@@ -1,7 +1,8 @@
 //! Video instructions: arithmetic on bytes and halves of words, one or several at a time.
 //!
-//! An H200 does not do all of them as the manual says: a destination's upper half takes the result's upper half, unsigned
-//! sums do not saturate, products that are not signed saturate and scale otherwise. Those forms are left out.
+//! An H200 executes some of them differently from the manual: the upper half of a destination gets
+//! the upper half of the result, unsigned sums do not saturate, and unsigned products saturate and
+//! scale differently. Those forms are left out.
 
 use super::lift::map3;
 use super::site::{Issue, Site, issue};
@@ -19,7 +20,7 @@ const MODE: Class = ("mode", &["clamp", "wrap"]);
 const SCALE: Class = ("scale", &["shr7", "shr15"]);
 const CMPS: Class = ("cmp", &["eq", "ne", "lt", "le", "gt", "ge"]);
 const SCALAR: &str = "d, a, b{, c}";
-/// Why a form is not here.
+/// The reason why a form is not simulated.
 const UNSURE: &str = "an H200's result differs from the PTX manual";
 const SIMD: &str = "d, a, b, c";
 
@@ -89,7 +90,7 @@ fn average(a: i64, b: i64) -> i64 {
     (a + b + i64::from(a + b >= 0)) >> 1
 }
 
-/// The shift distance in `.mode`.
+/// The shift function of `.mode`.
 fn distance(s: &Site<'_, '_, '_>) -> impl Fn(i64) -> i64 + Send + Sync + 'static {
     let wrap = s.get("mode") == Some("wrap");
     move |b| if wrap { b & 31 } else { b.min(32) }
@@ -110,7 +111,7 @@ fn is_signed(s: &Site<'_, '_, '_>, position: &str) -> bool {
     s.get(position) == Some("s32")
 }
 
-/// A part of a word: its lowest bit and its bits.
+/// A part of a word: its lowest bit and its number of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     at: u32,
@@ -120,7 +121,7 @@ struct Part {
 impl Part {
     const WORD: Part = Part { at: 0, bits: 32 };
 
-    /// `b0` to `b3`, `h0`, `h1`; the word where nothing is named.
+    /// Parses `b0` to `b3`, `h0`, `h1`, or an empty name for the whole word.
     fn parse(name: &str) -> Result<Part, Issue> {
         match name.as_bytes() {
             [] => Ok(Part::WORD),
@@ -139,7 +140,7 @@ impl Part {
         if signed { sext(v, self.bits) } else { v as i64 }
     }
 
-    /// `c` with this part replaced.
+    /// Replaces this part of `c`.
     fn merge(self, v: i64, c: u64) -> u64 {
         c & !(mask(self.bits) << self.at) | (v as u64 & mask(self.bits)) << self.at
     }
@@ -149,12 +150,12 @@ fn clamp(v: i64, bits: u32, signed: bool) -> i64 {
     if signed { v.clamp(-1 << (bits - 1), (1 << (bits - 1)) - 1) } else { v.clamp(0, (1 << bits) - 1) }
 }
 
-/// One operation on parts of two words; its result is combined with `c`, if that is there.
+/// Builds one operation on parts of two words. The result is combined with `c`, if there is one.
 fn scalar(
     s: &mut Site<'_, '_, '_>,
     f: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
 ) -> Result<Op, Issue> {
-    // A comparison's result is a number, the distance of a shift has no sign.
+    // The result of a comparison is a number, and the distance of a shift is unsigned.
     let (signed, sa, sb) = (is_signed(s, "dtype"), is_signed(s, "atype"), is_signed(s, "btype"));
     let (d, to) = s.part_dst(0)?;
     let ((a, pa, na), (b, pb, nb)) = (s.part_src(1)?, s.part_src(2)?);
@@ -231,7 +232,7 @@ fn mad(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     }))
 }
 
-/// Numbers in `h10`, `b7654`, ..., the lowest lane first.
+/// Parses the numbers in `h10`, `b7654` and so on, with the lowest lane first.
 fn digits(name: &str, letter: char, most: usize, below: usize) -> Result<Vec<usize>, Issue> {
     let list: Option<Vec<usize>> = name
         .strip_prefix(letter)
@@ -242,7 +243,8 @@ fn digits(name: &str, letter: char, most: usize, below: usize) -> Result<Vec<usi
     }
 }
 
-/// The same operation on all halves or bytes of two words; results replace parts of `c`, or are added to it.
+/// Builds the same operation on all halves or bytes of two words. Results replace parts of `c`, or
+/// are added to it.
 fn simd(
     s: &mut Site<'_, '_, '_>,
     bits: u32,
@@ -263,7 +265,7 @@ fn simd(
     if sat && add {
         return issue(codes::UNKNOWN_MODIFIER, "an instruction cannot have both `.sat` and `.add`", "");
     }
-    // Lanes of both words are counted on: a has the first.
+    // The lanes of both words are numbered in one sequence, beginning with those of a.
     let select = |name: &str, first: usize| match name {
         "" => Ok((first..first + lanes).collect()),
         _ => match digits(name, letter, lanes, 2 * lanes)? {

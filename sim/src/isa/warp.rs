@@ -117,8 +117,8 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Runs `f` for lanes whose member masks are the same and all of whose members that have not exited are here; the
-/// others wait.
+/// Runs `f` for lanes with equal member masks, if all members that have not exited have arrived;
+/// the other lanes wait.
 pub(super) fn converged(
     cx: &mut Context<'_>,
     mask: Src,

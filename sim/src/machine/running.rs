@@ -1,4 +1,4 @@
-//! Launches: grids that begin while others run, and what a run of them did.
+//! Launches: grids that begin while others run, and the results of a run.
 
 use super::{Launch, Machine};
 use crate::error::SimError;
@@ -23,18 +23,19 @@ pub(super) struct Running {
 }
 
 impl Machine {
-    /// Runs the grids of one kernel, on one PE or many, at the same time and to their end.
+    /// Runs the grids of one kernel, on one PE or many, at the same time until they end.
     ///
-    /// Memory changes made before an error stay: the machine can be inspected.
+    /// Memory changes before an error persist, so that the machine can be inspected.
     ///
     /// # Errors
-    /// Fails if a grid does not fit the kernel (S001), or with what stopped a thread or all of them.
+    /// Fails if a grid does not fit the kernel (S001), or with the error that stopped one thread or
+    /// all of them.
     pub fn launch(&mut self, module: &Module, kernel: &str, grids: &[Launch]) -> Result<Stats, SimError> {
         self.launch_in_order(module, kernel, &[grids])
     }
 
-    /// Runs several launches as streams do: each PE's grids one behind the other, while the host waits for nobody. A PE
-    /// may begin the next launch while others are in the one before.
+    /// Runs several launches in the order of streams: each PE's grids run one after another, while
+    /// the host waits for none. A PE can begin the next launch while others are in the one before.
     ///
     /// # Errors
     /// Fails where [`launch`](Self::launch) fails.
@@ -68,11 +69,12 @@ impl Machine {
         self.settle()
     }
 
-    /// Gives the machine a grid, which begins when those that it comes after have ended. Nothing runs before
-    /// [`advance`](Self::advance) is called. Grids of different kernels and modules run at the same time.
+    /// Adds a grid, which begins when the grids before it have ended. Nothing runs before
+    /// [`advance`](Self::advance) is called. Grids of different kernels and modules run at the same
+    /// time.
     ///
     /// # Errors
-    /// Fails if the grid does not fit the kernel, or the module has no such kernel (S001).
+    /// Fails if the grid does not fit the kernel, or if the module has no such kernel (S001).
     pub fn begin(
         &mut self,
         module: &Module,
@@ -83,8 +85,9 @@ impl Machine {
         self.begin_early(module, kernel, grid, after, None)
     }
 
-    /// Begins a grid like [`begin`](Self::begin), behind one more grid, `early`, before whose end it may begin: when all CTAs of
-    /// `early` have executed `griddepcontrol.launch_dependents` or have ended. `griddepcontrol.wait` waits for that end.
+    /// Adds a grid like [`begin`](Self::begin), after one more grid, `early`. The new grid can
+    /// begin before the end of `early`, when all CTAs of `early` have executed
+    /// `griddepcontrol.launch_dependents` or have ended. `griddepcontrol.wait` waits for that end.
     ///
     /// # Errors
     /// Fails where [`begin`](Self::begin) fails.
@@ -100,7 +103,7 @@ impl Machine {
         self.check_pe(grid.pe)?;
         let symbols = self.load(grid.pe, code)?.to_vec();
         let mut grid = self.grid(code, k, grid, &symbols)?;
-        // Grids of earlier runs have ended.
+        // The grids of earlier runs have ended.
         let here = |id: &GridId| id.0.checked_sub(self.ended).map(|n| n as usize);
         grid.after = after.iter().filter_map(here).collect();
         grid.early = early.as_ref().and_then(here);
@@ -112,12 +115,12 @@ impl Machine {
         Ok(GridId(first + number as u64))
     }
 
-    /// Runs the grids until some have ended, and names these; none are named when all have ended before. Others may
-    /// [`begin`](Self::begin) in between.
+    /// Runs the grids until some have ended, and returns these. The result is empty if all have
+    /// already ended. More grids can [`begin`](Self::begin) between the calls.
     ///
     /// # Errors
-    /// Fails with what stopped a thread or all of them. The run is then over: the grids that had not ended
-    /// are gone.
+    /// Fails with the error that stopped one thread or all of them. The run is then over, and the
+    /// remaining grids are removed.
     pub fn advance(&mut self) -> Result<Vec<GridId>, SimError> {
         if self.running.is_none() {
             return Ok(Vec::new());
@@ -130,10 +133,11 @@ impl Machine {
         }
     }
 
-    /// Ends a run whose grids have all ended: remote operations under way land. What the run did.
+    /// Ends a run whose grids have all ended: pending remote operations complete. Returns the
+    /// statistics of the run.
     ///
     /// # Errors
-    /// Fails with what an operation that lands meets.
+    /// Fails if an operation fails at its completion.
     pub fn settle(&mut self) -> Result<Stats, SimError> {
         if self.running.is_none() {
             return Ok(Stats::default());
@@ -149,13 +153,13 @@ impl Machine {
         self.running.is_some()
     }
 
-    /// Ends a run in an error.
+    /// Ends a run with an error.
     fn fail(&mut self, e: SimError) -> SimError {
         let printed = self.leave().map(|ended| ended.run.output.text).unwrap_or_default();
         SimError { printed, ..e }
     }
 
-    /// Does something with the run, which has the memory meanwhile; begins one if there is none.
+    /// Calls `act` with the run, which has the memory meanwhile, and begins a run if there is none.
     fn with_run<T>(&mut self, act: impl FnOnce(&mut Run) -> T) -> T {
         let mut running = match self.running.take() {
             Some(running) => running,
@@ -188,7 +192,7 @@ impl Machine {
         Running { run, links, remote }
     }
 
-    /// Ends the run: its findings, its timeline, its shared memories.
+    /// Ends the run, and takes its findings, its timeline and its shared memories.
     fn leave(&mut self) -> Option<Running> {
         let mut running = self.running.take()?;
         let run = &mut running.run;
@@ -217,7 +221,7 @@ fn entry(module: &Module, kernel: &str) -> Result<usize, SimError> {
     })
 }
 
-/// What a run did, of which `memory` has counted the traffic.
+/// The statistics of a run, whose traffic `memory` has counted.
 fn stats(running: &Running, memory: &Memory) -> Stats {
     let run = &running.run;
     let mut s = Stats { barriers: run.barriers, ..Stats::default() };
@@ -237,7 +241,7 @@ fn stats(running: &Running, memory: &Memory) -> Stats {
     }
     match counted().count() {
         1 => s.lines.sort_unstable(),
-        // Lines of which text?
+        // The lines of different texts cannot be combined.
         _ => s.lines.clear(),
     }
     let opcode = |(m, (warps, lanes)): (&str, (u64, u64))| OpcodeCount { mnemonic: m.into(), warps, lanes };

@@ -1,4 +1,4 @@
-//! What a launch must be for its kernel, and what the kernel takes of a machine.
+//! The requirements of a kernel for a launch, and the resources that a kernel uses on a machine.
 
 use super::{Arg, Launch, MAX_CLUSTER};
 use crate::error::SimError;
@@ -6,7 +6,7 @@ use crate::exec::access::Space;
 use crate::exec::code::{Code, Constant, FunctionCode, Kernel};
 use crate::model::{LANES, Lanes};
 
-/// The threads of a block, where the block and the grid are possible for the kernel.
+/// Returns the number of threads of a block, if the block and the grid are possible for the kernel.
 pub(super) fn check_shape(kernel: &Kernel, g: &Launch) -> Result<u32, SimError> {
     let name = &kernel.name;
     let threads = g.block.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
@@ -37,7 +37,7 @@ pub(super) fn check_shape(kernel: &Kernel, g: &Launch) -> Result<u32, SimError> 
     Ok(threads)
 }
 
-/// The clusters of a grid, checked.
+/// Checks and returns the shape of the clusters of a grid.
 pub(super) fn cluster(kernel: &Kernel, g: &Launch) -> Result<[u32; 3], SimError> {
     let name = &kernel.name;
     let c = match (g.cluster, kernel.cluster) {
@@ -74,21 +74,22 @@ impl Kernel {
     }
 }
 
-/// CTAs an SM holds: 2048 threads, 32 CTAs, 228 KiB of shared memory of which each CTA takes 1 KiB more than it asks.
+/// The number of CTAs that an SM can hold: 2048 threads, 32 CTAs, and 228 KiB of shared memory, of
+/// which each CTA uses 1 KiB in addition to its own.
 pub(super) fn per_sm(threads: u32, shared: u32) -> u32 {
     let by_threads = 2048 / threads.next_multiple_of(LANES as u32);
     let by_shared = (228 << 10) / (shared.next_multiple_of(128) + 1024);
     by_threads.min(by_shared).clamp(1, 32)
 }
 
-/// Bytes of the host's memory that a resident CTA takes: registers, local and shared memory.
+/// The host memory that a resident CTA uses in bytes: registers, local and shared memory.
 pub(super) fn cta_bytes(function: &FunctionCode, threads: u32, shared: u64) -> u64 {
     let warp =
         u64::from(function.registers) * size_of::<Lanes>() as u64 + LANES as u64 * function.frame_bytes;
     shared + u64::from(threads.div_ceil(LANES as u32)) * warp
 }
 
-/// Arguments laid out as the entry's parameters.
+/// Packs arguments in the layout of the entry's parameters.
 pub(super) fn pack(kernel: &Kernel, args: &[Arg]) -> Result<Vec<u8>, SimError> {
     if args.len() != kernel.params.len() {
         let message = format!(
@@ -112,7 +113,7 @@ pub(super) fn pack(kernel: &Kernel, args: &[Arg]) -> Result<Vec<u8>, SimError> {
     Ok(out)
 }
 
-/// The constant pool of a kernel on a PE: symbols become addresses.
+/// The constant pool of a kernel on a PE, in which symbols become addresses.
 pub(super) fn constants(code: &Code, k: usize, symbols: &[u64]) -> Vec<Lanes> {
     let shared = &code.kernel_code[k].shared;
     let address = |variable: usize| match code.variables[variable].space {

@@ -1,10 +1,10 @@
-//! Allocations: where they lie in a region, and what becomes of their memory.
+//! Allocations: their positions in a region, and the handling of their memory.
 
 use super::{Memory, Name, REGION_MASK, Spot, Symmetric};
 use crate::codes;
 use crate::error::SimError;
 
-/// Bytes between allocations that belong to nobody.
+/// The number of unused bytes between allocations.
 const RED_ZONE: u64 = 256;
 
 #[derive(Debug, Clone)]
@@ -13,18 +13,18 @@ pub(super) struct Allocation {
     pub offset: u64,
     pub bytes: u64,
     pub read_only: bool,
-    /// The address on the symmetric heap of private memory that is registered.
+    /// The address on the symmetric heap, for private memory that is registered.
     pub alias: Option<u64>,
 }
 
 impl Allocation {
-    /// Whether `[offset, offset + len)` lies in it, for an offset that is not below it.
+    /// Whether `[offset, offset + len)` is inside, for an offset at or above its begin.
     pub fn holds(&self, offset: u64, len: u64) -> bool {
         offset < self.offset + self.bytes && self.offset + self.bytes - offset >= len
     }
 }
 
-/// Allocations of one region, in order of offset.
+/// The allocations of one region, in order of offset.
 #[derive(Debug, Default)]
 pub(super) struct Allocator {
     pub list: Vec<Allocation>,
@@ -57,7 +57,7 @@ impl Allocator {
         }
     }
 
-    /// Where an allocation finds room: in the first hole, or behind all others.
+    /// The offset for an allocation: in the first hole that is large enough, or after all others.
     fn fit(&self, bytes: u64, align: u64) -> u64 {
         let behind = |end: u64| (end + RED_ZONE).next_multiple_of(align.max(16));
         let ends = std::iter::once(0).chain(self.list.iter().map(|a| a.offset + a.bytes));
@@ -90,7 +90,7 @@ fn unknown(what: &str) -> SimError {
 }
 
 impl Memory {
-    /// Checks the size of an allocation in buffers of that length, of which there are so many.
+    /// Checks the size of an allocation in `copies` buffers of the length `have`.
     fn affords(&self, offset: u64, bytes: u64, have: u64, copies: u64) -> Result<(), SimError> {
         let end = offset.checked_add(bytes).filter(|end| *end <= REGION_MASK);
         let total = end.and_then(|end| end.saturating_sub(have).checked_mul(copies)?.checked_add(self.used));
@@ -107,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// Gives every PE's heap so many bytes, of which none is moved later.
+    /// Gives every PE's heap this fixed number of bytes, which never move.
     pub(crate) fn fix_heap(&mut self, bytes: u64) -> Result<(), SimError> {
         for pe in 0..self.n_pes {
             let room = usize::try_from(bytes).ok();
@@ -121,7 +121,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The address in this process of a place on a heap that does not move.
+    /// The address in this process of a location on a heap that does not move.
     pub(crate) fn host_address(&mut self, spot: Spot) -> Option<usize> {
         let on_heap = spot.buffer % 2 == 1 && spot.buffer < 2 * self.n_pes;
         let memory = self.buffers.get_mut(spot.buffer).filter(|_| on_heap && self.fixed.is_some())?;
@@ -136,7 +136,7 @@ impl Memory {
         Err(SimError::request(format!("alignment {align} is not possible"), help))
     }
 
-    /// Gives a place of a buffer to a new allocation, which finds poison there.
+    /// Gives a range of a buffer to a new allocation, filled with poison.
     fn grow(&mut self, buffer: usize, offset: u64, bytes: u64) {
         let (old, from, end) = (self.buffers[buffer].len(), offset as usize, (offset + bytes) as usize);
         if end > old {
@@ -209,7 +209,7 @@ impl Memory {
         self.private[pe].remove(offset).map(drop).ok_or_else(|| unknown("a freed address"))
     }
 
-    /// Puts private memory of a PE where the symmetric heap has it: with its contents, or back with them.
+    /// Moves private memory of a PE to the symmetric heap with its contents, or back.
     pub(crate) fn alias(&mut self, pe: usize, addr: u64, to: Option<Symmetric>) -> Result<(), SimError> {
         let offset = addr.wrapping_sub(self.private_base(pe));
         let a = self.private[pe].get(offset).ok_or_else(|| unknown("registered memory"))?;
@@ -227,7 +227,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Bytes that an allocation on the heap, or of one PE's own memory, finds room for behind the others.
+    /// The number of free bytes after the last allocation on the heap, or in one PE's private
+    /// memory.
     pub(crate) fn room(&self, pe: Option<usize>) -> u64 {
         let (allocator, buffer, copies) = match pe {
             Some(pe) => (&self.private[pe], 2 * pe, 1),

@@ -1,15 +1,18 @@
 //! Stores that some threads see and others do not see yet.
 //!
-//! The memory model lets a weak or relaxed store become visible to other CTAs at any time until something orders it: a
-//! release or fence of its CTA, whose scope says for whom. Here such stores wait in two places:
+//! The memory model lets a weak or relaxed store become visible to other CTAs at any time, until a
+//! release or fence of its CTA orders it for the threads of a scope. Here such stores wait in two
+//! places:
 //!
-//! - in the buffer of their CTA, whose own reads look into it;
-//! - after a release of their CTA at gpu or cluster scope, those to the memory of other PEs wait in the buffer of their PE,
-//!   into which all of its CTAs look. (Those to the PE's own memory land: that shows them to more threads than it must.)
+//! - They wait in the buffer of their CTA, which the CTA's own reads use.
+//! - After a release of their CTA at gpu or cluster scope, those to the memory of other PEs wait in
+//!   the buffer of their PE, which all of its CTAs use. (Those to the PE's own memory complete,
+//!   which shows them to more threads than necessary.)
 //!
-//! A release at system scope lands both: what the CTA has seen of other CTAs of its PE comes before it (causality order
-//! is transitive). Stores land in any order that keeps those to the same bytes in theirs; those in the buffer of the PE
-//! come before those of a CTA, since the CTA may have seen them.
+//! A release at system scope completes both: the stores of other CTAs of its PE that the CTA has
+//! seen come before it (causality order is transitive). Stores complete in any order that keeps the
+//! order of those to the same bytes. Those in the buffer of the PE come before those of a CTA,
+//! since the CTA may have seen them.
 
 use super::{Memory, Spot};
 use crate::order::Scope;
@@ -17,16 +20,16 @@ use crate::rng::Rng;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Stores that a buffer holds; another makes one of them land.
+/// The number of stores that a buffer holds; another one forces one of them to complete.
 const DEPTH: usize = 32;
 
 struct Store {
     at: Spot,
     data: [u8; 32],
     len: usize,
-    /// PE whose memory it goes to.
+    /// The PE whose memory it writes.
     owner: usize,
-    /// When it was made, by the count of the checks.
+    /// The time at which it was made, as the checks count time.
     time: u64,
 }
 
@@ -36,16 +39,16 @@ impl Store {
     }
 }
 
-/// Stores under way, in the order in which they were made.
+/// Pending stores, in the order in which they were made.
 #[derive(Default)]
 struct Buffer {
     stores: Vec<Store>,
-    /// The PE that makes them.
+    /// The PE that makes the stores.
     pe: usize,
 }
 
 impl Buffer {
-    /// Takes one store out, and before it older ones to the same bytes.
+    /// Removes one store, and before it older ones to the same bytes.
     fn take(&mut self, i: usize) -> Vec<Store> {
         let Some(Store { at, len, .. }) = self.stores.get(i) else { return Vec::new() };
         let (at, len) = (*at, *len);
@@ -57,7 +60,7 @@ impl Buffer {
         due.collect()
     }
 
-    /// Takes those to some bytes out.
+    /// Removes the stores to some bytes.
     fn take_at(&mut self, at: Spot, len: usize) -> Vec<Store> {
         if self.stores.is_empty() {
             return Vec::new();
@@ -65,7 +68,7 @@ impl Buffer {
         self.stores.extract_if(.., |s| s.overlaps(at, len)).collect()
     }
 
-    /// Puts the stores over what is read.
+    /// Applies the stores to the bytes that are read.
     fn overlay(&self, at: Spot, out: &mut [u8]) {
         let len = out.len();
         for s in self.stores.iter().filter(|s| s.overlaps(at, len)) {
@@ -77,22 +80,23 @@ impl Buffer {
 
 /// The buffers of all resident CTAs, and of the PEs.
 pub(crate) struct Delayed {
-    /// Of eight stores, so many are delayed; 0 turns the buffers off.
+    /// The number of stores in eight that are delayed; 0 turns the buffers off.
     eighths: u64,
     rng: Rng,
     buffers: Vec<Buffer>,
-    /// The buffer of each CTA slot; what an ended CTA has left is in one of nobody's.
+    /// The buffer of each CTA slot. The stores of an ended CTA are in a buffer without a slot.
     of: Vec<Option<usize>>,
-    /// By PE: what its CTAs have released among themselves.
+    /// By PE, the stores that its CTAs have released within the PE.
     released: Vec<Buffer>,
     pub(crate) under_way: usize,
-    /// The latest time that an accessor had.
+    /// The latest time of an accessor.
     now: u64,
-    /// By buffer and word: the delayed store that landed last, of those that begin in the word.
+    /// By buffer and word, the delayed store that completed last, among those that begin in the
+    /// word.
     landed: FxHashMap<(usize, usize), Landed>,
 }
 
-/// Words of which it is kept what landed last.
+/// The number of words whose last completed store is kept.
 const LANDED: usize = 1 << 16;
 
 impl Delayed {
@@ -115,7 +119,7 @@ impl Delayed {
         self.of.get(cta).copied().flatten()
     }
 
-    /// The CTA's buffer, a new one if it has none.
+    /// The CTA's buffer, which is created if needed.
     fn buffer(&mut self, cta: usize, pe: usize) -> usize {
         if self.of.len() <= cta {
             self.of.resize(cta + 1, None);
@@ -139,13 +143,13 @@ impl Delayed {
         self.eighths > 0
     }
 
-    /// Whether a load is to be put off: one of eight, where stores are delayed.
+    /// Draws whether to defer a load: one in eight, if stores are delayed.
     #[inline]
     pub(crate) fn draws_load(&mut self) -> bool {
         self.eighths > 0 && self.rng.next().is_multiple_of(8)
     }
 
-    /// Whether a warp that needs what it loads lets others go on first: every other time.
+    /// Draws whether a warp that needs a deferred load lets others run first, in every second case.
     pub(crate) fn draws_wait(&mut self) -> bool {
         self.rng.next().is_multiple_of(2)
     }
@@ -155,31 +159,32 @@ impl Delayed {
     }
 }
 
-/// What an access sees of the stores under way to its bytes.
+/// The view that an access has of the pending stores to its bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnderWay {
-    /// The times of the stores that it does not see.
+    /// The times of the stores that are not visible to it.
     pub unseen: SmallVec<[u64; 1]>,
-    /// The time of the store to just these bytes whose value it sees, if that store was delayed: another may have been
-    /// made later.
+    /// The time of the delayed store to exactly these bytes whose value it sees. Another store may
+    /// have been made later.
     pub seen: Option<u64>,
-    /// The delayed store to just these bytes that landed last.
+    /// The delayed store to exactly these bytes that completed last.
     pub landed: Option<Landed>,
 }
 
-/// A delayed store that has landed.
+/// A delayed store that has completed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Landed {
     /// The time at which it was made.
     pub made: u64,
-    /// The time at which it landed.
+    /// The time at which it completed.
     pub landed: u64,
     at: usize,
     len: usize,
 }
 
 impl UnderWay {
-    /// Whether a read with this view has observed something else than what the write made at this time wrote.
+    /// Whether a read with this view has observed another value than that of the write made at this
+    /// time.
     pub(crate) fn hides(&self, write: u64) -> bool {
         self.unseen.contains(&write) || self.seen.is_some_and(|seen| seen != write)
     }
@@ -196,19 +201,19 @@ pub(crate) struct Accessor {
 }
 
 impl Memory {
-    /// Lets `eighths` of eight stores be delayed, as `seed` draws.
+    /// Lets `eighths` of eight stores be delayed, drawn from `seed`.
     pub(crate) fn delay_stores(&mut self, eighths: u64, seed: u64) {
         self.delayed = Delayed::new(eighths, Rng(seed ^ 0x7374_6f72_6573), self.n_pes);
     }
 
-    /// Takes a store of a CTA to the memory of `owner`, if it is to be delayed.
+    /// Buffers a store of a CTA to the memory of `owner`, if it is to be delayed.
     #[inline]
     pub(crate) fn delay(&mut self, by: Accessor, owner: usize, at: Spot, data: &[u8]) -> bool {
         let d = &mut self.delayed;
         if d.eighths == 0 || data.len() > 32 || d.rng.next() % 8 >= d.eighths {
             return false;
         }
-        // The CTA itself may read it now.
+        // The CTA itself can read it from now on.
         self.mark_written(at.buffer, at.at, data.len());
         let d = &mut self.delayed;
         d.now = by.time;
@@ -224,7 +229,7 @@ impl Memory {
         true
     }
 
-    /// Puts what a CTA sees of stores under way over what it reads.
+    /// Applies the pending stores that a CTA sees to the bytes that it reads.
     #[inline]
     pub(crate) fn overlay(&self, by: Accessor, at: Spot, out: &mut [u8]) {
         let d = &self.delayed;
@@ -236,7 +241,7 @@ impl Memory {
         }
     }
 
-    /// What a CTA sees of the stores under way to these bytes.
+    /// The pending stores to these bytes in a CTA's view.
     pub(crate) fn under_way(&self, by: Accessor, at: Spot, len: usize) -> UnderWay {
         let d = &self.delayed;
         let latest = || d.landed.get(&(at.buffer, at.at / 4));
@@ -245,7 +250,7 @@ impl Memory {
         let mut out = UnderWay { landed, ..UnderWay::default() };
         if d.under_way > 0 {
             let own = d.own(by.cta);
-            // In the order in which reads look into them.
+            // This is the order in which reads use the buffers.
             let released = d.released.iter().map(|r| (r.pe == by.pe, r));
             let buffers = d.buffers.iter().enumerate().map(|(b, buffer)| (Some(b) == own, buffer));
             for (sees, buffer) in released.chain(buffers) {
@@ -262,7 +267,7 @@ impl Memory {
         out
     }
 
-    /// Whether these bytes hold `data` for everyone, with and without the stores under way.
+    /// Whether these bytes contain `data` for all threads, with and without the pending stores.
     pub(crate) fn holds(&self, at: Spot, data: &[u8]) -> bool {
         let d = &self.delayed;
         let landed = self.at(at, data.len());
@@ -294,7 +299,7 @@ impl Memory {
         }
     }
 
-    /// Lands one store of a CTA, behind older ones to the same bytes of the CTA and of its PE.
+    /// Completes one store of a CTA, after older ones to the same bytes of the CTA and of its PE.
     fn land(&mut self, b: usize, i: usize) {
         let due = self.delayed.buffers[b].take(i);
         let pe = self.delayed.buffers[b].pe;
@@ -305,7 +310,7 @@ impl Memory {
         self.land_these(due);
     }
 
-    /// Lands what a CTA sees of stores under way to these bytes.
+    /// Completes the pending stores to these bytes that a CTA sees.
     #[inline]
     pub(crate) fn land_at(&mut self, by: Accessor, at: Spot, len: usize) {
         if self.delayed.under_way > 0 {
@@ -324,7 +329,8 @@ impl Memory {
         self.land_these(own);
     }
 
-    /// A release of a CTA: for others of the scope, its stores have happened, and what it has seen of others.
+    /// Handles a release of a CTA: its stores, and those of others that it has seen, become visible
+    /// in the scope.
     pub(crate) fn release(&mut self, by: Accessor, scope: Scope) {
         self.delayed.now = by.time;
         let own = self.delayed.own(by.cta);
@@ -346,7 +352,7 @@ impl Memory {
         }
     }
 
-    /// Shows the stores of a buffer to all CTAs of the PE.
+    /// Makes the stores of a buffer visible to all CTAs of the PE.
     fn release_buffer(&mut self, b: usize) {
         let pe = self.delayed.buffers[b].pe;
         for s in std::mem::take(&mut self.delayed.buffers[b].stores) {
@@ -362,8 +368,9 @@ impl Memory {
         }
     }
 
-    /// A grid of a PE has ended: its stores to the PE's own memory land. Those to peers' memory land some day, but before a
-    /// grid begins that comes behind it, and before a host that has waited for it goes on.
+    /// Handles the end of a grid of a PE: its stores to the PE's own memory complete. Those to
+    /// peers' memory complete some time later, but before a grid that follows begins, and before a
+    /// host that has waited for the grid continues.
     pub(crate) fn retire(&mut self, pe: usize) {
         for b in 0..self.delayed.buffers.len() {
             if self.delayed.buffers[b].pe == pe {
@@ -372,7 +379,7 @@ impl Memory {
         }
     }
 
-    /// Lands all that the CTAs of a PE have stored.
+    /// Completes all stores of the CTAs of a PE.
     pub(crate) fn land_from(&mut self, pe: usize) {
         let d = &mut self.delayed;
         let mut all: Vec<Store> =
@@ -383,20 +390,21 @@ impl Memory {
         self.land_these(all);
     }
 
-    /// A CTA has ended: what it has stored lands all the same, some day.
+    /// Handles the end of a CTA, whose stores still complete some time.
     pub(crate) fn leave_stores(&mut self, cta: usize) {
         if let Some(of) = self.delayed.of.get_mut(cta) {
             *of = None;
         }
     }
 
-    /// A round of the schedule has passed: some stores land, at this time by the count of the checks.
+    /// Advances by a round of the schedule: some stores complete, at this time as the checks count
+    /// it.
     pub(crate) fn tick(&mut self, time: u64) {
         if self.delayed.under_way == 0 {
             return;
         }
         self.delayed.now = time;
-        // Landing one may take older ones along.
+        // Completing one store can complete older ones too.
         for b in 0..self.delayed.buffers.len() {
             for i in (0..self.delayed.buffers[b].stores.len()).rev() {
                 if i < self.delayed.buffers[b].stores.len() && self.delayed.rng.next().is_multiple_of(8) {
@@ -414,7 +422,7 @@ impl Memory {
         }
     }
 
-    /// Lands everything; `false` if nothing was under way.
+    /// Completes all stores. Returns `false` if none was pending.
     pub(crate) fn land_every(&mut self) -> bool {
         let some = self.delayed.under_way > 0;
         for pe in 0..self.delayed.released.len() {

@@ -1,19 +1,21 @@
-//! What the owner of an allocation calls it and its bytes.
+//! The names that the owner of an allocation gives to it and to its elements.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The elements of an allocation, as its owner counts them.
+/// The elements of an allocation in the owner's numbering.
 pub trait Elements: fmt::Debug + Send + Sync {
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     fn size(&self) -> u64;
     /// The number of elements.
     fn count(&self) -> u64;
-    /// The coordinate of the element that lies so many elements behind the beginning; none if no element does.
+    /// The coordinate of the element at this offset from the beginning, counted in elements, or
+    /// none if there is no such element.
     fn coordinate(&self, offset: u64) -> Option<Vec<u64>>;
 }
 
-/// The name of an allocation. With [`Elements`] messages say `m[3, 17]`, and without them `m` and an offset in bytes.
+/// The name of an allocation. With [`Elements`] messages show `m[3, 17]`, and without them `m` and
+/// an offset in bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Name {
     text: String,
@@ -43,18 +45,18 @@ impl Elements for Rows {
 }
 
 impl Name {
-    /// A name with elements.
+    /// Creates a name with elements.
     pub fn of(text: &str, elements: Arc<dyn Elements>) -> Name {
         Name { text: text.to_owned(), elements: Some(elements), of_peers: false }
     }
 
-    /// The name of a table with a row of so many bytes for each of so many PEs.
+    /// The name of a table with a row of `bytes` bytes for each of `count` PEs.
     pub fn of_peers(count: u64, bytes: u64) -> Name {
         let elements = Arc::new(Rows { count, bytes });
         Name { text: "table of PEs".to_owned(), elements: Some(elements), of_peers: true }
     }
 
-    /// Whether an access outside it is one of a PE that does not exist.
+    /// Whether an access outside it addresses a PE that does not exist.
     pub(super) fn is_of_peers(&self) -> bool {
         self.of_peers
     }
@@ -63,8 +65,8 @@ impl Name {
         &self.text
     }
 
-    /// `` `m[3, 17]` `` for a byte that is so far from the beginning of the allocation, and the size of the allocation
-    /// where the byte is outside; none if the elements are not known.
+    /// Returns `` `m[3, 17]` `` for a byte at this offset, and the number of elements if the byte
+    /// is outside the allocation; none if the elements are not known.
     pub(super) fn element(&self, offset: i64) -> Option<(String, Option<u64>)> {
         let elements = self.elements.as_ref()?;
         let size = elements.size().max(1) as i64;

@@ -1,4 +1,4 @@
-//! Addresses in words, and what is wrong with them.
+//! Descriptions of addresses, and errors about them.
 
 use super::allocator::Allocator;
 use super::{AccessError, Memory, REGION_MASK, REGION_SHIFT, Region, RegionKind, Spot};
@@ -20,7 +20,7 @@ impl Memory {
 
     pub(super) fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {
         let near = self.region_at(addr).and_then(|region| self.allocator(region).nearest(addr & REGION_MASK));
-        // A row has 8 bytes or more. A smaller access is one of a tensor that lies beside the table.
+        // A row has at least 8 bytes. A smaller access belongs to a tensor next to the table.
         let help = if len >= 8 && near.is_some_and(|allocation| allocation.name.is_of_peers()) {
             "check the PE: its number must be from 0 to n_pes(team) - 1"
         } else {
@@ -45,7 +45,7 @@ impl Memory {
         }
     }
 
-    /// A place in words.
+    /// Describes a location.
     pub(crate) fn describe_at(&self, s: Spot) -> String {
         match self.owner(s) {
             Some(pe) if s.buffer % 2 == 1 => self.describe(pe, self.peer_addr(pe, pe, s.at as u64)),
@@ -54,7 +54,7 @@ impl Memory {
         }
     }
 
-    /// The address in words: allocation, element or offset, size, whose memory.
+    /// Describes the address: allocation, element or offset, size and owner.
     pub(crate) fn describe(&self, pe: usize, addr: u64) -> String {
         let Some(region) = self.region_at(addr) else { return format!("{addr:#x}") };
         let whose = match region.kind {
@@ -66,7 +66,7 @@ impl Memory {
             }
         };
         let offset = addr & REGION_MASK;
-        // An address in the red zone is told from the allocation it is nearest to.
+        // An address in the red zone is described relative to the nearest allocation.
         match self.allocator(region).nearest(offset) {
             Some(a) => {
                 let delta = offset as i64 - a.offset as i64;

@@ -1,8 +1,8 @@
-//! Floating operations over raw bits of any format up to 32 bits, and over doubles.
+//! Floating-point operations on raw bits of any format up to 32 bits, and on doubles.
 //!
-//! Operands up to single precision are computed exactly in double precision, or rounded there to odd: a result
-//! whose last bit says "inexact" survives the second rounding, into the narrow format, unharmed
-//! (53 >= 2 * 24 + 2). Thus every result is rounded once, in every mode.
+//! Operations up to single precision are computed exactly in double precision, or are rounded there
+//! to odd. In this way a result whose last bit says "inexact" survives the second rounding into the
+//! narrow format (53 >= 2 * 24 + 2). So every result is rounded once, in every mode.
 
 use super::format::{F32, F64, Format, Rounding};
 use super::wide;
@@ -28,16 +28,16 @@ fn add_odd(a: f64, b: f64) -> f64 {
     odd(s, (a - (s - bb)) + (b - bb))
 }
 
-/// How a floating instruction treats its operands and result.
+/// The options of a floating-point instruction for its operands and result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     pub format: Format,
     pub rounding: Rounding,
-    /// Subnormal inputs and results become zero.
+    /// Whether subnormal inputs and results become zero.
     pub ftz: bool,
-    /// Clamp to [0, 1], NaN to 0.
+    /// Whether to clamp to [0, 1] and map NaN to 0.
     pub sat: bool,
-    /// Clamp negatives to 0; NaN stays the canonical NaN.
+    /// Whether to clamp negative values to 0; a NaN becomes the canonical NaN.
     pub relu: bool,
 }
 
@@ -84,7 +84,8 @@ impl Style {
         v
     }
 
-    /// Nothing but nearest rounding in single precision: the host's own arithmetic serves.
+    /// Whether the operation is plain single precision rounded to nearest, which the host's own
+    /// arithmetic computes.
     #[inline]
     fn plain_f32(self) -> bool {
         self.format == F32 && self.rounding == Rounding::Nearest && !self.ftz
@@ -96,8 +97,8 @@ impl Style {
         if self.sat { self.finish(v) } else { v }
     }
 
-    /// A double-precision result. Where it is NaN: the last of these operands that is one, made quiet, or else the NaN
-    /// that the hardware makes of invalid operations.
+    /// Returns a double-precision result. If it is NaN, this is the last operand that is a NaN,
+    /// made quiet, or else the NaN of the hardware for invalid operations.
     #[inline]
     fn f64_result(x: f64, operands: [u64; 3]) -> u64 {
         if !x.is_nan() {
@@ -162,7 +163,7 @@ impl Style {
         self.write(self.exact_sum(p, c))
     }
 
-    /// Sum rounded to odd, with the sign of an exact zero as the rounding mode wants it.
+    /// The sum rounded to odd, with the sign of an exact zero that the rounding mode requires.
     #[inline]
     fn exact_sum(self, a: f64, b: f64) -> f64 {
         if self.rounding == Rounding::Down
@@ -187,7 +188,7 @@ impl Style {
         }
         if self.format == F64 {
             let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-            // Division is a program of its own on the GPU, with the other preference among NaNs.
+            // Division is a program on the GPU, which prefers the other NaN.
             return Self::f64_result(
                 if self.nearest() { x / y } else { wide::div(x, y, self.rounding) },
                 [0, b, a],
@@ -217,8 +218,8 @@ impl Style {
         self.write(odd(s, if s.is_finite() { (-s).mul_add(s, a) } else { 0.0 }))
     }
 
-    /// An approximate function: evaluated in double precision and rounded to nearest, well inside the error
-    /// bounds of the manual.
+    /// Computes an approximate function: evaluated in double precision and rounded to nearest, well
+    /// inside the error bounds of the manual.
     #[inline]
     pub(crate) fn approx(self, a: u64, f: impl Fn(f64) -> f64) -> u64 {
         self.write(f(self.read(a)))

@@ -1,6 +1,7 @@
-//! Binary floating formats as parameters, and the one place where a value is rounded into one of them.
+//! Binary floating-point formats as parameters, and the only code that rounds a value into one of
+//! them.
 
-/// Rounding of a result that has no exact representation.
+/// The rounding of a result that has no exact representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// To nearest, ties to even (`.rn`).
@@ -15,14 +16,14 @@ pub(crate) enum Rounding {
     Up,
 }
 
-/// A binary floating format of at most 64 bits.
+/// A binary floating-point format of at most 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Format {
     /// Width of the exponent field.
     pub exp: u32,
     /// The number of explicit significand bits.
     pub man: u32,
-    /// Has infinities; `e4m3` has none and a single NaN pattern per sign.
+    /// Whether the format has infinities; `e4m3` has none, and a single NaN pattern per sign.
     pub inf: bool,
     /// The NaN that instructions produce.
     pub nan: u64,
@@ -32,13 +33,13 @@ pub(crate) const F64: Format = Format { exp: 11, man: 52, inf: true, nan: 0x7ff8
 pub(crate) const F32: Format = Format { exp: 8, man: 23, inf: true, nan: 0x7fff_ffff };
 pub(crate) const F16: Format = Format { exp: 5, man: 10, inf: true, nan: 0x7fff };
 pub(crate) const BF16: Format = Format { exp: 8, man: 7, inf: true, nan: 0x7fff };
-/// 19 significant bits; kept in a 32-bit register with 13 low bits of zero.
+/// The format TF32 with 19 significant bits, kept in a 32-bit register whose 13 low bits are zero.
 pub(crate) const TF32: Format = Format { exp: 8, man: 10, inf: true, nan: 0x3ffff };
 pub(crate) const E4M3: Format = Format { exp: 4, man: 3, inf: false, nan: 0x7f };
 pub(crate) const E5M2: Format = Format { exp: 5, man: 2, inf: true, nan: 0x7f };
 
 impl Format {
-    /// Bits in all, sign included.
+    /// The total number of bits, including the sign.
     #[inline]
     pub(crate) const fn bits(self) -> u32 {
         1 + self.exp + self.man
@@ -66,7 +67,7 @@ impl Format {
         v & (self.sign() - 1)
     }
 
-    /// Magnitude bits of infinity; for a format without infinities, of its NaN.
+    /// The magnitude bits of infinity, or of NaN for a format without infinities.
     #[inline]
     const fn overflow(self) -> u64 {
         if self.inf { ((1 << self.exp) - 1) << self.man } else { self.sign() - 1 }
@@ -88,8 +89,9 @@ impl Format {
         self.magnitude(v) >> self.man == 0
     }
 
-    /// A NaN of another format as one of this: sign and leading payload bits kept, made quiet if `quiet`.
-    /// Conversions from and to double precision, and from bf16 to single, do so; all others give the canonical NaN.
+    /// Converts a NaN of another format to this format. Sign and leading payload bits are kept, and
+    /// the NaN is made quiet if `quiet`. Conversions from and to double precision, and from bf16 to
+    /// single, do so; all others return the canonical NaN.
     pub(crate) const fn carry_nan(self, from: Format, v: u64, quiet: bool) -> u64 {
         let payload = v & ((1 << from.man) - 1);
         let payload = if self.man > from.man {
@@ -101,13 +103,13 @@ impl Format {
         sign | self.overflow() | (quiet as u64) << (self.man - 1) | payload
     }
 
-    /// Subnormal values become zero of the same sign (`.ftz`).
+    /// Applies `.ftz`: subnormal values become zero of the same sign.
     #[inline]
     pub(crate) const fn flush(self, v: u64) -> u64 {
         if self.is_subnormal(v) { v & self.sign() } else { v }
     }
 
-    /// The exact value. For every format but F64, which passes through.
+    /// Returns the exact value, for every format but F64, whose bits are returned as they are.
     #[inline]
     pub(crate) fn decode(self, v: u64) -> f64 {
         if self.man == 52 {
@@ -179,7 +181,8 @@ impl Format {
             Rounding::Down => sign && (low != 0 || sticky),
             Rounding::Up => !sign && (low != 0 || sticky),
         };
-        // Carries run on into the exponent, which is just what rounding up to the next binade means.
+        // Carries continue into the exponent, which is exactly what rounding up to the next binade
+        // means.
         let base = if below == 0 { ((e - emin).max(0) as u64) << self.man } else { 0 };
         let magnitude = base.saturating_add(keep).saturating_add(u64::from(up));
         let limit = self.overflow();

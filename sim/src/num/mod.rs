@@ -7,11 +7,11 @@ pub(crate) mod wide;
 
 pub(crate) use format::{BF16, E4M3, E5M2, F16, F32, F64, Format, Rounding, TF32};
 
-/// What an H200 reads outside of a tensor of floats that is filled with NaN, whatever their type: in every 16 bits, "OOB
-/// NaN" in the manual, which gives no number.
+/// The NaN that an H200 reads outside of a tensor of floats that is filled with NaN, in every 16
+/// bits of any type. The manual calls it "OOB NaN" and gives no number.
 pub(crate) const OOB_NAN: u16 = 0x7ff7;
 
-/// The low `bits` bits set.
+/// Returns a mask of the low `bits` bits.
 #[inline]
 pub(crate) const fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }

@@ -1,18 +1,19 @@
 //! The dot products of tensor cores.
 //!
-//! The manual leaves open how a tensor core adds. [`Dot`] does what an H100 and an H200 do (Xie et al., MMA-Sim, arXiv
-//! 2511.10909; Khattak and Mikaitis, Accurate models of NVIDIA tensor cores, arXiv 2512.07004; bit for bit in
-//! `tests/hardware_launches.rs`): the products are exact; so many of them at a time are aligned, with the accumulator,
-//! to the largest exponent among them; what lies below a fixed number of fraction bits is cut off; the sum of the rest
-//! is exact and is rounded once, towards zero into single precision and to nearest into half.
+//! The manual leaves open how a tensor core adds. [`Dot`] does the same as an H100 and an H200 (Xie
+//! et al., MMA-Sim, arXiv 2511.10909; Khattak and Mikaitis, Accurate models of NVIDIA tensor cores,
+//! arXiv 2512.07004; bit for bit in `tests/hardware_launches.rs`). The products are exact. A group
+//! of products and the accumulator are aligned to the largest exponent among them. Bits below a
+//! fixed number of fraction bits are cut off. The sum of the rest is exact and is rounded once,
+//! towards zero into single precision and to nearest into half.
 
 use super::format::{F32, F64, Format, Rounding};
 use super::{float::Style, mask, sext};
 
-/// Type of a matrix' elements as a multiplication sees them.
+/// The type of a matrix' elements in a multiplication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
-    /// Of the low bits of an element; of its high ones in TF32.
+    /// A float in the low bits of an element, or in the high ones for TF32.
     Float(Format),
     Int {
         bits: u32,
@@ -22,19 +23,20 @@ pub(crate) enum Element {
     Word,
 }
 
-/// What becomes of the products of two rows.
+/// The arithmetic for the products of two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Float(Dot),
-    /// 8-bit floats of `mma.sync`, which an H200 widens to half precision: the products of the first two of each four
-    /// elements, then of the others, summed up from zero; the accumulator is added last.
+    /// The 8-bit floats of `mma.sync`, which an H200 widens to half precision. The products of the
+    /// first two of each four elements, then those of the others, are summed up from zero; the
+    /// accumulator is added last.
     Halves(Dot),
-    /// `mma.m8n8k4`, which an H200 computes in single precision: fused multiply-adds in the order of K from zero into
-    /// an accumulator of this format, or two of two for half precision.
+    /// The sums of `mma.m8n8k4`, which an H200 computes in single precision: fused multiply-adds in
+    /// the order of K from zero into an accumulator of this format, or in pairs for half precision.
     Quad(Format),
     /// Sequential fused multiply-adds.
     Double(Rounding),
-    /// Exact; wraps around in 32 bits, or clamps.
+    /// Exact integer sums, which wrap around in 32 bits or clamp.
     Int {
         saturate: bool,
     },
@@ -44,27 +46,27 @@ pub(crate) enum Arithmetic {
     },
 }
 
-/// Floating dot products into an accumulator of this format.
+/// Floating-point dot products into an accumulator of this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dot {
     pub accumulator: Format,
-    /// Products that are added at once.
+    /// The number of products that are added at once.
     pub group: usize,
-    /// Fraction bits kept below the largest exponent.
+    /// The number of fraction bits kept below the largest exponent.
     pub fraction: u32,
 }
 
-/// `m * 2^(e - fraction bits of the format)`.
+/// The value `m * 2^(e - fraction bits of the format)`.
 #[derive(Debug, Clone, Copy)]
 struct Term {
     m: i32,
     e: i32,
 }
 
-/// Exponent of zero: below all others, whatever is added to it.
+/// The exponent of zero, which is below all others whatever is added to it.
 const NOTHING: i32 = -1 << 20;
 
-/// Parts of a finite value.
+/// Splits a finite value into its parts.
 #[inline]
 fn split(f: Format, v: u64) -> Term {
     let m = (v & mask(f.man)) as i32;
@@ -78,7 +80,7 @@ fn split(f: Format, v: u64) -> Term {
     Term { m: if v & f.sign() != 0 { -m } else { m }, e }
 }
 
-/// `v * 2^by`, cut off towards zero.
+/// Returns `v * 2^by`, cut off towards zero.
 #[inline]
 fn shifted(v: i64, by: i32) -> i64 {
     match by {
@@ -101,7 +103,7 @@ fn finite(f: Format, v: u64) -> bool {
 }
 
 impl Dot {
-    /// `acc + a . b` for rows of bits in these formats.
+    /// Returns `acc + a . b` for rows of bits in these formats.
     fn run(self, (fa, a): (Format, &[Term]), (fb, b): (Format, &[Term]), acc: u64) -> u64 {
         let products = (fa.man + fb.man) as i32;
         let fraction = self.fraction as i32;
@@ -121,7 +123,7 @@ impl Dot {
         acc
     }
 
-    /// `sum * 2^e` in the accumulator's format.
+    /// Returns `sum * 2^e` in the accumulator's format.
     fn round(self, sum: i64, e: i32) -> u64 {
         if sum == 0 {
             return 0;
@@ -137,19 +139,19 @@ impl Dot {
         let kept = self.fraction.min(F32.man);
         let short = Format { man: kept, ..F32 };
         let v = short.encode(x, Rounding::Zero, false) << (F32.man - kept);
-        // There is no -0 of what is cut off.
+        // A value that is cut off to zero is not -0.
         if v == F32.sign() { 0 } else { v }
     }
 }
 
-/// A matrix: rows of `k` elements.
+/// A matrix with rows of `k` elements.
 pub(crate) struct Rows<'a> {
     pub element: Element,
     pub bits: &'a [u64],
 }
 
 impl Rows<'_> {
-    /// Elements as integers.
+    /// Returns the elements as integers.
     fn integers(&self) -> Vec<i64> {
         let value = |&v: &u64| match self.element {
             Element::Int { bits, signed: true } => sext(v, bits),
@@ -159,7 +161,7 @@ impl Rows<'_> {
         self.bits.iter().map(value).collect()
     }
 
-    /// Of each four elements two.
+    /// Returns two of each four elements.
     fn pairs(&self, first: usize) -> (Element, Vec<u64>) {
         (
             self.element,
@@ -175,7 +177,8 @@ impl Rows<'_> {
     }
 }
 
-/// `acc += a * transpose(b)`: `a` has rows of `k` elements, `b` columns of as many, `acc` a row for each of `a`'s.
+/// Computes `acc += a * transpose(b)`: `a` has rows of `k` elements, `b` columns of `k`, and `acc`
+/// a row for each row of `a`.
 pub(crate) fn multiply(arithmetic: Arithmetic, k: usize, a: &Rows<'_>, b: &Rows<'_>, acc: &mut [u64]) {
     if k == 0 || b.bits.is_empty() {
         return;
@@ -203,7 +206,7 @@ pub(crate) fn multiply(arithmetic: Arithmetic, k: usize, a: &Rows<'_>, b: &Rows<
                 let all = if accumulator == F32 {
                     single.add(c, a.iter().zip(b).fold(0, fma))
                 } else {
-                    // Each two begin with a product, which may be -0: as if it were added to that.
+                    // Each pair begins with a product, which can be -0, as if it were added to -0.
                     let two = |(a, b): (&[u64], &[u64])| a.iter().zip(b).fold(F32.sign(), fma);
                     a.chunks(2).zip(b.chunks(2)).map(two).fold(c, |c, sum| single.add(c, sum))
                 };
@@ -229,7 +232,7 @@ pub(crate) fn multiply(arithmetic: Arithmetic, k: usize, a: &Rows<'_>, b: &Rows<
     }
 }
 
-/// `f(row of a, row of b, accumulator)` for each element of the result.
+/// Calls `f(row of a, row of b, accumulator)` for each element of the result.
 fn each<T>(k: usize, n: usize, a: &[T], b: &[T], acc: &mut [u64], f: impl Fn(&[T], &[T], u64) -> u64) {
     for (a, out) in a.chunks_exact(k).zip(acc.chunks_exact_mut(n)) {
         for (b, c) in b.chunks_exact(k).zip(out) {

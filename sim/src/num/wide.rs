@@ -1,7 +1,8 @@
-//! Double-precision add, multiply, fma, divide and square root in the directed rounding modes, by integers.
+//! Double-precision add, multiply, fma, divide and square root in the directed rounding modes, with
+//! integers.
 //!
-//! Round-to-nearest is the host's own; the directed modes compute the exact significand (128 bits and a sticky
-//! bit suffice) and round once.
+//! The host computes round-to-nearest. The directed modes compute the exact significand (128 bits
+//! and a sticky bit suffice) and round once.
 
 use super::format::{F64, Rounding};
 
@@ -32,7 +33,7 @@ fn round(sign: bool, e: i32, m: u128, sticky: bool, mode: Rounding) -> f64 {
     f64::from_bits(F64.pack(sign, e + 127 - zeros as i32, (m >> 64) as u64, sticky || lost, mode, false))
 }
 
-/// Sign of an exact zero sum of operands with different signs.
+/// The sign of an exact zero sum of operands with different signs.
 fn zero(mode: Rounding) -> f64 {
     if mode == Rounding::Down { -0.0 } else { 0.0 }
 }

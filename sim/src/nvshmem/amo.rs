@@ -62,18 +62,18 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// The change that the function's name says.
+/// The change that the function's name states.
 fn change(c: &Call<'_, '_>) -> Change {
     c.f.combine.as_ref().map_or(Change::Set, Change::Combine)
 }
 
-/// Target PE and heap offset.
+/// The target PE and heap offset.
 fn target(c: &Call<'_, '_>, pe: u64) -> Result<(usize, u64), Fault> {
     let what = c.f.row.params.first().map_or("dst", |(name, _)| name);
     Ok((c.pe(pe)?, c.symmetric(what, c.args[0], c.f.ty.bytes() as u64)?))
 }
 
-/// An operation without a result.
+/// Issues an operation without a result.
 fn send(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
     let (to, at) = target(c, pe)?;
     let (from, bytes, change) = (c.my_pe(), c.f.ty.bytes(), change(c));
@@ -83,13 +83,13 @@ fn send(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
     Ok(Step::Done(0))
 }
 
-/// An operation that returns the old value.
+/// Executes an operation that returns the old value.
 fn exchange(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
     let (to, at) = target(c, pe)?;
     Ok(Step::Done(now(c, to, at, value, change(c))))
 }
 
-/// Changes an element at once, behind what fences order in front of it.
+/// Changes an element at once, after the operations that fences order before it.
 fn now(c: &mut Call<'_, '_>, to: usize, at: u64, value: u64, change: Change) -> u64 {
     let (from, bytes) = (c.my_pe(), c.f.ty.bytes());
     c.cx.remote.wire.order(c.cx.memory, from, to);
@@ -113,7 +113,7 @@ fn compare_swap(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Done(old))
 }
 
-/// The value of an element, behind what fences order in front of it.
+/// Reads an element, after the operations that fences order before it.
 fn look(c: &mut Call<'_, '_>, to: usize, at: u64) -> u64 {
     let (me, bytes) = (c.my_pe(), c.f.ty.bytes());
     c.cx.remote.wire.order(c.cx.memory, me, to);

@@ -1,8 +1,9 @@
-//! Calls: the threads that make one together, and those that wait.
+//! Calls: the threads that make a call together, and those that wait.
 //!
-//! A call that has to wait gets a *ticket*, which its lanes carry until it is done: they stay at the instruction and
-//! look again whenever memory has changed. A warp's call begins when all its lanes have come, a CTA's when all its
-//! threads have; the function is then carried out once, and all of them go on.
+//! A call that has to wait gets a *ticket*, which its lanes keep until it is complete. They stay at
+//! the instruction and try again whenever memory has changed. A warp's call begins when all its
+//! lanes have arrived, and a CTA's when all its threads have. The function is then executed once,
+//! and all of them continue.
 
 use super::table::Function;
 use super::{Call, Step, answer, argument};
@@ -15,7 +16,7 @@ use crate::order;
 /// A call instruction whose function is built in.
 pub(super) struct Builtin {
     pub f: &'static Function,
-    /// Arguments and result in the frame.
+    /// The locations of arguments and result in the frame.
     pub args: Vec<(u64, u64)>,
     pub result: Option<u64>,
 }
@@ -26,7 +27,7 @@ impl Operation for Builtin {
         {
             return Ok(Flow::Converge(cx.live));
         }
-        // NVSHMEM's functions see what their CTA has stored.
+        // NVSHMEM functions see the stores of their CTA.
         cx.publish(order::Scope::Sys);
         let mut repeats = false;
         let staying = match self.f.scope {
@@ -50,7 +51,7 @@ impl Builtin {
         Ok(out)
     }
 
-    /// Each lane for itself; returns those that wait.
+    /// Executes the call for each lane separately. Returns the lanes that wait.
     fn apart(&self, cx: &mut Context<'_>, repeats: &mut bool) -> Result<u32, Fault> {
         let mut staying = 0;
         let mut fences = (0, false);
@@ -87,8 +88,8 @@ impl Builtin {
         Ok(staying)
     }
 
-    /// Faults if threads of the group have ended or never were: each does its share of the work, as one of a full warp
-    /// or of the whole CTA.
+    /// Faults if threads of the group have ended or do not exist, since each does its share of the
+    /// work of a full warp or of the whole CTA.
     fn none_missing(&self, cx: &mut Context<'_>, lane: usize, wanted: u32) -> Result<(), Fault> {
         let live = if self.f.scope == Scope::Warp { cx.live.count_ones() } else { cx.cta_live };
         if live == wanted {
@@ -103,7 +104,7 @@ impl Builtin {
             .fault(message, "call it before any thread of the group ends, and call a warp function only in warps of 32 threads"))
     }
 
-    /// The lanes as part of their warp or CTA; returns those that wait.
+    /// Executes the call for the lanes as part of their warp or CTA. Returns the lanes that wait.
     fn together(&self, cx: &mut Context<'_>) -> Result<u32, Fault> {
         let threads = cx.at.ntid.iter().product::<u32>();
         let wanted = if self.f.scope == Scope::Warp { threads.min(LANES as u32) } else { threads };
@@ -145,7 +146,7 @@ impl Builtin {
         Ok(staying)
     }
 
-    /// The first lane of a call.
+    /// Begins a call with its first lane.
     fn enter(
         &self,
         cx: &mut Context<'_>,
@@ -172,7 +173,7 @@ impl Builtin {
         cx.tickets[lane] = ticket;
     }
 
-    /// The buffer that the function begins to read before all threads have come.
+    /// Returns the buffer that the function begins to read before all threads have arrived.
     fn hasty(
         &self,
         cx: &mut Context<'_>,
@@ -188,7 +189,7 @@ impl Builtin {
         call.load(name, args[param], bytes).map(Some)
     }
 
-    /// A further lane of a call that others have begun.
+    /// Adds another lane to a call that has begun.
     fn join(&self, cx: &mut Context<'_>, ticket: u64, args: [u64; 8], lane: usize) -> Result<(), Fault> {
         let me = cx.at.tid(cx.thread(lane));
         let Some(c) = cx.remote.calls.get_mut(&ticket) else { return Ok(()) };
@@ -220,7 +221,7 @@ impl Builtin {
         }
     }
 
-    /// Carries a call as far as it goes; returns its result once it has one.
+    /// Advances a call as far as possible. Returns its result once it has one.
     fn advance(
         &self,
         cx: &mut Context<'_>,
@@ -265,7 +266,7 @@ impl Builtin {
         match step {
             Step::Done(v) => {
                 c.phase = Phase::Done(v);
-                // The group's other threads look again.
+                // The group's other threads try again.
                 cx.memory.changes += 1;
                 Ok(Some(v))
             }
@@ -276,7 +277,7 @@ impl Builtin {
         }
     }
 
-    /// Lets the lanes of a call go on if it is done; returns those that stay.
+    /// Lets the lanes of a call continue if it is complete. Returns those that stay.
     fn leave(&self, cx: &mut Context<'_>, ticket: u64, done: Option<u64>, mask: u32) -> Result<u32, Fault> {
         let Some(value) = done else { return Ok(mask) };
         answer(cx, self.f, self.result, value, mask)?;

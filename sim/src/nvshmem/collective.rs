@@ -39,26 +39,27 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Bytes of a source of one part.
+/// The size of a source with one part, in bytes.
 fn one_part(c: &Call<'_, '_>) -> Result<u64, Fault> {
     c.bytes(c.args[3])
 }
 
-/// Bytes of a source of a part for each PE.
+/// The size of a source with a part for each PE, in bytes.
 fn all_parts(c: &Call<'_, '_>) -> Result<u64, Fault> {
     let team = c.member_of(c.args[0])?;
     c.bytes(c.args[3].saturating_mul(c.cx.memory.teams[team].members.len() as u64))
 }
 
-/// Bytes that the root reads.
+/// The number of bytes that the root reads.
 fn roots_part(c: &Call<'_, '_>) -> Result<u64, Fault> {
     let team = c.member_of(c.args[0])?;
     let rank = c.rank(team, c.my_pe());
     if rank == Some(c.args[4] as u32 as usize) { one_part(c) } else { Ok(0) }
 }
 
-/// Waits for all PEs of the team; the last that comes carries `act` out, given the members. What a PE pushes lands
-/// when it comes, or when all have: the destination has to be ready on every PE before the first calls.
+/// Waits for all PEs of the team. The last PE that arrives executes `act` with the members. The
+/// data that a PE pushes arrives when the PE calls, or when all have called, so the destination
+/// must be ready on every PE before the first call.
 pub(super) fn meet(
     c: &mut Call<'_, '_>,
     team: usize,
@@ -108,7 +109,7 @@ pub(super) fn meet(
             c.cx.remote.finish(a.ticket, 0, &met);
         }
     }
-    // Those that wait look again.
+    // The waiting threads try again.
     c.cx.memory.changes += 1;
     Ok(Step::Done(0))
 }
@@ -121,7 +122,7 @@ impl Push {
     }
 }
 
-/// Faults if this call is not what another PE has called.
+/// Faults if this call differs from that of another PE.
 fn contradiction(c: &Call<'_, '_>, pe: usize, a: &Arrival, key: &[(&'static str, u64)]) -> Result<(), Fault> {
     let me = c.my_pe();
     if a.f.index != c.f.index {
@@ -144,16 +145,17 @@ fn contradiction(c: &Call<'_, '_>, pe: usize, a: &Arrival, key: &[(&'static str,
 struct Buffers {
     team: usize,
     members: Vec<usize>,
-    /// The PE's place among them.
+    /// The PE's rank in the team.
     rank: usize,
     dst: u64,
     src: u64,
-    /// Of `count` elements.
+    /// The size of `count` elements in bytes.
     bytes: usize,
 }
 
 impl Buffers {
-    /// `parts` says how many times `count` elements `dst` and `src` have, in a team of so many.
+    /// Reads the arguments. `parts` returns the number of parts of `count` elements in `dst` and
+    /// `src`, for a team of this size.
     fn new(c: &Call<'_, '_>, parts: fn(u64) -> (u64, u64)) -> Result<Buffers, Fault> {
         let [team, dst, src, count, ..] = c.args;
         let team = c.member_of(team)?;
@@ -166,25 +168,26 @@ impl Buffers {
         Ok(Buffers { team, members, rank, dst, src, bytes: bytes as usize })
     }
 
-    /// What all PEs have to agree on.
+    /// The values that all PEs must agree on.
     fn key(&self, c: &Call<'_, '_>) -> Vec<(&'static str, u64)> {
         vec![("count", c.args[3]), ("dst (offset on the heap)", self.dst)]
     }
 
-    /// Part `i` of a member's source.
+    /// Reads part `i` of a member's source.
     fn part(&self, c: &Call<'_, '_>, pe: usize, i: usize) -> Vec<u8> {
         let at = self.src + (i * self.bytes) as u64;
         c.cx.memory.at(c.cx.memory.heap(pe, at), self.bytes).to_vec()
     }
 
-    /// This PE's part of every member's destination, from the parts of its source that `part` says.
+    /// The pushes to this PE's part of every member's destination, from the parts of its source
+    /// that `part` selects.
     fn pushes(&self, c: &Call<'_, '_>, part: impl Fn(usize) -> usize) -> Vec<Push> {
         let at = self.dst + (self.rank * self.bytes) as u64;
         let to = self.members.iter().enumerate();
         to.map(|(i, &to)| Push { to, at, data: self.part(c, c.my_pe(), part(i)) }).collect()
     }
 
-    /// `dst` and `src` of reductions are the same or disjoint.
+    /// Checks that `dst` and `src` of a reduction are equal or disjoint.
     fn disjoint(&self, c: &Call<'_, '_>, src_parts: usize) -> Result<(), Fault> {
         let (dst_end, src_end) = (self.dst + self.bytes as u64, self.src + (src_parts * self.bytes) as u64);
         if self.dst == self.src || dst_end <= self.src || src_end <= self.dst {
@@ -198,7 +201,7 @@ impl Buffers {
 /// Reduces part `part(i)` of all sources for the PE of rank `i`.
 fn reduction(c: &mut Call<'_, '_>, b: &Buffers, part: fn(usize) -> usize) -> Result<Step, Fault> {
     let mut key = b.key(c);
-    // Every PE's source is read by the address of one's own.
+    // Every PE's source is read at the same heap offset as this PE's.
     key.push(("src (offset on the heap)", b.src));
     meet(c, b.team, key, Vec::new(), |c, members| {
         let reduced = |i| combine(c, members.iter().map(|&pe| b.part(c, pe, part(i))).collect());
@@ -258,7 +261,7 @@ fn broadcast(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     let mut key = b.key(c);
     key.push(("root", root as u64));
-    // The destination has one part, the root's.
+    // The destination has one part, which comes from the root.
     let from_start = Buffers { rank: 0, ..b };
     let pushes = if b.rank == root { from_start.pushes(c, |_| 0) } else { Vec::new() };
     meet(c, b.team, key, pushes, |_, _| {})

@@ -1,7 +1,8 @@
-//! NVSHMEM's device functions, built in by name: what PTX that declares `.extern .func nvshmem...` calls.
+//! NVSHMEM's device functions, built in by name, for PTX that declares `.extern .func nvshmem...`.
 //!
-//! [`table`] has the names and prototypes, a file for each family says what its functions do, and
-//! [`call`] gathers the threads that make a call together. What is under way stands in [`crate::exec::remote`].
+//! [`table`] has the names and prototypes, a file for each family has the functions, and [`call`]
+//! gathers the threads that make a call together. [`crate::exec::remote`] has the pending
+//! operations.
 
 mod amo;
 pub(crate) mod call;
@@ -26,9 +27,9 @@ use crate::memory::{AccessError, Spot, Window};
 use crate::model::lanes;
 use table::{FUNCTIONS, Function};
 
-/// What a call has come to.
+/// The progress of a call.
 pub(crate) enum Step {
-    /// Its result; 0 where it has none.
+    /// The call is complete, with this result, or 0 without a result.
     Done(u64),
     Wait(Waiting),
 }
@@ -38,19 +39,20 @@ pub(crate) struct Call<'c, 'a> {
     pub cx: &'c mut Context<'a>,
     pub f: &'static Function,
     pub args: [u64; 8],
-    /// Lane of the (first) thread.
+    /// The lane of the (first) thread.
     pub lane: usize,
-    /// Number of the call, if it has to wait.
+    /// The number of the call, if it has to wait.
     pub ticket: u64,
-    /// Whether it has waited before.
+    /// Whether the call has waited before.
     pub waited: bool,
-    /// Whether it read what the same instruction read before, so that the program waits in a loop.
+    /// Whether it read the same value as the same instruction before, so that the program waits in
+    /// a loop.
     pub repeats: bool,
     pub notes: Notes,
 }
 
 impl<'c, 'a> Call<'c, 'a> {
-    /// A call that begins.
+    /// Creates a call that begins now.
     fn new(cx: &'c mut Context<'a>, f: &'static Function, args: [u64; 8], lane: usize, ticket: u64) -> Self {
         Call { cx, f, args, lane, ticket, waited: false, repeats: false, notes: Notes::default() }
     }
@@ -61,7 +63,7 @@ impl Call<'_, '_> {
         self.cx.at.pe
     }
 
-    /// A fault of this call.
+    /// Makes a fault of this call.
     #[cold]
     pub(crate) fn fault(&self, message: impl std::fmt::Display, help: &str) -> Fault {
         fault(codes::NVSHMEM, self.lane, format!("`{}`: {message}", self.f.name), help)
@@ -72,7 +74,7 @@ impl Call<'_, '_> {
         fault(e.code, self.lane, format!("`{what}` of `{}`: {}", self.f.name, e.message), e.help)
     }
 
-    /// A PE by its number in the world.
+    /// Returns a PE by its number in the world.
     pub(crate) fn pe(&self, arg: u64) -> Result<usize, Fault> {
         let n = self.cx.memory.n_pes;
         let pe = arg as u32 as i32;
@@ -84,7 +86,7 @@ impl Call<'_, '_> {
         })
     }
 
-    /// Bytes of so many elements.
+    /// Returns the size of this number of elements in bytes.
     pub(crate) fn bytes(&self, count: u64) -> Result<u64, Fault> {
         let size = self.f.ty.bytes() as u64;
         count.checked_mul(size).filter(|&b| b < 1 << 48).ok_or_else(|| {
@@ -110,7 +112,7 @@ impl Call<'_, '_> {
         ))
     }
 
-    /// Heap offset of `bytes` bytes at a symmetric address.
+    /// Returns the heap offset of `bytes` bytes at a symmetric address.
     pub(crate) fn symmetric(&self, what: &str, addr: u64, bytes: u64) -> Result<u64, Fault> {
         self.aligned(what, addr, self.f.ty.bytes())?;
         if bytes == 0 {
@@ -119,7 +121,8 @@ impl Call<'_, '_> {
         self.cx.memory.symmetric(self.my_pe(), addr, bytes).map_err(|e| self.access_fault(what, e))
     }
 
-    /// The place of a local buffer in global memory; `None` if it is in shared or local memory.
+    /// Returns the location of a local buffer in global memory, or `None` if it is in shared or
+    /// local memory.
     pub(crate) fn global(
         &self,
         what: &str,
@@ -140,7 +143,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// The bytes of shared or local memory behind a generic address.
+    /// Returns the bytes of shared or local memory at a generic address.
     fn narrow(&mut self, what: &str, addr: u64, bytes: u64, write: bool) -> Result<&mut [u8], Fault> {
         let (space, at) = Space::of_generic(addr);
         let memory: &mut [u8] = match space {
@@ -218,7 +221,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// Whether a call of the module's goes to a function that is built in.
+/// Returns the operation for a call of a built-in function.
 pub(crate) fn builtin(name: &str, args: &[(u64, u64)], returns: &[(u64, u64)]) -> Option<Result<Op, Issue>> {
     let f = FUNCTIONS.get(name)?;
     let sizes = |list: &[(u64, u64)]| list.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
@@ -229,7 +232,7 @@ pub(crate) fn builtin(name: &str, args: &[(u64, u64)], returns: &[(u64, u64)]) -
     Some(Ok(Box::new(call::Builtin { f, args, result: returns.first().map(|(at, _)| *at) })))
 }
 
-/// Checks a declaration or call of a function against its prototype; names that are not known pass.
+/// Checks a declaration or call of a function against its prototype. Unknown names pass.
 pub(crate) fn check_prototype(name: &str, params: &[u64], returns: &[u64]) -> Result<(), Issue> {
     FUNCTIONS.get(name).map_or(Ok(()), |f| check(f, params, returns))
 }
@@ -255,7 +258,7 @@ fn check(f: &Function, params: &[u64], returns: &[u64]) -> Result<(), Issue> {
     })
 }
 
-/// One function of NVSHMEM's that kernels can call in the simulator.
+/// An NVSHMEM function that kernels can call in the simulator.
 #[derive(Clone, Copy)]
 pub struct NvshmemFunction(&'static Function);
 
@@ -271,23 +274,24 @@ impl NvshmemFunction {
         &self.0.name
     }
 
-    /// Bytes of the parameters as PTX passes them.
+    /// The sizes of the parameters in PTX, in bytes.
     pub fn params(self) -> &'static [u64] {
         &self.0.params
     }
 
-    /// Bytes of the result, if it has one.
+    /// The size of the result in bytes, if it has one.
     pub fn result(self) -> Option<u64> {
         self.0.result
     }
 
-    /// The first NVSHMEM version whose device library has it, not looking further back than 3.3.
+    /// The first NVSHMEM version whose device library has it; versions before 3.3 were not
+    /// examined.
     pub fn since(self) -> (u32, u32) {
         self.0.since
     }
 }
 
-/// The functions of NVSHMEM that the simulator has built in.
+/// Returns the NVSHMEM functions that are built into the simulator.
 pub fn nvshmem_functions() -> impl Iterator<Item = NvshmemFunction> {
     FUNCTIONS.list.iter().map(NvshmemFunction)
 }
@@ -306,7 +310,7 @@ fn argument(cx: &mut Context<'_>, (offset, bytes): (u64, u64), lane: usize) -> R
     Ok(from_le(data))
 }
 
-/// Writes a call's result to the frame; narrow integers are extended as C does.
+/// Writes a call's result to the frame. Narrow integers are extended as in C.
 fn answer(cx: &mut Context<'_>, f: &Function, at: Option<u64>, value: u64, mask: u32) -> Result<(), Fault> {
     let (Some(at), Some(bytes)) = (at, f.result) else { return Ok(()) };
     let value = if f.ty.width() < 32 && bytes == 4 { f.ty.extend(value) as u64 } else { value };

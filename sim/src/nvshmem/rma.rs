@@ -54,7 +54,7 @@ fn p(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let dst = c.symmetric("dst", dst, bytes as u64)?;
     let from = c.my_pe();
     c.completes(Completed::Source);
-    // One element comes as a whole: others may wait for it.
+    // One element arrives as a whole, so others can wait for it.
     let landing = c.landing(false);
     c.cx.remote.wire.update(c.cx.memory, (from, to), (dst, bytes), value, Change::Set, landing);
     Ok(Step::Done(0))
@@ -103,7 +103,8 @@ fn put(c: &mut Call<'_, '_>, late: Late, with_signal: bool) -> Result<Step, Faul
     Ok(Step::Done(0))
 }
 
-/// Checks what gets have in common: source PE, heap offset of the source, bytes.
+/// Checks the common arguments of gets, and returns the source PE, the heap offset of the source,
+/// and the size in bytes.
 fn source(c: &mut Call<'_, '_>) -> Result<(usize, u64, u64), Fault> {
     let [dst, src, count, pe, ..] = c.args;
     let to = c.pe(pe)?;
@@ -144,7 +145,8 @@ fn get_nbi(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Done(0))
 }
 
-/// Strides in elements and bytes from the first to the last element's end, of a strided call.
+/// Returns the strides of a strided call in elements, and the distances from the first to the end
+/// of the last element in bytes.
 fn strides(c: &Call<'_, '_>) -> Result<([u64; 2], [u64; 2]), Fault> {
     let [_, _, dst, src, count, ..] = c.args;
     let element = c.f.ty.bytes() as u64;
@@ -168,7 +170,7 @@ fn strides(c: &Call<'_, '_>) -> Result<([u64; 2], [u64; 2]), Fault> {
     Ok(([dst, src], spans))
 }
 
-/// NVSHMEM has the strided functions only where peers are reachable by loads and stores.
+/// Checks that loads and stores reach the peer, as NVSHMEM's strided functions require.
 fn reachable(c: &Call<'_, '_>, pe: usize) -> Result<(), Fault> {
     if c.cx.remote.peer_access || pe == c.my_pe() {
         return Ok(());
@@ -180,7 +182,7 @@ fn reachable(c: &Call<'_, '_>, pe: usize) -> Result<(), Fault> {
     ))
 }
 
-/// Every `stride`-th element, packed.
+/// Returns every `stride`-th element, packed.
 fn pick(bytes: &[u8], element: usize, stride: u64) -> Vec<u8> {
     let step = element.saturating_mul(stride as usize);
     bytes.chunks(step.max(1)).flat_map(|c| &c[..element.min(c.len())]).copied().collect()
@@ -194,7 +196,7 @@ fn iput(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let element = c.f.ty.bytes();
     let dst = c.symmetric("dst", dst, dst_bytes)?;
     c.aligned("src", src, element)?;
-    // What lies between the elements is not read.
+    // The bytes between the elements are not read.
     for i in 0..count {
         if let Some(spot) = c.global("src", src + i * src_stride * element as u64, element as u64, false)? {
             c.watch(AccessKind::Read, spot, element);
@@ -228,7 +230,7 @@ fn iget(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let data = pick(c.cx.memory.at(c.cx.memory.heap(to, src), src_bytes as usize), element, src_stride);
     let me = c.my_pe();
     c.cx.remote.wire.count(to, me, data.len());
-    // What lies between the elements stays as it is.
+    // The bytes between the elements do not change.
     for (i, piece) in data.chunks(element.max(1)).enumerate() {
         c.store("dst", dst + i as u64 * dst_stride * element as u64, piece)?;
     }

@@ -148,7 +148,7 @@ fn compares(cmp: u64, ty: Ty, a: u64, b: u64) -> bool {
     }
 }
 
-/// Heap offset of a signal.
+/// Returns the heap offset of a signal.
 pub(super) fn object(c: &Call<'_, '_>, addr: u64) -> Result<u64, Fault> {
     c.aligned("signal", addr, 8)?;
     c.cx.memory.symmetric(c.my_pe(), addr, 8).map_err(|e| c.access_fault("signal", e))
@@ -183,10 +183,10 @@ fn fetch(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Done(value))
 }
 
-/// What elements are compared with.
+/// The values that elements are compared with.
 enum Values {
     One(u64),
-    /// An element each, in a local array.
+    /// A local array with one value for each element.
     Array(u64),
 }
 
@@ -205,14 +205,14 @@ impl Set {
         Set { ivars, count: 1, status: 0, cmp, values: Values::One(value), ty: c.f.ty }
     }
 
-    /// Of arguments `ivars, count, status, cmp, value`.
+    /// Parses the arguments `ivars, count, status, cmp, value`.
     fn plain(c: &Call<'_, '_>, vector: bool) -> Set {
         let [ivars, count, status, cmp, value, ..] = c.args;
         let values = if vector { Values::Array(value) } else { Values::One(value) };
         Set { ivars, count, status, cmp, values, ty: c.f.ty }
     }
 
-    /// Of arguments `ivars, count, indices, status, cmp, value`.
+    /// Parses the arguments `ivars, count, indices, status, cmp, value`.
     fn indexed(c: &Call<'_, '_>, vector: bool) -> Set {
         let [ivars, count, _, status, cmp, value, ..] = c.args;
         let values = if vector { Values::Array(value) } else { Values::One(value) };
@@ -253,7 +253,7 @@ impl Set {
         Ok(all.map(|(i, now)| (i as u64, now, value(i))).collect())
     }
 
-    /// Tells the detection of progress what a test has read.
+    /// Reports the values that a test has read to the detection of progress.
     fn note(&self, c: &mut Call<'_, '_>, first: u64) {
         c.repeats = c.cx.note_read(Space::Global, self.ivars, first, self.ty.bytes());
     }
@@ -289,7 +289,7 @@ impl Set {
         if found.is_empty() {
             return Ok(Step::Done(u64::MAX));
         }
-        // The first behind a place that moves on, as NVSHMEM does to be fair.
+        // The search begins at an index that moves on, as in NVSHMEM for fairness.
         let start = c.cx.remote.next_start() % self.count;
         let chosen = found.iter().find(|&&i| i >= start).or(found.first());
         Ok(Step::Done(chosen.copied().unwrap_or(u64::MAX)))

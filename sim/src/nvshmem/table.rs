@@ -1,5 +1,6 @@
-//! The functions' names and prototypes, by rule: a row has a pattern, the types and operators it is there for, and
-//! its scopes. Expanded once, they are the names of NVSHMEM's device library.
+//! The names and prototypes of the functions, as rules. A row has a pattern, the types and
+//! operators that it exists for, and its scopes. The expanded rows are the names of NVSHMEM's
+//! device library.
 
 use super::{Call, Step, amo, collective, rma, signal, team};
 use crate::exec::Fault;
@@ -11,7 +12,7 @@ use crate::types::{Ty, TypeKind};
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
-/// What ends the names of functions that threads call together.
+/// The suffix of functions that threads call together.
 fn suffix(scope: Scope) -> &'static str {
     match scope {
         Scope::Thread => "",
@@ -20,12 +21,12 @@ fn suffix(scope: Scope) -> &'static str {
     }
 }
 
-/// Size of a parameter or result.
+/// The size of a parameter or result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// `int`, `nvshmem_team_t`
+    /// The size of `int` and `nvshmem_team_t`.
     Int,
-    /// Pointer, `size_t`, `ptrdiff_t`, `uint64_t`
+    /// The size of pointers, `size_t`, `ptrdiff_t` and `uint64_t`.
     Long,
     /// A value of the type in the name. PTX widens integers to 32 bits; half-precision values are structures of
     /// two bytes.
@@ -46,23 +47,24 @@ impl Size {
 pub(crate) type Param = (&'static str, Size);
 pub(crate) type Perform = fn(&mut Call<'_, '_>) -> Result<Step, Fault>;
 
-/// Bytes of a call's buffer.
+/// A function that returns the size of a call's buffer in bytes.
 pub(crate) type Extent = fn(&Call<'_, '_>) -> Result<u64, Fault>;
 
 /// A rule for names.
 pub(crate) struct Row {
-    /// Name behind the prefix; `{T}` is a type or width, `{op}` an operator.
+    /// The name after the prefix; `{T}` is a type or width, `{op}` an operator.
     pub name: &'static str,
     pub types: &'static [&'static str],
     pub ops: &'static [&'static str],
-    /// Has `_warp` and `_block` forms too, which begin with `nvshmemx_`.
+    /// Whether there are also `_warp` and `_block` forms, which begin with `nvshmemx_`.
     pub scoped: bool,
-    /// The thread form begins with `nvshmemx_` too.
+    /// Whether the thread form also begins with `nvshmemx_`.
     pub extension: bool,
     pub params: &'static [Param],
     pub result: Option<Size>,
     pub perform: Perform,
-    /// Index of a buffer that NVSHMEM begins to read before all threads of the group have come, with its bytes.
+    /// The index of a buffer that NVSHMEM begins to read before all threads of the group have
+    /// arrived, and its size.
     pub hasty: Option<(usize, Extent)>,
 }
 
@@ -79,7 +81,7 @@ impl Row {
     pub(crate) const fn ops(self, ops: &'static [&'static str]) -> Row {
         Row { ops, ..self }
     }
-    /// Only for single threads.
+    /// Restricts the row to single threads.
     pub(crate) const fn thread(self) -> Row {
         Row { scoped: false, ..self }
     }
@@ -113,7 +115,7 @@ pub(crate) static FAMILIES: &[&Family] = &[
 ];
 
 const NONE: &[&str] = &[""];
-/// `NVSHMEMI_REPT_FOR_STANDARD_RMA_TYPES`
+/// The types of `NVSHMEMI_REPT_FOR_STANDARD_RMA_TYPES`.
 pub(crate) const RMA: &[&str] = &[
     "bfloat16",
     "half",
@@ -254,7 +256,7 @@ pub(crate) const LISTS: &[(&str, &[&str])] = &[
     ("words", BITWISE),
 ];
 
-/// C types and widths as the types of PTX (linux, 64 bits).
+/// The PTX types of C types and widths (Linux, 64 bits).
 const C_TYPES: &[(&str, &str)] = &[
     ("char", "s8"),
     ("schar", "s8"),
@@ -293,35 +295,36 @@ fn c_type(name: &str) -> Ty {
     found.unwrap_or(if name == "128" { Ty { count: 2, ..Ty::B64 } } else { Ty::B64 })
 }
 
-/// What came later than 3.3, the oldest library looked at: beginnings of names.
+/// The functions that came after 3.3, the oldest examined version, as the beginnings of their
+/// names.
 const LATER: &[(&str, (u32, u32))] = &[
     ("nvshmemx_flush", (3, 7)),
     ("nvshmemx_half_atomic", (3, 7)),
     ("nvshmemx_float_atomic", (3, 7)),
     ("nvshmemx_double_atomic", (3, 7)),
-    // Until then misspelt `put6`.
+    // Before this version, the name was misspelt as `put6`.
     ("nvshmemx_put16_signal", (3, 8)),
 ];
 
 /// One function.
 pub(crate) struct Function {
-    /// Place in the table.
+    /// The index in the table.
     pub index: usize,
     pub name: String,
     pub row: &'static Row,
     pub scope: Scope,
     /// Type of the elements.
     pub ty: Ty,
-    /// Bytes of the parameters.
+    /// The sizes of the parameters in bytes.
     pub params: Vec<u64>,
     pub result: Option<u64>,
     pub since: (u32, u32),
-    /// What the operator does to two elements.
+    /// The operator on two elements.
     pub combine: Option<Combine>,
 }
 
 impl Function {
-    /// What execution knows of it.
+    /// The part of the function that execution needs.
     pub(crate) fn named(&'static self) -> Named {
         Named { index: self.index, name: &self.name, scope: self.scope }
     }
@@ -372,10 +375,10 @@ fn function(index: usize, row: &'static Row, ty: &str, op: &'static str, scope: 
     }
 }
 
-/// `op` on elements of `ty`; `None` where the function has no operator.
+/// Returns `op` on elements of `ty`, or `None` if the function has no operator.
 fn operator(op: &str, ty: Ty) -> Option<Combine> {
     match (op, ty.kind) {
-        // Adding atomically is what the units at memory do.
+        // Atomic additions use the arithmetic of the units at memory.
         ("add" | "inc", _) => combine_global("add", ty).ok(),
         ("sum", _) => combine("add", ty).ok(),
         ("prod", TypeKind::Float(format)) => {

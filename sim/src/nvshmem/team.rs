@@ -1,4 +1,4 @@
-//! Who and where: PEs, teams, peers' addresses; fence and quiet; sync and barrier.
+//! PEs, teams and peers' addresses; fence and quiet; sync and barrier.
 
 use super::table::{Family, Param, Size, row};
 use super::{Call, Step, collective};
@@ -7,9 +7,9 @@ use crate::exec::Fault;
 const TEAM: Param = ("team", Size::Int);
 const PE: Param = ("pe", Size::Int);
 const PTR: Param = ("ptr", Size::Long);
-/// `NVSHMEM_TEAM_INVALID`
+/// The value of `NVSHMEM_TEAM_INVALID`.
 const INVALID: i32 = -1;
-/// What queries answer where there is nothing.
+/// The result of queries without an answer.
 const NOBODY: u64 = u32::MAX as u64;
 
 pub(super) static FAMILY: Family = Family {
@@ -87,14 +87,14 @@ pub(super) static BARRIERS: Family = Family {
     ],
 };
 
-/// Lands everything the PE has under way.
+/// Completes all pending operations of the PE.
 fn quiet(c: &mut Call<'_, '_>) {
     let pe = c.my_pe();
     c.cx.remote.wire.quiet(c.cx.memory, pe);
 }
 
 fn meet(c: &mut Call<'_, '_>, completes: bool) -> Result<Step, Fault> {
-    // Functions for all PEs have no parameter: theirs is 0, the world.
+    // Functions for all PEs have no parameter, so theirs is 0, the world.
     let team = c.member_of(c.args[0])?;
     if completes && !c.waited {
         quiet(c);
@@ -131,7 +131,7 @@ fn mc_ptr(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
 }
 
 impl Call<'_, '_> {
-    /// The team of a handle; `None` for the handle that says "no team".
+    /// The team of a handle, or `None` for the handle that means "no team".
     pub(super) fn team(&self, handle: u64) -> Result<Option<usize>, Fault> {
         let handle = handle as u32 as i32;
         if handle == INVALID {

@@ -1,9 +1,10 @@
-//! Tells the detector of races what NVSHMEM's functions do.
+//! Reports the effects of NVSHMEM functions to the race detector.
 //!
-//! What a function reads and writes are accesses of agent [`Agent::Remote`], at the time of the call: nobody knows of
-//! them until the operation is complete. A blocking put has read its source when it returns, a get has written its
-//! destination; the rest is *delivered* to whoever is behind a quiet, or behind a signal that a fence (or the put it
-//! belongs to) orders behind it. A wait acquires what the signals it saw release.
+//! The reads and writes of a function are accesses of agent [`Agent::Remote`] at the time of the
+//! call. No thread knows of them until the operation is complete. When a blocking put returns, it
+//! has read its source; when a get returns, it has written its destination. All else is *delivered*
+//! to threads after a quiet, or after a signal that a fence (or the put that it belongs to) orders
+//! after it. A wait acquires the releases of the signals that it saw.
 
 use super::Call;
 use crate::check::detector::{Ticket, Touch};
@@ -18,8 +19,9 @@ impl Call<'_, '_> {
     fn ticket(&mut self) -> Option<Ticket> {
         let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
         let d = self.cx.check.as_deref_mut().filter(|_| !self.notes.silent)?;
-        // What is complete on return counts as one thread's of the group, whoever comes last and carries it out: clocks
-        // stay short. What completes later is told apart.
+        // An operation that is complete on return counts as that of one thread of the group, the
+        // last one that arrives and executes it, so that clocks stay short. Operations that
+        // complete later are reported separately.
         let signals = self.f.row.params.iter().any(|(name, _)| *name == "signal");
         let together =
             self.f.scope != Scope::Thread && self.notes.completes != Completed::Nothing && !signals;
@@ -31,7 +33,7 @@ impl Call<'_, '_> {
         Some(self.notes.op.get_or_insert_with(begin).clone())
     }
 
-    /// The operation reads or writes.
+    /// Reports a read or write of the operation.
     pub(super) fn watch(&mut self, kind: AccessKind, at: Spot, bytes: usize) {
         if self.cx.check.is_none() || bytes == 0 {
             return;
@@ -45,12 +47,13 @@ impl Call<'_, '_> {
         d.land(&op, kind, at.buffer, at.at, bytes);
     }
 
-    /// What is complete when the call returns.
+    /// Reports what is complete when the call returns.
     pub(super) fn completes(&mut self, what: Completed) {
         self.notes.completes = what;
     }
 
-    /// The calling thread itself accesses a variable by a strong operation: an AMO, or a wait's read.
+    /// Reports a strong access of the calling thread itself to a variable: an AMO, or a wait's
+    /// read.
     pub(super) fn watch_strong(&mut self, kind: AccessKind, at: Spot, bytes: usize) {
         self.cx.settle();
         let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
@@ -65,7 +68,8 @@ impl Call<'_, '_> {
         d.touch(slot, 1 << lane, &what, (at.buffer, at.at, bytes), under_way);
     }
 
-    /// A signal or AMO is issued that lands later; `with_put` if it is the signal of this call's put.
+    /// Prepares the report of a signal or AMO that completes later; `with_put` if it is the signal
+    /// of this call's put.
     pub(super) fn landing(&mut self, with_put: bool) -> Option<Box<Landing>> {
         let ticket = self.ticket()?;
         let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
@@ -74,15 +78,15 @@ impl Call<'_, '_> {
         Some(Box::new(Landing { ticket, left }))
     }
 
-    /// It is a fence or quiet.
+    /// Reports a fence or quiet.
     pub(super) fn watch_fence(&mut self, quiet: bool) {
-        // What has landed has landed before it is complete.
+        // An operation completes before it is reported as complete.
         self.cx.settle();
         self.notes.fence = Some(quiet);
     }
 
-    /// The threads that call together, or the one that calls by itself, come to a collective function; what the PE has
-    /// under way is complete with it.
+    /// Reports the arrival of the calling threads at a collective function, which may complete the
+    /// PE's pending operations.
     pub(super) fn watch_meeting(&mut self, completes: bool) {
         self.cx.settle();
         let (slot, lane, pe) = (self.cx.slot, self.lane, self.cx.at.pe);

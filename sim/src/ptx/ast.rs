@@ -1,13 +1,13 @@
 //! The syntax tree of a PTX module: names are slices of the text, nothing is resolved yet.
 
-/// Byte offset in the text; lines and columns are computed from it when an error needs them.
+/// A byte offset in the text. Errors compute lines and columns from it.
 pub(crate) type Offset = u32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ast<'a> {
     pub version: (u32, u32),
     pub target: &'a str,
-    /// `.file` directives: number and name.
+    /// The `.file` directives, as number and name.
     pub files: Vec<(u64, String)>,
     pub variables: Vec<Variable<'a>>,
     pub functions: Vec<Function<'a>>,
@@ -39,7 +39,7 @@ pub(crate) struct Variable<'a> {
     pub vector: u8,
     /// Type name without its dot.
     pub ty: &'a str,
-    /// `.ptr` was given (kernel parameters).
+    /// Whether `.ptr` was given (kernel parameters).
     pub is_pointer: bool,
     /// Array dimensions, outermost first; `None` for `[]`.
     pub dims: Vec<Option<u64>>,
@@ -49,7 +49,8 @@ pub(crate) struct Variable<'a> {
 #[derive(Debug, Clone)]
 pub(crate) enum Init<'a> {
     Number(Number),
-    /// `x + n` or `generic(x) + n`: the same for global and constant variables.
+    /// The address `x + n` or `generic(x) + n`, which is the same for global and constant
+    /// variables.
     Symbol {
         name: &'a str,
         offset: i64,
@@ -98,7 +99,7 @@ pub(crate) struct Loc {
     pub file: u64,
     pub line: u32,
     pub column: u32,
-    /// The place that the code was inlined at (`inlined_at`).
+    /// The location at which the code was inlined (`inlined_at`).
     pub inlined_at: Option<(u64, u32, u32)>,
 }
 
@@ -119,12 +120,13 @@ pub(crate) struct Guard<'a> {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Operand<'a> {
-    /// Register, special register (`%tid.x`), variable, label or `_`, with an offset for variables.
+    /// A register, special register (`%tid.x`), variable, label or `_`, with an offset for
+    /// variables.
     Name {
         name: &'a str,
         offset: i64,
     },
-    /// `%r1.b0` or `-%r1.h1`: part of a register, or its negative (video instructions).
+    /// A part of a register, or its negative (video instructions): `%r1.b0` or `-%r1.h1`.
     Part {
         name: &'a str,
         part: &'a str,
@@ -138,7 +140,7 @@ pub(crate) enum Operand<'a> {
         base: Base<'a>,
         offset: i64,
     },
-    /// `[map+offset, {c0, c1}]`: a place in a tensor.
+    /// A position in a tensor: `[map+offset, {c0, c1}]`.
     Tensor {
         base: Base<'a>,
         offset: i64,

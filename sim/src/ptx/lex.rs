@@ -5,7 +5,7 @@ use crate::codes;
 use nom::error::{ErrorKind, ParseError};
 use nom::{IResult, Parser};
 
-/// Why a rule failed: what it expected, at the text that remained there.
+/// The failure of a rule: the expected text, and the remaining text at that point.
 #[derive(Debug, Clone)]
 pub(super) struct Snag<'a> {
     pub rest: &'a str,
@@ -45,7 +45,7 @@ pub(super) fn fail<'a, T>(
     Err(nom::Err::Failure(Snag { rest, code, message: message.into(), help }))
 }
 
-/// Commits: from here on a miss is final.
+/// Makes a failure final from here on.
 pub(super) fn must<'a, T>(
     mut rule: impl Parser<&'a str, Output = T, Error = Snag<'a>>,
 ) -> impl FnMut(&'a str) -> Res<'a, T> {
@@ -95,7 +95,8 @@ fn is_follow(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Identifier: `[a-zA-Z][\w$]*` or `[_$%][\w$]+`, and the lone sink `_`. Special registers keep their component: `%tid.x`.
+/// Parses an identifier: `[a-zA-Z][\w$]*` or `[_$%][\w$]+`, or the sink `_`. Special registers keep
+/// their component: `%tid.x`.
 pub(super) fn name(i: &str) -> Res<'_, &str> {
     let i = blank(i);
     let mut chars = i.char_indices();
@@ -191,7 +192,7 @@ pub(super) fn number(i: &str) -> Res<'_, Number> {
     Ok((rest, Number::Int(if minus { v.wrapping_neg() } else { v })))
 }
 
-/// Length of `.digits` and `e+digits` behind the integer part.
+/// Returns the length of `.digits` and `e+digits` after the integer part.
 fn decimal_tail(i: &str) -> usize {
     let digits = |s: &str| s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
     let mut n = 0;

@@ -1,8 +1,8 @@
-//! PTX text to syntax tree, with nom. The reader knows the grammar; what instructions mean is the business of
-//! [`crate::isa`].
+//! Parses PTX text into a syntax tree with nom. The reader knows the grammar; [`crate::isa`]
+//! defines the meaning of instructions.
 //!
-//! It accepts any bytes without panicking: nesting is bounded, repetition is linear in the text, and declared
-//! sizes are only numbers here.
+//! It accepts any bytes without panicking: nesting is bounded, repetition is linear in the text,
+//! and declared sizes are only numbers here.
 
 pub(crate) mod ast;
 mod body;
@@ -13,7 +13,7 @@ use crate::codes;
 use crate::error::PtxError;
 use ast::{Ast, Offset};
 
-/// Blocks inside blocks, braces inside initialisers.
+/// The largest depth of nested blocks and of braces in initialisers.
 pub(crate) const MAX_NESTING: usize = 64;
 
 /// Reads a module's text into its syntax tree.
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Ast<'_>, PtxError> {
     })
 }
 
-/// An error at a byte offset of the text.
+/// Makes an error at a byte offset of the text.
 pub(crate) fn error_at(
     text: &str,
     at: Offset,

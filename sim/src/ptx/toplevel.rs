@@ -77,7 +77,7 @@ fn item<'a>(cx: Cursor<'a>, start: &'a str, ast: &mut Ast<'a>) -> Res<'a, ()> {
             ast.files.push((number, crate::visible::visible_line(file).into_owned()));
             Ok((rest, ()))
         }
-        // Data of the debugger: names and bytes, no code.
+        // Sections contain debug data without code.
         "section" => match rest.find('}') {
             Some(n) => Ok((&rest[n + 1..], ())),
             None => fail(rest, codes::SYNTAX, "this section has no closing `}`", ""),
@@ -178,7 +178,8 @@ fn parameters<'a>(cx: Cursor<'a>, i: &'a str) -> Res<'a, Vec<Variable<'a>>> {
     Ok((i, params))
 }
 
-/// `[.align n] [.v2] .type [.ptr ...] name dims [= init] (, name ...)* ;` behind the state space.
+/// Parses `[.align n] [.v2] .type [.ptr ...] name dims [= init] (, name ...)* ;` after the state
+/// space.
 pub(super) fn variables<'a>(
     cx: Cursor<'a>,
     i: &'a str,
@@ -222,7 +223,7 @@ fn declarator<'a>(
         match word {
             "align" => {
                 let (rest, n) = must(unsigned)(i)?;
-                // The alignment behind `.ptr` is the pointee's.
+                // The alignment after `.ptr` is that of the pointee.
                 if !is_pointer {
                     align = Some(n);
                 }

@@ -1,4 +1,4 @@
-//! `cp.async` and groups: what a thread has issued, committed and waited for.
+//! `cp.async` and groups: the copies that a thread has issued, committed and waited for.
 
 use super::{Asynchronous, DEPTH, Segment, Transfer, Work, World, carry, take};
 use crate::check::detector::Ticket;
@@ -10,11 +10,11 @@ pub(super) struct Copy {
     pub number: u64,
     pub lane: u8,
     group: u32,
-    /// What is copied, and what is filled with zeros behind it.
+    /// The copied bytes, and the bytes after them that are filled with zeros.
     segments: [Option<Segment>; 2],
 }
 
-/// Groups of a warp's lanes: how many each has committed, and when, for the detector.
+/// The committed groups of a warp's lanes: the number of each lane, and the times for the detector.
 #[derive(Default)]
 struct Committed {
     count: [u32; LANES],
@@ -31,12 +31,12 @@ impl Committed {
         }
     }
 
-    /// Groups of a lane below this number are complete, if all but the latest `n` are.
+    /// The number below which all groups of a lane are complete if only the latest `n` are not.
     fn limit(&self, lane: usize, n: u32) -> u32 {
         self.count[lane].saturating_sub(n)
     }
 
-    /// A lane has waited for the groups below `limit`.
+    /// Notes that a lane has waited for the groups below `limit`.
     fn learn(&mut self, d: &mut Detector, slot: WarpSlot, lane: usize, limit: u32, only_read: bool) {
         let due = |m: &(usize, u32, Ticket)| m.0 == lane && m.1 < limit;
         if let Some((_, _, ticket)) = self.marks.iter().filter(|m| due(m)).max_by_key(|m| m.1) {
@@ -48,7 +48,7 @@ impl Committed {
     }
 }
 
-/// What a warp has under way.
+/// The pending copies and groups of a warp.
 #[derive(Default)]
 pub(super) struct Groups {
     copies: Vec<Copy>,
@@ -56,7 +56,7 @@ pub(super) struct Groups {
     bulk: Committed,
 }
 
-/// Where a `cp.async` of one lane comes from and goes to.
+/// The source and destination of a `cp.async` of one lane.
 pub(crate) struct Piece {
     pub lane: usize,
     pub segments: [Option<Segment>; 2],
@@ -67,12 +67,12 @@ impl Asynchronous {
         self.warps.entry(slot, Groups::default)
     }
 
-    /// The group under way of a lane's bulk operations.
+    /// The current group of a lane's bulk operations.
     pub(super) fn bulk_group(&mut self, slot: WarpSlot, lane: usize) -> u32 {
         self.warp(slot).bulk.count[lane]
     }
 
-    /// The lanes of a warp issue copies.
+    /// Issues copies of the lanes of a warp.
     pub(crate) fn copy(
         &mut self,
         world: &mut World<'_>,
@@ -94,14 +94,14 @@ impl Asynchronous {
         }
     }
 
-    /// `cp.async.commit_group`, `cp.async.bulk.commit_group`
+    /// Executes `cp.async.commit_group` and `cp.async.bulk.commit_group`.
     pub(crate) fn commit(&mut self, world: &mut World<'_>, slot: WarpSlot, mask: u32, pc: u32, bulk: bool) {
         let check = &mut world.check;
         let (agent, stream) = if bulk { (Agent::Async, Stream::Bulk) } else { (Agent::Copy, Stream::Copies) };
         let w = self.warp(slot);
         let groups = if bulk { &mut w.bulk } else { &mut w.copied };
         groups.commit(mask, |lane| check.as_deref_mut().map(|d| d.begin_in(slot, lane, pc, agent, stream)));
-        // Some of what is under way lands before anybody asks for it.
+        // Some of the pending copies complete before a thread waits for them.
         if !bulk && self.chance(4) {
             let some = self.rng.next();
             self.land_copies(world, slot, |c| some >> (c.number % 64) & 1 != 0);
@@ -119,8 +119,8 @@ impl Asynchronous {
         }
     }
 
-    /// Waits for all bulk groups but the latest `n` of these lanes: until they are complete, or until their sources are
-    /// read.
+    /// Waits for all bulk groups but the latest `n` of these lanes, until they are complete or
+    /// their sources are read.
     pub(crate) fn wait_bulk(
         &mut self,
         world: &mut World<'_>,
@@ -165,7 +165,8 @@ impl Asynchronous {
         }
     }
 
-    /// Lands those copies of a warp that `chosen` says, in the order of issue or its reverse.
+    /// Completes the copies of a warp for which `chosen` returns true, in the order of issue or in
+    /// reverse.
     pub(super) fn land_copies(
         &mut self,
         world: &mut World<'_>,
@@ -183,7 +184,7 @@ impl Asynchronous {
         }
     }
 
-    /// The latest copy so far, for `cp.async.mbarrier.arrive`.
+    /// The number of the latest copy so far, for `cp.async.mbarrier.arrive`.
     pub(super) fn latest(&self) -> u64 {
         self.issued
     }

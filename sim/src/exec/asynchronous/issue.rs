@@ -1,4 +1,4 @@
-//! How instructions issue asynchronous operations.
+//! Issues asynchronous operations for instructions.
 
 use super::groups::Piece;
 use super::mbarrier::SIZE;
@@ -13,11 +13,11 @@ use crate::memory::Spot;
 use crate::model::lanes;
 use crate::order::{Order, Scope};
 
-/// Pieces that a bulk copy is cut into at most.
+/// The largest number of pieces that a bulk copy is cut into.
 const PIECES: u64 = 3;
 
 impl Context<'_> {
-    /// The place of `len` bytes aligned to `align` at a global or shared address.
+    /// Returns the location of `len` bytes aligned to `align` at a global or shared address.
     pub(crate) fn spot(
         &self,
         space: Space,
@@ -46,7 +46,7 @@ impl Context<'_> {
         }
     }
 
-    /// The place of an mbarrier.
+    /// Returns the location of an mbarrier.
     pub(crate) fn mbarrier(&self, space: Space, addr: u64, lane: usize) -> Result<Spot, Fault> {
         let (found, at) = self.locate(space, addr, SIZE, lane)?;
         if !found.is_shared() {
@@ -56,7 +56,7 @@ impl Context<'_> {
         self.spot(found, at, (SIZE, SIZE), true, lane)
     }
 
-    /// What is wrong with an mbarrier of this CTA or another.
+    /// Makes the fault of an error in an mbarrier of this CTA or another.
     #[cold]
     pub(crate) fn wrong(&self, at: Spot, lane: usize, (message, help): super::mbarrier::Wrong) -> Fault {
         let message = format!("mbarrier at shared {:#x}: {message}", at.at);
@@ -70,7 +70,7 @@ impl Context<'_> {
         })
     }
 
-    /// Faults unless there is an mbarrier at a place.
+    /// Faults unless there is an mbarrier at the location.
     pub(crate) fn require(&mut self, at: Spot, lane: usize) -> Result<(), Fault> {
         let found = self.asynchronous.valid(self.memory, at).map(|_| ());
         found.map_err(|w| self.wrong(at, lane, w))
@@ -88,7 +88,7 @@ impl Context<'_> {
         }
     }
 
-    /// A lane issues a bulk operation.
+    /// Issues a bulk operation of a lane.
     pub(crate) fn issue(&mut self, lane: usize, t: Transfer, completion: Completion) -> Result<(), Fault> {
         if let Completion::Mbarrier(at) = completion {
             self.require(at, lane)?;
@@ -138,7 +138,7 @@ impl Context<'_> {
         }
     }
 
-    /// The active lanes issue copies of `segments` each.
+    /// Issues copies of `segments` for each active lane.
     pub(crate) fn issue_copies(&mut self, pieces: &[Option<[Option<Segment>; 2]>; 32]) {
         self.publish(Scope::Sys);
         for segments in pieces.iter().flatten() {
@@ -157,7 +157,7 @@ impl Context<'_> {
         self.asynchronous.copy(&mut world, slot, pieces);
     }
 
-    /// An arrival of each of these lanes once its copies are complete.
+    /// Issues an arrival of each of these lanes that happens when its copies are complete.
     pub(crate) fn issue_arrivals(&mut self, at: &[(usize, Spot)]) -> Result<(), Fault> {
         let Some(&(lane, first)) = at.first() else { return Ok(()) };
         let origin = self.origin(lane);
@@ -178,13 +178,13 @@ impl Context<'_> {
 }
 
 impl Asynchronous {
-    /// Number of the operation that is issued next.
+    /// The number of the operation that is issued next.
     pub(super) fn number(&mut self) -> u64 {
         self.issued += 1;
         self.issued
     }
 
-    /// Puts an operation under way; it may land at once.
+    /// Starts an operation, which may complete at once.
     fn push(&mut self, world: &mut World<'_>, mut p: Pending) -> Result<(), Box<Failure>> {
         if self.chance(4)
             && let Work::Transfer(t, _) = &mut p.work
@@ -208,7 +208,7 @@ impl Asynchronous {
             while i < self.queue.len() / 2 {
                 i += usize::from(!self.land(world, i)?);
             }
-            // What nobody waits for is forgotten in the end.
+            // Operations without a wait are dropped in the end.
             let excess = self.queue.len().saturating_sub(super::DEPTH / 2);
             let mut left = excess;
             self.queue.retain(|p| {
@@ -220,7 +220,7 @@ impl Asynchronous {
         Ok(())
     }
 
-    /// Cuts a copy into pieces that land separately.
+    /// Cuts a copy into pieces that complete separately.
     fn cut(&mut self, t: Transfer) -> Vec<Transfer> {
         let pieces = 1 + self.rng.next() % PIECES;
         if pieces == 1 || t.data.is_some() {
@@ -252,7 +252,7 @@ impl Asynchronous {
 }
 
 impl Transfer {
-    /// The same without segments.
+    /// Clones everything but the segments.
     fn clone_head(&self) -> Transfer {
         Transfer {
             segments: Vec::new(),

@@ -1,8 +1,9 @@
-//! mbarrier objects: barriers in shared memory whose phases complete when so many arrivals and so many bytes of
-//! asynchronous copies have come (PTX ISA 9.7.13.15).
+//! mbarrier objects: barriers in shared memory. A phase completes when the expected arrivals and
+//! the expected bytes of asynchronous copies have arrived (PTX ISA 9.7.13.15).
 //!
-//! What an mbarrier's eight bytes hold is opaque to programs. Here it is a digest of the state, which is kept aside: a
-//! program that writes over an mbarrier, or uses one that was never initialised, is found out.
+//! The contents of an mbarrier's eight bytes are opaque to programs. Here they are a digest of the
+//! state, which is kept separately. So the simulator detects a program that overwrites an mbarrier,
+//! or uses one that was not initialised.
 
 use super::{Asynchronous, World};
 use crate::check::Detector;
@@ -13,36 +14,37 @@ use crate::model::{CtaSlot, WarpSlot};
 use crate::order::Scope;
 use std::sync::Arc;
 
-/// Bytes of an mbarrier, and their alignment.
+/// The size and the alignment of an mbarrier in bytes.
 pub(crate) const SIZE: usize = 8;
-/// Greatest count of arrivals, and of bytes under way.
+/// The largest count of arrivals, and of pending bytes.
 pub(crate) const LIMIT: i64 = (1 << 20) - 1;
 
-/// What is wrong with an operation on an mbarrier: message and help.
+/// An error in an operation on an mbarrier, as message and help.
 pub(crate) type Wrong = (String, &'static str);
 
 /// State of an mbarrier.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Mbarrier {
-    /// Phases that are complete.
+    /// The number of complete phases.
     pub phase: u64,
-    /// Arrivals that each phase from the next on expects.
+    /// The number of arrivals that each phase expects, from the next one on.
     pub expected: u32,
-    /// Arrivals that the phase under way still needs.
+    /// The number of arrivals that the current phase still needs.
     pub pending: u32,
-    /// Bytes that it still expects; negative where they came before they were expected.
+    /// The bytes that the phase still expects. The count is negative if bytes arrived before they
+    /// were expected.
     pub tx: i64,
-    /// What those know who have arrived in this phase, for the detector.
+    /// For the detector, the clocks of the threads that have arrived in this phase.
     clock: Clock,
-    /// The same of the phase before.
+    /// For the detector, the clocks of the phase before.
     complete: Arc<Clock>,
 }
 
-/// Who changes an mbarrier.
+/// The agent that changes an mbarrier.
 pub(crate) enum By<'a> {
-    /// A lane of a warp's slot, which releases what it knows.
+    /// A lane of a warp's slot, which releases all that it knows.
     Thread(WarpSlot, usize),
-    /// A lane that releases what its latest fence does.
+    /// A lane that releases what it knew at its latest fence.
     Relaxed(WarpSlot, usize),
     /// An asynchronous operation.
     Operation(Option<&'a Ticket>),
@@ -53,23 +55,23 @@ impl Mbarrier {
         Mbarrier { expected: count, pending: count, ..Mbarrier::default() }
     }
 
-    /// What its bytes in memory hold.
+    /// The contents of its bytes in memory.
     fn digest(&self) -> u64 {
         let state = u64::from(self.pending) | u64::from(self.expected) << 20 | (self.phase & 3) << 40;
         state ^ (self.tx as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The state that `mbarrier.arrive` returns: the phase and the arrivals it needed.
+    /// The state that `mbarrier.arrive` returns: the phase and the number of pending arrivals.
     pub(crate) fn token(&self) -> u64 {
         self.phase << 20 | u64::from(self.pending)
     }
 
-    /// The count in such a state.
+    /// The count in a state that `mbarrier.arrive` returned.
     pub(crate) fn token_count(token: u64) -> u64 {
         token & LIMIT as u64
     }
 
-    /// Whether the phase of a state is complete; it must be the phase under way or the one before.
+    /// Whether the phase of a state is complete. It must be the current phase or the one before.
     pub(crate) fn is_past(&self, token: u64) -> Result<bool, Wrong> {
         match self.phase.checked_sub(token >> 20) {
             Some(0) => Ok(false),
@@ -105,7 +107,7 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Expects fewer arrivals from the next phase on.
+    /// Reduces the number of arrivals of the phases from the next one on.
     pub(crate) fn drop_out(&mut self, count: u32) -> Result<(), Wrong> {
         match self.expected.checked_sub(count) {
             Some(n) => self.expected = n,
@@ -118,7 +120,7 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Expects bytes, or with a negative count has them.
+    /// Expects bytes. A negative count means that bytes have arrived.
     pub(crate) fn expect(&mut self, bytes: i64) -> Result<(), Wrong> {
         self.tx += bytes;
         if self.tx.abs() > LIMIT {
@@ -150,7 +152,7 @@ impl Mbarrier {
     }
 }
 
-/// Where a CTA's mbarriers are, by offset in its shared memory.
+/// A CTA's mbarriers, by offset in its shared memory.
 #[derive(Debug, Default)]
 pub(super) struct Barriers(Vec<(usize, Mbarrier)>);
 
@@ -181,7 +183,7 @@ impl Asynchronous {
         list.0.iter().find(|(a, _)| *a == at.at).map(|(_, b)| b)
     }
 
-    /// `mbarrier.init`
+    /// Executes `mbarrier.init`.
     pub(crate) fn init(&mut self, memory: &mut Memory, at: Spot, count: u32) -> Result<(), Wrong> {
         let list = self.barriers(memory, at.buffer);
         if let Some(b) = list.get(at.at)
@@ -196,12 +198,12 @@ impl Asynchronous {
         let b = Mbarrier::new(count);
         memory.store_at(at, &b.digest().to_le_bytes());
         list.0.push((at.at, b));
-        // Who polls looks again, though the bytes may be the same.
+        // A polling warp looks again, even if the bytes are the same.
         memory.changes += 1;
         Ok(())
     }
 
-    /// `mbarrier.inval`
+    /// Executes `mbarrier.inval`.
     pub(crate) fn invalidate(&mut self, memory: &mut Memory, at: Spot) -> Result<(), Wrong> {
         self.valid(memory, at)?;
         self.barriers(memory, at.buffer).0.retain(|(a, _)| *a != at.at);
@@ -209,7 +211,7 @@ impl Asynchronous {
         Ok(())
     }
 
-    /// The mbarrier at a place, if there is one and it is intact.
+    /// Returns the mbarrier at a location, if it exists and is intact.
     pub(crate) fn valid(&mut self, memory: &Memory, at: Spot) -> Result<&mut Mbarrier, Wrong> {
         let Some(b) = self.barriers(memory, at.buffer).get(at.at) else {
             return Err((
@@ -224,8 +226,8 @@ impl Asynchronous {
         Ok(b)
     }
 
-    /// Changes an mbarrier, and begins its next phase if this one is complete: all operations on mbarriers come here.
-    /// Answers the state before.
+    /// Changes an mbarrier, and begins its next phase if the current one is complete. All
+    /// operations on mbarriers use this function. Returns the state before.
     pub(crate) fn change(
         &mut self,
         world: &mut World<'_>,
@@ -248,15 +250,15 @@ impl Asynchronous {
         Ok(token)
     }
 
-    /// A lane has found the phase before complete, and acquires what was released there.
+    /// Acquires the releases of the phase before for a lane that has found it complete.
     pub(crate) fn acquire(&self, memory: &Memory, d: &mut Detector, at: Spot, slot: WarpSlot, lane: usize) {
         if let Some(b) = self.find(memory, at) {
             d.take(slot, 1 << lane, &b.complete);
         }
     }
 
-    /// What a phase still needs, in words.
-    /// Bytes that the phase of an mbarrier expects beyond those that came, where it waits for nothing else.
+    /// The bytes that the phase of an mbarrier expects beyond those that have arrived, if it waits
+    /// for nothing else.
     pub(crate) fn lacks(&self, memory: &Memory, at: Spot) -> Option<i64> {
         let Mbarrier { pending: 0, tx, .. } = self.find(memory, at)? else { return None };
         Some(*tx).filter(|n| *n > 0)

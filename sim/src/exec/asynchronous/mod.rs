@@ -1,14 +1,17 @@
-//! Asynchronous copies under way: `cp.async`, bulk and tensor copies, and what completes them.
+//! Pending asynchronous copies: `cp.async`, bulk and tensor copies, and the events that complete
+//! them.
 //!
-//! What has been issued lands when the manual allows it, drawn from the machine's seed: at once, some rounds of the
-//! schedule later, or not before a thread waits for it. Until then the destination holds what it held, and the source
-//! has perhaps not been read. Bulk copies are cut into pieces that land separately.
+//! An issued operation completes when the manual allows it, drawn from the machine's seed: at once,
+//! some rounds of the schedule later, or not before a thread waits for it. Until then the
+//! destination keeps its old contents, and the source may not have been read. Bulk copies are cut
+//! into pieces that complete separately.
 //!
-//! * A `cp.async` belongs to its thread's group under way. Waiting for the group makes it land, and so does the arrival
-//!   that `cp.async.mbarrier.arrive` leaves behind.
-//! * A bulk copy with an mbarrier lands some day without being asked to, and takes its bytes off the mbarrier's tx-count.
-//! * A bulk copy of a group of its thread's (`bulk_group`) is remembered until somebody has waited for it, landed or not:
-//!   shared memory must not end before it has been read.
+//! * A `cp.async` belongs to the current group of its thread. A wait for the group completes it,
+//!   and so does the arrival of `cp.async.mbarrier.arrive`.
+//! * A bulk copy with an mbarrier completes some time without a wait, and subtracts its bytes from
+//!   the mbarrier's tx-count.
+//! * A bulk copy of a group of its thread (`bulk_group`) is remembered until a thread has waited
+//!   for it, complete or not, since shared memory must not end before it has been read.
 
 mod groups;
 mod issue;
@@ -30,10 +33,11 @@ use groups::Groups;
 use mbarrier::{Barriers, By};
 use std::sync::Arc;
 
-/// Copies of a warp, and bulk operations of the machine, that may be under way; more make the older half land.
+/// The largest number of pending copies of a warp, and of pending bulk operations of the machine.
+/// Beyond it, the older half completes.
 const DEPTH: usize = 1 << 14;
 
-/// Who issued an operation.
+/// The thread that issued an operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     /// The warp's slot; none if the warp has ended.
@@ -46,7 +50,7 @@ pub(crate) struct Origin {
     pub pc: u32,
 }
 
-/// Bytes that move together; without a source they are filled.
+/// A range of bytes that move together. Without a source they are filled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment {
     pub from: Option<Spot>,
@@ -54,21 +58,21 @@ pub(crate) struct Segment {
     pub len: usize,
 }
 
-/// A reduction into the destination, element by element.
+/// A reduction into the destination, for each element.
 pub(crate) struct Reduction {
     pub combine: Combine,
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub element: usize,
-    /// Whether it is atomic for the whole system (`.relaxed.sys`); else for this GPU.
+    /// Whether it is atomic for the whole system (`.relaxed.sys`) or only for this GPU.
     pub of_system: bool,
 }
 
-/// What tells that an operation is complete.
+/// The event by which an operation reports its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Completion {
-    /// The bytes are taken off the mbarrier's tx-count.
+    /// The operation subtracts its bytes from the mbarrier's tx-count.
     Mbarrier(Spot),
-    /// The thread's group under way.
+    /// The operation belongs to the thread's current group.
     Group,
 }
 
@@ -76,19 +80,20 @@ pub(crate) enum Completion {
 #[derive(Clone)]
 pub(crate) struct Transfer {
     pub segments: Vec<Segment>,
-    /// Its bytes go over the links between PEs; those of a multicast are counted by their team.
+    /// Whether its bytes use the links between PEs. Those of a multicast are counted for their
+    /// team.
     pub links: bool,
-    /// Repeats in what has no source.
+    /// The repeated value of bytes without a source.
     pub fill: [u8; 2],
-    /// What is made of the bits of 4-byte elements that have a source.
+    /// The conversion of the bits of 4-byte elements that have a source.
     pub convert: Option<tensor::Convert>,
     pub reduction: Option<Arc<Reduction>>,
-    /// The segments' sources, one after another, where they have been read.
+    /// The sources of the segments, one after another, once they have been read.
     pub data: Option<Vec<u8>>,
 }
 
 impl Transfer {
-    /// Copies these segments.
+    /// A transfer that copies these segments.
     pub(crate) fn new(segments: Vec<Segment>) -> Transfer {
         Transfer { segments, links: true, fill: [0; 2], convert: None, reduction: None, data: None }
     }
@@ -97,7 +102,7 @@ impl Transfer {
         self.segments.iter().map(|s| s.len).sum()
     }
 
-    /// Shared memories among source and destination.
+    /// The shared memories that contain the source or the destination.
     fn uses(&self, memory: &Memory, completion: Completion) -> [usize; 2] {
         let first = self.segments.first();
         let from = first.and_then(|s| s.from).map(|s| s.buffer);
@@ -111,27 +116,28 @@ impl Transfer {
 
 enum Work {
     Transfer(Transfer, Completion),
-    /// Arrivals of lanes of a warp's slot, once their copies up to a number have landed.
+    /// Arrivals of lanes of a warp's slot, which happen when their copies up to a number are
+    /// complete.
     Arrive {
         slot: WarpSlot,
         at: Vec<(usize, Spot, Option<Ticket>)>,
         up_to: u64,
     },
-    /// A transfer of a group that has landed and has not been waited for.
+    /// A transfer of a group that is complete, and that no thread has waited for.
     Landed,
 }
 
-/// An operation under way.
+/// A pending operation.
 struct Pending {
-    /// In the order of issue.
+    /// The number in the order of issue.
     number: u64,
     origin: Origin,
     work: Work,
-    /// Number of its group among the thread's.
+    /// The number of its group among those of the thread.
     group: u32,
-    /// Somebody has waited until its source was read.
+    /// Whether a thread has waited until its source was read.
     read: bool,
-    /// Shared memories that it uses.
+    /// The shared memories that it uses.
     uses: [usize; 2],
     ticket: Option<Ticket>,
 }
@@ -146,13 +152,13 @@ impl Pending {
     }
 }
 
-/// Something that went wrong as an operation landed.
+/// An error at the completion of an operation.
 pub(crate) struct Failure {
     pub origin: Origin,
     pub fault: FaultInfo,
 }
 
-/// What landings change.
+/// The state that a completion changes.
 pub(crate) struct World<'a> {
     pub memory: &'a mut Memory,
     pub check: Option<&'a mut Detector>,
@@ -165,16 +171,16 @@ pub(crate) struct Asynchronous {
     queue: Vec<Pending>,
     /// By CTA.
     barriers: Vec<Barriers>,
-    /// Operations issued so far.
+    /// The number of operations issued so far.
     issued: u64,
-    /// What a timeline is to show.
+    /// The log for a timeline.
     pub log: Option<Box<Log>>,
 }
 
 impl Asynchronous {
     pub(crate) fn new(seed: u64) -> Asynchronous {
         Asynchronous {
-            // Not the schedule's sequence.
+            // The random sequence is separate from that of the schedule.
             rng: Rng(seed ^ 0x6173_796e_6300_0000),
             warps: Table::default(),
             queue: Vec::new(),
@@ -184,17 +190,17 @@ impl Asynchronous {
         }
     }
 
-    /// Nothing is under way but copies of groups.
+    /// Whether only copies of groups are pending.
     fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// One in `n`.
+    /// Returns true in one of `n` cases.
     fn chance(&mut self, n: u64) -> bool {
         self.rng.next().is_multiple_of(n)
     }
 
-    /// A round of the schedule has passed.
+    /// Advances by a round of the schedule.
     pub(crate) fn tick(&mut self, world: &mut World<'_>) -> Result<(), Box<Failure>> {
         let mut i = 0;
         while i < self.queue.len() {
@@ -207,7 +213,8 @@ impl Asynchronous {
         Ok(())
     }
 
-    /// Nobody can go on, or nothing has changed for long: lands something. `false` if nothing is under way.
+    /// Completes an operation if no thread can continue, or if nothing has changed for long.
+    /// Returns `false` if nothing is pending.
     pub(crate) fn hasten(&mut self, world: &mut World<'_>) -> Result<bool, Box<Failure>> {
         let all: Vec<usize> = (0..self.queue.len()).filter(|&i| !self.queue[i].is_landed()).collect();
         if all.is_empty() {
@@ -218,7 +225,7 @@ impl Asynchronous {
         Ok(true)
     }
 
-    /// A grid has ended: lands what it has under way.
+    /// Completes the pending operations of a grid at its end.
     pub(crate) fn end_grid(&mut self, world: &mut World<'_>, grid: usize) -> Result<(), Box<Failure>> {
         let mut i = 0;
         while i < self.queue.len() {
@@ -229,13 +236,13 @@ impl Asynchronous {
         Ok(())
     }
 
-    /// All kernels have ended: lands what is left.
+    /// Completes the remaining operations after the end of all kernels.
     pub(crate) fn finish(&mut self, world: &mut World<'_>) -> Result<(), Box<Failure>> {
         while self.hasten(world)? {}
         Ok(())
     }
 
-    /// Lands an operation of the queue; tells whether it has left it.
+    /// Completes an operation of the queue. Returns whether it has left the queue.
     fn land(&mut self, world: &mut World<'_>, i: usize) -> Result<bool, Box<Failure>> {
         let p = &mut self.queue[i];
         let stays = p.is_of_group() && !p.read;
@@ -266,7 +273,7 @@ impl Asynchronous {
         Ok(true)
     }
 
-    /// An operation completes on an mbarrier.
+    /// Reports the completion of an operation to an mbarrier.
     fn complete(
         &mut self,
         world: &mut World<'_>,
@@ -290,7 +297,8 @@ impl Asynchronous {
         })
     }
 
-    /// A warp has ended: what its threads copied lands, and their groups are nobody's.
+    /// Handles the end of a warp: the copies of its threads complete, and their groups lose their
+    /// owner.
     pub(crate) fn end_warp(&mut self, world: &mut World<'_>, slot: WarpSlot) {
         if self.warps.get(slot).is_some() {
             self.land_copies(world, slot, |_| true);
@@ -301,12 +309,13 @@ impl Asynchronous {
         }
     }
 
-    /// A CTA has ended, and with it its shared memory, which operations under way must not use any more.
+    /// Handles the end of a CTA and of its shared memory, which pending operations must not use any
+    /// more.
     pub(crate) fn end_cta(&mut self, memory: &Memory, buffer: usize) -> Result<(), Box<Failure>> {
         if let Some(b) = self.barriers.get_mut(buffer - memory.shared_buffer(CtaSlot(0))) {
             b.clear();
         }
-        // An arrival that nobody waits for has no effect.
+        // An arrival without a waiting thread has no effect.
         self.queue.retain(|p| !(p.uses.contains(&buffer) && matches!(p.work, Work::Arrive { .. })));
         let Some(p) = self.queue.iter().find(|p| p.uses.contains(&buffer) && !p.read) else { return Ok(()) };
         let (message, help) = if p.uses[0] == buffer {
@@ -331,7 +340,8 @@ impl Asynchronous {
     }
 }
 
-/// Moves or reduces the bytes of an operation: the one place where memory is read and written by those under way.
+/// Moves or reduces the bytes of an operation. No other function reads and writes memory for
+/// pending operations.
 fn carry(memory: &mut Memory, t: &Transfer) {
     let mut taken = 0;
     let mut bytes = Vec::new();
@@ -356,7 +366,7 @@ fn carry(memory: &mut Memory, t: &Transfer) {
     }
 }
 
-/// Reads the sources of an operation, if that has not happened.
+/// Reads the sources of an operation, unless that has been done.
 fn take(memory: &Memory, t: &mut Transfer) {
     if t.data.is_some() {
         return;
@@ -371,7 +381,7 @@ fn take(memory: &Memory, t: &mut Transfer) {
     t.data = Some(data);
 }
 
-/// Tells the detector what an operation will read and write, whenever it does.
+/// Informs the detector of the memory that an operation will read and write.
 fn announce<'a>(
     d: &mut Detector,
     memory: &Memory,

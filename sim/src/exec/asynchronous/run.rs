@@ -1,4 +1,4 @@
-//! Operations under way as the schedule goes on.
+//! The progress of pending operations as the schedule advances.
 
 use super::{Failure, World};
 use crate::error::{CodeLocation, SimError};
@@ -7,7 +7,7 @@ use crate::model::{CtaSlot, WarpSlot};
 use crate::names::Named;
 
 impl Run {
-    /// A round of the schedule has passed: some of what is under way lands.
+    /// Completes some pending operations after a round of the schedule.
     pub(in crate::exec) fn land_some(&mut self) -> Result<(), SimError> {
         if self.asynchronous.is_idle() {
             return Ok(());
@@ -16,7 +16,8 @@ impl Run {
         self.asynchronous.tick(&mut world).map_err(|f| self.failure(*f))
     }
 
-    /// Nobody can go on, or nothing has changed for long: something that is under way lands. `false` if nothing is.
+    /// Completes a pending operation if no warp can continue, or if nothing has changed for long.
+    /// Returns `false` if nothing is pending.
     pub(in crate::exec) fn hasten(&mut self) -> Result<bool, SimError> {
         if self.schedule.wake() || self.memory.land_every() {
             return Ok(true);
@@ -29,7 +30,7 @@ impl Run {
         }
     }
 
-    /// All kernels have ended: all that is under way lands.
+    /// Completes all pending operations after the end of all kernels.
     pub(in crate::exec) fn finish_operations(&mut self) -> Result<(), SimError> {
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.finish(&mut world).map_err(|f| self.failure(*f))?;
@@ -37,19 +38,20 @@ impl Run {
         Ok(())
     }
 
-    /// A grid has ended: what it has under way lands, since what follows on a stream finds all of its results.
+    /// Completes the pending operations of a grid at its end, since the next work of the stream
+    /// sees all of its results.
     pub(in crate::exec) fn end_operations(&mut self, grid: usize) -> Result<(), SimError> {
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.end_grid(&mut world, grid).map_err(|f| self.failure(*f))
     }
 
-    /// A warp has ended.
+    /// Handles the end of a warp.
     pub(in crate::exec) fn end_warp(&mut self, w: WarpSlot) {
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.end_warp(&mut world, w);
     }
 
-    /// A CTA has ended, and with it its shared memory.
+    /// Handles the end of a CTA, and with it that of its shared memory.
     pub(in crate::exec) fn end_shared(&mut self, c: CtaSlot) -> Result<(), SimError> {
         let buffer = self.memory.shared_buffer(c);
         self.memory.leave_stores(buffer);
@@ -58,7 +60,7 @@ impl Run {
         Ok(())
     }
 
-    /// The error of an operation that landed.
+    /// Makes the error of an operation that failed at its completion.
     fn failure(&self, f: Failure) -> SimError {
         let Failure { origin, fault } = f;
         let grid = &self.grids[origin.grid];

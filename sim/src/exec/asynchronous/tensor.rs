@@ -1,23 +1,24 @@
-//! Tensor maps and the copies they describe.
+//! Tensor maps and the copies that they describe.
 //!
-//! A tensor map says where a tensor of up to five dimensions lies in global memory and which box of it a tensor copy
-//! moves. The driver's `CUtensorMap` is opaque. The 128 bytes here hold the same fields in an order of our own (the
-//! offsets below), so maps that the driver has encoded do not work on the simulator, nor ours on a GPU; what a kernel
-//! makes by `tensormap.replace` from 128 zero bytes works on both.
+//! A tensor map describes a tensor of up to five dimensions in global memory, and the box of it
+//! that a tensor copy moves. The driver's `CUtensorMap` is opaque. The 128 bytes here have the same
+//! fields in a different order (the offsets below). So maps that the driver has encoded do not work
+//! on the simulator, and maps of the simulator do not work on a GPU. A map that a kernel makes by
+//! `tensormap.replace` from 128 zero bytes works on both.
 
 use crate::error::SimError;
 use crate::num::{F32, OOB_NAN, Rounding, TF32, mask};
 
-/// Bytes of a tensor map.
+/// The size of a tensor map in bytes.
 pub(crate) const BYTES: usize = 128;
-/// Most dimensions.
+/// The largest number of dimensions.
 const RANK: usize = 5;
 
-/// Element types, in the order of `tensormap.replace.tile.elemtype`.
+/// The element types, in the order of `tensormap.replace.tile.elemtype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorType {
-    /// 1-byte integer (also for 8-bit floats).
+    /// An integer of 1 byte (also for 8-bit floats).
     U8,
     /// An unsigned integer of 2 bytes.
     U16,
@@ -35,20 +36,21 @@ pub enum TensorType {
     F32,
     /// A double-precision number of 8 bytes.
     F64,
-    /// Single precision. An H200 loads subnormals as they are all the same.
+    /// A single-precision number. An H200 loads subnormals unchanged in spite of the name.
     F32Ftz,
     /// A bfloat16 number of 2 bytes.
     Bf16,
-    /// Single precision, rounded to TF32 when loaded.
+    /// A single-precision number that is rounded to TF32 when it is loaded.
     Tf32,
     /// The same as [`Tf32`](TensorType::Tf32) in the simulator.
     Tf32Ftz,
 }
 
-/// What a load makes of the bits of an element.
+/// The conversion of the bits of an element in a load.
 pub(crate) type Convert = fn(u64) -> u64;
 
-/// An element type: its number in a tensor map, the name of the PTX type, whether it is a float.
+/// An element type: its number in a tensor map, the name of the PTX type, whether it is a float,
+/// and its conversion.
 struct Entry(TensorType, u8, &'static str, bool, Option<Convert>);
 
 const TYPES: [Entry; 13] = [
@@ -67,7 +69,7 @@ const TYPES: [Entry; 13] = [
     Entry(TensorType::Tf32Ftz, 12, "f32", true, Some(tf32)),
 ];
 
-/// TF32 as single precision; NaNs have all bits of TF32.
+/// Rounds single precision to TF32. NaNs have all bits of TF32 set.
 fn tf32(v: u64) -> u64 {
     if F32.is_nan(v) {
         return mask(31) & !mask(13);
@@ -75,7 +77,7 @@ fn tf32(v: u64) -> u64 {
     TF32.encode(F32.decode(v), Rounding::Nearest, false) << 13
 }
 
-/// The permutation of 16-byte pieces in shared memory, which keeps columns out of the same banks.
+/// The permutation of 16-byte pieces in shared memory, which avoids bank conflicts of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Swizzle {
     /// The pieces stay in place.
@@ -92,7 +94,7 @@ pub enum Swizzle {
 impl Swizzle {
     const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
 
-    /// Bytes within which pieces are permuted; 0 for none.
+    /// The number of bytes within which pieces are permuted, or 0 for none.
     fn span(self) -> usize {
         match self {
             Swizzle::None => 0,
@@ -102,7 +104,8 @@ impl Swizzle {
         }
     }
 
-    /// Where the piece of a shared address goes: its number in the row of 128 bytes is combined with the row's.
+    /// Returns the swizzled offset of a shared address: the piece's number in the row of 128 bytes
+    /// is combined with the row's.
     fn apply(self, at: usize) -> usize {
         at ^ (at >> 7 & (self.span() / 16).saturating_sub(1)) << 4
     }
@@ -113,23 +116,23 @@ impl Swizzle {
 pub struct TensorMap {
     /// The type of the elements.
     pub element: TensorType,
-    /// Address of the tensor in the memory of the PE that uses the map, a multiple of 16.
+    /// The address of the tensor in the memory of the PE that uses the map, a multiple of 16.
     pub address: u64,
-    /// Elements by dimension, innermost first: 1 to 5 of them.
+    /// The number of elements in each of the 1 to 5 dimensions, innermost first.
     pub dims: Vec<u64>,
-    /// Bytes from one element to the next by dimension, without the innermost: multiples of 16.
+    /// The stride of each dimension but the innermost in bytes, a multiple of 16.
     pub strides: Vec<u64>,
-    /// Elements of the box that a copy moves, by dimension: 1 to 256 each.
+    /// The number of elements of the copied box in each dimension, from 1 to 256.
     pub tile: Vec<u32>,
-    /// Every how manieth element of the box is moved, by dimension: 1 to 8. The innermost is ignored.
+    /// The step between copied elements in each dimension, from 1 to 8. The innermost is ignored.
     pub element_strides: Vec<u32>,
-    /// Order in shared memory.
+    /// The order of the elements in shared memory.
     pub swizzle: Swizzle,
-    /// Elements outside the tensor are read as NaN instead of zero.
+    /// Whether elements outside the tensor are read as NaN instead of zero.
     pub fill_nan: bool,
 }
 
-// Offsets of the fields.
+// The offsets of the fields.
 const ADDRESS: usize = 0;
 const HEAD: usize = 8;
 const DIMS: usize = 16;
@@ -137,7 +140,8 @@ const TILE: usize = 36;
 const STRIDES: usize = 56;
 const ELEMENT_STRIDES: usize = 88;
 
-/// A field that `tensormap.replace` writes: its name, its first byte, bytes, and how many there are.
+/// A field that `tensormap.replace` writes: its name, its first byte, its size in bytes, and its
+/// number of entries.
 pub(crate) struct Field {
     pub name: &'static str,
     offset: usize,
@@ -160,16 +164,17 @@ pub(crate) const FIELDS: &[Field] = &[
 ];
 
 impl Field {
-    /// Where entry `i` begins.
+    /// The offset of entry `i`.
     pub(crate) fn at(&self, i: usize) -> usize {
         self.offset + i * self.bytes
     }
 }
 
-/// Bytes of a row of a box: in memory if within the tensor, and where in shared memory.
+/// A part of a row of a box: its address if it is within the tensor, and its offset in shared
+/// memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Address, if the bytes are within the tensor.
+    /// The address, if the bytes are within the tensor.
     pub global: Option<u64>,
     /// Offset in shared memory.
     pub shared: usize,
@@ -177,10 +182,10 @@ pub(crate) struct Part {
 }
 
 impl TensorMap {
-    /// The 128 bytes of the map, to be passed as a kernel parameter or put in memory.
+    /// Encodes the map as 128 bytes, to be passed as a kernel parameter or stored in memory.
     ///
     /// # Errors
-    /// Fails if `cuTensorMapEncodeTiled` would refuse it (S001).
+    /// Fails if `cuTensorMapEncodeTiled` would reject the map (S001).
     pub fn encode(&self) -> Result<[u8; 128], SimError> {
         let rank = self.dims.len();
         let lengths = [self.strides.len() + 1, self.tile.len(), self.element_strides.len()];
@@ -212,7 +217,7 @@ impl TensorMap {
         Ok(out)
     }
 
-    /// The map that 128 bytes hold.
+    /// Decodes the map in 128 bytes.
     pub(crate) fn decode(bytes: &[u8; BYTES]) -> Result<TensorMap, String> {
         let get = |name: &str, i: usize| {
             let field = FIELDS.iter().find(|f| f.name == name);
@@ -235,7 +240,7 @@ impl TensorMap {
         let Some(&swizzle) = Swizzle::ALL.get(get("swizzle_mode", 0) as usize) else {
             return Err(format!("swizzle mode {} is not simulated", get("swizzle_mode", 0)));
         };
-        // Of 32 bits, 0 stands for 2^32.
+        // In 32 bits, 0 means 2^32.
         let dim = |i| match get("global_dim", i) {
             0 => 1 << 32,
             n => n,
@@ -262,23 +267,23 @@ impl TensorMap {
         self.entry().2
     }
 
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub(crate) fn element_bytes(&self) -> usize {
         let name = self.type_name();
         name.trim_start_matches(|c: char| c.is_ascii_alphabetic()).parse::<usize>().unwrap_or(8) / 8
     }
 
-    /// What elements outside the tensor are read as, repeated.
+    /// The repeated value of elements outside the tensor.
     pub(crate) fn fill(&self) -> [u8; 2] {
         if self.fill_nan { OOB_NAN.to_le_bytes() } else { [0; 2] }
     }
 
-    /// What a load makes of elements.
+    /// The conversion of elements in a load.
     pub(crate) fn convert(&self) -> Option<Convert> {
         self.entry().4
     }
 
-    /// What the driver demands of a map.
+    /// Checks the requirements of the driver.
     fn check(&self) -> Result<(), String> {
         let row = self.tile[0] as usize * self.element_bytes();
         let span = self.swizzle.span();
@@ -304,31 +309,32 @@ impl TensorMap {
         Err(wrong)
     }
 
-    /// Elements moved by dimension.
+    /// The number of copied elements in each dimension.
     fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         let steps = std::iter::once(&1).chain(self.element_strides.iter().skip(1));
         self.tile.iter().zip(steps).map(|(&n, &step)| u64::from(n.div_ceil(step)))
     }
 
-    /// Bytes of a row of a box, and from one row to the next in shared memory: one narrower than the swizzle has its
-    /// span all the same (found on an H200).
+    /// The size of a row of a box, and the distance between rows in shared memory, in bytes. A row
+    /// that is narrower than the swizzle still has the swizzle's span (found on an H200).
     fn row_bytes(&self) -> (usize, usize) {
         let row = self.tile[0] as usize * self.element_bytes();
         (row, row.max(self.swizzle.span()))
     }
 
-    /// Bytes from the first of a box in shared memory to behind its last.
+    /// The size of a box in shared memory, in bytes.
     pub(crate) fn box_bytes(&self) -> usize {
         self.counts().skip(1).product::<u64>() as usize * self.row_bytes().1
     }
 
-    /// The parts of the box at these coordinates, which begins at a shared offset. What is stored to rows of a tensor
-    /// that do not end at a multiple of 16 bytes goes on to the next one (found on an H200).
+    /// The parts of the box at these coordinates, which begins at a shared offset. If the rows of a
+    /// tensor do not end at a multiple of 16 bytes, a store to them continues in the next row
+    /// (found on an H200).
     pub(crate) fn parts(&self, coordinates: &[i32], shared: usize, stores: bool) -> Vec<Part> {
         let size = self.element_bytes();
         let counts: Vec<u64> = self.counts().collect();
         let (row, pitch) = self.row_bytes();
-        // Bytes of a row before and behind those within the tensor.
+        // The bytes of a row before and after those within the tensor.
         let first = i64::from(coordinates[0]);
         let before = (-first).clamp(0, counts[0] as i64) as usize * size;
         let end = (self.dims[0] as i64 - first).clamp(0, counts[0] as i64) as usize * size;

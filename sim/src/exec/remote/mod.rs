@@ -1,5 +1,6 @@
-//! Operations of NVSHMEM's under way ([`wire`]), and its calls that not all threads have left: what a machine has to know
-//! of them while it runs other instructions. What the functions do stands in [`crate::nvshmem`].
+//! Pending NVSHMEM operations ([`wire`]), and calls that not all threads have left: the state that
+//! a machine keeps while it runs other instructions. [`crate::nvshmem`] has the functions
+//! themselves.
 
 pub(crate) mod notes;
 pub(crate) mod wire;
@@ -13,10 +14,10 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wire::{Overtaken, Wire};
 
-/// Comparisons by number (`NVSHMEM_CMP_EQ`, ...).
+/// The comparisons by number (`NVSHMEM_CMP_EQ` and so on).
 pub(crate) const CMP: [&str; 6] = ["=", "!=", ">", "<=", "<", ">="];
 
-/// Which threads make a call together.
+/// The threads that make a call together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Thread,
@@ -34,43 +35,43 @@ impl Scope {
     }
 }
 
-/// A function of NVSHMEM's.
+/// The name of an NVSHMEM function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named {
-    /// Its number among all of them.
+    /// The number of the function among all functions.
     pub index: usize,
     pub name: &'static str,
     pub scope: Scope,
 }
 
-/// What a call waits for, to be reported if it waits for ever.
+/// The condition that a call waits for, to be reported if it waits forever.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Waiting {
-    /// That one of `count` elements compares: `addr` is the first of them.
+    /// A comparison that one of `count` elements must fulfil; `addr` is the address of the first.
     Memory { addr: u64, count: u64, ty: Ty, cmp: i32, value: u64 },
-    /// The other PEs of a team.
+    /// The arrival of the other PEs of a team.
     Team(usize),
 }
 
-/// What a PE's call writes to a peer: heap offset and data.
+/// The data that a PE's call writes to a peer: heap offset and bytes.
 pub(crate) struct Push {
     pub to: usize,
     pub at: u64,
     pub data: Vec<u8>,
 }
 
-/// A call that has not been left by all its threads.
+/// A call that not all of its threads have left.
 pub(crate) struct InProgress {
     pub f: Named,
     pub args: [u64; 8],
-    /// Thread that came first.
+    /// The thread that arrived first.
     pub first: [u32; 3],
-    /// Threads that have come, and those of them that have not gone on.
+    /// The number of arrived threads, and of those that are still in the call.
     pub arrived: u32,
     pub present: u32,
     pub phase: Phase,
     pub waiting: Option<Waiting>,
-    /// A buffer as the first thread found it, where NVSHMEM begins to read it then.
+    /// The contents of a buffer when the first thread arrived, if NVSHMEM begins to read it then.
     pub found: Option<Vec<u8>>,
     pub notes: Notes,
 }
@@ -85,22 +86,22 @@ pub(crate) enum Phase {
 pub(crate) struct Arrival {
     pub ticket: u64,
     pub f: Named,
-    /// What must be the same on all PEs.
+    /// The values that must be equal on all PEs.
     pub key: Vec<(&'static str, u64)>,
     pub pushes: Vec<Push>,
-    /// What its threads knew, for the detector of races.
+    /// For the race detector, the knowledge of its threads.
     pub clock: Option<Box<Clock>>,
 }
 
-/// Operations of NVSHMEM's under way, and the calls that wait, during a launch.
+/// The pending NVSHMEM operations, and the calls that wait, during a launch.
 pub(crate) struct Remote {
     pub(crate) wire: Wire,
     pub calls: FxHashMap<u64, InProgress>,
     last_ticket: u64,
     searches: u64,
-    /// By team and member: who has come to the collective function under way.
+    /// By team and member, the PEs that have arrived at the current collective function.
     pub(crate) rounds: Vec<Vec<Option<Arrival>>>,
-    /// Names of functions and their calls, by the functions' numbers.
+    /// The names of functions and the numbers of their calls, by function number.
     counts: Vec<(&'static str, u64)>,
     pub(crate) peer_access: bool,
     pub(crate) multicast: bool,
@@ -122,18 +123,19 @@ impl Remote {
         remote
     }
 
-    /// Teams that have been made since have collective functions too.
+    /// Adds the teams that were created after the launch began, which have collective functions
+    /// too.
     pub(crate) fn know_teams(&mut self, memory: &Memory) {
         let new = memory.teams.iter().skip(self.rounds.len());
         self.rounds.extend(new.map(|t| t.members.iter().map(|_| None).collect::<Vec<_>>()));
     }
 
-    /// What `nvshmem_ptr` and `nvshmemx_mc_ptr` answer.
+    /// Sets the results of `nvshmem_ptr` and `nvshmemx_mc_ptr`.
     pub(crate) fn reach(&mut self, peer_access: bool, multicast: bool) {
         (self.peer_access, self.multicast) = (peer_access, multicast);
     }
 
-    /// The number of a new call.
+    /// Returns the number of a new call.
     pub(crate) fn ticket(&mut self) -> u64 {
         self.last_ticket += 1;
         self.last_ticket
@@ -148,7 +150,7 @@ impl Remote {
         (*name, *calls) = (f.name, *calls + 1);
     }
 
-    /// Calls by function, most called first.
+    /// The number of calls of each function, with the most frequent first.
     pub(crate) fn counts(&self) -> Vec<(String, u64)> {
         let called = self.counts.iter().filter(|(_, n)| *n > 0);
         let mut out: Vec<(String, u64)> = called.map(|(name, n)| ((*name).to_owned(), *n)).collect();
@@ -156,7 +158,7 @@ impl Remote {
         out
     }
 
-    /// Where the next search among several elements begins.
+    /// The index at which the next search among several elements begins.
     pub(crate) fn next_start(&mut self) -> u64 {
         self.searches += 1;
         self.searches
@@ -170,7 +172,7 @@ impl Remote {
         }
     }
 
-    /// What a call waits for, in words.
+    /// Describes the wait of a call.
     pub(crate) fn describe(&self, ticket: u64, memory: &Memory, pe: usize, threads: u32) -> Option<String> {
         let c = self.calls.get(&ticket)?;
         let name = c.f.name;

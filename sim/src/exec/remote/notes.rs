@@ -1,37 +1,37 @@
-//! What the detector of races has to know of a call while it is made.
+//! The information about a call that the race detector needs while the call is made.
 
 use crate::check::clock::Clock;
 use crate::check::detector::Ticket;
 use crate::exec::Context;
 use std::sync::Arc;
 
-/// What the detector has to know of a call.
+/// The information about a call for the race detector.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) op: Option<Ticket>,
     pub(crate) completes: Completed,
-    /// A fence, or a quiet.
+    /// A fence (false) or a quiet (true).
     pub(crate) fence: Option<bool>,
-    /// It only looks ahead: the call itself comes later.
+    /// Whether the call is only examined in advance, and made later.
     pub(crate) silent: bool,
-    /// What the threads that call together knew.
+    /// The knowledge of the threads that call together.
     pub(crate) clock: Option<Box<Clock>>,
-    /// What all PEs of a collective function knew.
+    /// The knowledge of all PEs in a collective function.
     pub(crate) met: Option<Arc<Clock>>,
 }
 
-/// What is complete when a call returns.
+/// The state that is complete when a call returns.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Completed {
     Nothing,
-    /// The source is read.
+    /// The source has been read.
     Source,
     #[default]
     All,
 }
 
 impl Context<'_> {
-    /// Tells of remote updates that have landed since.
+    /// Informs the detector of remote updates that have completed since.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if !self.remote.wire.landed.is_empty() {
@@ -44,7 +44,7 @@ impl Context<'_> {
         }
     }
 
-    /// Lanes join others in a call.
+    /// Notes that lanes join others in a call.
     pub(crate) fn watch_arrival(&mut self, mask: u32, notes: &mut Notes) {
         let slot = self.slot;
         if let Some(d) = self.check.as_deref_mut() {
@@ -52,7 +52,7 @@ impl Context<'_> {
         }
     }
 
-    /// Lanes have called fence, or quiet.
+    /// Notes that lanes have called fence or quiet.
     pub(crate) fn watch_fences(&mut self, mask: u32, quiet: bool) {
         let (slot, pc) = (self.slot, self.pc);
         if let Some(d) = self.check.as_deref_mut() {
@@ -60,7 +60,7 @@ impl Context<'_> {
         }
     }
 
-    /// Lanes go on behind a call.
+    /// Notes that lanes return from a call.
     pub(crate) fn watch_return(&mut self, mask: u32, notes: &Notes) {
         let slot = self.slot;
         let Some(d) = self.check.as_deref_mut() else { return };

@@ -1,15 +1,18 @@
-//! Remote operations under way. What a PE has issued lands when NVSHMEM's rules allow it, as late and as much out
-//! of order as they allow, drawn from the machine's seed:
+//! Pending remote operations. An issued operation completes when NVSHMEM's rules allow it, as late
+//! and as much out of order as they allow, drawn from the machine's seed:
 //!
-//! * A *prompt* operation (blocking put, `p`, signal, non-fetching AMO) has taken its data along. It lands at once
-//!   or some rounds of the schedule later.
-//! * A *lazy* one (`put_nbi`, `get_nbi`) reads its source when it lands: at a quiet or barrier of its PE, in front
-//!   of an operation that a fence orders behind it, or when otherwise nobody could go on.
-//! * `put_signal_nbi` lies between: it mostly reads its source late, but lands some day without being asked to, as
-//!   receivers wait for its signal.
-//! * Puts are cut into pieces that land separately. A signal lands after all pieces of its own put.
-//! * A fence begins a new epoch of its PE. What lands, lands after everything of earlier epochs that goes from the
-//!   same PE to the same PE, gets excepted; so does a plain store to a peer's memory.
+//! * A *prompt* operation (blocking put, `p`, signal, non-fetching AMO) carries its data. It
+//!   completes at once or some rounds of the schedule later.
+//! * A *lazy* operation (`put_nbi`, `get_nbi`) reads its source when it completes: at a quiet or
+//!   barrier of its PE, before an operation that a fence orders after it, or when no thread could
+//!   continue otherwise.
+//! * `put_signal_nbi` is in between. It mostly reads its source late, but completes some time
+//!   without a quiet, since receivers wait for its signal.
+//! * Puts are cut into pieces that complete separately. A signal completes after all pieces of its
+//!   own put.
+//! * A fence begins a new epoch of its PE. An operation completes after all operations of earlier
+//!   epochs between the same two PEs, except gets. The same holds for a plain store to a peer's
+//!   memory.
 
 use crate::check::Releases;
 use crate::check::detector::Ticket;
@@ -21,7 +24,7 @@ use crate::rng::Rng;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
-/// Operations under way at a time; more make the older half land.
+/// The largest number of pending operations; beyond it, the older half completes.
 const DEPTH: usize = 1 << 15;
 
 /// How long an operation may take.
@@ -32,11 +35,11 @@ pub(crate) enum Late {
     Lazy,
 }
 
-/// Where a put's data comes from.
+/// The source of a put's data.
 #[derive(Debug, Clone)]
 pub(crate) enum Data {
     Bytes(Vec<u8>),
-    /// Read when it lands.
+    /// A location that is read when the put completes.
     Memory(Spot, usize),
 }
 
@@ -60,7 +63,7 @@ impl Data {
 #[derive(Clone, Copy)]
 pub(crate) enum Change {
     Set,
-    /// Of a signal.
+    /// The addition of a signal.
     Add,
     /// The operator of an AMO.
     Combine(&'static Combine),
@@ -77,7 +80,7 @@ impl Change {
 }
 
 enum TransferKind {
-    /// Elements of `element` bytes to heap offset `dst`, every `step` bytes.
+    /// A put of elements of `element` bytes to heap offset `dst`, every `step` bytes.
     Put {
         dst: u64,
         step: u64,
@@ -105,13 +108,13 @@ struct Pending {
     /// The put that a signal belongs to.
     group: u64,
     is_signal: bool,
-    /// Number in the order of issue.
+    /// The number in the order of issue.
     number: u64,
     kind: TransferKind,
     landing: Option<Box<Landing>>,
 }
 
-/// What a signal or AMO releases when it lands, for the detector of races.
+/// For the race detector, the releases of a signal or AMO when it completes.
 pub(crate) struct Landing {
     pub ticket: Ticket,
     pub left: Releases,
@@ -123,7 +126,7 @@ impl Pending {
     }
 }
 
-/// A put to be issued.
+/// A put that is to be issued.
 pub(crate) struct Put {
     pub from: usize,
     pub to: usize,
@@ -131,12 +134,13 @@ pub(crate) struct Put {
     pub step: u64,
     pub element: usize,
     pub data: Data,
-    /// Offset, value and change of the signal that follows it.
+    /// The offset, value and change of the signal after the put.
     pub signal: Option<(u64, u64, Change)>,
     pub landing: Option<Box<Landing>>,
 }
 
-/// A PE has set a variable twice, and the first value came last: a reason to wait for ever.
+/// A variable that a PE has set twice, where the first value arrived last. It can cause an endless
+/// wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overtaken {
     pub from: usize,
@@ -148,20 +152,21 @@ pub(crate) struct Wire {
     rng: Rng,
     n_pes: usize,
     queue: Vec<Pending>,
-    /// Fences by PE.
+    /// The number of fences of each PE.
     epoch: Vec<u64>,
-    /// Operations under way that are older than the PE's latest fence.
+    /// For each PE, the number of pending operations that are older than its latest fence.
     behind: Vec<usize>,
     groups: u64,
     issued: u64,
-    /// By PE and heap offset: who has set the variable, when and to what, as it landed.
+    /// By PE and heap offset, the latest completed set of a variable: the issuing PE, the
+    /// operation's number, and the value.
     sets: FxHashMap<(usize, u64), (usize, u64, u64)>,
     overtaken: FxHashMap<(usize, u64), Overtaken>,
-    /// Updates that have landed and the detector has not been told of: place and bytes.
+    /// Completed updates that the detector has not seen yet, with location and size.
     pub landed: Vec<(Box<Landing>, Spot, usize)>,
-    /// Bytes moved, `from * n_pes + to`.
+    /// The bytes moved between PEs, at index `from * n_pes + to`.
     pub links: Vec<u64>,
-    /// Operations that no quiet or barrier had completed when the last CTA ended.
+    /// The number of operations that no quiet or barrier had completed when the last CTA ended.
     pub unfinished: u64,
     /// The log of transfers that a timeline is made from.
     pub log: Option<Box<Log>>,
@@ -170,7 +175,7 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) fn new(n_pes: usize, seed: u64) -> Wire {
         Wire {
-            // Not the schedule's sequence.
+            // The random sequence is separate from that of the schedule.
             rng: Rng(seed ^ 0x6e76_7368_6d65_6d00),
             n_pes,
             queue: Vec::new(),
@@ -194,7 +199,7 @@ impl Wire {
         }
     }
 
-    /// One in `n`.
+    /// Returns true in one of `n` cases.
     pub(crate) fn chance(&mut self, n: u64) -> bool {
         self.rng.next().is_multiple_of(n)
     }
@@ -229,7 +234,7 @@ impl Wire {
         if at_once {
             self.land(memory, self.queue.len() - 1);
         } else if self.queue.len() > DEPTH {
-            // What is older lands in front of what is newer, so no rule is broken.
+            // Older operations complete before newer ones, so no rule is violated.
             let middle = self.queue[self.queue.len() / 2].number;
             self.land_all(memory, |o| o.number <= middle);
         }
@@ -282,7 +287,7 @@ impl Wire {
         self.push(memory, (from, to), Late::Lazy, 0, TransferKind::Get { src, dst, bytes }, None);
     }
 
-    /// Issues a change of one element without asking for its value.
+    /// Issues a change of one element without a result.
     pub(crate) fn update(
         &mut self,
         memory: &mut Memory,
@@ -302,13 +307,14 @@ impl Wire {
         );
     }
 
-    /// `nvshmem_fence` on a PE.
+    /// Executes `nvshmem_fence` on a PE.
     pub(crate) fn fence(&mut self, pe: usize) {
         self.behind[pe] = self.queue.iter().filter(|o| o.from == pe && !o.is_get()).count();
         self.epoch[pe] += 1;
     }
 
-    /// Lands what a fence of `from` orders in front of its next access to the memory of `to`.
+    /// Completes the operations that a fence of `from` orders before its next access to the memory
+    /// of `to`.
     #[inline]
     pub(crate) fn order(&mut self, memory: &mut Memory, from: usize, to: usize) {
         if self.behind[from] > 0 && to < self.n_pes {
@@ -317,12 +323,12 @@ impl Wire {
         }
     }
 
-    /// `nvshmem_quiet` on a PE.
+    /// Executes `nvshmem_quiet` on a PE.
     pub(crate) fn quiet(&mut self, memory: &mut Memory, pe: usize) {
         self.land_all(memory, |o| o.from == pe);
     }
 
-    /// `nvshmemx_flush` on a PE: the sources of its puts are read.
+    /// Executes `nvshmemx_flush` on a PE, which reads the sources of its puts.
     pub(crate) fn flush(&mut self, memory: &Memory, pe: usize) {
         for o in self.queue.iter_mut().filter(|o| o.from == pe) {
             if let TransferKind::Put { data, .. } = &mut o.kind
@@ -333,7 +339,7 @@ impl Wire {
         }
     }
 
-    /// A round of the schedule has passed.
+    /// Advances by a round of the schedule.
     pub(crate) fn tick(&mut self, memory: &mut Memory) {
         let mut chosen = FxHashSet::default();
         let mut groups = FxHashSet::default();
@@ -355,7 +361,7 @@ impl Wire {
             let epoch = epochs.entry((o.from, o.to)).or_default();
             *epoch = o.epoch.max(*epoch);
         }
-        // With what must not come after them.
+        // The operations that must come before them complete too.
         if !chosen.is_empty() {
             self.land_all(memory, |o| {
                 let fenced = || !o.is_get() && epochs.get(&(o.from, o.to)).is_some_and(|e| o.epoch < *e);
@@ -364,7 +370,8 @@ impl Wire {
         }
     }
 
-    /// Nobody can go on, or nothing has changed for long: lands something. `false` if nothing is under way.
+    /// Completes an operation if no thread can continue, or if nothing has changed for long.
+    /// Returns `false` if nothing is pending.
     pub(crate) fn hasten(&mut self, memory: &mut Memory) -> bool {
         for late in [Late::Prompt, Late::Signal, Late::Lazy] {
             let all: Vec<usize> = (0..self.queue.len()).filter(|&i| self.queue[i].late == late).collect();
@@ -377,13 +384,13 @@ impl Wire {
         false
     }
 
-    /// All kernels have ended: lands everything, as late as it can be.
+    /// Completes all operations after the end of all kernels, as late as possible.
     pub(crate) fn finish(&mut self, memory: &mut Memory) {
         self.unfinished = self.queue.len() as u64;
         self.land_all(memory, |_| true);
     }
 
-    /// Lands one operation, and first what must not come after it.
+    /// Completes one operation, and before it those that must come first.
     fn land(&mut self, memory: &mut Memory, i: usize) {
         let op = self.queue.remove(i);
         if !op.is_get() && (op.is_signal || self.behind[op.from] > 0) {
@@ -396,7 +403,8 @@ impl Wire {
         self.apply(memory, op);
     }
 
-    /// Lands all operations that `chosen` says, in an order drawn from those possible.
+    /// Completes all operations for which `chosen` returns true, in a random order among the
+    /// possible ones.
     fn land_all(&mut self, memory: &mut Memory, chosen: impl Fn(&Pending) -> bool) {
         let mut due: Vec<Pending> = self.queue.extract_if(.., |o| chosen(o)).collect();
         self.rng.shuffle(&mut due);
@@ -406,7 +414,7 @@ impl Wire {
         }
     }
 
-    /// Notes that a variable is being set, and whether an older value comes behind a newer one.
+    /// Notes that a variable is being set, and whether an older value arrives after a newer one.
     fn note(&mut self, from: usize, to: usize, dst: u64, number: u64, value: u64) {
         let last = self.sets.insert((to, dst), (from, number, value));
         match last {
@@ -419,7 +427,7 @@ impl Wire {
         }
     }
 
-    /// Whether what a variable holds came behind something newer.
+    /// Whether the value of a variable arrived after a newer one.
     pub(crate) fn overtaken(&self, pe: usize, offset: u64) -> Option<Overtaken> {
         self.overtaken.get(&(pe, offset)).copied()
     }
@@ -439,7 +447,7 @@ impl Wire {
                     Data::Memory(s, n) => memory.at(s, n).to_vec(),
                 };
                 self.count(from, to, bytes.len());
-                // One piece where the elements lie next to each other.
+                // Contiguous elements are one piece.
                 let unit = if step == element as u64 { bytes.len() } else { element };
                 for (i, piece) in bytes.chunks(unit.max(1)).enumerate() {
                     memory.store_at(memory.heap(to, dst + i as u64 * step), piece);
@@ -463,7 +471,7 @@ impl Wire {
     }
 }
 
-/// Changes one element; returns what it was.
+/// Changes one element and returns its old value.
 pub(crate) fn change_element(memory: &mut Memory, at: Spot, bytes: usize, value: u64, change: Change) -> u64 {
     let old = from_le(memory.at(at, bytes));
     let mut new = [0; 8];

@@ -1,9 +1,10 @@
-//! CTAs become resident, a few a round, in whole clusters, as far as the PE's SMs hold them.
+//! Makes CTAs resident: a few in each round, in whole clusters, as far as the PE's SMs can hold
+//! them.
 
 use super::*;
 
 impl Run {
-    /// Whether the grids in front of a grid have ended.
+    /// Whether the grids before a grid have ended.
     pub(in crate::exec) fn may_start(&self, g: usize) -> bool {
         self.grids[g].after.iter().all(|a| self.have_ended(*a)) && self.is_let(g)
     }
@@ -33,7 +34,7 @@ impl Run {
     /// Makes the CTAs of a grid's next cluster resident.
     fn start_cluster(&mut self, g: usize, order: &mut Vec<WarpSlot>) {
         if self.grids[g].next == 0 {
-            // It sees what the grids in front of it have stored, on whatever PE.
+            // The grid sees the stores of the grids before it, on any PE.
             let before: Vec<usize> = self.grids[g].after.iter().map(|a| self.grids[*a].pe).collect();
             before.into_iter().for_each(|pe| self.memory.land_from(pe));
         }
@@ -55,7 +56,7 @@ impl Run {
         self.memory.changes += 1;
     }
 
-    /// A place for another CTA.
+    /// Returns a slot for another CTA.
     fn slot(&mut self, g: usize) -> CtaSlot {
         self.free_ctas.pop().unwrap_or_else(|| {
             self.ctas.push(Cta {
@@ -119,7 +120,7 @@ impl Run {
         self.start_warps(c, threads, order);
     }
 
-    /// Starts the warps of a CTA with so many threads.
+    /// Starts the warps of a CTA with this number of threads.
     fn start_warps(&mut self, c: CtaSlot, threads: u32, order: &mut Vec<WarpSlot>) {
         let grid = &self.grids[self.ctas[c].grid];
         let function = &grid.module.functions[grid.code().function];

@@ -1,25 +1,25 @@
-//! Programmatic dependent launch: a grid that begins when the one in front of it lets it, and waits itself for that one's
-//! end (PTX ISA, griddepcontrol).
+//! Programmatic dependent launch: a grid can begin early if the grid before it allows this, and
+//! then waits itself for that grid's end (PTX ISA, griddepcontrol).
 
 use super::*;
 
-/// A grid of the run and those in front of it that let the next one begin.
+/// A grid of the run and the grids before it that let the next one begin early.
 pub(super) fn chain(grids: &[Grid], last: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(last), |g| grids[*g].early)
 }
 
 impl Run {
-    /// Whether a grid has been let to begin, as far as it need not wait for an end.
+    /// Whether all conditions for an early begin of a grid hold.
     pub(super) fn is_let(&self, g: usize) -> bool {
         self.grids[g].early.is_none_or(|e| self.grids[e].lets == self.grids[e].total)
     }
 
-    /// Whether a grid has ended, and those in front of it that let it begin before their own end.
+    /// Whether a grid has ended, and also the grids before it that let it begin early.
     pub(super) fn have_ended(&self, g: usize) -> bool {
         chain(&self.grids, g).all(|g| self.grids[g].has_ended())
     }
 
-    /// A CTA lets the grids behind its own begin.
+    /// Lets the grids after a CTA's own begin, as far as this CTA is concerned.
     pub(in crate::exec) fn let_dependents(&mut self, c: CtaSlot) {
         let cta = &mut self.ctas[c];
         if !std::mem::replace(&mut cta.lets, true) {
@@ -28,7 +28,7 @@ impl Run {
         }
     }
 
-    /// The lanes `active` of group `i` wait until the grids in front of theirs have ended.
+    /// Lets the lanes `active` of group `i` wait until the grids before theirs have ended.
     pub(super) fn wait_dependencies(&mut self, w: WarpSlot, i: usize, active: u32) {
         let grid = self.ctas[self.warps[w].cta].grid;
         let before: Vec<usize> = match self.grids[grid].early {

@@ -1,4 +1,4 @@
-//! Threads of a CTA meet at barriers.
+//! The barriers at which threads of a CTA meet.
 
 use super::*;
 use crate::codes;
@@ -6,11 +6,11 @@ use crate::exec::barrier::{ReduceTo, Reduction, Role};
 use crate::exec::lanes;
 
 impl Run {
-    /// Lanes arrive at a barrier of their CTA.
+    /// Lets lanes arrive at a barrier of their CTA.
     pub(super) fn barrier(&mut self, w: WarpSlot, i: usize, active: u32, a: Arrival) -> Result<(), SimError> {
         let warp = &mut self.warps[w];
         if a.aligned && active != warp.live {
-            // The other lanes must come to this very instruction first.
+            // The other lanes must arrive at the same instruction first.
             warp.wait(i, active, State::Converge(warp.live));
             return Ok(());
         }

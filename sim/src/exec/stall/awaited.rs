@@ -1,15 +1,16 @@
-//! The value that a loop waits for: what the loop compares the value with that it reads.
+//! The value that a loop waits for, derived from the comparison of the value that it reads.
 
 use super::super::run::Run;
 use super::super::warp::Group;
 use crate::exec::code::{Code, Inst};
 use crate::model::WarpSlot;
 
-/// How far behind the read the comparison is looked for, and the branch behind the comparison.
+/// The number of instructions after the read in which the comparison is searched, and after the
+/// comparison the branch.
 const NEAR: usize = 8;
 
-/// A comparison, the one that holds exactly where it does not, and the one with its operands exchanged; and what a value is
-/// waited for that fulfils it.
+/// For each comparison: its names, the index of its negation, the index with exchanged operands,
+/// and the words for a value that fulfils it.
 const COMPARISONS: [(&[&str], usize, usize, &str); 6] = [
     (&["eq"], 1, 0, ""),
     (&["ne"], 0, 1, "a value other than "),
@@ -19,7 +20,7 @@ const COMPARISONS: [(&[&str], usize, usize, &str); 6] = [
     (&["ge", "hs"], 2, 3, "at least "),
 ];
 
-/// What the group waits for its warp's last read to give: `2`, `at least 7`.
+/// The value of the warp's last read for which the group waits, such as `2` or `at least 7`.
 pub(super) fn awaited(run: &Run, w: WarpSlot, g: &Group) -> Option<String> {
     let warp = &run.warps[w];
     let code = run.code_of(w);
@@ -49,15 +50,15 @@ pub(super) fn awaited(run: &Run, w: WarpSlot, g: &Group) -> Option<String> {
     None
 }
 
-/// A value of so many bytes.
+/// Formats a value of this number of bytes.
 pub(super) fn number(value: u64, bytes: u8, signed: bool) -> String {
     let bits = 8 * u32::from(bytes.clamp(1, 8));
     let shifted = value << (64 - bits);
     if signed { (shifted as i64 >> (64 - bits)).to_string() } else { (shifted >> (64 - bits)).to_string() }
 }
 
-/// Whether the loop is left where the predicate of the comparison at `pc` is true; none if that is not plain. `read` is in the
-/// loop.
+/// Whether the loop is left if the predicate of the comparison at `pc` is true, or none if that is
+/// not clear. `read` is an instruction of the loop.
 fn leaves_if(code: &Code, pc: usize, read: usize) -> Option<bool> {
     let behind = code.insts.get(pc + 1..)?.iter().take(NEAR);
     let branch = behind.filter(|i| i.guard.is_some()).find(|i| is_branch(code, i))?;

@@ -1,4 +1,5 @@
-//! Who waits for what, who has written it last, and who has finished.
+//! The waits of all warps: what each waits for, which thread wrote it last, and which threads have
+//! finished.
 
 use super::super::run::Run;
 use super::super::warp::{Group, State};
@@ -8,14 +9,14 @@ use crate::model::{CtaSlot, LANES, WarpSlot};
 use crate::names::Named;
 use std::collections::BTreeMap;
 
-/// Lines of a report.
+/// The largest number of lines in a report.
 const LISTED: usize = 24;
-/// Lines about one place of the program.
+/// The largest number of lines about one location in the program.
 const OF_PLACE: usize = 4;
-/// Warps of a CTA, and CTAs, that a line names.
+/// The largest number of warps of a CTA, and of CTAs, that a line names.
 const NAMED: usize = 8;
 
-/// What a group waits for. The order is that of a report: causes before consequences.
+/// The kind of a wait, in the order of a report: causes before consequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WaitKind {
     Memory,
@@ -24,7 +25,7 @@ enum WaitKind {
     Barrier,
 }
 
-/// A wait of a group, at a place of the program.
+/// A wait of a group at a location in the program.
 struct Wait {
     kind: WaitKind,
     pc: u32,
@@ -33,17 +34,18 @@ struct Wait {
     word: Option<Spot>,
 }
 
-/// Warps by PE, CTA and name, with their lanes where not all of them wait. Those of a name are counted from its first.
+/// The warps by PE, CTA and name, with their lanes if only some of them wait. The warps of a name
+/// are counted from its first.
 type Waiting = BTreeMap<(usize, [u32; 3], Option<Named>), Vec<(u32, Option<u32>)>>;
 
-/// Those who wait at one place.
+/// The groups that wait at one location.
 #[derive(Default)]
 struct WaitSite {
     texts: BTreeMap<String, (Waiting, Option<Spot>)>,
 }
 
-/// What all groups wait for, by places of the program: a line for each different piece of memory, one for all who wait at a
-/// barrier there.
+/// Lists what all groups wait for, by location in the program. There is a line for each different
+/// memory location, and one for all groups that wait at a barrier there.
 pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
     let mut places: BTreeMap<(WaitKind, u32), WaitSite> = BTreeMap::new();
     let mut sorted = order.to_vec();
@@ -98,7 +100,8 @@ fn lines(run: &Run, kind: WaitKind, place: &WaitSite) -> Vec<String> {
     out
 }
 
-/// `PE 1 CTA (0, 0, 0) warps 0 to 7, PE 2 CTA (0, 0, 0) role load, PE 2 CTA (0, 0, 0) role math warp 0 lanes 0x00000001`
+/// Formats `PE 1 CTA (0, 0, 0) warps 0 to 7, PE 2 CTA (0, 0, 0) role load, PE 2 CTA (0, 0, 0) role
+/// math warp 0 lanes 0x00000001`.
 fn named(who: &Waiting) -> String {
     let all = who.iter().take(NAMED);
     let mut ctas: Vec<String> = all
@@ -112,7 +115,7 @@ fn named(who: &Waiting) -> String {
     ctas.join(", ")
 }
 
-/// The warps of a name: by the name alone, if they are all of it.
+/// Formats the warps of a role. The name alone means all of them.
 fn role_words(name: Option<&Named>, warps: &[(u32, Option<u32>)]) -> String {
     let Some(Named { name, threads, .. }) = name else { return warp_words(warps) };
     let all = warps.len() == threads.div_ceil(LANES as u32) as usize;
@@ -137,7 +140,7 @@ fn warp_words(warps: &[(u32, Option<u32>)]) -> String {
     format!("warp{} {}{more}", if warps.len() == 1 { "" } else { "s" }, shown.join(", "))
 }
 
-/// The warp has read what it waits for before its loop, and does not read it again.
+/// Whether the warp has read the awaited memory only before its loop.
 pub(super) fn reads_once(run: &Run, w: WarpSlot, g: &Group) -> bool {
     let warp = &run.warps[w];
     let loops =
@@ -184,7 +187,7 @@ fn wait(run: &Run, w: WarpSlot, g: &Group) -> Wait {
     }
 }
 
-/// What a group reads in a loop, and the word of memory.
+/// Describes the memory that a group reads in a loop, and returns its word.
 fn polls(run: &Run, w: WarpSlot, g: &Group) -> (String, Option<Spot>) {
     let warp = &run.warps[w];
     let (p, pe) = (warp.poll, run.ctas[warp.cta].at.pe);
@@ -210,7 +213,7 @@ fn polls(run: &Run, w: WarpSlot, g: &Group) -> (String, Option<Spot>) {
     (format!("polls {what}, reads {value}{wanted}"), word)
 }
 
-/// What a group waits for: in a few words, and all that is known.
+/// Describes the wait of a group, briefly and with all details.
 pub(crate) fn waiting(run: &Run, w: WarpSlot, g: &Group) -> (String, String) {
     let warp = &run.warps[w];
     let p = warp.poll;
@@ -229,7 +232,8 @@ pub(crate) fn waiting(run: &Run, w: WarpSlot, g: &Group) -> (String, String) {
     (what, wait(run, w, g).text)
 }
 
-/// Who has finished: whole PEs, and of the others the CTAs and the threads of CTAs that wait.
+/// Describes what has finished: whole PEs, and for other PEs the CTAs and the threads of waiting
+/// CTAs.
 pub(super) fn finished(run: &Run, order: &[WarpSlot]) -> String {
     let mut parts = Vec::new();
     for pe in 0..run.memory.n_pes {

@@ -1,7 +1,9 @@
-//! Matrix descriptors: where in shared memory the rows of an operand of `wgmma` lie (manual section 9.7.15.5.1).
+//! Matrix descriptors: the locations of the rows of a `wgmma` operand in shared memory (manual
+//! section 9.7.15.5.1).
 //!
-//! Memory is moved in *pieces* of 16 bytes. Eight of them, from eight rows, make a core matrix; the descriptor says how
-//! far apart core matrices are, and whether pieces are exchanged (swizzled) within spans of 32, 64 or 128 bytes.
+//! Memory is moved in *pieces* of 16 bytes. Eight of them, from eight rows, make a core matrix. The
+//! descriptor states the distance between core matrices, and whether pieces are exchanged
+//! (swizzled) within spans of 32, 64 or 128 bytes.
 
 use super::ElementFormat;
 use crate::check::AccessKind;
@@ -12,14 +14,14 @@ use crate::num::mask;
 use std::ops::Range;
 
 const PIECE: u64 = 16;
-/// Bytes along K of one multiplication.
+/// The number of bytes along K of one multiplication.
 const ALONG_K: u64 = 32;
 
-/// Along which dimension elements are contiguous.
+/// The dimension along which elements are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Major {
     K,
-    /// Along M (of A) or N (of B); elements have 16 bits.
+    /// Elements are contiguous along M (of A) or N (of B); elements have 16 bits.
     Mn,
 }
 
@@ -29,9 +31,9 @@ pub(super) struct Descriptor {
     start: u64,
     leading: u64,
     stride: u64,
-    /// Phase of the swizzling pattern at its first byte, in spans of 128 bytes.
+    /// The phase of the swizzling pattern at its first byte, in spans of 128 bytes.
     base: u64,
-    /// Bytes within which pieces are exchanged; 16 is not at all.
+    /// The number of bytes within which pieces are exchanged; 16 means no exchange.
     span: u64,
 }
 
@@ -63,13 +65,13 @@ impl Descriptor {
         })
     }
 
-    /// The number that it was read from.
+    /// The number that the descriptor was decoded from.
     pub(super) fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// Address of a piece. K-major: of row `row`, piece `piece` along K. MN-major: of the eight rows from `8 * row`,
-    /// element `piece` along K.
+    /// The address of a piece. K-major: of row `row`, piece `piece` along K. MN-major: of the eight
+    /// rows from `8 * row`, element `piece` along K.
     fn address(&self, major: Major, row: u64, piece: u64) -> u64 {
         let Descriptor { start, leading, stride, span, .. } = *self;
         let at = start
@@ -82,7 +84,7 @@ impl Descriptor {
                     row % pieces * PIECE + row / pieces * leading + piece % 8 * span + piece / 8 * stride
                 }
             };
-        // The pattern repeats every 8 lines of 128 bytes; the line's number turns the piece's.
+        // The pattern repeats every 8 lines of 128 bytes; the line's number changes the piece's.
         let line = (at >> 7).wrapping_sub(self.base);
         at ^ (line & (span / PIECE - 1)) << 4
     }
@@ -97,7 +99,7 @@ impl Descriptor {
         rows.flat_map(move |r| (0..along).map(move |p| self.address(major, r, p)))
     }
 
-    /// Whether all of it lies in shared memory.
+    /// Checks that the whole operand is in shared memory.
     pub(super) fn check(
         self,
         cx: &Context<'_>,
@@ -119,7 +121,8 @@ impl Descriptor {
         }
     }
 
-    /// The operand's bits, row by row. This is where multiplications read shared memory, in the async proxy.
+    /// Reads the operand's bits, row by row. Only this function reads shared memory for
+    /// multiplications, in the async proxy.
     pub(super) fn read(
         self,
         cx: &mut Context<'_>,
@@ -145,7 +148,7 @@ impl Descriptor {
         if major == Major::K {
             return elements;
         }
-        // Pieces of eight rows at one place along K.
+        // The pieces of eight rows at one position along K.
         let k = (ALONG_K * 8) as usize / kind.storage as usize;
         let element = |row: usize, x: usize| elements[(row / 8 * k + x) * 8 + row % 8];
         (0..rows.len()).flat_map(|row| (0..k).map(move |x| element(row, x))).collect()

@@ -1,7 +1,8 @@
-//! Which lane holds which element of a matrix, in which register.
+//! The distribution of a matrix over lanes and registers.
 //!
-//! A lane belongs to group `lane / 4` and is number `lane % 4` in it. With few exceptions an operand's rows go by
-//! groups, and the elements of a row, a register of them at a time, by the numbers.
+//! A lane belongs to group `lane / 4` and has number `lane % 4` in it. With few exceptions, the
+//! rows of an operand are distributed over groups. The elements of a row are distributed over the
+//! numbers, one register at a time.
 
 use super::{ElementFormat, Shape};
 use crate::exec::{Context, Reg, Src};
@@ -13,27 +14,27 @@ fn place(lane: usize) -> (usize, usize) {
     (lane / 4, lane % 4)
 }
 
-/// Row and place along K of element `i` of register `j` of A, which has `m` rows. B is laid out as an A with 8 rows,
-/// its columns being the rows.
+/// The row and the position along K of element `i` of register `j` of A, which has `m` rows. B is
+/// laid out like an A with 8 rows, where its columns are the rows.
 pub(super) fn operand(m: usize, packed: usize, lane: usize, j: usize, i: usize) -> (usize, usize) {
     let (group, number) = place(lane);
     let halves = m / 8;
     (group + 8 * (j % halves), (j / halves * 4 + number) * packed + i)
 }
 
-/// Row and column of the lane's element `x` of an accumulator with `m` rows.
+/// The row and column of the lane's element `x` of an accumulator with `m` rows.
 pub(super) fn accumulator(m: usize, lane: usize, x: usize) -> (usize, usize) {
     let (group, number) = place(lane);
     let (halves, pair) = (m / 8, x / 2);
     (group + 8 * (pair % halves), pair / halves * 8 + number * 2 + x % 2)
 }
 
-/// Registers of an operand with `rows` rows of `k` elements.
+/// The number of registers of an operand with `rows` rows of `k` elements.
 pub(super) fn operand_registers(rows: usize, k: usize, kind: ElementFormat) -> usize {
     rows * k / (LANES * kind.packed())
 }
 
-/// An operand's bits, row by row.
+/// Collects an operand's bits, row by row.
 pub(super) fn gather(cx: &Context<'_>, rows: usize, k: usize, kind: ElementFormat, regs: &[Src]) -> Vec<u64> {
     let mut out = vec![0; rows * k];
     let packed = kind.packed();
@@ -48,12 +49,12 @@ pub(super) fn gather(cx: &Context<'_>, rows: usize, k: usize, kind: ElementForma
     out
 }
 
-/// How an accumulator's elements lie in registers.
+/// The layout of an accumulator's elements in registers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Accumulator {
     pub m: usize,
     pub n: usize,
-    /// Bits of an element; 16-bit ones share registers.
+    /// The bits of an element; 16-bit elements share registers.
     pub bits: u32,
 }
 
@@ -66,7 +67,7 @@ impl Accumulator {
         self.bits.max(32)
     }
 
-    /// Its bits, row by row.
+    /// Collects the accumulator's bits, row by row.
     pub(super) fn gather(self, cx: &Context<'_>, regs: &[Src]) -> Vec<u64> {
         let mut out = vec![0; self.m * self.n];
         let packed = (self.register() / self.bits) as usize;
@@ -102,12 +103,13 @@ pub(super) mod quads {
 
     pub(in super::super) const SHAPE: Shape = Shape { m: 8, n: 8, k: 4 };
 
-    /// Lane of row `r` among the eight of quad pair `q`.
+    /// The lane of row `r` among the eight of quad pair `q`.
     fn lane(q: usize, r: usize) -> usize {
         4 * q + r % 4 + r / 4 * 16
     }
 
-    /// An operand's bits for quad pair `q`: 8 rows (of B: columns) of 4. `along`: a lane's four elements are along K.
+    /// Collects an operand's bits for quad pair `q`: 8 rows (of B: columns) of 4. `along` tells
+    /// whether a lane's four elements are along K.
     pub(in super::super) fn gather(cx: &Context<'_>, q: usize, along: bool, regs: &[Src]) -> Vec<u64> {
         let half = |lane: usize, i: usize| cx.src(regs[i / 2])[lane] >> (16 * (i % 2)) & mask(16);
         let element = |r: usize, k: usize| {
@@ -116,7 +118,7 @@ pub(super) mod quads {
         (0..8).flat_map(|r| (0..4).map(move |k| element(r, k))).collect()
     }
 
-    /// Lane, register and shift of an accumulator's element.
+    /// The lane, register and shift of an accumulator's element.
     pub(in super::super) fn accumulator(
         q: usize,
         row: usize,
@@ -126,7 +128,8 @@ pub(super) mod quads {
         if bits == 16 {
             return (lane(q, row), column / 2, 16 * (column as u32 % 2));
         }
-        // Rows alternate by bit 0 of the lane and bit 1 of the register, columns by bit 1 of the lane.
+        // Rows alternate with bit 0 of the lane and bit 1 of the register, and columns with bit 1
+        // of the lane.
         let at = lane(q, row & 4 | column & 2 | row & 1);
         (at, column & 4 | row & 2 | column & 1, 0)
     }

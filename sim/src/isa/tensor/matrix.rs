@@ -1,8 +1,8 @@
-//! Fragments between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.
+//! Moves fragments between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.
 //!
-//! An 8x8 matrix of 16-bit elements lies in memory as eight rows of 16 bytes, wherever; lanes `8i..8i + 8` give the
-//! addresses of matrix `i`. Of its elements lane `l` holds two, `2 * (l % 4)` and the next of row `l / 4`; with
-//! `.trans`, of column `l / 4`.
+//! An 8x8 matrix of 16-bit elements is in memory as eight rows of 16 bytes at any addresses; lanes
+//! `8i..8i + 8` give the addresses of matrix `i`. Lane `l` holds two of its elements, number `2 *
+//! (l % 4)` and the next one of row `l / 4`; with `.trans`, of column `l / 4`.
 
 use super::whole_warp;
 use crate::check::AccessKind;
@@ -44,7 +44,7 @@ pub(in crate::isa) static FAMILY: Family = Family {
 /// An 8x8 matrix of 16-bit elements.
 type Matrix = [[u16; 8]; 8];
 
-/// What each lane holds of a matrix.
+/// The elements of a matrix that each lane holds.
 fn fragment(m: &Matrix, trans: bool) -> [u64; LANES] {
     let element = |row: usize, column: usize| u64::from(if trans { m[column][row] } else { m[row][column] });
     std::array::from_fn(|l| {
@@ -53,7 +53,7 @@ fn fragment(m: &Matrix, trans: bool) -> [u64; LANES] {
     })
 }
 
-/// The matrix that lanes hold.
+/// The matrix that the lanes hold.
 fn rows(v: &[u64; LANES]) -> Matrix {
     std::array::from_fn(|r| std::array::from_fn(|c| (v[4 * r + c / 2] >> (16 * (c % 2))) as u16))
 }
@@ -70,7 +70,7 @@ fn count(s: &Site<'_, '_, '_>) -> usize {
     }
 }
 
-/// The address of a row, which lane `lane` gives, in shared memory.
+/// The address of a row in shared memory, which lane `lane` gives.
 fn shared(space: Space, addr: u64, lane: usize) -> Result<u64, Fault> {
     let (space, addr) = if space == Space::Generic { Space::of_generic(addr) } else { (space, addr) };
     if space == Space::Shared {
@@ -80,7 +80,7 @@ fn shared(space: Space, addr: u64, lane: usize) -> Result<u64, Fault> {
     Err(fault(codes::BAD_ADDRESS, lane, message, "give ldmatrix and stmatrix addresses in shared memory"))
 }
 
-/// The lanes that give the rows of so many matrices access them.
+/// Reports the accesses of the lanes that give the row addresses of this number of matrices.
 fn watch(cx: &mut Context<'_>, space: Space, addresses: &Lanes, matrices: usize, kind: AccessKind) {
     let all = cx.active;
     cx.active = mask(8 * matrices as u32) as u32;
@@ -110,7 +110,8 @@ impl Operation for Load {
         let addresses = self.address.lanes(cx);
         watch(cx, self.space, &addresses, self.dst.len(), AccessKind::Read);
         let mut w = Window::empty();
-        // All rows are read before a register is written: it may be the one that holds the addresses.
+        // All rows are read before a register is written, since a destination may also hold the
+        // addresses.
         let mut matrices = [[[0; 8]; 8]; 4];
         for lane in 0..8 * self.dst.len() {
             let mut row = [0; 16];

@@ -111,7 +111,7 @@ pub(in crate::isa) static FAMILY: Family = Family {
     ],
 };
 
-/// Bits of an accumulator's element.
+/// The bits of an accumulator's element.
 pub(super) fn accumulator_bits(s: &Site<'_, '_, '_>, position: &str) -> u32 {
     match s.get(position) {
         Some("f16") => 16,
@@ -129,7 +129,7 @@ struct Mma {
     to: (Accumulator, Vec<Reg>),
 }
 
-/// The name of the type at a position, where that is a choice or part of the syntax.
+/// The name of the type at a position, which is a choice or part of the syntax.
 pub(super) fn kind_name(s: &Site<'_, '_, '_>, position: &str) -> &'static str {
     [position, "f16", "bf16"].into_iter().find_map(|n| s.get(n)).unwrap_or("")
 }
@@ -178,11 +178,11 @@ impl Operation for Mma {
     }
 }
 
-/// `mma.m8n8k4`, Volta's: four multiplications at once.
+/// Volta's `mma.m8n8k4`, which is four multiplications at once.
 struct Quads {
     arithmetic: Arithmetic,
     kind: ElementFormat,
-    /// Whether a lane's elements of A, of B, are along K.
+    /// For A and for B, whether a lane's elements are along K.
     along: (bool, bool),
     a: Vec<Src>,
     b: Vec<Src>,
@@ -235,7 +235,7 @@ impl Operation for Quads {
     }
 }
 
-/// A value in another format, rounded to nearest.
+/// Converts a value to another format, rounded to nearest.
 pub(super) fn convert(from: Format, to: Format, v: u64) -> u64 {
     to.encode(from.decode(v), Rounding::Nearest, false)
 }

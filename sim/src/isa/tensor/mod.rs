@@ -16,10 +16,10 @@ use crate::num::tensor::{Arithmetic, Dot, Element};
 use crate::num::{BF16, E4M3, E5M2, F16, F32, Format, TF32};
 use crate::types::Ty;
 
-/// How the elements of a type lie in registers.
+/// The layout of a type's elements in registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ElementFormat {
-    /// Bits that an element takes.
+    /// The number of bits that an element occupies.
     pub storage: u32,
     pub element: Element,
 }
@@ -54,18 +54,18 @@ impl ElementFormat {
         }
     }
 
-    /// Bits of a register that holds them.
+    /// The number of bits of a register with elements.
     pub(super) fn register(self) -> u32 {
         self.storage.max(32)
     }
 
-    /// Elements of a register.
+    /// The number of elements in a register.
     pub(super) fn packed(self) -> usize {
         (self.register() / self.storage) as usize
     }
 }
 
-/// Sizes of a multiplication; `k` counts elements, or words of single bits.
+/// The sizes of a multiplication; `k` counts elements, or words of single bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub m: usize,
@@ -74,7 +74,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// `m16n8k16`
+    /// Parses a shape such as `m16n8k16`.
     pub(super) fn parse(text: &str, atype: &str) -> Result<Shape, Issue> {
         let numbers: Vec<usize> =
             text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
@@ -85,8 +85,8 @@ impl Shape {
     }
 }
 
-/// What to do with products of these types. `whole_warpgroup`: the unit that `wgmma` uses, which takes 8-bit floats as
-/// they are; `mma.sync` widens them to half precision.
+/// The arithmetic for products of these types. `whole_warpgroup` selects the unit of `wgmma`, which
+/// multiplies 8-bit floats directly, while `mma.sync` widens them to half precision.
 pub(super) fn arithmetic(
     s: &Site<'_, '_, '_>,
     atype: &str,
@@ -106,12 +106,12 @@ pub(super) fn arithmetic(
     }
 }
 
-/// Type of a register of so many bits.
+/// The type of a register of this number of bits.
 pub(super) fn register_type(bits: u32) -> Ty {
     if bits == 64 { Ty::B64 } else { Ty::B32 }
 }
 
-/// Waits for all lanes of the warp, none of which may have exited: `.sync.aligned`.
+/// Implements `.sync.aligned`: waits for all lanes of the warp, none of which may have exited.
 pub(super) fn whole_warp(cx: &Context<'_>) -> Result<Option<Flow>, Fault> {
     if cx.live != u32::MAX {
         let lane = cx.active.trailing_zeros() as usize;
@@ -122,7 +122,7 @@ pub(super) fn whole_warp(cx: &Context<'_>) -> Result<Option<Flow>, Fault> {
     Ok((cx.active != cx.live).then_some(Flow::Converge(cx.live)))
 }
 
-/// Notes on arithmetic for the page of instructions.
+/// The notes on arithmetic for the page of instructions.
 pub(super) const NOTES: &str = "
 ## How tensor cores add
 

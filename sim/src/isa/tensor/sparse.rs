@@ -1,5 +1,6 @@
-//! `mma.sp`: A has two non-zero elements of every four along K (of TF32 one of two, of 4-bit integers two pairs of four),
-//! and only those are given, with their places as metadata.
+//! Sparse multiplication, `mma.sp`. Of every four elements along K, A has two non-zero ones (of
+//! TF32 one of two, of 4-bit integers two pairs of four). Only these are given, with their
+//! positions as metadata.
 
 use super::fragment::{Accumulator, gather, operand_registers};
 use super::mma::{accumulator_bits, kind_name};
@@ -93,14 +94,15 @@ pub(in crate::isa) static FAMILY: Family = Family {
     ],
 };
 
-/// How metadata says where non-zero elements are: four bits for each chunk of a row.
+/// The encoding of the positions of non-zero elements in metadata, with four bits for each chunk of
+/// a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Places {
-    /// Two 2-bit places in a chunk of four elements.
+    /// Two 2-bit positions in a chunk of four elements.
     Elements,
-    /// The same of pairs of elements.
+    /// Two 2-bit positions of pairs of elements.
     Pairs,
-    /// The same of halves of elements: one of two elements.
+    /// Two 2-bit positions of halves of elements: one of two elements.
     Halves,
 }
 
@@ -112,7 +114,7 @@ struct Sparse {
     b: (ElementFormat, Vec<Src>),
     c: Vec<Src>,
     metadata: Src,
-    /// First of the lanes of a group that give the metadata, and how many do.
+    /// The first lane of a group that gives the metadata, and the number of such lanes.
     lanes: (usize, usize),
     accumulator: Accumulator,
     d: Vec<Reg>,
@@ -130,7 +132,7 @@ fn sparse(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         4 => Places::Pairs,
         _ => Places::Elements,
     };
-    // Four bits a chunk, for 16 rows, from 8 groups of lanes.
+    // There are four bits for each chunk, for 16 rows, from 8 groups of lanes.
     let count = shape.k / places.chunk() * 4 * 16 / (8 * 32);
     let selector = s.immediate(5)?;
     let first = usize::try_from(selector).unwrap_or(usize::MAX).saturating_mul(count);
@@ -160,7 +162,7 @@ fn sparse(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 }
 
 impl Places {
-    /// Elements of a chunk.
+    /// The number of elements of a chunk.
     fn chunk(self) -> usize {
         match self {
             Places::Elements => 4,
@@ -169,7 +171,7 @@ impl Places {
         }
     }
 
-    /// Where in its row the non-zero element `i` is, by the metadata of its chunk.
+    /// The position of the non-zero element `i` in its row, according to the metadata of its chunk.
     fn place(self, i: usize, chunk: u64) -> usize {
         let field = |n: usize| (chunk >> (2 * n) & 3) as usize;
         match self {
@@ -180,8 +182,8 @@ impl Places {
     }
 }
 
-/// Metadata of chunk `n` of a row. Of eight-bit and smaller integers and floats (`by_rows`) a lane gives eight chunks of
-/// one row, of others four chunks of two.
+/// The metadata of chunk `n` of a row. For integers and floats of at most eight bits (`by_rows`) a
+/// lane gives eight chunks of one row; for other types it gives four chunks of each of two rows.
 fn chunk(metadata: &[u64; 32], (first, count): (usize, usize), by_rows: bool, row: usize, n: usize) -> u64 {
     let (group, upper) = (row % 8, row / 8);
     let (lane, at) = if by_rows { (n / 8 * 2 + upper, n % 8) } else { (n / 4, 4 * upper + n % 4) };

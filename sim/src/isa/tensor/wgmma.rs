@@ -1,7 +1,7 @@
-//! `wgmma`: the four warps of a warpgroup multiply matrices in shared memory, asynchronously.
+//! `wgmma`: the four warps of a warpgroup multiply matrices in shared memory asynchronously.
 //!
-//! Each warp computes 16 of the 64 rows. An instruction only begins the multiplication; when it reads its operands and
-//! how warps wait for it is the business of [`pipe`].
+//! Each warp computes 16 of the 64 rows. An instruction only begins the multiplication; [`pipe`]
+//! decides when the operands are read, and how warps wait.
 
 use super::descriptor::{Descriptor, Major};
 use super::fragment::{Accumulator, gather, operand_registers};
@@ -121,14 +121,14 @@ pub(super) struct Wgmma {
     d: Vec<Reg>,
     a: (ElementFormat, Left),
     b: (ElementFormat, Src),
-    /// Whether the accumulator counts: `scale-d`.
+    /// Whether to add to the accumulator: `scale-d`.
     keep: PredSrc,
-    /// Signs of A and B are turned.
+    /// Whether the signs of A and B are inverted.
     negate: (bool, bool),
     major: (Major, Major),
 }
 
-/// Where A is.
+/// The location of A.
 enum Left {
     Registers(Vec<Src>),
     Shared(Src),
@@ -176,7 +176,7 @@ fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         _ => (Major::K, Major::K),
     };
     let negate = (sign(s, 4)?, sign(s, 5)?);
-    // The accumulator is read and written, and A read, until the group is waited for.
+    // The accumulator is read and written, and A is read, until a wait for the group.
     for r in &d {
         s.f.reads(*r);
         s.f.holds(*r);
@@ -247,7 +247,7 @@ impl Operation for Begin {
     }
 }
 
-/// An operation of the whole warp.
+/// Builds an operation of the whole warp.
 fn aligned(f: impl Fn(&mut Context<'_>) -> Flow + Send + Sync + 'static) -> Op {
     custom(move |cx| match whole_warp(cx)? {
         Some(wait) => Ok(wait),
@@ -255,14 +255,15 @@ fn aligned(f: impl Fn(&mut Context<'_>) -> Flow + Send + Sync + 'static) -> Op {
     })
 }
 
-/// A multiplication that a warp has begun: 64 rows of A, unless it is in registers.
+/// A multiplication that a warp has begun, with 64 rows of A unless A is in registers.
 struct Begun {
     instruction: Arc<Wgmma>,
     descriptors: (Descriptor, Descriptor),
 }
 
-/// What comes before an instruction that uses registers of multiplications. That is undefined while they are under way;
-/// ptxas puts a wait there, and Triton and CUTLASS rely on it for plain moves, so these wait.
+/// Runs before an instruction that uses registers of multiplications. Such a use is undefined while
+/// they are pending. ptxas inserts a wait there, and Triton and CUTLASS rely on it for plain moves,
+/// so moves wait.
 pub(crate) fn before_use(registers: Vec<Reg>, is_move: bool) -> Op {
     custom(move |cx| match cx.pipe.last_that_uses(&registers) {
         None => Ok(Flow::Next),
@@ -330,7 +331,7 @@ impl Wgmma {
         operands
     }
 
-    /// The part of one warp: 16 rows.
+    /// Computes the part of one warp, which has 16 rows.
     fn multiply(&self, cx: &mut Context<'_>, operands: &Operands, keep: bool) {
         let (k, n) = (self.shape.k, self.shape.n);
         let mut registers;

@@ -1,7 +1,8 @@
 //! `wmma`: multiplication of matrices that are loaded, kept and stored as opaque fragments.
 //!
-//! The manual leaves open which lane holds which element. Here they are counted row by row, B's and no other by columns,
-//! from lane to lane, register to register; where registers have room for more, the elements come again.
+//! The manual leaves the distribution of elements over lanes open. Here elements are counted row by
+//! row (B's by columns), from lane to lane and register to register. If the registers have room for
+//! more, the elements repeat.
 
 use super::fragment::Accumulator;
 use super::mma::{accumulator_bits, convert};
@@ -149,18 +150,18 @@ pub(in crate::isa) static FAMILY: Family = Family {
 /// An opaque fragment.
 #[derive(Debug, Clone, Copy)]
 struct Fragment {
-    /// Elements of the matrix.
+    /// The number of elements of the matrix.
     elements: usize,
-    /// Bits of an element.
+    /// The bits of an element.
     bits: u32,
     registers: usize,
 }
 
 impl Fragment {
-    /// Of A or B, with so many rows (columns) along K.
+    /// A fragment of A or B with this number of rows (columns) along K.
     fn operand(rows: usize, k: usize, kind: ElementFormat, name: &str) -> Fragment {
         let elements = rows * k;
-        // Halves take as much as the largest shape needs.
+        // A fragment of halves has the registers of the largest shape.
         let registers = if name == "f16" { 8 } else { elements / (LANES * kind.packed()) };
         Fragment { elements, bits: kind.storage, registers }
     }
@@ -174,7 +175,7 @@ impl Fragment {
         register_type(self.bits.max(32))
     }
 
-    /// Element `i` of register `j` of a lane.
+    /// The number of element `i` of register `j` of a lane.
     fn element(self, lane: usize, j: usize, i: usize) -> usize {
         ((lane * self.registers + j) * self.packed() + i) % self.elements
     }
@@ -209,11 +210,11 @@ impl Fragment {
 struct Tile {
     space: Space,
     address: Address,
-    /// With the bits that it counts.
+    /// The stride, with the mask of its used bits.
     stride: Option<(Src, u64)>,
     lines: usize,
     length: usize,
-    /// Lines are the rows of the fragment.
+    /// Whether lines are rows of the fragment.
     straight: bool,
     fragment: Fragment,
 }
@@ -251,7 +252,7 @@ fn tile(s: &mut Site<'_, '_, '_>, address: usize) -> Result<Tile, Issue> {
 }
 
 impl Tile {
-    /// Bytes of the pieces in which a line is moved.
+    /// The size of the pieces in which a line is moved, in bytes.
     fn piece(&self) -> usize {
         (self.length * self.fragment.bits as usize / 8).min(16)
     }
@@ -282,7 +283,7 @@ impl Tile {
             .collect())
     }
 
-    /// Accesses the pieces, 32 at a time, each by a lane of its own.
+    /// Accesses the pieces, 32 at a time, with one lane for each.
     fn each(
         &self,
         cx: &mut Context<'_>,
@@ -304,7 +305,7 @@ impl Tile {
         Ok(())
     }
 
-    /// Place in the fragment's matrix of element `i` of the memory's.
+    /// The position of the memory's element `i` in the fragment's matrix.
     fn place(&self, i: usize) -> usize {
         let (line, at) = (i / self.length, i % self.length);
         if self.straight { i } else { at * self.lines + line }
@@ -395,10 +396,10 @@ fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let fb = Fragment::operand(shape.n, shape.k, kb, btype);
     let fd = Fragment::accumulator(shape, accumulator_bits(s, "dtype"));
     let fc = Fragment::accumulator(shape, accumulator_bits(s, "ctype"));
-    // Added in single precision where either accumulator has it.
+    // Sums use single precision if either accumulator has it.
     let wide = match arithmetic(s, atype, false)? {
         Arithmetic::Float(dot) if fc.bits == 32 => {
-            // As two multiplications along K, which `mma.sync` does at once.
+            // The multiplication is done as two along K, which `mma.sync` does at once.
             let group = if atype == "tf32" { 4 } else { dot.group };
             Arithmetic::Float(Dot { accumulator: F32, group, ..dot })
         }

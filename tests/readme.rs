@@ -201,7 +201,7 @@ fn links_lead_somewhere() {
     }
 }
 
-/// What the page says of the product of matrices: 61 lines with the part of the library that it uses, which is all of it.
+/// What the page says of the product of matrices: 60 lines with the part of the library that it uses, which is all of it.
 #[test]
 fn the_product_of_matrices_is_short() {
     let lines = |path: &str| {
@@ -210,7 +210,7 @@ fn the_product_of_matrices_is_short() {
         code.inspect(|line| assert!(line.len() <= 120, "{path}: {line}")).count()
     };
     let all = lines("examples/gemm.weft") + lines("warpweft/src/library/gemm.weft");
-    assert!(all <= 61, "{all} lines");
+    assert!(all <= 60, "{all} lines");
     let attention = lines("examples/attention.weft");
     assert!(attention <= 120, "{attention} lines");
 }

@@ -24,6 +24,16 @@ pub struct RouteOperands {
     pub live: u64,
 }
 
+/// Addresses of elements and of their scales: f32, one for each token, or one for each column of each expert's results.
+/// Elements of 16 bits have no scales, and the address is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScaledOperand {
+    /// The elements.
+    pub elements: u64,
+    /// Their scales.
+    pub scales: u64,
+}
+
 impl Experts {
     /// Compiles the kernels, and allocates what launches need. *Collective.*
     ///
@@ -43,6 +53,11 @@ impl Experts {
     /// Where tokens arrive, rows of the problem's `hidden` elements. They are valid until the next dispatch.
     pub fn received(&self) -> u64 {
         self.moe.received().address()
+    }
+
+    /// Where scales of tokens arrive, f32, one for each row; 0 if tokens have none.
+    pub fn received_scales(&self) -> u64 {
+        self.moe.received_scales().map_or(0, |scales| scales.address())
     }
 
     /// Where results of the experts are, each in the row of its token.
@@ -66,25 +81,77 @@ impl Experts {
     pub unsafe fn dispatch(
         &self,
         stream: RawStream,
-        x: u64,
+        x: ScaledOperand,
         routes: RouteOperands,
-        b: Option<u64>,
+        b: Option<ScaledOperand>,
     ) -> Result<(), Error> {
-        let Problem { tokens, hidden, columns, experts, choices, dtype, .. } = *self.moe.problem();
+        // SAFETY: the caller vouches for the stream and the addresses.
+        unsafe { self.send(stream, x, routes, b, None) }
+    }
+
+    /// Computes the whole layer: dispatch, products and combine. `gates` and `out` are as of [`combine`](Experts::combine).
+    ///
+    /// # Errors
+    /// Fails where [`dispatch`](Experts::dispatch) fails.
+    ///
+    /// # Safety
+    /// As of [`dispatch`](Experts::dispatch).
+    pub unsafe fn layer(
+        &self,
+        stream: RawStream,
+        x: ScaledOperand,
+        routes: RouteOperands,
+        b: ScaledOperand,
+        (gates, out): (u64, u64),
+    ) -> Result<(), Error> {
+        // SAFETY: the caller vouches for the stream and the addresses.
+        unsafe { self.send(stream, x, routes, Some(b), Some((gates, out))) }
+    }
+
+    /// # Safety
+    /// As of [`dispatch`](Experts::dispatch).
+    unsafe fn send(
+        &self,
+        stream: RawStream,
+        x: ScaledOperand,
+        routes: RouteOperands,
+        b: Option<ScaledOperand>,
+        sum: Option<(u64, u64)>,
+    ) -> Result<(), Error> {
+        let (moe, problem) = (&self.moe, self.moe.problem());
+        let Problem { tokens, hidden, columns, experts, choices, dtype, out: of_out, .. } = *problem;
         // SAFETY: the caller vouches for the stream and the addresses.
         let stream = unsafe { self.comm.stream(stream)? };
         // SAFETY: as above.
         let side = |address, n, dtype| unsafe { self.comm.side(address, count(n), dtype) };
+        let scales = |address, n| problem.is_scaled().then(|| side(address, n, DType::F32)).transpose();
         let local = u64::from(experts / self.comm.size());
-        let x = side(x, tokens * hidden, dtype)?;
-        let ids = side(routes.ids, tokens * u64::from(choices), DType::I32)?;
-        let live = side(routes.live, 1, DType::I32)?;
+        let entries = tokens * u64::from(choices);
+        let (ids, live) = (side(routes.ids, entries, DType::I32)?, side(routes.live, 1, DType::I32)?);
         let routes = Routes { ids: &ids, live: &live };
-        match b {
-            None => self.moe.dispatch(&stream, &x, &routes)?,
-            Some(b) => {
-                let b = side(b, local * hidden * columns, dtype)?;
-                self.moe.experts(&stream, &x, &routes, &b)?;
+        let of_x = scales(x.scales, tokens)?;
+        let x = side(x.elements, tokens * hidden, dtype)?;
+        let Some(b) = b else {
+            match &of_x {
+                None => moe.dispatch(&stream, &x, &routes)?,
+                Some(of_x) => moe.dispatch_scaled(&stream, &x, of_x, &routes)?,
+            }
+            return Ok(());
+        };
+        let of_b = scales(b.scales, local * columns)?;
+        let b = side(b.elements, local * hidden * columns, dtype)?;
+        let sum = match sum {
+            Some((gates, out)) => {
+                Some((side(gates, entries, DType::F32)?, side(out, tokens * columns, of_out)?))
+            }
+            None => None,
+        };
+        match (&of_x.zip(of_b), &sum) {
+            (None, None) => moe.experts(&stream, &x, &routes, &b)?,
+            (None, Some((gates, out))) => moe.layer(&stream, &x, &routes, &b, gates, out)?,
+            (Some((of_x, of_b)), None) => moe.experts_scaled(&stream, (&x, of_x), &routes, (&b, of_b))?,
+            (Some((of_x, of_b)), Some((gates, out))) => {
+                moe.layer_scaled(&stream, (&x, of_x), &routes, (&b, of_b), gates, out)?;
             }
         }
         Ok(())

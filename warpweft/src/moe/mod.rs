@@ -394,10 +394,10 @@ impl Moe {
     }
 
     /// Writes to `out` (token, column) the results of each token's experts times `gates`, `f32` (token, choice), added
-    /// up in f32, in the order of choices. Where a token of many has several experts of a PE, that PE adds up their
-    /// results in the order of choices and sends the sum, rounded to the type of results; sums are added up in the
-    /// order of PEs. Nothing is written for tokens beyond `live`, and after an error. Between two calls stands a
-    /// dispatch.
+    /// up in f32, in the order of choices. In the form for many tokens, a PE that has several experts of a token adds up
+    /// their results in the order of choices, and sends the sum, rounded to the type of results; the token's PE adds up
+    /// these sums in the order of PEs. Nothing is written for tokens beyond `live`, and after an error. Call a dispatch
+    /// between two calls.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.

@@ -192,7 +192,7 @@ fn no_more_instructions_than_by_hand() {
 }
 
 /// Kernels of the library that multiply and communicate, and of experts, with parameters beside the number of PEs.
-const COMMUNICATING: [(&str, &str); 18] = [
+const COMMUNICATING: [(&str, &str); 22] = [
     ("gemm_reduce_scatter", ""),
     ("gemm_reduce_scatter", "BN=128 CTAS=2 SEND=2"),
     ("gemm_reduce_scatter_add", ""),

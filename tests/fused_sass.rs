@@ -1,6 +1,8 @@
-//! Kernels of packets in SASS: what stands between their loads, their packets and their results.
+//! Checks the SASS of kernels that exchange packets: the instructions between their loads, their
+//! packets and their results.
 //!
-//! Needs ptxas and nvdisasm. Without them, the test says so and passes, unless `WEFT_REQUIRE_PTXAS=1`.
+//! It needs ptxas and nvdisasm. Without them, the test prints a message and passes, unless
+//! `WEFT_REQUIRE_PTXAS=1`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -32,7 +34,7 @@ fn compiled(form: Form, split: u32, threads: u32) -> Kernel {
     kernels(&listing).into_values().next().unwrap()
 }
 
-/// The places of instructions with such a name among those of a kernel.
+/// The positions of instructions with this prefix in a kernel.
 fn places(insts: &[Inst], prefix: &str) -> Vec<usize> {
     insts.iter().enumerate().filter(|(_, i)| i.is(prefix)).map(|(at, _)| at).collect()
 }
@@ -45,8 +47,8 @@ fn skipped() -> bool {
     true
 }
 
-/// Everything that no packet brings is loaded before the first packet is sent. From there to the words of the cluster,
-/// nothing waits for memory but the packets themselves.
+/// Checks that all data that packets do not bring is loaded before the first packet is sent. From
+/// there to the words of the cluster, the code waits for no memory except the packets.
 #[test]
 fn loads_come_first_and_nothing_waits_behind_the_packets() {
     if skipped() {
@@ -61,7 +63,8 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
         for never in ["STL", "LDL", "BAR"] {
             assert_eq!(kernel.count(never), 0, "{name}: {never}");
         }
-        // Divisions by scales have a slow way for denormal numbers, a function of about 200 instructions.
+        // Divisions by scales have a slow path for denormal numbers, a function of about 200
+        // instructions.
         assert!(form.out == Scalar::E4M3 || kernel.count("CALL") == 0, "{name}: a call");
         let strong = |i: &Inst| i.opcode.contains("STRONG.SYS");
         let (sends, polls): (Vec<_>, Vec<_>) = (
@@ -71,7 +74,8 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
         assert_eq!(sends.len(), 2, "{name}: packets of a vector");
         assert_eq!(polls.len(), 4, "{name}: packets are looked at once, and again in the loop");
         let loads: Vec<_> = places(all, "LDG").into_iter().filter(|at| !strong(&all[*at])).collect();
-        // Hidden states, residual, weights, the epoch and the address of the other PE.
+        // The loads are those of the hidden states, the residual, the weights, the epoch and the
+        // address of the other PE.
         assert_eq!(loads.len(), 5, "{name}");
         assert!(loads.iter().all(|at| *at < sends[0]), "{name}: {loads:?} before {sends:?}");
         let fences = places(all, "MEMBAR");

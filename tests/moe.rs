@@ -1,4 +1,4 @@
-//! `weft::moe` on simulated PEs: the example with its reference, and what is refused.
+//! Tests of `weft::moe` on simulated PEs: the example with its reference, and invalid input.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -34,7 +34,8 @@ fn small(world: &World, form: Made, rows: Option<u64>) -> (Moe, DeviceTensor<hal
     (form(world, world.team(), problem, plan).unwrap(), x)
 }
 
-/// What `check` says after a dispatch on two PEs with these experts and counts of tokens, and after a right one.
+/// The results of `check` after a dispatch on two PEs with these experts and counts of tokens, and
+/// after a correct one.
 fn routed(form: Made, rows: Option<u64>, ids: fn(u32) -> [i32; 16], live: i32) -> Vec<(String, bool)> {
     let run = |world: &World| {
         let stream = world.stream();
@@ -46,7 +47,7 @@ fn routed(form: Made, rows: Option<u64>, ids: fn(u32) -> [i32; 16], live: i32) -
         let routes = Routes { ids: &all, live: &count };
         moe.dispatch(stream, &x, &routes)?;
         let said = moe.check(stream).err().map_or(String::new(), |e| e.to_string());
-        // The next launch finds everything as it should be.
+        // The state is right for the next launch.
         count.copy_from(&[1], stream)?;
         all.copy_from(&[0; 16], stream)?;
         moe.dispatch(stream, &x, &routes)?;
@@ -76,14 +77,14 @@ fn wrong_routes_are_errors_on_every_pe() {
     }
 }
 
-/// The benchmark's own launches give what its check expects.
+/// Checks that the benchmark's own launches give the results that its check expects.
 #[test]
 fn the_benchmark_checks_results() {
     let problem = Problem { columns: 72, ..Problem::new(8, 64, 4, 2, DType::BF16) };
     let plan = Plan { bn: 64, stages: 2, ..Plan::default() };
     let forms = [Form::Many, Form::Few, Form::Apart];
     let request = Request {
-        // All experts of a token on each PE: their results are added up there.
+        // All experts of a token are on one PE, which adds up their results.
         problems: vec![problem, Problem { choices: 4, ..problem }],
         contenders: forms.map(|form| Contender::Ours(Way { form, ..Way::from(plan) })).to_vec(),
         iters: 1,
@@ -103,7 +104,7 @@ fn the_benchmark_checks_results() {
 }
 
 #[test]
-fn problems_and_plans_that_do_not_fit_are_refused() {
+fn invalid_problems_and_plans_are_rejected() {
     let problem = Problem::new(4096, 4096, 64, 8, DType::BF16);
     assert!(problem.check(2).is_ok() && Plan::default().fits(&problem, 2).is_ok());
     assert!(problem.check(3).unwrap_err().to_string().contains("equal parts"));
@@ -116,9 +117,10 @@ fn problems_and_plans_that_do_not_fit_are_refused() {
     assert!("lag=1".parse::<Plan>().unwrap_err().contains("no `lag`"));
 }
 
-/// Tokens and matrices of 8 bits, with scales of powers of two, against the same on the host.
+/// Tests 8-bit tokens and matrices with scales that are powers of two, against the same computation
+/// on the host.
 #[test]
-fn scales_go_along() {
+fn scales_travel_with_their_tokens() {
     const TOKENS: usize = 6;
     const HIDDEN: usize = 64;
     const COLUMNS: usize = 72;

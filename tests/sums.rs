@@ -1,5 +1,5 @@
-//! What reductions may do to sums: the error of quantised ones on data of several kinds, and the bits of deterministic
-//! ones for any algorithm, plan, split and position.
+//! Tests of the properties of reductions: the error of quantised sums on data of several kinds, and
+//! the bits of deterministic sums for any algorithm, plan, split and position.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -10,7 +10,8 @@ use weft::runtime::{Element, Reduce, SimConfig, World};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Elements of a block with 16 elements in each of `unroll` runs, which lie `threads` runs apart.
+/// The elements of a block, which has 16 elements in each of `unroll` runs that are `threads` runs
+/// apart.
 fn blocks(count: usize, n_pes: usize, (threads, unroll): (usize, usize)) -> Vec<Vec<usize>> {
     let row = count.div_ceil(16 * n_pes) * 16;
     let chunk = 16 * threads * unroll;
@@ -32,7 +33,7 @@ fn blocks(count: usize, n_pes: usize, (threads, unroll): (usize, usize)) -> Vec<
     all
 }
 
-/// Numbers of a kind that depend on PE and element, from a generator with a period of 2^64.
+/// Numbers of a kind that depend on the PE and the element, from a generator with a period of 2^64.
 fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
     let mut state = u64::from(pe) * 7919 + 17;
     let mut uniform = || {
@@ -46,7 +47,7 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
             "normal" => normal(&mut uniform),
             // One element of 97 is a hundred times larger, as in hidden states.
             "outliers" => normal(&mut uniform) * if i % 97 == 5 { 100.0 } else { 1.0 },
-            // PEs cancel each other out but for a small part.
+            // The numbers of the PEs cancel, except for a small part.
             "opposite" => (if pe == 0 { 1.0 } else { -1.0 }) * ((i % 31) as f64 + 1.0) + normal(&mut uniform) * 1e-3,
             "tiny" => normal(&mut uniform) * 1e-38,
             // Each element lies in the middle between two whole numbers of scales, so that every rounding errs the most.
@@ -57,7 +58,7 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// What every PE returns of a body on simulated PEs, in which no check finds anything.
+/// The results of a body on every simulated PE. The checks must find nothing.
 fn on_pes<T: Send>(
     n_pes: u32,
     body: &(dyn Fn(&World, &Collectives) -> Result<Vec<T>, Failure> + Sync),
@@ -134,7 +135,8 @@ fn named(name: &str) -> &'static Algorithm {
     Algorithm::find(Collective::AllReduce, name).unwrap()
 }
 
-/// Every element is within the bound of its own block, and the bound of blocks is needed: errors come near to it.
+/// Checks that every element is within the bound of its own block, and that errors come near to
+/// this bound.
 #[test]
 fn quantised_sums_are_within_their_bound() {
     let (threads, unroll) = (32, 2);
@@ -156,7 +158,7 @@ fn quantised_sums_are_within_their_bound() {
         for block in blocks(count, n_pes as usize, (threads, unroll)) {
             let most = |of: &dyn Fn(usize) -> f64| block.iter().map(|i| of(*i).abs()).fold(0.0, f64::max);
             let largest: Vec<f64> = given.iter().map(|of| most(&|i| f64::from(of[i]))).collect();
-            // Blocks whose scale has no inverse are zeros: an absolute error of their size.
+            // Blocks whose scale has no inverse become zeros, with an absolute error of their size.
             let tiny = 126.0 * 1e-36 * f64::from(n_pes);
             let bound = Sums::quantised_error(&largest, most(&exact)) + tiny;
             for i in &block {
@@ -174,7 +176,7 @@ fn quantised_sums_are_within_their_bound() {
     }
 }
 
-/// What is no number, or too large for one, is seen in every result of its block, and nowhere else.
+/// Checks that NaN and infinity appear in every result of their block, and nowhere else.
 #[test]
 fn quantised_blocks_with_infinities_are_nan() {
     let count = 2048;
@@ -194,7 +196,7 @@ fn quantised_blocks_with_infinities_are_nan() {
     }
 }
 
-/// Nobody gets quantised sums who has not asked for them.
+/// Checks that quantised sums are used only if they are requested.
 #[test]
 fn quantised_sums_are_chosen_only_if_asked_for() {
     let choose = |sums, bytes: u64| {
@@ -286,9 +288,9 @@ fn deterministic_sums_of_rows_have_the_same_bits() {
     assert!(algorithms >= 4, "{algorithms}");
 }
 
-/// A handle that is asked for deterministic sums chooses among those algorithms, whatever the size.
+/// Checks that a handle with deterministic sums chooses among those algorithms for every size.
 #[test]
-fn a_handle_keeps_to_what_it_is_asked_for() {
+fn a_handle_chooses_only_permitted_algorithms() {
     let job = World::simulated_with(&SimConfig::new(3)).unwrap();
     job.run(|world| -> Result<(), Failure> {
         let config = Config::default().ctas(Some(2)).tuning(Tuning::Model).sums(Sums::Deterministic);

@@ -1,4 +1,4 @@
-//! Mixtures of experts over the ranks.
+//! Mixtures of experts that are distributed over the ranks.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
 use crate::comm::count;
@@ -9,18 +9,19 @@ use weft::moe::{Moe, Plan, Routes};
 
 pub use weft::moe::Problem;
 
-/// Dispatch, products and combine for one problem. Calls of one object follow each other on one stream at a time.
+/// Dispatch, products and combine for one problem. Calls of one object follow each other on one
+/// stream at a time.
 pub struct Experts {
     comm: Arc<Comm>,
     moe: Moe,
 }
 
-/// Addresses of the experts of a rank's tokens.
+/// The addresses of the experts that a rank's tokens are routed to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RouteOperands {
-    /// The experts, i32 with modes (token, choice).
+    /// The experts as i32, with modes (token, choice).
     pub ids: u64,
-    /// The number of tokens, one i32.
+    /// The number of tokens, a single i32.
     pub live: u64,
 }
 
@@ -35,22 +36,23 @@ pub struct ScaledOperand {
 }
 
 impl Experts {
-    /// Compiles the kernels, and allocates what launches need. *Collective.*
+    /// Compiles the kernels and allocates the memory for launches. *Collective.*
     ///
     /// # Errors
-    /// Fails for a problem that the kernels do not have, and where the ranks ask for different ones (R0505), or without
-    /// memory (R0302).
+    /// Fails for a problem that the kernels do not support, if the ranks request different problems
+    /// (R0505), or if there is not enough memory (R0302).
     pub fn new(comm: &Arc<Comm>, problem: Problem) -> Result<Experts, Error> {
         let moe = Moe::new(&comm.world, comm.world.team(), problem, Plan::of(&problem))?;
         Ok(Experts { comm: comm.clone(), moe })
     }
 
-    /// The number of rows that this rank has room for.
+    /// The number of rows for which this rank has memory.
     pub fn rows(&self) -> u64 {
         self.moe.problem().rows(self.comm.size())
     }
 
-    /// Where tokens arrive, rows of the problem's `hidden` elements. They are valid until the next dispatch.
+    /// The address at which tokens arrive, as rows of the problem's `hidden` elements. They are
+    /// valid until the next dispatch.
     pub fn received(&self) -> u64 {
         self.moe.received().address()
     }
@@ -60,24 +62,27 @@ impl Experts {
         self.moe.received_scales().map_or(0, |scales| scales.address())
     }
 
-    /// Where results of the experts are, each in the row of its token.
+    /// The address of the results of the experts, each in the row of its token.
     pub fn results(&self) -> u64 {
         self.moe.results().address()
     }
 
-    /// Where it is written at which row each expert begins, i32.
+    /// The address of the row at which each expert begins, as i32.
     pub fn offsets(&self) -> u64 {
         self.moe.offsets().address()
     }
 
-    /// Sends tokens to their experts; with `b`, the matrices of this rank's experts, it multiplies them in the same launch.
+    /// Sends tokens to their experts. With `b`, the matrices of this rank's experts, it also
+    /// multiplies them in the same launch.
     ///
     /// # Errors
-    /// Fails for an address that is not a multiple of 16 ([`Error::Unaligned`]), and as [`Moe::dispatch`] does.
+    /// Fails for an address that is not a multiple of 16 ([`Error::Unaligned`]), and where
+    /// [`Moe::dispatch`] fails.
     ///
     /// # Safety
-    /// `stream` is a stream of the rank's device, or null for its default stream. The operands have the types and extents of
-    /// the problem, and the device reaches them until the stream is past the call.
+    /// `stream` must be a stream of the rank's device, or null for its default stream. The operands
+    /// must have the types and extents of the problem, and the device must be able to access them
+    /// until the stream has passed the call.
     pub unsafe fn dispatch(
         &self,
         stream: RawStream,
@@ -157,13 +162,15 @@ impl Experts {
         Ok(())
     }
 
-    /// Writes the results of each token's experts times `gates`, f32 (token, choice), added up in f32.
+    /// Writes the sum of the results of each token's experts times `gates`, f32 (token, choice).
+    /// The sums are computed in f32.
     ///
     /// # Errors
-    /// Fails for an address that is not a multiple of 16 ([`Error::Unaligned`]), and as [`Moe::combine`] does.
+    /// Fails for an address that is not a multiple of 16 ([`Error::Unaligned`]), and where
+    /// [`Moe::combine`] fails.
     ///
     /// # Safety
-    /// As of [`dispatch`](Experts::dispatch).
+    /// The conditions are those of [`dispatch`](Experts::dispatch).
     pub unsafe fn combine(
         &self,
         stream: RawStream,
@@ -183,13 +190,13 @@ impl Experts {
         Ok(self.moe.combine(&stream, &routes, &gates, &out)?)
     }
 
-    /// Waits for the stream, and says whether the newest dispatch was carried out.
+    /// Waits for the stream, and returns whether the newest dispatch was carried out.
     ///
     /// # Errors
     /// Fails on every rank for routes that cannot be carried out (R0506).
     ///
     /// # Safety
-    /// `stream` is a stream of the rank's device, or null for its default stream.
+    /// `stream` must be a stream of the rank's device, or null for its default stream.
     pub unsafe fn check(&self, stream: RawStream) -> Result<(), Error> {
         // SAFETY: the caller vouches for the stream.
         let stream = unsafe { self.comm.stream(stream)? };

@@ -1,4 +1,4 @@
-//! Waits that identify themselves: what a job on GPUs says of kernels that do not end.
+//! Tests of waits that report themselves, in jobs on GPUs whose kernels do not end.
 
 #[path = "../support/waiting.rs"]
 mod waiting;
@@ -6,7 +6,7 @@ mod waiting;
 use crate::check::{Case, Checked, Outcome};
 use weft::runtime::World;
 
-/// The bound of the host's waits; kernels report after half of it.
+/// The limit of the host's waits. Kernels report after half of it.
 const BOUND: &[(&str, &str)] = &[("WEFT_TIMEOUT", "4"), ("WEFT_WATCH", "1")];
 
 /// A job starts, waits for the bound, and ends. A PE that does not end by itself is ended 3 seconds after the failure.
@@ -40,17 +40,17 @@ pub const CASES: &[Case] = &[
     }),
 ];
 
-/// PE 1 is gone before it launches what PE 0 waits for.
+/// PE 1 is killed before it launches the kernel for which PE 0 waits.
 fn killed(world: &World) -> Checked {
     if world.my_pe() == 1 {
-        // Its end would be a step of all PEs.
+        // Dropping it would be a collective step of all PEs.
         std::mem::forget(world.kernel_barrier(1)?);
         let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
     }
     waiting::another_size(world)
 }
 
-/// The job fails within its bound, and its errors have these words.
+/// Checks that the job fails within its limit, and that its errors contain these words.
 fn says(o: &Outcome, words: &[&str]) -> Result<(), String> {
     match words.iter().find(|w| !o.err.contains(**w)) {
         Some(word) => Err(format!("nothing says {word:?}")),

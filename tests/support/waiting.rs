@@ -5,7 +5,7 @@ use weft::gpu::{Grid, Kernel};
 use weft::runtime::{Graph, World};
 use weft::{KernelFile, Options};
 
-/// Thread 3 of each CTA waits for element 5 of `flags`.
+/// A kernel in which thread 3 of each CTA waits for element 5 of `flags`.
 const SPIN: &str = "kernel spin(flags: symm<u32, (8):(1)>, goal: u32, out: global<u32, (1):(1)>) block(64) {
     if thread_idx() == 3 {
         while load<acquire, sys>(flags[5]) < goal { }
@@ -13,7 +13,7 @@ const SPIN: &str = "kernel spin(flags: symm<u32, (8):(1)>, goal: u32, out: globa
     }
 }";
 
-/// So many barriers of all PEs.
+/// A kernel with a number of barriers of all PEs.
 const STEPS: &str = "kernel steps(rounds: i64, sync: barrier, team: team) block(64) {
     for i in 0..rounds { barrier(sync, team, acq_rel, sys); }
 }";
@@ -34,7 +34,7 @@ fn let_kernels_wait_first(world: &World) {
     }
 }
 
-/// Every PE waits for a flag that nobody sets, in its second launch.
+/// Every PE waits in its second launch for a flag that is never set.
 pub fn spins_for_ever(world: &World) -> Ran {
     let kernel = watched(world, SPIN)?;
     let (flags, out) = (world.zeros::<u32>(8)?, world.zeros::<u32>(1)?);
@@ -44,7 +44,7 @@ pub fn spins_for_ever(world: &World) -> Ran {
     Ok(world.stream().synchronize()?)
 }
 
-/// The last PE makes one barrier less than the others.
+/// The last PE executes one barrier less than the others.
 pub fn another_size(world: &World) -> Ran {
     let kernel = watched(world, STEPS)?;
     let sync = world.kernel_barrier(1)?;
@@ -74,8 +74,8 @@ pub fn replayed_on_one_pe(world: &World) -> Ran {
     Ok(world.barrier()?)
 }
 
-/// The first PE makes an allreduce by packets twice, and the others do not. The second launch may begin before the first
-/// one ends.
+/// The first PE executes an allreduce by packets twice, and the others do not. The second launch may
+/// begin before the first one ends.
 pub fn allreduce_of_one_pe(world: &World) -> Ran {
     const SLOTS: usize = 1024;
     let n_pes = world.n_pes() as usize;
@@ -102,7 +102,7 @@ pub fn allreduce_of_one_pe(world: &World) -> Ran {
     Ok(world.barrier()?)
 }
 
-/// So many CTAs wait for a flag that nobody sets.
+/// A number of CTAs wait for a flag that is never set.
 pub fn many_wait(world: &World, ctas: u32) -> Ran {
     let kernel = watched(world, SPIN)?;
     let (flags, out) = (world.zeros::<u32>(8)?, world.zeros::<u32>(1)?);

@@ -48,7 +48,9 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
             // One element of 97 is a hundred times larger, as in hidden states.
             "outliers" => normal(&mut uniform) * if i % 97 == 5 { 100.0 } else { 1.0 },
             // The numbers of the PEs cancel, except for a small part.
-            "opposite" => (if pe == 0 { 1.0 } else { -1.0 }) * ((i % 31) as f64 + 1.0) + normal(&mut uniform) * 1e-3,
+            "opposite" => {
+                (if pe == 0 { 1.0 } else { -1.0 }) * ((i % 31) as f64 + 1.0) + normal(&mut uniform) * 1e-3
+            }
             "tiny" => normal(&mut uniform) * 1e-38,
             // Each element lies in the middle between two whole numbers of scales, so that every rounding errs the most.
             "halfway" if i % 16 == 0 => 126.0,

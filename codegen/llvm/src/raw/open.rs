@@ -54,7 +54,9 @@ unsafe extern "C" {
 /// The entry of the table for functions that the library lacks, and for all functions before it is
 /// opened.
 extern "C" fn absent() -> ! {
-    super::say("weft: a function of LLVM was called that its library lacks, or before the library was opened");
+    super::say(
+        "weft: a function of LLVM was called that its library lacks, or before the library was opened",
+    );
     std::process::abort()
 }
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Opens pages of `weft report` in a headless Chromium and checks what a reader needs of them.
+"""Opens pages of `weft report` in a headless Chromium and checks that readers can use them.
 
     .ci/page.py [--shots FOLDER] PAGE.html...
 
-Each page is opened at the widths of a phone and a laptop, in light and in dark. No error may reach the console, nothing
-may be fetched, every section must be there, a line that is pointed at must mark lines in the other panes, the page must
-not be wider than its window, and text must stand out from what is behind it.
+Each page is opened at the widths of a phone and a laptop, in light and in dark. The console must show no error, the page
+must load no other files, every section must exist, a line under the pointer must mark lines in the other panes, the page
+must not be wider than its window, and text must have enough contrast with its background.
 """
 
 import argparse
@@ -19,11 +19,11 @@ BROWSERS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-c
 WIDTHS = {"phone": (390, 844), "laptop": (1366, 768)}
 SCHEMES = ["light", "dark"]
 SECTIONS = ["code", "accesses", "resources", "layouts", "traffic", "timeline", "findings"]
-# Milliseconds after which an action of the browser has failed.
+# The time limit of a browser action in milliseconds.
 TIMEOUT = 20_000
 
-# The texts whose contrast with their ground is less than WCAG 2.2 asks for at level AA, each once. Ink and ground are
-# painted on a canvas, which knows every notation of a colour.
+# Finds the texts whose contrast with their background is below that of WCAG 2.2, level AA, each once. Both colours are
+# painted on a canvas, which understands every notation of a colour.
 CONTRAST = """
 () => {
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
@@ -75,7 +75,7 @@ CONTRAST = """
 }
 """
 
-# What is wider than the window and not inside of something that scrolls.
+# Finds elements that are wider than the window and not inside of an element that scrolls.
 OVERFLOW = """
 () => {
   const wide = document.documentElement.scrollWidth - innerWidth;
@@ -147,13 +147,13 @@ def linking(page, checks, narrow):
             .some(l => { const at = l.getBoundingClientRect(); return at.top >= box.top && at.bottom <= box.bottom; }); }"""
         )
         checks.that(visible, f"a click on line {key} does not show its lines in {pane}")
-    # With keys: the next line with code is kept instead.
+    # The keyboard selects the next line with code instead.
     source.locator(".lines").press("ArrowDown")
     now = source.locator(".l.on").evaluate_all("all => all.map(l => l.dataset.k)")
     checks.that(now == [own[own.index(key) + 1]], f"the key down goes from {key} to {now}")
     source.locator(".lines").press("Escape")
     checks.that(marked("source") == 0, "Escape does not let go")
-    # From the other side: an instruction marks its line.
+    # In the other direction, an instruction marks its line.
     point(panes.locator(f'.pane[data-pane=sass] .l[data-k="{key}"]').first)
     checks.that(source.locator(".l.on").count() == 1, "an instruction does not mark its source line")
 
@@ -214,7 +214,7 @@ def main():
         asked.shots.mkdir(parents=True, exist_ok=True)
     done = []
     with sync_playwright() as play:
-        # In a container, root has no other sandbox than the container.
+        # In a container, the container itself is the only sandbox for root.
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=TIMEOUT)
         for path in asked.pages:
             for width in WIDTHS:

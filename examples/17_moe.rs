@@ -43,24 +43,17 @@ pub(crate) fn moe(world: &World) -> Result<(), Box<dyn Error>> {
 
     let routes = Routes { ids: &ids, live: &live };
     for _ in 0..3 {
-        layer.experts(stream, &x, &routes, &b)?;
-        layer.combine(stream, &routes, &gates, &out)?;
+        layer.layer(stream, &x, &routes, &b, &gates, &out)?;
     }
     layer.check(stream)?;
+    mine.compare(me, &out.to_vec(stream)?)?;
 
-    let found = out.to_vec(stream)?;
-    for (token, row) in found.chunks(COLUMNS).enumerate() {
-        let want = if token < mine.live { mine.combined(token) } else { vec![0.0; COLUMNS] };
-        if let Some(at) =
-            (0..COLUMNS).find(|&j| (row[j].to_f64() - want[j]).abs() > 0.02 + 0.01 * want[j].abs())
-        {
-            return Err(format!(
-                "PE {me}, token {token}, column {at}: found {}, expected {}",
-                row[at], want[at]
-            )
-            .into());
-        }
-    }
+    // The same in two steps, between which a program may do something with `layer.results()`.
+    out.copy_from(&[bf16::ZERO; TOKENS * COLUMNS], stream)?;
+    layer.experts(stream, &x, &routes, &b)?;
+    layer.combine(stream, &routes, &gates, &out)?;
+    layer.check(stream)?;
+    mine.compare(me, &out.to_vec(stream)?)?;
     println!("PE {me}: {} tokens, {} rows received", mine.live, layer.offsets().to_vec(stream)?[LOCAL]);
     Ok(())
 }
@@ -81,6 +74,23 @@ impl Tokens {
             ids: (0..TOKENS * CHOICES).map(|i| ((i * 7 + i / 3 + pe) % (LOCAL * pes)) as i32).collect(),
             gates: (0..TOKENS * CHOICES).map(|i| 0.25 + (i % 4) as f32 * 0.125).collect(),
         }
+    }
+
+    /// Compares the results of this PE with the reference.
+    fn compare(&self, me: usize, found: &[bf16]) -> Result<(), Box<dyn Error>> {
+        for (token, row) in found.chunks(COLUMNS).enumerate() {
+            let want = if token < self.live { self.combined(token) } else { vec![0.0; COLUMNS] };
+            if let Some(at) =
+                (0..COLUMNS).find(|&j| (row[j].to_f64() - want[j]).abs() > 0.02 + 0.01 * want[j].abs())
+            {
+                return Err(format!(
+                    "PE {me}, token {token}, column {at}: found {}, expected {}",
+                    row[at], want[at]
+                )
+                .into());
+            }
+        }
+        Ok(())
     }
 
     /// The reference result of a token, with each expert's result rounded to bf16 as the kernel

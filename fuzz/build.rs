@@ -1,4 +1,5 @@
-//! As the root's build script: where LLVM's library is linked, finds it where `weft-llvm` found it.
+//! If LLVM's library is linked, finds it at the place where `weft-llvm` found it, as the root's
+//! build script does.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::moe::{Plan, Problem};
+use weft::moe::Problem;
 use weft::runtime::World;
 use weft::runtime::job::{Started, start};
-use weft_bench::moe::{Contender, Report, Request, predict, run};
+use weft_bench::moe::{Contender, Report, Request, Way, predict, run};
 
 #[derive(Args)]
 pub struct BenchMoe {
@@ -36,11 +36,13 @@ pub struct BenchMoe {
     /// The element type of tokens, matrices and results: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The parameters of warpweft's kernels, such as bn=256,stages=3,piece=12. Give the option
-    /// again for each further plan.
+    /// The parameters of warpweft's kernels, such as form=many,bn=256,stages=3,piece=12. The form is auto,
+    /// many, few, or apart; products and even are the products alone, of uneven and of equal
+    /// groups of rows. Give the option again for each further plan.
     #[arg(long, value_name = "NAME=N,...", default_value = "")]
     plan: Vec<String>,
-    /// The peer to measure in the same run: nccl+cublas, or none.
+    /// The peers to measure in the same run: nccl+cublas, cublas (one product with as many rows as
+    /// all experts of a PE have), or none.
     #[arg(long, value_name = "PEER,...", default_value = "nccl+cublas")]
     against: String,
     #[command(flatten)]
@@ -78,8 +80,8 @@ impl BenchMoe {
     fn request(&self) -> Result<Request> {
         let mut contenders: Vec<Contender> = Vec::new();
         for text in &self.plan {
-            let plan: Plan = text.parse().map_err(|e| anyhow!("--plan {text}: {e}"))?;
-            contenders.push(Contender::Ours(plan));
+            let way: Way = text.parse().map_err(|e| anyhow!("--plan {text}: {e}"))?;
+            contenders.push(Contender::Ours(way));
         }
         if self.against != "none" {
             let peers = Contender::peers(&self.against);

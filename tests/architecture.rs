@@ -1,4 +1,5 @@
-//! The rooms and the one direction between them (docs/architecture.md), and what no file may have.
+//! Checks the dependencies between crates (docs/architecture.md), and properties that every file
+//! must have.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What the library joins.
+/// The crates that the library combines.
 const BASE: &[&str] = &[
     "weft-layout",
     "weft-abi",
@@ -21,8 +22,8 @@ const BASE: &[&str] = &[
     "weft-runtime",
 ];
 
-/// Every package of the workspace, and those of the others that it may use. Arrows follow the data: text, IR,
-/// passes, LLVM, PTX. None points back.
+/// Every package of the workspace, and the other packages that it can use. Dependencies follow the
+/// data: text, IR, passes, LLVM, PTX. None points back.
 const ROOMS: &[(&str, &[&[&str]])] = &[
     ("weft-layout", &[]),
     ("weft-abi", &[&["weft-layout"]]),
@@ -52,20 +53,21 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("warpweft-python", &[&["warpweft", "warpweft-run", "warpweft-check", "warpweft-cli", "warpweft-comm"]]),
 ];
 
-/// What is kept to one room, so that it can be replaced there.
+/// Libraries that only one crate uses, so that they can be replaced there.
 const CONFINED: &[(&str, &str)] = &[("inkwell", "weft-llvm"), ("llvm-sys", "weft-llvm")];
 
-/// Lines of the longest Rust file; a file that needs more has two subjects.
+/// The maximum number of lines of a Rust file. A file that needs more has two subjects.
 const MAX_LINES: usize = 800;
 
-/// Pieces of paths that are one machine's own. (In two parts, since this file is looked at too.)
+/// Parts of paths that exist on one machine only. (They are split in two, because this file is
+/// checked too.)
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/tmp/", "target"), concat!("/home", "/")];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a program prints on standard output, run at the root.
+/// The standard output of a program that runs at the root.
 fn output(program: &str, arguments: &[&str]) -> String {
     let out = Command::new(program).args(arguments).current_dir(root()).output().unwrap();
     assert!(out.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
@@ -76,7 +78,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap()
 }
 
-/// Name of each package of the workspace, and names of its dependencies of every kind.
+/// The name of each package of the workspace, and the names of its dependencies of every kind.
 fn packages() -> Vec<(String, Vec<String>)> {
     let json = output(env!("CARGO"), &["metadata", "--format-version=1", "--no-deps", "--offline"]);
     let metadata: Value = serde_json::from_str(&json).unwrap();
@@ -88,7 +90,7 @@ fn packages() -> Vec<(String, Vec<String>)> {
     packages.map(|package| (text(package, "name").to_owned(), dependencies(package))).collect()
 }
 
-/// The files that git has or would take, with their text; binary files are left out.
+/// The files that git has or would add, with their text. Binary files are left out.
 fn files() -> Vec<(String, String)> {
     let names = output("git", &["ls-files", "--cached", "--others", "--exclude-standard"]);
     let read = |name: &str| Some((name.to_owned(), fs::read_to_string(root().join(name)).ok()?));
@@ -126,9 +128,10 @@ fn rooms_use_only_the_rooms_before_them() {
     );
 }
 
-/// So that a later room in the table never becomes an earlier one by an edit of the table itself.
+/// Checks that the order of the table is consistent, so that an edit of the table cannot add a
+/// dependency that points back.
 #[test]
-fn the_table_has_no_way_back() {
+fn the_table_has_no_dependency_that_points_back() {
     for (place, (room, may_use)) in ROOMS.iter().enumerate() {
         for used in may_use.concat() {
             let before = ROOMS[..place].iter().any(|(earlier, _)| *earlier == used);

@@ -1,10 +1,12 @@
-//! Asserts that are left out leave no trace: the PTX is that of the kernel without them, byte for byte.
+//! Checks that omitted asserts leave no trace: the PTX is equal, byte for byte, to that of the
+//! kernel without them.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use weft::{Compiled, KernelFile, Lowering, Options};
 
-/// Accesses that are put together, a reduction and a barrier, with asserts among them.
+/// A kernel with accesses that are combined, a reduction and a barrier, and with asserts among
+/// them.
 const TEXT: &str = "kernel k<N: int = 5000>(x: symm<f32, (N):(1)>, y: global<f32, (N):(1)>, sync: barrier, team: team) block(128) {
     let from = partition(x, threads());
     let to = partition(y, threads());
@@ -29,7 +31,7 @@ fn compile(text: &str, asserts: bool, lowering: Lowering) -> Compiled {
 
 #[test]
 fn asserts_that_are_left_out_leave_no_trace() {
-    // Lines stay where they are.
+    // The other lines keep their positions.
     let is_assert = |line: &str| line.trim_start().starts_with("assert(");
     let without: Vec<_> = TEXT.lines().map(|line| if is_assert(line) { "" } else { line }).collect();
     let without = without.join("\n");

@@ -1,4 +1,4 @@
-//! What `weft bench` reports, over a report that is made up: no figure here was measured.
+//! Tests of the output of `weft bench` with a made-up report. No figure here was measured.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,8 +11,8 @@ use weft_bench::{
     Bandwidth, Calibration, Collective, Loading, NvLink, Operation, Placement, Report, Row, Spread, Wrong,
 };
 
-/// A contender: its name, whether it is ours, where its results are, a call's least time in us, and the busbw that it
-/// comes to.
+/// A contender: its name, whether it is part of warpweft, the placements of its results, the least
+/// time of a call in us, and the resulting busbw.
 const CONTENDERS: [(&str, bool, &[Placement], f64, f64); 5] = [
     ("ll", true, &[Placement::OutOfPlace, Placement::InPlace], 3.5, 60.0),
     ("two_shot", true, &[Placement::InPlace], 7.0, 330.0),
@@ -102,13 +102,13 @@ fn tables() {
     snapshot("table.txt", &report.table(false));
     snapshot("wide.txt", &report.table(true));
     snapshot("table.md", &report.markdown());
-    // Columns end where their names do.
+    // Columns end where their names end.
     for wide in [false, true] {
         let head = report.head(wide);
         let names = head.lines().find(|l| l.contains("algorithm")).unwrap();
         let table = report.table(wide);
         let lines = table.lines().filter(|l| !l.starts_with('#'));
-        // (Plans of ours stand behind.)
+        // (The plans of warpweft's contenders follow in the last column.)
         assert!(lines.filter(|l| !l.contains("CTAs")).all(|l| l.len() == names.len()));
     }
 }
@@ -146,7 +146,7 @@ fn json_reads_back() {
 }
 
 #[test]
-fn csv_has_a_line_a_row() {
+fn csv_has_a_line_per_row() {
     let report = report();
     let text = report.csv();
     let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
@@ -176,17 +176,17 @@ fn plots() {
         assert!(svg.contains(text), "{text}");
     }
     snapshot("plot.svg", &svg);
-    // One size alone, and without what the links have.
+    // There is only one size, and the bandwidth of the links is unknown.
     report.rows.retain(|r| r.size == 1024);
     (report.calibration, report.nvlink) = (None, None);
     assert!(report.plot().unwrap().contains("1K"));
-    // Nothing that has a size.
+    // No row has a size.
     report.rows.iter_mut().for_each(|r| r.size = 0);
     report.operation = Operation::Barrier;
     assert!(report.plot().unwrap_err().to_string().contains("barrier has no sizes"));
 }
 
-/// What `weft bench --from` makes of stored reports.
+/// The output of `weft bench --from` for stored reports.
 fn from(folder: &Path, arguments: &[&str]) -> std::process::Output {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weft"));
     command.args(["bench", "allreduce"]).args(arguments).current_dir(folder).output().unwrap()
@@ -199,7 +199,7 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     let store = |name: &str, report: &Report| {
         std::fs::write(folder.path().join(name), report.json().unwrap()).unwrap();
     };
-    // Small sizes and large ones, each with the middle.
+    // One part has the small sizes and the other the large ones. Both have the middle size.
     let part = |of: fn(u64) -> bool| Report {
         rows: all.rows.iter().filter(|r| of(r.size)).cloned().collect(),
         ..report()
@@ -217,14 +217,14 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     assert_eq!(written("all.csv"), all.csv());
     assert_eq!(written("all.svg"), all.plot().unwrap());
     assert_eq!(written("all.md"), all.markdown());
-    // Some of it.
+    // Select some of the contenders.
     let some = ["--algo", "ll", "--against", "nccl,nvshmem", "--json", "some.json"];
     let out = from(folder.path(), &[&both[..], &some].concat());
     assert_eq!(out.status.code(), Some(0));
     let some: Report = serde_json::from_str(&written("some.json")).unwrap();
     let named: std::collections::BTreeSet<_> = some.rows.iter().map(|r| &*r.algorithm).collect();
     assert_eq!(Vec::from_iter(named), ["ll", "nccl", "nvshmem"]);
-    // What is not right stays so.
+    // A wrong result stays marked as wrong.
     let mut wrong = part(|size| size == 1024);
     let one =
         Wrong { elements: 1, of: 9, pe: 1, round: 2, index: 3, found: "4".into(), expected: "5".into() };
@@ -237,7 +237,7 @@ fn stored_reports_are_printed_plotted_and_put_together() {
         said.starts_with("error: allreduce by ll out of place") && said.contains("PE 1, element 3"),
         "{said}"
     );
-    // What does not fit together, or is not there.
+    // Reports that do not fit together, or do not exist, are errors.
     store("other.json", &Report { n_pes: 2, ..report() });
     store("newer.json", &Report { nccl: Some("2.30.1".into()), ..report() });
     store("gather.json", &Report { operation: Collective::AllGather.into(), ..report() });
@@ -258,7 +258,8 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     assert!(out.status.code() == Some(2), "nothing is measured, in a graph or not");
 }
 
-/// Within 5 % in place says what out of place says, and is no line of its own.
+/// Checks that a contender whose results in place are within 5 % of those out of place has only one
+/// line.
 #[test]
 fn plots_have_no_line_twice() {
     let mut report = report();

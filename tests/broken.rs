@@ -1,7 +1,9 @@
-//! Kernels with a seeded bug, `tests/broken/**/*.{weft,ptx}`: the checks find it, with the right diagnosis and nothing
-//! else, and nothing in the same kernel mended. How the files say so is in `support/seeded.rs`.
+//! Tests kernels with a seeded bug, `tests/broken/**/*.{weft,ptx}`. The checks must find the bug
+//! with the right diagnosis and nothing else. They must find nothing in the same kernel after the
+//! bug is fixed. `support/seeded.rs` describes the files.
 //!
-//! `WEFT_FOUND=1 cargo test --test broken -- NAME --nocapture` prints what is found, and in which seed first.
+//! `WEFT_FOUND=1 cargo test --test broken -- NAME --nocapture` prints the findings, each with the
+//! first seed that shows it.
 
 #[path = "support/handwritten.rs"]
 mod handwritten;
@@ -22,10 +24,10 @@ use weft::{Define, KernelFile, Lowering, Transport};
 use weft_check::{CheckOptions, check_file, check_sequence};
 use weft_run::{Arg, RunError, Stage};
 
-/// Most seconds that one test may take.
+/// The maximum time of one test in seconds.
 const LIMIT: u64 = 120;
 
-/// Something that was found: where, the first seed, and how it reads.
+/// A finding: its place, the first seed that shows it, and its text.
 pub(crate) struct Found {
     pub(crate) key: Key,
     pub(crate) seed: u64,
@@ -83,7 +85,7 @@ fn find(name: &str, ptx: bool, file: &Seeded, text: &str, seeds: u64) -> Result<
     if ptx { handwritten::find(file, text, seeds) } else { find_in_weft(name, file, text, seeds) }
 }
 
-/// All that is expected is found, and nothing else.
+/// Checks that all expected findings occur, and no others.
 fn broken(name: &str, ptx: bool, file: &Seeded) -> Result<(), String> {
     let found = find(name, ptx, file, &file.broken, file.within)?;
     let shown = |found: &Found| {
@@ -133,7 +135,7 @@ fn clean(name: &str, ptx: bool, file: &Seeded) -> Result<(), String> {
     }
 }
 
-/// What `weft check` finds.
+/// The findings of `weft check`.
 fn find_in_weft(name: &str, file: &Seeded, text: &str, seeds: u64) -> Result<Vec<Found>, String> {
     let kernels = match KernelFile::parse(name, text) {
         Ok(kernels) => kernels,
@@ -148,7 +150,7 @@ fn find_in_weft(name: &str, file: &Seeded, text: &str, seeds: u64) -> Result<Vec
     };
     match report {
         Ok(report) => Ok(report.findings.iter().map(|f| found(f, &kernels)).collect()),
-        // What the compiler finds.
+        // The error is one that the compiler reports.
         Err(RunError::Compile(e)) => {
             let errors = e.diagnostics.iter().filter(|d| d.severity == Severity::Error);
             let line = |span| kernels.sources().line_column(span).map(|at| at.line);
@@ -185,7 +187,7 @@ fn options(file: &Seeded, seeds: u64) -> Result<CheckOptions, String> {
     options.launches = number("launches")?.unwrap_or(1);
     options.overlap = file.word("overlap") == Some("true");
     options.grid = number("grid")?.map(|n| [n, 1, 1]);
-    // A wait that never ends is to be a deadlock, and a test is to be quick.
+    // A wait that never ends must be reported as a deadlock, and the test must be quick.
     options.step_limit = Some(10_000_000);
     options.compile.lowering = match file.word("lowering").unwrap_or("multimem") {
         "multimem" => Lowering::Multimem,

@@ -1,4 +1,5 @@
-//! The kernel cache: what an entry is found by, what a damaged folder does, and that its size is bounded.
+//! Tests of the kernel cache: the key of an entry, the treatment of a damaged folder, and the limit
+//! of its size.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -19,7 +20,7 @@ kernel k<N: int>(x: global<f32, (N):(1)>) block(64) {
 }
 ";
 
-/// A folder with a kernel file and one that it uses.
+/// A folder with a kernel file and a file that it uses.
 struct Scratch(TempDir);
 
 impl Scratch {
@@ -57,7 +58,7 @@ fn never() -> Result<Entry, String> {
 }
 
 #[test]
-fn whatever_the_code_depends_on_changes_the_key() {
+fn the_key_depends_on_every_input_of_the_code() {
     let place = Scratch::new();
     let file = place.file();
     let change: [&dyn Fn(&mut Options); 12] = [
@@ -112,15 +113,15 @@ fn a_kernel_is_compiled_once() {
     assert!(made.image.starts_with(b"//") || made.image.windows(8).any(|w| w == b".version"));
     assert_eq!(made.info.kernels[0].name, "k");
     assert_eq!(cache.get_or_make(&key, never).unwrap(), (made.clone(), Found::Memory));
-    // Another process.
+    // This stands for another process.
     let (read, found) = place.cache().get_or_make(&key, never).unwrap();
     assert_eq!((&*read, found), (&*made, Found::Disk));
-    // Only whole files are there.
+    // The folder contains only complete files.
     assert_eq!(place.entries(), [place.0.path().join(format!("kernels/{key}.kernel"))]);
 }
 
 #[test]
-fn what_is_damaged_is_made_anew() {
+fn damaged_entries_are_replaced() {
     let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
@@ -158,7 +159,7 @@ fn a_folder_that_cannot_be_written_does_no_harm() {
     let place = Scratch::new();
     let (file, options) = (place.file(), options());
     let key = Key::of(&file, &options);
-    // A file stands where the folder is to be.
+    // There is a file at the path of the folder.
     let cache = Cache::at(place.0.path().join("part.weft").join("kernels"));
     let (made, _) = cache.get_or_make(&key, || Entry::compile(&file, &options)).unwrap();
     assert_eq!(cache.get_or_make(&key, never).unwrap(), (made, Found::Memory));
@@ -182,7 +183,7 @@ fn the_oldest_go_when_the_folder_is_full() {
         age(key, hours);
     }
     assert_eq!(place.entries().len(), 4);
-    // Used now: the first is the newest.
+    // The first entry was used just now, so it is the newest.
     assert!(cache().get(&keys[0]).is_some());
     cache().put(&keys[4], entry.clone());
     let there = |i: usize| cache().get(&keys[i]).is_some();

@@ -1,4 +1,5 @@
-//! `weft check` and `weft sim`: what they find, how they say it, that a replay meets it again.
+//! Tests of `weft check` and `weft sim`: their findings, the text of the findings, and that a
+//! replay repeats them.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +14,8 @@ use weft::{Define, KernelFile, Lowering, Transport};
 use weft_check::{CheckOptions, Report, check_file};
 use weft_run::array::{Array, Number, write_number};
 
-/// PE p takes PE p + 1's flag for the sign that its data is there; how the flag is set and read is left open.
+/// A kernel in which PE p takes PE p + 1's flag as the sign that its data has arrived. The
+/// arguments select how the flag is set and read.
 fn message(store: &str, load: &str) -> String {
     format!(
         "kernel message(x: symm<i32, (4):(1)>, flag: symm<u32, (1):(1)>, out: global<i32, (4):(1)>, sync: barrier, team: team)
@@ -57,11 +59,11 @@ const WRONG: &str = "kernel twice<N: int>(x: global<f32, (N):(1)>, out: global<f
 ";
 
 #[test]
-fn sizes_lowerings_and_seeds_are_explored_and_a_finding_is_told_once() {
+fn sizes_lowerings_and_seeds_are_explored_and_a_finding_is_reported_once() {
     let report = checked(WRONG, |_| ());
     assert_eq!(codes(&report), ["C001"]);
     let finding = &report.findings[0];
-    // One lowering, since there is no in-switch operation; three sizes, three seeds.
+    // There is one lowering, because there is no in-switch operation, three sizes and three seeds.
     assert_eq!((report.cases.len(), report.runs, finding.count), (3, 9, 9));
     let sizes: Vec<_> = report.cases.iter().map(|c| c.defines["N"]).collect();
     assert_eq!(sizes, [Define::Int(1), Define::Int(1003), Define::Int(5003)]);
@@ -75,7 +77,7 @@ fn sizes_lowerings_and_seeds_are_explored_and_a_finding_is_told_once() {
 }
 
 #[test]
-fn what_a_kernel_admits_decides_the_sizes() {
+fn the_sizes_satisfy_the_kernels_conditions() {
     let text =
         "kernel k<N: int, T: float>(x: symm<T, (N):(1)>, out: symm<T, (N):(1)>, sync: barrier, team: team)
         block(64) computes(copy(x, out))
@@ -126,7 +128,7 @@ fn a_race_names_both_accesses_the_element_and_the_missing_order() {
 
 #[test]
 fn a_replay_meets_that_finding_again() {
-    // A schedule-dependent mistake: who adds last leaves its own.
+    // The error depends on the schedule: the PE that adds last leaves its own value.
     let report = checked(&message("relaxed, sys", "relaxed, sys"), |o| o.seeds = 4);
     let first = &report.findings[0];
     let again = checked(&message("relaxed, sys", "relaxed, sys"), |o| {
@@ -148,7 +150,8 @@ fn a_replay_meets_that_finding_again() {
     );
 }
 
-/// A put that only a barrier follows: right where it goes in place, wrong where it is under way for long.
+/// A kernel with a put that only a barrier follows. It is correct if the put is done in place, and
+/// wrong if the put is in flight for a long time.
 const NO_QUIET: &str =
     "kernel forgets(x: symm<f32, (67):(1)>, y: symm<f32, (67):(1)>, sync: barrier, team: team)
     block(32) grid(1) computes(rotate(x, y))
@@ -173,7 +176,7 @@ fn nodes_of_several_sizes_run_both_branches_of_a_transfer() {
     };
     assert_eq!(within(&[5, 8]), None);
     assert_eq!(within(&[2]).unwrap().replay.node, Some(2));
-    // One transport that is asked for does not depend on nodes.
+    // With an explicit transport, the result does not depend on nodes.
     let report = checked(NO_QUIET, |o| o.compile.transport = Transport::Nvshmem);
     assert!(!report.is_clean() && report.cases.iter().all(|c| c.node.is_none()), "{:?}", report.cases);
 }
@@ -192,7 +195,7 @@ fn a_lowering_that_is_asked_for_is_the_only_one() {
     assert_eq!(lowerings(&options), [Lowering::Unicast]);
 }
 
-/// A folder of its own, where the command runs.
+/// A folder in which the command runs.
 struct Scratch(TempDir);
 
 impl Scratch {
@@ -215,7 +218,7 @@ impl Scratch {
         Array { dtype: Scalar::F32, shape: shape.to_vec(), data }.write(&self.path(name)).unwrap();
     }
 
-    /// Status, standard output and standard error.
+    /// Runs the command and returns the status, the standard output and the standard error.
     fn weft(&self, arguments: &[&str]) -> (i32, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
         let Output { status, stdout, stderr } =
@@ -226,7 +229,7 @@ impl Scratch {
 }
 
 #[test]
-fn the_status_says_clean_findings_or_failure() {
+fn the_status_distinguishes_clean_findings_and_failure() {
     let place = Scratch::new();
     place.write("right.weft", &message("release, sys", "acquire, sys"));
     place.write("wrong.weft", &message("relaxed, sys", "acquire, sys"));
@@ -245,7 +248,7 @@ fn the_status_says_clean_findings_or_failure() {
     assert_eq!(run("right.weft", &["--block", "32"]).0, 2);
     assert_eq!(run("right.weft", &["-D", "X=1"]).0, 2);
 
-    // The command that the report names meets the finding again, word for word.
+    // The command in the report repeats the finding word for word.
     let command = out_command(&run("wrong.weft", &[]).1);
     let words: Vec<_> = command.split_whitespace().skip(1).collect();
     let (status, again, _) = place.weft(&words);
@@ -254,14 +257,15 @@ fn the_status_says_clean_findings_or_failure() {
     assert_eq!(paragraph(&again), paragraph(&run("wrong.weft", &[]).1));
 }
 
-/// The command in a report.
+/// The command that a report contains.
 fn out_command(report: &str) -> String {
     report.lines().map(str::trim).find(|line| line.starts_with("weft check")).unwrap().to_owned()
 }
 
-/// A text that does not compile is a document too, and a file's name is a URI in it.
+/// Checks that the output is a valid document for a text that does not compile, and that a file's
+/// name is a URI in it.
 #[test]
-fn json_and_sarif_say_why_a_text_does_not_compile() {
+fn json_and_sarif_contain_compile_errors() {
     let place = Scratch::new();
     place.write("a b%1.weft", "kernel k(x: symm<f32, (64):(1)>) block(64) {\n    x[there] = 1.0;\n}\n");
     let run = |format: &str| {
@@ -284,7 +288,7 @@ fn json_and_sarif_say_why_a_text_does_not_compile() {
 }
 
 #[test]
-fn json_and_sarif_have_what_the_text_has() {
+fn json_and_sarif_contain_the_findings_of_the_text() {
     let place = Scratch::new();
     place.write("wrong.weft", &message("relaxed, sys", "acquire, sys"));
     let run = |format: &str| {
@@ -340,7 +344,7 @@ fn json_and_sarif_have_what_the_text_has() {
     assert_eq!(place_of(&result["relatedLocations"][0])["region"]["startLine"], 8);
     assert!(!result["message"]["text"].as_str().unwrap().is_empty());
 
-    // The timeline is of that run: two PEs, of which both wait.
+    // The timeline is that of this run: there are two PEs, and both wait.
     let trace: Value = serde_json::from_slice(&fs::read(place.path("trace.json")).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let named = |name: &str| events.iter().filter(|e| e["name"].as_str().unwrap().contains(name)).count();
@@ -393,7 +397,7 @@ fn sim_runs_ptx_over_files() {
     assert_eq!(shape, [10, 10]);
     assert!(y.iter().enumerate().all(|(i, y)| *y == i as f64 / 2.0), "{y:?}");
 
-    // One element too many: said with its line, and nothing is written.
+    // The file has one element too many. The error names its line, and nothing is written.
     fs::remove_file(place.path("y.npy")).unwrap();
     let (status, out, _) = run(&["npy:x.npy", "empty:f32[10,10]=y.npy", "i32:101", "f32:0.5"]);
     assert_eq!(status, 1);
@@ -402,7 +406,7 @@ fn sim_runs_ptx_over_files() {
         "{out}"
     );
     assert!(!place.path("y.npy").exists());
-    // What nobody wrote is found by --check: in the message as an element.
+    // `--check` finds elements that were not written, and the message names the element.
     let (status, out, _) = run(&["empty:f32[100]", "empty:f32[100]", "i32:100", "f32:0.5"]);
     assert_eq!(status, 1);
     assert!(out.contains("error[S036]") && out.contains("reads x["), "{out}");
@@ -430,7 +434,7 @@ fn sim_runs_many_pes_over_symmetric_memory() {
     let place = Scratch::new();
     place.write("scale.ptx", SCALE);
     place.write_npy("x.npy", &[3, 50]);
-    // Each PE writes what it has into the next one's y.
+    // Each PE writes its data into the next PE's y.
     let peer = SCALE.replace("scale(", "scale(.param .u64 into, ").replace("%rd2, [y]", "%rd2, [into]");
     place.write("next.ptx", &peer);
     let (status, out, err) = place.weft(&[
@@ -465,7 +469,7 @@ fn sim_runs_many_pes_over_symmetric_memory() {
 }
 
 #[test]
-fn check_takes_ptx_too() {
+fn check_accepts_ptx() {
     let place = Scratch::new();
     let all_at_one = SCALE.replace("%rd5, %rd2, %rd3", "%rd5, %rd2, 0").replace("[%rd5], %f3", "[%rd5], %r5");
     place.write("scale.ptx", &all_at_one.replace("st.global.f32", "st.global.u32"));

@@ -1,16 +1,17 @@
-//! Nothing is found in what is right: the kernels of `examples/` and `warpweft/src/library/`, those of the file tests that run, on
-//! 2 to 8 PEs, with all checks on. The kernels of `tests/broken/`, mended, have a test of their own.
+//! Checks that nothing is found in correct kernels: those of `examples/` and
+//! `warpweft/src/library/`, and those of the file tests that run, on 2 to 8 PEs with all checks.
+//! The fixed kernels of `tests/broken/` have a test of their own.
 //!
-//! Each file is run with so many seeds as `WEFT_SEEDS` says, 6 if it does not, spread over the settings of its `run`
-//! directives and over numbers of PEs:
+//! Each file runs with the number of seeds in `WEFT_SEEDS`, or 6 seeds by default. They are
+//! distributed over the settings of its `run` directives and over numbers of PEs:
 //!
 //! ```text
 //! WEFT_SEEDS=1000 cargo test --release --test clean
 //! ```
 
-#[allow(dead_code, reason = "only what runs need")]
+#[allow(dead_code, reason = "runs need only a part of it")]
 #[path = "support/directives.rs"]
-#[expect(dead_code, reason = "what a file compiles to is for the file tests")]
+#[expect(dead_code, reason = "the file tests check the compiled text")]
 mod directives;
 #[path = "support/within_limit.rs"]
 mod limit;
@@ -27,7 +28,7 @@ use weft::{Define, KernelFile, Lowering, Transport};
 use weft_check::{CheckOptions, check_file, check_sequence};
 use weft_run::{Arg, Stage};
 
-/// Seeds of a file, where the environment does not say.
+/// The default number of seeds of a file.
 const SEEDS: u64 = 6;
 
 fn main() -> ExitCode {
@@ -67,11 +68,11 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The test of a file that runs and is right.
+/// The test of a file that runs and is correct.
 fn trial(path: PathBuf, seeds: u64) -> Option<Trial> {
     let shown = path.strip_prefix("tests/filetests").unwrap_or(&path).display().to_string();
     let text = fs::read_to_string(&path).ok()?;
-    // What is wrong with the directives, the file tests say.
+    // The file tests report errors in the directives.
     let expects = directives::parse(&text).ok()?;
     if expects.runs.is_empty() || expects.fails.is_some() {
         return None;
@@ -96,8 +97,8 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
     let runs = all.min(seeds);
     let each = seeds.div_ceil(runs);
     for i in 0..runs {
-        // Where there are fewer seeds than combinations, every number has its turn, and the settings are spread over all
-        // of the file's directives.
+        // If there are fewer seeds than combinations, every number of PEs is used in turn, and the
+        // settings are distributed over all of the file's directives.
         let of = settings.len() as u64;
         let (numbers, setting) = &settings[if runs < of { i * of / runs } else { i % of } as usize];
         let pes = numbers[((i + i / settings.len() as u64) % numbers.len() as u64) as usize];
@@ -121,7 +122,7 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
     Ok(())
 }
 
-/// All settings but the numbers of PEs, nodes, and bounds of waits.
+/// All settings except the numbers of PEs, nodes, and limits of waits.
 fn settings(expects: &Expectations) -> Vec<Setting> {
     let mut all: Vec<Setting> = Vec::new();
     for mut setting in expects.runs.iter().flat_map(|r| r.settings()) {
@@ -133,7 +134,8 @@ fn settings(expects: &Expectations) -> Vec<Setting> {
     all
 }
 
-/// Those of the numbers of PEs that a setting admits, which may name one as root, or their number as P.
+/// The numbers of PEs that a setting permits. A setting can name a PE as root, or the number of PEs
+/// as P.
 fn fitting(numbers: &[usize], setting: &Setting) -> Vec<usize> {
     let given = |name: &str| setting.iter().find(|(word, _)| word == name).and_then(|(_, n)| n.parse().ok());
     let (root, pes) = (given("ROOT"), given("P"));
@@ -141,7 +143,7 @@ fn fitting(numbers: &[usize], setting: &Setting) -> Vec<usize> {
     numbers.iter().copied().filter(fits).collect()
 }
 
-/// Numbers of PEs: 2 to 8, or the file's one.
+/// The numbers of PEs: 2 to 8, or the only number of the file.
 fn numbers(expects: &Expectations) -> Vec<usize> {
     let settings = expects.runs.iter().flat_map(|r| r.settings()).flatten();
     let mut given: Vec<usize> =

@@ -1,4 +1,5 @@
-//! The `weft` command: what it answers to bad input, and that nothing is written then; data in and out.
+//! Tests of the `weft` command: its answers to invalid input, with which it writes nothing, and its
+//! input and output of data.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +14,7 @@ use weft_run::array::Array;
 
 const TWO_SHOT: &str = "examples/allreduce_two_shot.weft";
 
-/// A folder of its own, with the examples.
+/// A folder with the examples.
 struct Scratch(TempDir);
 
 impl Scratch {
@@ -44,7 +45,7 @@ impl Scratch {
         Array { dtype, shape: shape.to_vec(), data }.write(&self.path(name)).unwrap();
     }
 
-    /// Names and contents of all files.
+    /// The names and contents of all files.
     fn everything(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let files = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> =
@@ -63,15 +64,15 @@ impl Scratch {
         self.command(arguments).output().unwrap()
     }
 
-    /// What the command prints, which must succeed.
+    /// The output of the command, which must succeed.
     fn answer(&self, arguments: &[&str]) -> String {
         let out = self.weft(arguments);
         assert!(out.status.success(), "weft {arguments:?}: {}", text(&out.stderr));
         text(&out.stdout)
     }
 
-    /// The command must fail with status 1 or 2, say all of `why` on standard error, nothing on standard output,
-    /// and leave every file as it is.
+    /// Checks that the command fails with status 1 or 2, that its standard error contains all of
+    /// `why`, that it prints nothing on standard output, and that it changes no file.
     fn rejects(&self, arguments: &[&str], why: &[&str]) {
         let before = self.everything();
         let out = self.weft(arguments);
@@ -91,7 +92,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn arrays_that_are_none() {
+fn files_that_are_not_arrays() {
     let place = Scratch::new();
     place.write_npy("good.npy", Scalar::F32, &[2, 100]);
     let good = fs::read(place.path("good.npy")).unwrap();
@@ -100,7 +101,7 @@ fn arrays_that_are_none() {
     place.write("header.npy", &good[..40]);
     place.write("foreign.npy", b"PK\x03\x04 this is an archive, not an array");
     place.write("empty.npy", b"");
-    // Headers that lie: as long as before, the padding makes up for it.
+    // The headers are wrong. They have the same length as before, because the padding is adjusted.
     let shape = |new: &str| {
         let latin: String = good.iter().map(|byte| char::from(*byte)).collect();
         let padding = " ".repeat(new.len() - "(2, 100, )".len());
@@ -255,7 +256,7 @@ fn products_that_cannot_be_measured() {
     assert!(
         place.answer(&["tune", "gemm", "--show", "--out", "none.json"]).contains("there is no stored table")
     );
-    // A variable that names no library is said, and so is one that is another library.
+    // A variable that names no library is reported, and so is one that names another library.
     place.write("libother.so", "no library");
     for (library, why) in
         [("nowhere.so", "WEFT_CUBLASLT is set to nowhere.so"), ("libother.so", "libother.so: ")]
@@ -267,7 +268,8 @@ fn products_that_cannot_be_measured() {
     }
 }
 
-/// On the simulator a bench counts; what it says of two-shot is what a two-shot moves.
+/// Checks that a benchmark on the simulator counts traffic, and that the counts for two-shot are
+/// right.
 #[test]
 fn a_bench_on_the_simulator() {
     let place = Scratch::new();
@@ -293,9 +295,10 @@ fn a_bench_on_the_simulator() {
     place.rejects(&["bench", "verify-switch", "--dtype", "f33"], &["f33", "all"]);
 }
 
-/// NCCL that is not there is missed before GPUs are looked at; what to do is said, and no file is left.
+/// Checks that a missing NCCL is reported before GPUs are used. The error says what to do, and no
+/// file is written.
 #[test]
-fn a_bench_against_an_nccl_that_is_missing() {
+fn a_benchmark_reports_a_missing_nccl() {
     let place = Scratch::new();
     place.write("libnccl.so.2", "no library");
     let before = place.everything();
@@ -312,9 +315,10 @@ fn a_bench_against_an_nccl_that_is_missing() {
     assert_eq!(place.everything(), before);
 }
 
-/// A Python without PyTorch is said before GPUs are looked at, and what PyTorch does not have.
+/// Checks that a Python without PyTorch is reported before GPUs are used, and so are features that
+/// PyTorch does not have.
 #[test]
-fn a_bench_against_a_pytorch_that_is_missing() {
+fn a_benchmark_reports_a_missing_pytorch() {
     let place = Scratch::new();
     let before = place.everything();
     let said = |python: &str, more: &[&str]| {
@@ -335,7 +339,7 @@ fn a_bench_against_a_pytorch_that_is_missing() {
     assert_eq!(place.everything(), before);
 }
 
-/// Without a GPU there is nothing to measure; what is there instead is said, and no file is left.
+/// Checks that the benchmark reports a missing GPU and the alternative, and writes no file.
 #[test]
 fn a_bench_without_gpus() {
     let place = Scratch::new();
@@ -355,7 +359,7 @@ fn a_bench_without_gpus() {
 }
 
 #[test]
-fn texts_that_are_none() {
+fn files_that_are_not_texts() {
     let place = Scratch::new();
     place.write("latin1.weft", b"// caf\xe9\nkernel k() block(1) {}");
     place.write("nested.weft", format!("const N = {}1{};", "(".repeat(100_000), ")".repeat(100_000)));
@@ -370,7 +374,7 @@ fn texts_that_are_none() {
     place.rejects(&["layout", &format!("{}1", "(".repeat(100_000))], &[]);
 }
 
-/// A hundred megabytes are refused by their size, without being read.
+/// Checks that a hundred megabytes are rejected because of their size, without being read.
 #[test]
 fn a_hundred_megabytes_of_garbage() {
     let place = Scratch::new();
@@ -385,7 +389,7 @@ fn a_hundred_megabytes_of_garbage() {
     assert!(start.elapsed().as_secs() < 5);
 }
 
-/// One array for all PEs, and one file a PE, in and out; what comes out is the sum.
+/// Checks one array for all PEs, and one file per PE, as input and output. The output is the sum.
 #[test]
 fn data_in_and_out() {
     let place = Scratch::new();
@@ -396,7 +400,7 @@ fn data_in_and_out() {
         assert!(place.answer(&all).contains("correct"));
         for pe in 0..3 {
             let sum = Array::read(&place.path(&format!("sum_{pe}.npy"))).unwrap();
-            // NumPy has no bf16: such files hold 16-bit words.
+            // NumPy has no bf16, so such files contain 16-bit words.
             let sum = if dtype == Scalar::BF16 { sum.reinterpret(dtype).unwrap() } else { sum };
             assert_eq!((sum.dtype, &sum.shape[..]), (dtype, &[7][..]));
             let found: Vec<_> = (0..7).map(|i| sum.get(i).as_f64()).collect();
@@ -427,7 +431,7 @@ fn layouts_line_by_line() {
     assert!(answers[1].starts_with("error: ") && out.status.code() == Some(1), "{answers:?}");
 }
 
-/// A reader that goes away (`weft ... | head`) is no error worth a message.
+/// Checks that a closed pipe (`weft ... | head`) does not cause a message.
 #[test]
 fn a_closed_pipe_is_quiet() {
     let place = Scratch::new();
@@ -451,9 +455,9 @@ fn stages_and_their_times() {
     assert!(place.answer(&["compile", TWO_SHOT, "--emit", "meta"]).contains("\"multimem\""));
 }
 
-/// `weft tune` says what is wrong before it measures anything, here where there is no GPU too.
+/// Checks that `weft tune` reports errors before it measures anything, also without a GPU.
 #[test]
-fn tuning_that_cannot_be() {
+fn invalid_requests_for_tuning() {
     let place = Scratch::new();
     place.write("damaged.json", "{ \"form\": 1, \"tables\": [{]}");
     place.rejects(&["tune", "allsum"], &["`allsum` is not a collective", "allreduce", "alltoall"]);
@@ -483,7 +487,8 @@ fn tuning_that_cannot_be() {
     assert!(!ok && why.contains("R0111"), "{why}");
 }
 
-/// Asserts stand in the IR of both levels, which is compiled with them or not at all.
+/// Checks that the text of IR contains the asserts at both levels. IR is compiled with its asserts
+/// or not at all.
 #[test]
 fn asserts_are_left_out_of_texts_and_not_of_ir() {
     let place = Scratch::new();
@@ -500,7 +505,8 @@ fn asserts_are_left_out_of_texts_and_not_of_ir() {
     place.rejects(&run, &["S016", "k.weft:1", "at PE 0, CTA (0, 0, 0), thread (0, 0, 0)"]);
 }
 
-/// A file that is not formatted is named by `--check` and written by `weft fmt`; one with a syntax error stays.
+/// Checks that `--check` names a file that is not formatted, that `weft fmt` formats it, and that a
+/// file with a syntax error is not changed.
 #[test]
 fn kernel_files_are_formatted() {
     let place = Scratch::new();
@@ -520,7 +526,7 @@ fn kernel_files_are_formatted() {
     assert_eq!(place.answer(&["fmt", "--check", "kernels/k.weft"]), "");
 }
 
-/// Scripts for shells, manual pages, and texts formatted on the way from standard input to standard output.
+/// Checks shell completions, manual pages, and the formatting of standard input to standard output.
 #[test]
 fn shells_pages_and_texts() {
     let place = Scratch::new();
@@ -545,7 +551,7 @@ fn shells_pages_and_texts() {
     assert_eq!(format(&text), text);
 }
 
-/// A session with the language server: it says what it can do, and ends when it is told to.
+/// Checks a session with the language server: it states its capabilities, and ends on request.
 #[test]
 fn a_language_server_answers() {
     let place = Scratch::new();
@@ -566,7 +572,7 @@ fn a_language_server_answers() {
     assert!(String::from_utf8(out.stdout).unwrap().contains("hoverProvider"));
 }
 
-/// A page says what is missing where there are no tools, and is written only if the kernel compiles.
+/// Checks that the page names missing tools, and is written only if the kernel compiles.
 #[test]
 fn a_page_about_a_kernel() {
     let place = Scratch::new();

@@ -1,5 +1,5 @@
-//! Every algorithm of the library on the simulator, against float64: types, reductions, sizes, teams, places, alignments,
-//! several launches back to back.
+//! Tests every algorithm of the library on the simulator against float64: types, reductions, sizes,
+//! teams, placements, alignments, and several consecutive launches.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -20,14 +20,14 @@ const TYPES: [DType; 10] = [
     DType::U16,
 ];
 const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
-/// No multiples of a vector, and some that are.
+/// Some counts are multiples of a vector, and most are not.
 const COUNTS: [u64; 8] = [1, 7, 33, 1023, 2051, 64, 1300, 130];
 const PES: [u32; 6] = [2, 3, 8, 1, 5, 4];
 
-/// Requests of each algorithm and place.
+/// The number of requests of each algorithm and placement.
 const REQUESTS: usize = 3;
 
-/// The `i`th request: its parameters go through their lists side by side.
+/// Tests the `i`th request. Its parameters step through their lists side by side.
 fn one(algorithm: &'static Algorithm, place: Placement, i: usize) {
     let pick = |from: usize, by: usize| (i * by + from) % 97;
     let mut request = Request::new(
@@ -44,7 +44,7 @@ fn one(algorithm: &'static Algorithm, place: Placement, i: usize) {
         request.align = request.dtype.bytes();
     }
     let mut plan = Plan::of(algorithm, &request, 3);
-    // Idle threads take the simulator's time too.
+    // Idle threads also cost time on the simulator.
     plan.threads = plan.threads.min(128);
     if i % 2 == 1 && !algorithm.engine {
         (plan.threads, plan.unroll) = (32, 1 + i as u32 % 3);
@@ -57,10 +57,10 @@ fn one(algorithm: &'static Algorithm, place: Placement, i: usize) {
     assert!(outcome.passed(), "{what}: {:?}", outcome.checks().find_map(|c| c.first_wrong));
 }
 
-/// Requests of each algorithm of a collective, in both places.
+/// Tests requests of each algorithm of a collective, in both placements.
 fn all(collective: Collective) {
     let mut algorithms = 0;
-    // (What is quantised has no exact reference: tests/sums.rs has its bounds.)
+    // (Quantised results have no exact reference. tests/sums.rs checks their bounds.)
     let exact = |a: &&Algorithm| (a.sums)(&Request::new(collective, DType::F32, 1, 2)) != Sums::Quantised;
     let own = Algorithm::ALL.iter().filter(|a| a.collective == collective);
     for (k, algorithm) in own.filter(exact).enumerate() {

@@ -1,4 +1,4 @@
-//! The documents are true: every snippet compiles, every generated table is current.
+//! Checks that every snippet of the documents compiles, and that every generated table is current.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -15,7 +15,7 @@ fn doc(name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// The file that a snippet uses stands for any other.
+/// A loader that returns the same text for every file that a snippet uses.
 struct Tiles;
 
 impl Loader for Tiles {
@@ -39,7 +39,7 @@ fn every_snippet_of_the_gemm_library_compiles() {
     assert!(kernels >= 2, "only {kernels} kernels stand in docs/gemm-library.md");
 }
 
-/// Compiles the snippets of a document; the number of their kernels.
+/// Compiles the snippets of a document, and returns the number of their kernels.
 fn compiled(name: &str) -> usize {
     let (_, text) = doc(name);
     let mut kernels = 0;
@@ -57,7 +57,8 @@ fn compiled(name: &str) -> usize {
     kernels
 }
 
-/// Every launcher's variables, and every function of NVSHMEM's that an operation on streams calls.
+/// Checks that the page names every launcher's variables, and every NVSHMEM function that an
+/// operation on streams calls.
 #[test]
 fn the_page_of_real_gpus_is_complete() {
     let (_, page) = doc("gpu.md");
@@ -81,7 +82,7 @@ fn the_page_of_real_gpus_is_complete() {
     }
 }
 
-/// The text between two marks of a document is what `make` gives; WEFT_BLESS=1 writes it.
+/// Checks that the text between two marks of a document equals `made`. WEFT_BLESS=1 writes it.
 fn generated(name: &str, begin: &str, end: &str, made: &str) {
     let (path, text) = doc(name);
     let (head, rest) = text.split_once(begin).unwrap();
@@ -102,7 +103,7 @@ fn the_function_tables_are_current() {
     generated("language.md", "<!-- functions: generated -->", "<!-- end of functions -->", &made);
 }
 
-/// The text in lines of at most 100 columns.
+/// Wraps the text to lines of at most 100 columns.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
@@ -124,7 +125,7 @@ fn wrapped(text: &str) -> String {
 fn codes_as_markdown() -> String {
     let mut out = String::new();
     for Page { code, title, explanation, example } in Page::all() {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, "### {code}: {title}\n\n{}\n\n", wrapped(explanation));
         let _ = match example {
             Example::Text("") | Example::Words("") => Ok(()),

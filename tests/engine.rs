@@ -1,5 +1,6 @@
-//! Collectives by the copy engine on simulated PEs, where each copy is an agent of its own that lands late and in pieces:
-//! every collective and place, back to back and in graphs that are replayed, with all checks.
+//! Tests of collectives by the copy engine on simulated PEs, where each copy is an agent of its own
+//! that arrives late and in pieces. They cover every collective and placement, consecutive calls,
+//! and graphs that are replayed, with all checks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -12,12 +13,12 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const WITH_ENGINE: [Collective; 3] = [Collective::AllGather, Collective::Broadcast, Collective::AllToAll];
 
-/// What a PE has in a round, by element.
+/// Element `i` of a PE's data in a round.
 fn given(pe: u32, round: u32, i: u64) -> i32 {
     (pe * 100_000 + round * 10_000) as i32 + i as i32
 }
 
-/// The element that a PE has afterwards.
+/// Element `i` of a PE's result.
 fn wanted(collective: Collective, (pe, root, round): (u32, u32, u32), count: u64, i: u64) -> i32 {
     match collective {
         Collective::Broadcast => given(root, round, i),
@@ -30,7 +31,7 @@ fn wanted(collective: Collective, (pe, root, round): (u32, u32, u32), count: u64
 struct Operands {
     x: Option<DeviceTensor<i32>>,
     out: SymmetricTensor<i32>,
-    /// Where this PE's own data lies in `out`, for calls in place.
+    /// The offset of this PE's own data in `out`, for calls in place.
     own: u64,
 }
 
@@ -64,7 +65,8 @@ impl Operands {
     }
 }
 
-/// Calls in turn, each with other data, by the host or by one graph that is launched again.
+/// Makes several calls, each with other data, from the host or by one graph that is launched
+/// repeatedly.
 fn all(n_pes: u32, collective: Collective, place: Placement, graph: bool, count: u64) {
     let algorithm = Algorithm::find(collective, "engine").unwrap();
     if algorithm.kernel(place).is_none() {
@@ -97,7 +99,7 @@ fn all(n_pes: u32, collective: Collective, place: Placement, graph: bool, count:
                 None => collectives.launch(&plan, &call, stream)?,
             }
             got.push(operands.out.to_vec(stream)?);
-            // The host writes the next round's data, which in place another PE may still copy to.
+            // The host writes the next round's data, to which another PE can still copy in place.
             world.barrier()?;
         }
         Ok(got)
@@ -134,7 +136,8 @@ fn a_graph_that_is_launched_again() {
     }
 }
 
-/// Other calls of the handle may stand between, and a handle's calls need nothing between them.
+/// Checks that other calls of the handle can come in between, and that calls of a handle need
+/// nothing between them.
 #[test]
 fn calls_alternate_with_other_algorithms() {
     let job = World::simulated_with(&SimConfig::new(3).checked()).unwrap();
@@ -154,7 +157,7 @@ fn calls_alternate_with_other_algorithms() {
             let plan = Plan::of(algorithm, &collectives.request(call, stream)?, 2);
             collectives.launch(&plan, call, stream)?;
         }
-        // There and back again, three times.
+        // The data goes there and back again, three times.
         assert_eq!(x.to_vec(stream)?, sent);
         Ok(world.barrier()?)
     })
@@ -163,9 +166,10 @@ fn calls_alternate_with_other_algorithms() {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
-/// A copy engine does not reach what is in other memory than the symmetric heap, nor PEs of other nodes.
+/// Checks that the copy engine rejects memory outside of the symmetric heap, and PEs of other
+/// nodes.
 #[test]
-fn what_it_cannot_do_says_why() {
+fn unsupported_operands_are_errors_with_reasons() {
     let job = World::simulated_with(&SimConfig::new(2).node(Some(1))).unwrap();
     job.run(|world| -> Result<(), Failure> {
         let config = Config::default().ctas(Some(1)).tuning(Tuning::Model);

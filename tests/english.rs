@@ -1,4 +1,5 @@
-//! The pages are plain English, as far as a machine can tell: the rules are in `docs/style.md`.
+//! Checks that the pages are plain English, as far as a program can tell. The rules are in
+//! `docs/style.md`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -10,24 +11,25 @@ const MOST_WORDS: usize = 45;
 const LEAST_WORDS: usize = 3;
 const MOST_COLUMNS: usize = 100;
 
-/// A sentence of a page: its words, the line on which it begins, and whether a list holds it.
+/// A sentence of a page: its words, the line on which it begins, and whether it is in a list.
 struct Sentence {
     words: Vec<String>,
     line: usize,
     in_list: bool,
 }
 
-/// What a page consists of, as far as the rules concern it.
+/// The parts of a page that the rules concern.
 #[derive(Default)]
 struct Page {
     sentences: Vec<Sentence>,
-    /// The bytes of links and of what is no running text: lines that begin there can be wide.
+    /// The byte ranges of links and of everything that is not running text. Lines that begin there
+    /// can be wide.
     wide: Vec<Range<usize>>,
     /// Whether a paragraph follows the title.
     opening: bool,
 }
 
-/// A word of running text: code counts as part of a word, and does not end a sentence.
+/// A word of running text. Code counts as part of a word, and does not end a sentence.
 #[derive(Default)]
 struct Word {
     text: String,
@@ -79,7 +81,7 @@ impl Prose {
         self.open = true;
     }
 
-    /// Leaves out the words so far if they are a label: bold text before the first sentence.
+    /// Removes the words so far if they are a label: bold text before the first sentence.
     fn end_label(&mut self) {
         if self.labelled && self.words.last().is_some_and(|word| word.text.ends_with(['.', ':', '?'])) {
             self.words.clear();
@@ -87,7 +89,7 @@ impl Prose {
         self.labelled = false;
     }
 
-    /// The sentences of the text, which ends here.
+    /// The sentences of the text, which is complete.
     fn sentences(&mut self, page: &str, in_list: bool) -> Vec<Sentence> {
         self.open = false;
         let words = std::mem::take(&mut self.words);
@@ -153,7 +155,7 @@ fn is_block(tag: &Tag<'_>) -> bool {
         || matches!(tag, Tag::Paragraph | Tag::Item | Tag::List(_) | Tag::BlockQuote(_))
 }
 
-/// Whether the element is no running text, so that its lines can be wide.
+/// Whether the element is not running text, so that its lines can be wide.
 fn is_skipped(tag: &Tag<'_>) -> bool {
     matches!(
         tag,
@@ -161,7 +163,7 @@ fn is_skipped(tag: &Tag<'_>) -> bool {
     )
 }
 
-/// What a page has against the rules, one finding a line.
+/// The violations of the rules on a page, one per line.
 fn findings(name: &str, text: &str) -> Vec<String> {
     let page = parsed(text);
     let mut found = Vec::new();
@@ -209,7 +211,7 @@ fn pages_follow_the_rules_of_style() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_found() {
+fn violations_of_the_rules_are_found() {
     let long = "word ".repeat(MOST_WORDS - 1);
     for (text, finding) in [
         ("# Title\n\n## Section\n\nOne two three.\n", "x:1: no paragraph"),

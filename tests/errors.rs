@@ -1,5 +1,6 @@
-//! Every error code has a rejected example, and how it reads is written down: the examples of the codes' own tables
-//! in `tests/errors/`, the others in `tests/filetests/errors/`.
+//! Checks that every error code has a rejected example, and that the rendered errors are those in
+//! files. The examples of the codes' own tables are in `tests/errors/`, and the others in
+//! `tests/filetests/errors/`.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -18,7 +19,7 @@ use weft::ir::text::parse_module;
 use weft::ir::verify::verify;
 use weft::{KernelFile, Options};
 
-/// Codes that neither a kernel file nor IR as text is rejected with, and why.
+/// The codes with which neither a kernel file nor IR as text can be rejected, and the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("E0001", "a file of more than 1 MiB: codegen/lang/tests/errors.rs"),
     ("E0002", "a file that is not UTF-8: codegen/lang/tests/errors.rs"),
@@ -43,12 +44,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages of the compiler's codes.
+/// The pages of the codes of the compiler.
 fn codes() -> impl Iterator<Item = Page> {
     Page::all().filter(|page| page.code.starts_with('E'))
 }
 
-/// What is wrong with a text, if anything is.
+/// The error for a text, if there is one.
 fn reject(text: &str) -> Option<CompileError> {
     let options = Options::new("sm_90a".parse().unwrap());
     KernelFile::parse("example.weft", text).and_then(|file| file.compile(&options)).err()
@@ -81,7 +82,7 @@ fn each_example_is_rejected_with_its_code_alone() {
     assert!(left.is_empty(), "no code has these: {left:?}");
 }
 
-/// The codes that file tests say they are rejected with.
+/// The codes that file tests expect.
 fn file_tests(folder: PathBuf, codes: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

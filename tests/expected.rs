@@ -1,4 +1,5 @@
-//! Results held against a `reference fn` of the text, or against the numbers of files.
+//! Tests of results that are compared with a `reference fn` of the text, or with the numbers in
+//! files.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Adds to each element twice that of the next PE.
+/// A kernel that adds twice the next PE's element to each element.
 const TEXT: &str = "const FACTOR = 2;
 
 reference fn mixed(x, bias, out) {
@@ -80,7 +81,7 @@ fn a_reference_function_finds_right_and_wrong() {
 }
 
 #[test]
-fn what_a_reference_function_cannot_do_has_a_place() {
+fn errors_in_reference_functions_have_a_place() {
     let place = Scratch::new(TEXT);
     let body = |line: &str| {
         TEXT.replace("    for r in 0..size<0>(x) {", &format!("    {line}\n    for r in 0..size<0>(x) {{"))
@@ -88,11 +89,11 @@ fn what_a_reference_function_cannot_do_has_a_place() {
     for (line, says) in [
         ("out[3, 0] = 1;", "error[E0107]: coordinate 3 of mode 0, which has 3"),
         ("let a = x[0];", "error[E0107]: 1 coordinates for a tensor of 2 modes"),
-        ("let a = 1 / 0;", "error[E0103]: there is no result for 1 and 0"),
+        ("let a = 1 / 0;", "error[E0103]: the result for 1 and 0 does not exist"),
         ("peer(out, next)[0, 0] = 1;", "error[E0105]: each PE's result is evaluated by itself"),
         ("sync_threads();", "error[E0100]: a reference function cannot call `sync_threads`"),
-        ("next = 2;", "error[E0105]: `next` is no variable that was declared by `let mut`"),
-        ("let mut s = 0; s = 0.5;", "error[E0103]: `s` was 0, and cannot become 0.5"),
+        ("next = 2;", "error[E0105]: `next` is not a variable declared by `let mut`"),
+        ("let mut s = 0; s = 0.5;", "error[E0103]: `s` holds 0, and cannot become 0.5"),
         ("let a = missing;", "error[E0100]: `missing` is not defined in the reference function"),
         ("let a = peer(x, 3);", "error[E0107]: there is no PE 3"),
         ("let a = size<2>(x);", "error[E0107]: there is no mode 2: the tensor has 2"),
@@ -103,7 +104,7 @@ fn what_a_reference_function_cannot_do_has_a_place() {
 }
 
 #[test]
-fn files_say_what_results_are() {
+fn files_contain_the_expected_results() {
     let place = Scratch::new(TEXT);
     let run = "run k.weft --on sim --pes 2 -D N=40 --arg bias=0.5 --seed 7";
     place.says(&format!("{run} --output x=x.npy --output out=out_{{pe}}.npy"), 0, &[]);
@@ -113,7 +114,7 @@ fn files_say_what_results_are() {
         0,
         &["0.00 of the tolerance against all.npy over 240 elements of out"],
     );
-    // Sizes follow from the file; the seed makes other data, which it does not.
+    // The sizes follow from the file. The seed changes only data that the file does not contain.
     let check = "check k.weft --pes 2 --seeds 2 --arg bias=0.5 --input x=x.npy --expect out=out_{pe}.npy";
     place.says(check, 0, &["found        nothing", "runs         2, 2 launches each"]);
     let again = "--launches 2 --input x=x.npy --expect out=out_{pe}.npy --tolerance 0.001,0";

@@ -1,10 +1,10 @@
-//! The crate warpweft shows few items. A user finds what the library can do in one page of its documentation, and each
-//! item can be kept stable.
+//! Checks that the crate warpweft has few public items. A user finds the library's features on one
+//! page of its documentation, and each item can be kept stable.
 //!
-//! An item is a module, type, trait, function, constant, static, type alias or macro whose path begins at the root of
-//! the crate and is public all the way. An item with two such paths counts twice. Methods, fields and variants belong
-//! to their types and do not count. A re-exported crate, such as `weft::runtime`, counts once: it has documentation
-//! and versions of its own.
+//! An item is a module, type, trait, function, constant, static, type alias or macro whose path
+//! begins at the root of the crate and is public all the way. An item with two such paths counts
+//! twice. Methods, fields and variants belong to their types and do not count. A re-exported crate,
+//! such as `weft::runtime`, counts once: it has documentation and versions of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -14,7 +14,7 @@ use syn::{Attribute, Ident, Item, ItemMod, UseTree, Visibility};
 
 const MAX_ITEMS: usize = 150;
 
-/// A module whose items are read: its files lie in `folder`.
+/// A module whose items are read. Its files are in `folder`.
 struct Module {
     path: String,
     folder: PathBuf,
@@ -67,7 +67,8 @@ impl Module {
                     }
                     continue;
                 }
-                // What a macro makes is not seen here. It can be made in a private module and be re-exported by name.
+                // This test does not see the items that a macro makes. Such an item can be in a
+                // private module and be re-exported by name.
                 Item::Macro(item) => {
                     let makes_public = item.ident.is_none() && item.mac.tokens.to_string().contains("pub ");
                     assert!(!makes_public, "a macro makes public items of `{}`", self.path);
@@ -223,7 +224,7 @@ fn options_and_errors_can_grow() {
 }
 
 #[test]
-fn what_cannot_grow_is_found() {
+fn types_that_cannot_grow_are_found() {
     let source = "
         pub struct RunOptions { pub seed: u64 }
         #[non_exhaustive] pub struct Config { pub seed: u64 }

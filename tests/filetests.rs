@@ -1,6 +1,7 @@
-//! Kernel files that say what becomes of them: `tests/filetests/**/*.weft`, each a test or several, and files of IR,
-//! `*.ir`, for what no kernel file makes. The directives are described in `support/directives.rs`. Files in folders
-//! called `used` are there for others to `use`.
+//! Tests kernel files that state the expected results: `tests/filetests/**/*.weft`, each with one
+//! or more tests, and files of IR, `*.ir`, for everything that no kernel file can express.
+//! `support/directives.rs` describes the directives. Files in folders called `used` exist only for
+//! the `use` of other files.
 
 #[path = "support/bless.rs"]
 mod bless;
@@ -24,14 +25,14 @@ use weft::{CompileError, Compiled, IrError, compile_ir};
 use weft::{Define, KernelFile, Lowering, Options, Transport};
 use weft_run::{self as run, RunOptions, run_file};
 
-/// Most that one test may take.
+/// The maximum time of one test.
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Verdict = Result<(), String>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    // Messages and `use` name files as seen from the root.
+    // Messages and `use` name files relative to the root.
     if let Err(e) = std::env::set_current_dir(env!("CARGO_MANIFEST_DIR")) {
         eprintln!("{}: {e}", env!("CARGO_MANIFEST_DIR"));
         return ExitCode::FAILURE;
@@ -59,7 +60,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// A file, read and parsed as far as it goes.
+/// A file that has been read, and parsed if possible.
 struct FileTest {
     path: PathBuf,
     expects: Expectations,
@@ -67,7 +68,7 @@ struct FileTest {
     text: String,
 }
 
-/// The tests of a file: one of what it compiles to, one for each `run`.
+/// The tests of a file: one of the compiled text, and one for each `run`.
 fn trials(path: &Path) -> Vec<Trial> {
     let shown = path.strip_prefix("tests/filetests").unwrap_or(path).display().to_string();
     let test = match FileTest::read(path) {
@@ -87,11 +88,11 @@ fn trials(path: &Path) -> Vec<Trial> {
     trials
 }
 
-/// Why a file has no text of a stage.
+/// The reason why a file has no text of a stage.
 enum Rejected {
-    /// It is wrong: the errors' codes, and how they read.
+    /// The file is rejected: the errors' codes, and their rendered text.
     Compiler(Vec<String>, String),
-    /// The test is wrong.
+    /// The test itself is wrong.
     Test(String),
 }
 
@@ -116,7 +117,7 @@ impl From<Rejected> for String {
     }
 }
 
-/// In a thread of its own, so that one that hangs fails alone.
+/// Runs a test in a thread of its own, so that a test that hangs fails alone.
 fn within_limit(test: impl FnOnce() -> Verdict + Send + 'static) -> Result<(), Failed> {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || done.send(test()));
@@ -155,7 +156,7 @@ impl FileTest {
 
     fn compile(&self, options: &Options) -> Result<Compiled, Rejected> {
         if self.path.extension().is_some_and(|kind| kind == "ir") {
-            // Comments stand before IR, not in it.
+            // Comments precede the IR and are not part of it.
             let ir: Vec<_> = self.text.lines().filter(|line| !line.starts_with("//")).collect();
             return compile_ir(&ir.join("\n"), options).map_err(|e| match e {
                 IrError::Text(e) => Rejected::from(e.to_string()),
@@ -166,7 +167,7 @@ impl FileTest {
         Ok(KernelFile::parse(&self.name, &self.text)?.compile(options)?)
     }
 
-    /// Compiles with what the stage called `name` needs kept; its text.
+    /// Compiles and keeps the stage called `name`. Returns its text.
     fn stage(&self, name: &str) -> Result<String, Rejected> {
         let mut options = self.options()?;
         options.keep_ir = name == "ir";
@@ -189,7 +190,7 @@ impl FileTest {
         text.ok_or_else(|| Rejected::Test(format!("emit: there is no stage `{name}`")))
     }
 
-    /// Compiles, and holds the errors, or the text of stages, against what is expected.
+    /// Compiles, and compares the errors, or the text of stages, with the expectations.
     fn compiles(&self) -> Verdict {
         let Expectations { errors, warnings, stages, .. } = &self.expects;
         if !warnings.is_empty() {
@@ -219,7 +220,7 @@ impl FileTest {
         bless::check(&self.path.with_extension("stderr"), &rendered)
     }
 
-    /// Runs every combination of a `run` line; up to five failures are told.
+    /// Runs every combination of a `run` line, and reports up to five failures.
     fn runs(&self, number: usize) -> Verdict {
         let file = KernelFile::parse(&self.name, &self.text).map_err(|e| e.to_string())?;
         let mut failures = Vec::new();
@@ -257,7 +258,7 @@ impl FileTest {
         Ok(())
     }
 
-    /// Runs the file's only kernel, or the sequence that is asked for.
+    /// Runs the file's only kernel, or the requested sequence.
     fn launch(&self, file: &KernelFile, options: &RunOptions) -> Result<run::Outcome, String> {
         if self.expects.sequence.is_empty() {
             return run_file(file, options).map_err(|e| e.to_string());

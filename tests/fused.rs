@@ -1,5 +1,5 @@
-//! `weft::allreduce_rms_norm` on simulated PEs against float64: every output, team, shape and lowering, and
-//! launches that follow each other.
+//! Tests `weft::allreduce_rms_norm` on simulated PEs against float64: every output, team, shape and
+//! lowering, and consecutive launches.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -26,14 +26,14 @@ const FORMS: [Form; 6] = [
     Form { out: Scalar::E4M3, both: true, ..BF16 },
     Form { dtype: Scalar::F16, out: Scalar::E4M3, per_token: true, both: true, ..BF16 },
 ];
-/// What kernels that spread rows compute besides.
+/// The additional outputs of kernels that distribute rows.
 const SPREAD: [Form; 3] = [
     Form { layer: true, ..BF16 },
     Form { out: Scalar::E4M3, group: 8, both: true, ..BF16 },
     Form { out: Scalar::E4M3, group: 16, layer: true, ..BF16 },
 ];
 
-/// One kernel with one shape.
+/// A kernel with a shape.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     plan: Option<Plan>,
@@ -45,13 +45,14 @@ struct Case {
     launches: u32,
 }
 
-/// The name of a plan's kernel, or of the kernel that is not fused, and its file.
+/// The name and the file of a plan's kernel, or of the kernel that is not fused.
 fn code(plan: Option<&Plan>) -> (&'static str, KernelFile) {
     let (name, text) = plan.map_or(("allreduce_rms_norm.weft", Fused::TEXT), |plan| plan.kernel.file());
     (plan.map_or("add_rms_norm", |plan| plan.kernel.kernel()), KernelFile::parse(name, text).unwrap())
 }
 
-/// A number from -1 to 1 that `T` has, from what it is for and where it is.
+/// A number from -1 to 1 that is exact in `T`. It depends on the purpose `what`, the PE and the
+/// index.
 fn datum(dtype: Scalar, what: u64, pe: u64, i: usize) -> f64 {
     let mut x = (i as u64) << 20 ^ what << 8 ^ pe;
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -67,7 +68,7 @@ fn round(dtype: Scalar, x: f64) -> f64 {
 }
 
 impl Case {
-    /// A token of zeros has a norm and a scale too.
+    /// Whether a token consists of zeros, for which the norm and the scale must also be defined.
     fn is_zero(&self, i: usize) -> bool {
         i / self.hidden == 2
     }
@@ -88,7 +89,7 @@ impl Case {
         datum(self.form.dtype, 4, 0, c)
     }
 
-    /// Runs it; what every PE has.
+    /// Runs the case, and returns the outputs of every PE.
     fn run(&self, folder: &Path) -> Vec<Outputs> {
         let Case { form, pes, tokens, hidden, .. } = *self;
         let (kernel, file) = code(self.plan.as_ref());
@@ -117,7 +118,7 @@ impl Case {
             Array { dtype, shape, data }
         };
         let spreads = self.plan.is_some_and(|plan| plan.kernel.spreads());
-        // Kernels that spread rows may have several scales for each token.
+        // Kernels that distribute rows can have several scales for each token.
         let scales: &[usize] = match (form.scales(hidden), spreads) {
             (0, true) => &[1, 1],
             (0, false) => &[1],
@@ -162,7 +163,8 @@ impl Case {
 
     fn check(&self, folder: &Path) -> Vec<Outputs> {
         let got = self.run(folder);
-        // A launch after another adds its sum to the residual again: the last one is checked from the one before.
+        // A second launch adds its sum to the residual again, so the last launch is checked against
+        // the one before it.
         let x = |pe: u32, i: usize| self.x(pe, i);
         let before = |i: usize| match self.launches {
             1 => self.residual(i),
@@ -197,7 +199,8 @@ fn kernel(name: &str) -> &'static Fused {
     Fused::ALL.iter().find(|k| k.name == name).unwrap()
 }
 
-/// On a GPU of 8 multiprocessors, so that CTAs share rows, have one each, and have several.
+/// Runs the cases on a GPU with 8 multiprocessors, so that CTAs share rows, have one row each, or
+/// have several.
 fn sweep(name: &str, cases: &[Case]) {
     let folder = tempfile::tempdir().unwrap();
     for case in cases {
@@ -214,7 +217,8 @@ fn case(form: Form, lowering: Lowering, pes: usize, tokens: usize, hidden: usize
 
 const LOWERINGS: [Lowering; 2] = [Lowering::Unicast, Lowering::Multimem];
 
-/// Every output with every team: rows that are not a multiple of a vector, of a warp, of the PEs.
+/// Every output with every team, for rows that are not a multiple of a vector, of a warp, or of the
+/// number of PEs.
 fn outputs() -> Vec<Case> {
     let mut cases = Vec::new();
     for (i, form) in FORMS.into_iter().enumerate() {
@@ -228,7 +232,7 @@ fn outputs() -> Vec<Case> {
     cases
 }
 
-/// LayerNorm, and scales of groups, with one row for a CTA and with rows that eight share.
+/// Tests LayerNorm and scales of groups, with one row per CTA and with rows that eight CTAs share.
 #[test]
 fn forms_of_kernels_that_spread_rows() {
     let mut cases = Vec::new();
@@ -241,7 +245,7 @@ fn forms_of_kernels_that_spread_rows() {
     sweep("two_flights", &cases);
 }
 
-/// Shapes as engines have them.
+/// Shapes that inference engines use.
 fn shapes() -> Vec<Case> {
     [(1, 8192), (3, 8192), (64, 64), (2, 2048), (1, 4096), (2, 5120), (1, 8200)]
         .into_iter()
@@ -252,7 +256,7 @@ fn shapes() -> Vec<Case> {
         .collect()
 }
 
-/// Launches with nothing between them but the streams.
+/// Launches that only the streams order.
 fn back_to_back() -> Vec<Case> {
     let launches = |c: Case| Case { launches: 4, ..c };
     let shape =
@@ -289,8 +293,9 @@ macro_rules! kernels {
 
 kernels!(one_flight, two_flights, low_latency, one_shot, two_shot);
 
-/// All PEs get the same bits from a kernel, and all kernels the same residual. Kernels whose CTAs read whole rows add the
-/// squares up in one order, so that their results are the same bits too, also those of the kernel that is not fused.
+/// Checks that all PEs get the same bits from a kernel, and that all kernels compute the same
+/// residual. Kernels whose CTAs read whole rows add the squares in one order, so their results are
+/// also the same bits, including those of the kernel that is not fused.
 #[test]
 fn kernels_agree() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,8 +325,8 @@ fn tensor(dtype: Scalar, layout: &Layout) -> ArgumentValue<'_> {
     ArgumentValue::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
 }
 
-/// What launchers pass fits the kernels' heads: rows in C order, workspaces as lines, one element for what is not asked
-/// for. (Addresses are made up.)
+/// Checks that the launchers' arguments fit the kernels' heads: rows in C order, workspaces as
+/// lines, and one element for outputs that are not requested. (The addresses are made up.)
 #[test]
 fn arguments_fit() {
     let layout = |shape: &[usize]| shape.into_layout().unwrap();
@@ -372,7 +377,8 @@ fn arguments_fit() {
     }
 }
 
-/// No race, no deadlock, and nothing read that nobody wrote, of launches that PEs run ahead in; packets by the switch too.
+/// Checks that there is no race, no deadlock, and no read of unwritten memory in launches in which
+/// PEs run ahead, also for packets through the switch.
 #[test]
 fn checks_find_nothing() {
     let form = Form { out: Scalar::E4M3, per_token: true, both: true, ..BF16 };
@@ -393,7 +399,7 @@ fn checks_find_nothing() {
             }
             let report = check_file(&file, &options).unwrap();
             assert!(report.is_clean(), "{plan:?}: {:?}", report.findings);
-            // Packets go one way under both lowerings.
+            // Packets have the same code under both lowerings.
             assert_eq!(report.cases.len(), if fused.packets() { 1 } else { 2 });
         }
     }

@@ -1,4 +1,4 @@
-//! `weft::gemm` and `weft bench gemm` without a GPU: on a simulated one.
+//! Tests `weft::gemm` and `weft bench gemm` without a GPU, on a simulated one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -31,8 +31,9 @@ fn a_product_of_tensors() {
         b.copy_from(&vec![one; n * k], stream)?;
         let gemm = Gemm::with(world, problem(m as u64, n as u64, k as u64), &plan("bn=64,stages=2"))?;
         gemm.launch(stream, &a, &b, &d)?;
-        // Operands that are not the problem's are refused before anything is launched: of another shape, with gaps
-        // between rows, of another type, and at an address that is not a multiple of 16.
+        // Operands that do not match the problem are rejected before the launch: with another
+        // shape, with gaps between rows, of another type, and at an address that is not a multiple
+        // of 16.
         let gaps = DeviceTensor::<half::bf16>::alloc(world.device(), "(70,40):(41,1)")?;
         let other = DeviceTensor::<half::f16>::alloc(world.device(), [m, k])?;
         let shifted = world.tensor::<half::bf16>(m * k + 1)?.slice(1..m * k + 1)?;
@@ -46,13 +47,13 @@ fn a_product_of_tensors() {
 }
 
 #[test]
-fn the_benchmark_checks_what_it_times() {
+fn the_benchmark_checks_its_results() {
     let report = World::simulated(1).unwrap().run(|world| {
         let columns = Problem { b: Major::Column, ..problem(72, 136, 72) };
         let mut request = Request::new(vec![problem(130, 72, 72), columns]);
         request.contenders =
             ["bn=64,stages=2", "bn=128,stages=3,ctas=2"].map(|p| Contender::ours(p).unwrap()).into();
-        // A user's kernel, which has a text of its own.
+        // This is a user's kernel with a text of its own.
         let text = include_str!("../warpweft/src/library/gemm_kernel.weft");
         let file = KernelFile::parse("mine.weft", text).map_err(GpuError::from)?;
         let defines = [("BN", 64), ("STAGES", 2)].map(|(name, n)| (name.into(), n.into()));
@@ -71,7 +72,8 @@ fn the_benchmark_checks_what_it_times() {
     }
 }
 
-/// Memory that a kernel takes beside the operands is made for it, if it is declared to be the kernel's own.
+/// Checks that memory which a kernel needs besides the operands is allocated, if it is declared to
+/// be the kernel's own.
 #[test]
 fn memory_of_a_kernel_is_made() {
     let found = World::simulated(1).unwrap().run(|world| {
@@ -95,7 +97,7 @@ fn memory_of_a_kernel_is_made() {
 }
 
 #[test]
-fn what_is_tuned_is_followed() {
+fn tuned_plans_are_used() {
     let small = problem(64, 64, 64);
     let found = World::simulated(1).unwrap().run(|world| {
         let what = Tune { budget: 2, rounds: 1, ..Tune::new(vec![small]) };
@@ -113,7 +115,7 @@ fn what_is_tuned_is_followed() {
     assert_eq!((plans, stored, by), (2, chosen, By::Table));
 }
 
-/// What is tried first differs in more than the number of stages.
+/// Checks that the plans that are tried first differ in more than the number of stages.
 #[test]
 fn plans_of_all_tiles_are_tried() {
     let large = problem(4096, 4096, 4096);

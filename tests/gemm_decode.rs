@@ -1,4 +1,5 @@
-//! `weft::gemm::Decode`, `DecodeNorm` and their benchmark without GPUs: on simulated weights.
+//! Tests `weft::gemm::Decode`, `DecodeNorm` and their benchmark without GPUs, with simulated
+//! weights.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -8,12 +9,13 @@ use weft::runtime::{DType, DeviceTensor, World};
 use weft_bench::BenchError;
 use weft_bench::gemm_comm::{Contender, Request, run};
 
-/// An element that differs by PE and place, of few bits, so that sums of products are exact.
+/// An element that depends on the PE and the index. It has few bits, so that sums of products are
+/// exact.
 fn element(pe: usize, i: usize) -> f32 {
     ((i * 7 + pe * 5) % 13) as f32 - 6.0
 }
 
-/// Launches follow each other, and the samples of every PE's results are right.
+/// Checks consecutive launches, and samples of every PE's results.
 #[test]
 fn sums_are_right() {
     for (pes, m, plan) in [(2, 5, "decode=1"), (3, 37, "decode=1,bn=64,split=4,flights=2")] {
@@ -41,7 +43,8 @@ fn sums_are_right() {
     }
 }
 
-/// Rows of a product of known numbers, with the residual and the weights, against the same on the host.
+/// Checks rows of a product of known numbers, with the residual and the weights, against the same
+/// computation on the host.
 #[test]
 fn norms_are_right() {
     let (m, n, k) = (3, 72, 32);
@@ -110,19 +113,20 @@ fn shapes_choose_plans() {
         let problem = Problem::new(Shape::new(m, n, 4096), DType::BF16);
         DecodePlan::default().of(&problem, pes, 132).unwrap()
     };
-    // All 132 multiprocessors have work, by a split of K where there are few tiles.
+    // All 132 multiprocessors have work, because K is split if there are few tiles.
     let tile = |plan: DecodePlan| (plan.bm, plan.bn, plan.split);
     assert_eq!(tile(of(16, 8192, 2)), (128, 16, 2));
     assert_eq!(tile(of(64, 8192, 2)), (128, 64, 2));
     assert_eq!(tile(of(256, 8192, 2)), (128, 128, 1));
-    // Two flights halve what eight PEs send, once that is more than a flight.
+    // Two flights halve the amount that eight PEs send, which is used if it takes longer than a
+    // flight.
     assert_eq!([of(1, 8192, 8), of(256, 8192, 8), of(256, 8192, 2)].map(|plan| plan.flights), [1, 2, 1]);
     let parsed = DecodePlan::parse("bn=32,split=4").unwrap();
     assert_eq!(parsed.to_string(), "decode=1,bn=32,split=4");
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_operands_are_rejected() {
     let refused = |m, n, plan: &str| {
         let problem = Problem::new(Shape::new(m, n, 4096), DType::BF16);
         DecodePlan::parse(plan).unwrap().of(&problem, 2, 132).unwrap_err().to_string()
@@ -137,7 +141,8 @@ fn what_does_not_fit_is_refused() {
     assert!(Contender::ours("decode=1", Form::AllGather).unwrap_err().contains("gemm-allreduce"));
 }
 
-/// A PE that asks for another product is an error on all of them, and no wait for packets that nobody sends.
+/// Checks that a PE which requests another product causes an error on all PEs, instead of a wait
+/// for packets that are never sent.
 #[test]
 fn pes_that_differ() {
     let errors = World::simulated(2).unwrap().run(|world| {

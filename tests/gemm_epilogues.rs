@@ -1,4 +1,5 @@
-//! Epilogues of `weft::gemm::Fused` on simulated GPUs, against the same on the host in float64.
+//! Tests epilogues of `weft::gemm::Fused` on simulated GPUs, against the same computation on the
+//! host in float64.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -11,9 +12,9 @@ use weft::runtime::{DType, IntoLayout, Stream, World};
 use weft_bench::BenchError;
 use weft_run::array::{Number, read_number, write_number};
 
-/// What a matrix or a vector is, beside the PE that has it.
+/// The matrix or vector to which an element belongs.
 #[derive(Clone, Copy)]
-enum Of {
+enum Input {
     A,
     B,
     ScaleA,
@@ -22,17 +23,18 @@ enum Of {
     Residual,
 }
 
-/// An element that differs by PE and place. It has few bits, so that fp8 has it and sums of products are exact.
-fn element(of: Of, pe: usize, i: usize) -> f64 {
+/// An element that depends on the PE and the index. It has few bits, so that fp8 can represent it
+/// and sums of products are exact.
+fn element(of: Input, pe: usize, i: usize) -> f64 {
     let n = (i * 7 + i / 11 + pe * 5 + of as usize * 3) % 13;
     match of {
-        Of::A | Of::B => n as f64 - 6.0,
-        Of::ScaleA | Of::ScaleB => 2f64.powi(n as i32 % 4 - 5),
-        Of::Bias | Of::Residual => n as f64 / 4.0 - 1.0,
+        Input::A | Input::B => n as f64 - 6.0,
+        Input::ScaleA | Input::ScaleB => 2f64.powi(n as i32 % 4 - 5),
+        Input::Bias | Input::Residual => n as f64 / 4.0 - 1.0,
     }
 }
 
-/// A product over PEs.
+/// A product that is distributed over PEs.
 #[derive(Clone, Copy)]
 struct Case {
     form: Form,
@@ -55,31 +57,32 @@ impl Case {
         self.epilogue.columns(self.problem.shape.n) as usize
     }
 
-    /// Row i and column j of the product of PE `pe` with B's row j, times the scales.
+    /// Element (i, j) of the product of PE `pe`'s A with the transposed B, times the scales.
     fn product(&self, (of_a, of_b): (usize, usize), i: usize, j: usize) -> f64 {
         let [.., k] = self.extents();
         let sum: f64 =
-            (0..k).map(|l| element(Of::A, of_a, i * k + l) * element(Of::B, of_b, j * k + l)).sum();
+            (0..k).map(|l| element(Input::A, of_a, i * k + l) * element(Input::B, of_b, j * k + l)).sum();
         let scale = |of, pe, at| element(of, pe, at);
         match self.epilogue.scales {
             Scales::None => sum,
-            Scales::Matrices => sum * scale(Of::ScaleA, of_a, 0) * scale(Of::ScaleB, of_b, 0),
-            Scales::Rows => sum * scale(Of::ScaleA, of_a, i) * scale(Of::ScaleB, of_b, j),
+            Scales::Matrices => sum * scale(Input::ScaleA, of_a, 0) * scale(Input::ScaleB, of_b, 0),
+            Scales::Rows => sum * scale(Input::ScaleA, of_a, i) * scale(Input::ScaleB, of_b, j),
         }
     }
 
-    /// Element (i, j) of the result of PE `me`, and a bound of its error. For a reduce-scatter i counts its own rows.
+    /// Element (i, j) of the result of PE `me`, and a bound of its error. For a reduce-scatter, i
+    /// counts the PE's own rows.
     fn expected(&self, me: usize, i: usize, j: usize) -> (f64, f64) {
         let Epilogue { bias, activation, gated, residual, divide, .. } = self.epilogue;
         let part = self.rows_of_a_pe();
         let of_column = |column: usize| {
             let (sum, size) = match self.form {
                 Form::AllGather => {
-                    // One scale of a whole matrix is the same on all PEs.
+                    // A single scale of a whole matrix is the same on all PEs.
                     let owner = i / part;
                     let sum = self.product((owner, me), i % part, column);
                     let sum = if self.epilogue.scales == Scales::Matrices {
-                        sum / element(Of::ScaleA, owner, 0) * element(Of::ScaleA, me, 0)
+                        sum / element(Input::ScaleA, owner, 0) * element(Input::ScaleA, me, 0)
                     } else {
                         sum
                     };
@@ -92,7 +95,7 @@ impl Case {
                 }
             };
             let owner = if self.form == Form::AllReduce { i / part } else { me };
-            (sum + if bias { element(Of::Bias, owner, column) } else { 0.0 }, size)
+            (sum + if bias { element(Input::Bias, owner, column) } else { 0.0 }, size)
         };
         let active = |x: f64| match activation {
             Activation::None => x,
@@ -110,12 +113,13 @@ impl Case {
         }
         if residual {
             let owner = if self.form == Form::AllReduce { i / part } else { me };
-            y += element(Of::Residual, owner, i * self.columns() + j);
+            y += element(Input::Residual, owner, i * self.columns() + j);
         }
         if divide {
             y /= DIVISOR;
         }
-        // What PEs send is rounded to 8 bits, and the result to its own type.
+        // The PEs' partial results are rounded to 8 bits before they are sent, and the result is
+        // rounded to its own type.
         let unit = if self.problem.out.bytes() == 1 { 1.0 / 16.0 } else { 1.0 / 256.0 };
         let sent = if self.form == Form::AllGather { 1e-5 } else { 1.0 / 256.0 };
         let by = if divide { DIVISOR } else { 1.0 };
@@ -123,7 +127,7 @@ impl Case {
     }
 }
 
-/// What results are divided by.
+/// The number by which results are divided.
 const DIVISOR: f64 = 8.0;
 
 /// A symmetric tensor with these elements.
@@ -152,32 +156,32 @@ fn check(world: &World, case: &Case, plan: &str) -> Result<(), BenchError> {
     let me = world.my_pe() as usize;
     let ([m, n, k], part, columns) = (case.extents(), case.rows_of_a_pe(), case.columns());
     let gather = form == Form::AllGather;
-    // Of an all-gather each PE's rows are in its place, and nothing is in the others'.
+    // For an all-gather, each PE's rows are in its own part, and the others' parts are empty.
     let mine =
         |rows: usize, each: usize| move |i: usize| (i / (rows * each) == me).then_some(i % (rows * each));
-    let place = |of: Of, rows: usize, each: usize| {
+    let place = |of: Input, rows: usize, each: usize| {
         let own = mine(rows, each);
         move |i: usize| own(i).map_or(f64::NAN, |i| element(of, me, i))
     };
-    let all = |of: Of| move |i: usize| element(of, me, i);
+    let all = |of: Input| move |i: usize| element(of, me, i);
     let a = match gather {
-        true => filled(world, problem.dtype, part * pes * k, place(Of::A, part, k))?,
-        false => filled(world, problem.dtype, m * k, all(Of::A))?,
+        true => filled(world, problem.dtype, part * pes * k, place(Input::A, part, k))?,
+        false => filled(world, problem.dtype, m * k, all(Input::A))?,
     };
-    let b = filled(world, problem.dtype, n * k, all(Of::B))?;
+    let b = filled(world, problem.dtype, n * k, all(Input::B))?;
     let more = Epilogue::dtype(&problem);
     let rows = epilogue.scales == Scales::Rows;
     let scale_a = match gather {
         true => {
             let each = if rows { part } else { 1 };
-            filled(world, DType::F32, each * pes, place(Of::ScaleA, each, 1))?
+            filled(world, DType::F32, each * pes, place(Input::ScaleA, each, 1))?
         }
-        false => filled(world, DType::F32, if rows { m } else { 1 }, all(Of::ScaleA))?,
+        false => filled(world, DType::F32, if rows { m } else { 1 }, all(Input::ScaleA))?,
     };
-    let scale_b = filled(world, DType::F32, if rows { n } else { 1 }, all(Of::ScaleB))?;
-    let bias = filled(world, more, n, all(Of::Bias))?;
+    let scale_b = filled(world, DType::F32, if rows { n } else { 1 }, all(Input::ScaleB))?;
+    let bias = filled(world, more, n, all(Input::Bias))?;
     let d_rows = if form == Form::ReduceScatter { part } else { m };
-    let residual = filled(world, more, d_rows * columns, all(Of::Residual))?;
+    let residual = filled(world, more, d_rows * columns, all(Input::Residual))?;
     let scale = filled(world, DType::F32, 1, |_| DIVISOR)?;
     let d = filled(world, problem.out, d_rows * columns, |_| 1.5)?;
 
@@ -275,9 +279,10 @@ fn an_allreduce_adds_the_residual_once() {
     run(Form::AllReduce, 2, (50, 72, 64), BF16, plain, "bn=64,stages=2,ctas=2,send=tma");
 }
 
-/// What an epilogue reads is given, and nothing else; and a way that has no place for it is refused.
+/// Checks that missing and superfluous operands of an epilogue are rejected, and that a plan
+/// without a place for an operand is too.
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_operands_are_rejected() {
     let problem = Problem::new(Shape::new(128, 64, 64), DType::BF16);
     let form = Form::ReduceScatter;
     let fits = |epilogue: Epilogue, form, plan: &str| {

@@ -1,4 +1,5 @@
-//! `weft` among files that others have made: in a repository with traps, and with a cache folder of somebody else's.
+//! Tests of `weft` among files of other people: in a repository with traps, and with a cache folder
+//! of another user.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     ];
     let trial = |(name, test): (&str, fn())| Trial::test(name, move || run(test));
     let mut trials: Vec<_> = tests.map(trial).into();
-    // These need files of another user's.
+    // These tests need files of another user.
     let root = is_root();
     let foreign: [(&str, fn()); 1] =
         [("a_cache_of_another_user_is_not_used", a_cache_of_another_user_is_not_used)];
@@ -51,10 +52,11 @@ fn is_root() -> bool {
 
 const KERNEL: &str = "kernel k(x: symm<f32, (64):(1)>) block(64) { x[thread_idx()] = 1.0; }";
 
-/// A program that leaves a mark and looks like ptxas.
+/// A program that leaves a mark and pretends to be ptxas.
 const PTXAS: &str = "#!/bin/sh\n/bin/touch MARK\necho 'release 13.0, V13.0.88'\n";
 
-/// A repository of somebody else's with a kernel in it, the user's cache, and a file that their code would make.
+/// A repository of another user that contains a kernel, the user's cache, and the file that its
+/// code would create.
 struct Trap {
     root: TempDir,
 }
@@ -94,7 +96,7 @@ impl Trap {
     }
 }
 
-/// The whole of what a command says.
+/// The whole output of a command.
 fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
 }
@@ -120,7 +122,7 @@ fn a_repositorys_python_modules_are_not_imported() {
     for arguments in all {
         let out = trap.weft(arguments, &[]);
         assert!(!trap.sprung(), "{arguments:?} ran code of the repository: {}", said(&out));
-        // An empty entry is the current folder.
+        // An empty entry stands for the current folder.
         let out = trap.weft(arguments, &[("PYTHONPATH", Path::new(&empty_entry))]);
         assert!(!trap.sprung(), "{arguments:?} ran code of the repository: {}", said(&out));
     }
@@ -129,7 +131,8 @@ fn a_repositorys_python_modules_are_not_imported() {
 fn an_earlier_answer_does_not_count() {
     let trap = Trap::new();
     trap.program(&trap.path("planted/nvidia/cu13/bin/ptxas"));
-    // One run keeps Python's answer; it is replaced by one in the earlier form, under the same name.
+    // A run stores Python's answer. It is replaced by one in the earlier format, under the same
+    // name.
     trap.weft(&["doctor"], &[]);
     let answers = trap.path("cache/warpweft/python");
     for file in fs::read_dir(&answers).into_iter().flatten().flatten() {
@@ -156,7 +159,7 @@ fn a_cache_that_others_may_write_is_not_used() {
     let ptxas = trap.path("cache/warpweft/wheels/a/nvidia/cu13/bin/ptxas");
     trap.program(&ptxas);
     let compile = ["compile", "k.weft", "--emit", "cubin", "-o", "/dev/null"];
-    // Each folder on the way to it, and the file itself.
+    // These are the folders on the path, and the file itself.
     let on_the_way: Vec<_> = ptxas.ancestors().take_while(|path| !path.ends_with("cache")).collect();
     for open in on_the_way {
         let before = fs::metadata(open).unwrap().permissions();
@@ -166,7 +169,7 @@ fn a_cache_that_others_may_write_is_not_used() {
         assert!(said(&out).contains("other users can write"), "{}: {}", open.display(), said(&out));
         fs::set_permissions(open, before).unwrap();
     }
-    // With nothing open, it is the user's own.
+    // If no folder is writable by others, the program is accepted as the user's own.
     trap.weft(&compile, &[]);
     assert!(trap.sprung());
 }
@@ -202,7 +205,7 @@ fn use_reads_kernel_files_of_the_folder_alone() {
         let text = said(&out);
         assert!(!out.status.success() && !text.contains(secret) && !text.contains("root:"), "{used}: {text}");
     }
-    // What the folder has may be used, and a wider one may be named.
+    // Files of the folder can be used, and a wider folder can be named.
     fs::write(trap.path("part.weft"), "fn one() { return 1.0; }\n").unwrap();
     fs::write(trap.path("repository/k.weft"), format!("use \"../part.weft\";\n{KERNEL}\n")).unwrap();
     let refused = trap.weft(&["compile", "k.weft", "-o", "/dev/null"], &[]);
@@ -242,7 +245,8 @@ fn pipes_and_devices_do_not_block() {
     }
 }
 
-/// A kernel that prints a title for the terminal's window, a file of such a name, and one with such a header.
+/// Checks a kernel that prints a title for the terminal's window, a file with such a name, and one
+/// with such a header.
 fn control_characters_do_not_reach_the_terminal() {
     let trap = Trap::new();
     let title = "\x1b]0;title\x07";
@@ -294,7 +298,8 @@ fn an_endless_loop_ends() {
     }
 }
 
-/// Each of 3000 sums has the thread's index in it. LLVM compared every two of them, which took minutes.
+/// Checks a kernel with 3000 sums that contain the thread's index. LLVM compared every two of them,
+/// which took minutes.
 fn a_long_chain_of_quotients_compiles() {
     let chain: String =
         (0..3000).map(|i| format!("    let a{} = (a{i} * 7 + thread_idx()) / (n + 1);\n", i + 1)).collect();

@@ -1,8 +1,8 @@
-//! The tables of weft-isa against NVIDIA's assembler: every legal row is assembled, everything next to it is
-//! refused by both, and the least version is the least.
+//! Compares the tables of weft-isa with NVIDIA's assembler: every legal row assembles, both reject
+//! everything next to it, and the lowest version is the lowest that works.
 //!
-//! Needs ptxas (`pip install nvidia-cuda-nvcc`); without it the tests say so and pass, unless
-//! `WEFT_REQUIRE_PTXAS=1`.
+//! It needs ptxas (`pip install nvidia-cuda-nvcc`). Without it the tests print a message and pass,
+//! unless `WEFT_REQUIRE_PTXAS=1`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::io::Write;
 use weft::tools::{Tool, ToolError, assemble, assemble_ptx, disassemble};
 use weft_isa::*;
 
-/// Every version of PTX since the oldest target's, one before it included.
+/// Every version of PTX since that of the oldest target, and one version before it.
 const VERSIONS: [(u8, u8); 17] = [
     (7, 7),
     (7, 8),
@@ -37,13 +37,13 @@ fn versions() -> impl DoubleEndedIterator<Item = PtxVersion> {
     VERSIONS.iter().map(|(major, minor)| PtxVersion::new(*major, *minor))
 }
 
-/// Says it past the test harness, which keeps back what passing tests print.
+/// Prints a text in spite of the test harness, which captures the output of passing tests.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").unwrap();
 }
 
-/// The highest version that the ptxas of this machine knows; none without ptxas.
+/// The highest version that the machine's ptxas supports, or `None` without ptxas.
 fn newest() -> Option<PtxVersion> {
     if let Err(missing) = Tool::Ptxas.find() {
         assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
@@ -63,7 +63,7 @@ fn target(name: &str) -> Target {
     name.parse().unwrap()
 }
 
-/// The instruction of a form, legal or not, over registers that [`bad_lines`] declares.
+/// The instruction of a form, legal or not, with registers that [`bad_lines`] declares.
 fn spelled(form: &Form) -> String {
     let class = form.ty.reg().ptx();
     let data: Vec<String> = (0..form.vec).map(|i| format!("%{class}_{i}")).collect();
@@ -77,7 +77,8 @@ fn spelled(form: &Form) -> String {
     format!("{form} {operands};")
 }
 
-/// A kernel of these instructions over the registers that [`spelled`] names, and the number of its first line.
+/// A kernel with these instructions and the registers that [`spelled`] names, and the number of its
+/// first line.
 fn kernel(instructions: &[String], target: Target, version: PtxVersion) -> (String, usize) {
     let mut head = format!(
         ".version {version}\n.target {target}\n.address_size 64\n.visible .entry kernel(.param .u64 address) {{\n\
@@ -90,15 +91,15 @@ fn kernel(instructions: &[String], target: Target, version: PtxVersion) -> (Stri
     (format!("{head}{}\nret; }}\n", instructions.join("\n")), head.lines().count() + 1)
 }
 
-/// Assembles the instructions in one kernel. Returns which of them (by index) ptxas complains of; an error where
-/// it complains of none of them but fails.
+/// Assembles the instructions in one kernel. Returns the indices of those that ptxas rejects. It is
+/// an error if ptxas fails without rejecting one.
 fn bad_lines(
     instructions: &[String],
     target: Target,
     version: PtxVersion,
 ) -> Result<BTreeSet<usize>, String> {
     let (ptx, first) = kernel(instructions, target, version);
-    // What it remarks of instructions that stand alone says nothing.
+    // Its remarks on isolated instructions do not matter.
     match assemble(&ptx, target) {
         Ok(_) => Ok(BTreeSet::new()),
         Err(ToolError::Failed { message, .. }) => {
@@ -114,7 +115,7 @@ fn bad_lines(
     }
 }
 
-/// The forms that ptxas accepts and those that it does not.
+/// Divides the forms into those that ptxas accepts and those that it rejects.
 fn judge(forms: &[Form], target: Target, version: PtxVersion) -> (Vec<Form>, Vec<Form>) {
     let lines: Vec<String> = forms.iter().map(spelled).collect();
     let bad =
@@ -128,7 +129,7 @@ fn show(forms: &[Form]) -> String {
     format!("{} forms, such as\n{}", forms.len(), shown.join("\n"))
 }
 
-/// Every combination of the columns for an instruction, sensible or not.
+/// Every combination of the columns for an instruction, whether it makes sense or not.
 fn combinations(instr: Instr) -> Vec<Form> {
     fn none_or<T: Copy>(all: &[T]) -> Vec<Option<T>> {
         std::iter::once(None).chain(all.iter().map(|x| Some(*x))).collect()
@@ -150,14 +151,14 @@ fn combinations(instr: Instr) -> Vec<Form> {
     forms
 }
 
-/// The forms of the tables that `target` has by `version`.
+/// The forms of the tables that `target` has in `version`.
 fn legal_on(target: Target, version: PtxVersion) -> Vec<Form> {
     let fits = |form: &Form| check(form, target).is_ok_and(|legal| legal.min_ptx() <= version);
     legal_forms().filter(fits).collect()
 }
 
-/// Every legal row: all types, widths, ops, accumulators, semantics and scopes. What the tests spell is what
-/// the library writes.
+/// Checks every legal row: all types, widths, ops, accumulators, semantics and scopes. The text of
+/// the tests equals that of the library.
 #[test]
 fn every_legal_form_assembles() {
     let Some(newest) = newest() else { return };
@@ -179,9 +180,9 @@ fn every_legal_form_assembles() {
     }
 }
 
-/// For the instructions whose tables claim to be whole: ptxas rejects every combination of words that [`check`]
-/// rejects. The exceptions, where ptxas takes more than the manual has, stand in the tables (rows that are
-/// refused, a column that it ignores); those it must take.
+/// For the instructions whose tables are complete, checks that ptxas rejects every combination of
+/// words that [`check`] rejects. The tables mark the exceptions, where ptxas accepts more than the
+/// manual has (rows that are rejected, a column that it ignores). ptxas must accept these.
 #[test]
 fn every_other_combination_is_rejected_by_both() {
     let Some(newest) = newest() else { return };
@@ -206,7 +207,8 @@ fn every_other_combination_is_rejected_by_both() {
     }
 }
 
-/// On every target, at the least version everything assembles, and at the version before nothing does.
+/// Checks that on every target everything assembles in the lowest version, and nothing in the
+/// version before it.
 #[test]
 fn the_least_version_is_the_least() {
     let Some(newest) = newest() else { return };
@@ -231,8 +233,9 @@ fn the_least_version_is_the_least() {
     }
 }
 
-/// In SASS `multimem.ld_reduce` is LDGMC: no row is taken and then dropped. (The results are stored, since ptxas
-/// drops even a relaxed load whose result is dead.)
+/// Checks that `multimem.ld_reduce` is LDGMC in SASS, so that ptxas does not accept a row and then
+/// drop it. (The results are stored, because ptxas drops even a relaxed load whose result is not
+/// used.)
 #[test]
 fn each_ld_reduce_is_an_instruction_of_the_machine() {
     let Some(newest) = newest() else { return };
@@ -255,7 +258,7 @@ fn each_ld_reduce_is_an_instruction_of_the_machine() {
     }
 }
 
-/// `{%b32_0, %b32_1}`: registers of a class.
+/// Registers of a class: `{%b32_0, %b32_1}`.
 fn registers(class: &str, count: u32) -> String {
     let names: Vec<String> = (0..count).map(|i| format!("%{class}_{i}")).collect();
     format!("{{{}}}", names.join(", "))
@@ -305,7 +308,7 @@ fn written(choice: &Choice) -> String {
             format!("{name}.sync.aligned.m8n8{}.shared.{ty} {operands};", dotted(&[num, trans]))
         }
         [first, second, third, fourth, fifth] => {
-            // Of reductions the type comes first.
+            // The type comes first in reductions.
             let reduction = choice.instruction.name == "cp.reduce.async.bulk";
             let (to, from, done) = if reduction { (second, third, fourth) } else { (first, second, third) };
             let at = |space: &str| if space == "global" { "[%address]" } else { "[%shared]" };
@@ -327,8 +330,8 @@ fn written(choice: &Choice) -> String {
     }
 }
 
-/// Every combination of an instruction's words. Of a warpgroup's products two numbers of columns: one that all types
-/// have, and one that those of 8-bit integers lack.
+/// Every combination of an instruction's words. For products of warpgroups there are two numbers of
+/// columns: one that all types have, and one that products of 8-bit integers lack.
 fn every_choice(instruction: &'static Instruction) -> Vec<Choice> {
     let one = vec![Choice::new(instruction, &[])];
     instruction.columns.iter().enumerate().fold(one, |forms, (column, name)| {
@@ -343,8 +346,8 @@ fn every_choice(instruction: &'static Instruction) -> Vec<Choice> {
     })
 }
 
-/// What ptxas rejects of these forms. It finds some errors only where there are none of other kinds, so what it took is
-/// assembled once more without what it rejected.
+/// The forms that ptxas rejects. It finds some errors only if there are none of other kinds, so the
+/// accepted forms are assembled again without the rejected ones.
 fn rejected(forms: &[&Choice], target: Target, version: PtxVersion) -> BTreeSet<usize> {
     let lines: Vec<String> = forms.iter().map(|form| written(form)).collect();
     let mut bad = BTreeSet::new();
@@ -360,10 +363,11 @@ fn rejected(forms: &[&Choice], target: Target, version: PtxVersion) -> BTreeSet<
     }
 }
 
-/// The tables of matrix instructions and bulk copies: ptxas takes what they allow, at the least version and not before,
-/// rejects every other combination of their words, and takes those that only the tables refuse.
+/// Checks the tables of matrix instructions and bulk copies. ptxas accepts what they allow in the
+/// lowest version and not before it. It rejects every other combination of their words, and accepts
+/// those that only the tables reject.
 #[test]
-fn choices_are_legal_where_ptxas_takes_them() {
+fn choices_are_legal_if_ptxas_accepts_them() {
     let Some(newest) = newest() else { return };
     let before = |version: PtxVersion| versions().rev().find(|v| *v < version).unwrap();
     for target in ["sm_90", "sm_90a", "sm_100a", "sm_120", "sm_120a"].map(target) {
@@ -379,7 +383,8 @@ fn choices_are_legal_where_ptxas_takes_them() {
                         by_version.entry(spelling.min_ptx()).or_default().push(choice);
                     }
                     Err(no) if no.reason == Reason::Refused => refused.push(choice),
-                    // On these targets ptxas only advises against multicast to one CTA, which is no multicast.
+                    // On these targets ptxas only warns about multicast to one CTA, which is not a
+                    // multicast.
                     Err(_)
                         if choice
                             .to_string()
@@ -428,7 +433,7 @@ fn choices_are_legal_where_ptxas_takes_them() {
     }
 }
 
-/// What [`written`] has for an operand of the tables.
+/// The text that [`written`] uses for an operand of the tables.
 fn operand(choice: &Choice, name: &str) -> String {
     let word = |column: &str| {
         let at = choice.instruction.columns.iter().position(|c| *c == column);

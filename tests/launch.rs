@@ -1,5 +1,5 @@
-//! What launchers read of compiled kernels: the description of the examples, as it is stored and as arguments are
-//! checked against it. No GPU is asked: addresses are made up.
+//! Tests of the description of compiled kernels that launchers read: its stored form for the
+//! examples, and the checks of arguments against it. No GPU is used, and the addresses are made up.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -19,7 +19,7 @@ use weft_layout::{Layout, parse_layout};
 const EXAMPLES: [&str; 5] =
     ["all_gather", "allreduce_one_shot", "allreduce_two_shot", "broadcast", "reduce_scatter"];
 
-/// Rows known at launch, eight a CTA.
+/// A kernel whose number of rows is known at launch, with eight rows per CTA.
 const SCALE: &str = "kernel scale(n: int % 8, by: f32, x: global<f32, (n, 16):(16, 1), align = 16>) \
     block(128) grid(n / 8) {
     let rows = zipped_divide(x, (8, 16))[_, block_idx()];
@@ -27,7 +27,7 @@ const SCALE: &str = "kernel scale(n: int % 8, by: f32, x: global<f32, (n, 16):(1
     for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * by; }
 }";
 
-/// As many rows as the team has PEs.
+/// A kernel with as many rows as the team has PEs.
 const PUSH: &str =
     "kernel push<N: int>(x: symm<i32, (n_pes(team), N):(N, 1)>, sync: barrier, team: team) block(64) {
     barrier(sync, team, acq_rel, sys);
@@ -68,7 +68,7 @@ fn tensor(dtype: DType, layout: &Layout) -> ArgumentValue<'_> {
 const TEAM: ArgumentValue<'static> = ArgumentValue::Team { my_pe: 3, n_pes: 8, handle: 0 };
 const SYNC: ArgumentValue<'static> = ArgumentValue::Barrier { address: 0x2000, ctas: 16 };
 
-/// Arguments that fit: of a tensor's own layout, where that is known.
+/// Arguments that fit: with a tensor's own layout, if it is known.
 fn fitting<'a>(k: &KernelInfo, layouts: &'a [Layout]) -> Vec<ArgumentValue<'a>> {
     let mut layouts = layouts.iter();
     k.arguments()
@@ -91,7 +91,7 @@ fn layouts(k: &KernelInfo) -> Vec<Layout> {
 }
 
 #[test]
-fn the_description_is_the_same_after_it_was_stored() {
+fn the_description_survives_storing() {
     for name in EXAMPLES {
         for lowering in [Lowering::Multimem, Lowering::Unicast] {
             let info = describe(&example(name, lowering));
@@ -119,7 +119,7 @@ fn a_description_reads_like_the_kernels_head() {
 }
 
 #[test]
-fn arguments_lie_where_the_code_reads_them() {
+fn arguments_are_at_the_offsets_of_the_code() {
     for name in EXAMPLES {
         for lowering in [Lowering::Multimem, Lowering::Unicast] {
             let compiled = example(name, lowering);
@@ -141,7 +141,7 @@ fn arguments_lie_where_the_code_reads_them() {
                     ParamKind::Barrier => 0x2000,
                     ParamKind::Hidden(Hidden::MyPe { .. }) => 3,
                     ParamKind::Hidden(Hidden::NPes { .. }) => 8,
-                    // The launcher's.
+                    // The launcher fills in these parameters.
                     ParamKind::Hidden(Hidden::Multicast { .. } | Hidden::Peers { .. }) => 0,
                     other => panic!("{name}: {other}"),
                 };
@@ -160,7 +160,7 @@ fn arguments_lie_where_the_code_reads_them() {
 }
 
 #[test]
-fn arguments_of_a_compiled_kernel_are_refused_with_reasons() {
+fn invalid_arguments_are_rejected_with_reasons() {
     let info = describe(&example("allreduce_two_shot", Lowering::Unicast));
     let k = &info.kernels[0];
     let (good, short, spread) = (layout("1000:1"), layout("999:1"), layout("1000:2"));
@@ -202,7 +202,7 @@ fn arguments_of_a_compiled_kernel_are_refused_with_reasons() {
 }
 
 #[test]
-fn extents_and_grids_follow_from_what_is_passed() {
+fn extents_and_grids_follow_from_the_arguments() {
     let info = describe(&compile("scale", SCALE, Lowering::Unicast, 0));
     let k = &info.kernels[0];
     assert!(matches!(&k.params[2].kind, ParamKind::Tensor { space: Space::Global, align: 16, .. }));

@@ -1,5 +1,6 @@
-//! Kernels that call NVSHMEM's functions, linked with a small library of the same form: into PTX, and to cubins with
-//! an object that is kept. What needs NVIDIA's tools says so where it is skipped.
+//! Tests of kernels that call NVSHMEM's functions. They are linked with a small library of the same
+//! form into PTX, and into cubins with a stored object. Tests that need NVIDIA's tools print a
+//! message if they are skipped.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -49,7 +50,7 @@ fn compiled(nvshmem: Nvshmem) -> Compiled {
     compile_ir(KERNEL, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Whether ptxas is there.
+/// Whether ptxas is installed.
 fn assembles() -> bool {
     let found = Tool::Ptxas.find();
     assert!(found.is_ok() || std::env::var_os("WEFT_REQUIRE_PTXAS").is_none(), "WEFT_REQUIRE_PTXAS is set");
@@ -83,7 +84,7 @@ fn ptx_has_the_functions_or_declares_them() {
     assert!(!external.ptx.contains("nvshmemi_device_state_d"), "{}", external.ptx);
     let info = external.describe().unwrap();
     assert_eq!((info.nvshmem, info.external.len()), (None, 2));
-    // As it is stored.
+    // The description is stored as text.
     let text = serde_json::to_string(&info).unwrap();
     assert_eq!(serde_json::from_str::<weft::runtime::launch::ModuleInfo>(&text).unwrap(), info);
 }
@@ -97,7 +98,7 @@ fn a_library_is_known_by_its_content() {
     assert_eq!((first.version.to_string(), first.hash().len()), ("3.4.5".into(), 64));
     assert_eq!(library_at(path.clone()), first);
     assert_eq!(library_at(bitcode()).hash(), first.hash());
-    // Another file in its place.
+    // Another file replaces it.
     fs::copy(bitcode().with_file_name("nvshmem_device_3_4_5.bc"), &path).unwrap();
     assert_ne!(library_at(path.clone()).hash(), first.hash());
     fs::write(&path, b"damaged").unwrap();
@@ -106,7 +107,7 @@ fn a_library_is_known_by_its_content() {
 }
 
 #[test]
-fn objects_are_kept_and_made_anew_where_they_are_damaged() {
+fn objects_are_stored_and_replaced_if_they_are_damaged() {
     if !assembles() {
         return;
     }
@@ -114,7 +115,7 @@ fn objects_are_kept_and_made_anew_where_they_are_damaged() {
     let library = library_at(bitcode());
     let compiled = compiled(Nvshmem::External);
     let caller = compiled.caller().unwrap();
-    // A store anew is what another process has.
+    // Another process would open the store again.
     let object = || library.object(&caller, &Objects::at(folder.path())).unwrap();
     let (made, found) = object();
     assert!(found == Found::Made && made.0.starts_with(b"\x7fELF") && has(&made.0, "nvshmemx_large_block"));
@@ -129,7 +130,8 @@ fn objects_are_kept_and_made_anew_where_they_are_damaged() {
         assert_eq!(object(), (made.clone(), Found::Made));
         assert_eq!(object(), (made.clone(), Found::Disk));
     }
-    // Other functions, threads and targets are other objects; an order of functions is none.
+    // Other functions, threads and targets have other objects. The order of functions does not
+    // matter.
     let mut other = caller.clone();
     other.functions.reverse();
     assert_eq!(library.object(&other, &Objects::at(folder.path())).unwrap().1, Found::Disk);
@@ -182,7 +184,7 @@ fn kernels_are_joined_with_objects() {
     }
 }
 
-/// `weft compile` on the kernel, in a folder of its own.
+/// A folder in which `weft compile` runs on the kernel.
 struct Scratch(TempDir);
 
 impl Scratch {
@@ -206,7 +208,7 @@ impl Scratch {
 }
 
 #[test]
-fn the_command_links_what_is_called() {
+fn the_command_links_the_called_functions() {
     let place = Scratch::new();
     let bitcode = bitcode();
     let bitcode = bitcode.to_str().unwrap();
@@ -219,7 +221,7 @@ fn the_command_links_what_is_called() {
     );
     let out = place.run(&["--nvshmem", bitcode, "--emit", "meta"], &[]);
     assert!(has(&out.stdout, "\"nvshmem\": \"3.4.5\""), "{out:?}");
-    // An installation.
+    // The folder is an installation.
     let lib = place.0.path().join("nvshmem/lib");
     fs::create_dir_all(&lib).unwrap();
     fs::copy(bitcode, lib.join("libnvshmem_device.bc")).unwrap();
@@ -244,7 +246,7 @@ fn without_the_linker_as_a_library_its_command_links() {
     let out = place.run(&arguments, &[("WEFT_NVJITLINK", "nowhere")]);
     assert!(out.status.success(), "{out:?}");
     is_whole(&out.stdout);
-    // Nor that: the variable that is wrong is named.
+    // This fails too, and the error names the wrong variable.
     let out = place.run(&arguments, &[("WEFT_NVJITLINK", "nowhere"), ("WEFT_NVLINK", "nowhere")]);
     assert!(!out.status.success() && has(&out.stderr, "WEFT_NV"), "{out:?}");
 }

@@ -1,4 +1,5 @@
-//! Programs start without LLVM's library, which is opened when the first kernel is compiled.
+//! Checks that programs start without LLVM's library, which is opened when the first kernel is
+//! compiled.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -7,7 +8,7 @@ use std::process::{Command, Output};
 
 const KERNEL: &str = "kernel zero(x: global<f32, (1024):(1)>) block(128) { x[_] = 0.0; }\n";
 
-/// The library that this test's own process has opened, unless it is built in.
+/// The library that this process has opened, unless LLVM is built in.
 fn library() -> Option<std::path::PathBuf> {
     weft_llvm::version().unwrap();
     weft_llvm::library().map(Path::to_owned)
@@ -55,7 +56,8 @@ fn a_variable_names_the_library_or_its_folder() {
     assert!(said.contains("found no usable shared library") && said.contains("damaged"), "{said}");
 }
 
-/// The command keeps a second name of a toolchain's library, which stays when the toolchain goes.
+/// Checks that the command keeps a hard link to a toolchain's library, which remains if the
+/// toolchain is removed.
 #[test]
 fn the_library_of_a_toolchain_is_kept() {
     let Some(library) = library() else { return };

@@ -1,4 +1,5 @@
-//! `weft doctor` and `weft setup` on machines made up for them: made-up NVSHMEM libraries, a made-up pip.
+//! Tests of `weft doctor` and `weft setup` on made-up machines, with made-up NVSHMEM libraries and
+//! a made-up pip.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,11 +13,11 @@ use tempfile::TempDir;
 use weft_runtime::error::NVSHMEM_VERSION;
 use weft_runtime::nvshmem::version::{Version, host_version};
 
-/// Bitcode with the one variable that a version is read from, as LLVM 22 wrote it.
+/// Bitcode with the variable from which the version is read, as LLVM 22 wrote it.
 const DEVICE_3_4_5: &[u8] = include_bytes!("data/nvshmem_device_3_4_5.bc");
 
-/// What python3 is on these machines: a pip that unpacks a little of what NVIDIA's wheels have, notes how it was
-/// called, and fails where a file says so.
+/// The python3 of these machines. Its pip unpacks a few files of NVIDIA's wheels, logs its calls,
+/// and fails if a file says so.
 const PYTHON: &str = r#"#!/bin/sh
 PATH=/usr/bin:/bin
 [ "$1 $2 $3" = "-I -m pip" ] || exit 1
@@ -37,7 +38,7 @@ for tool in ptxas nvdisasm; do
 done
 "#;
 
-/// A home of its own, where nothing is but what a test puts there.
+/// A home folder that contains only the files of a test.
 struct Home(TempDir);
 
 impl Home {
@@ -63,7 +64,7 @@ impl Home {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A folder with a host library of that version, and device bitcode.
+    /// Creates a folder with a host library of that version, and with device bitcode.
     fn nvshmem(&self, version: &str, device: Option<&[u8]>) -> PathBuf {
         let lib = self.path("nvshmem/lib");
         fs::create_dir_all(&lib).unwrap();
@@ -74,7 +75,7 @@ impl Home {
         self.path("nvshmem")
     }
 
-    /// What the command says in this home, with more variables set.
+    /// The output of the command in this home, with additional variables.
     fn weft(&self, arguments: &[&str], vars: &[(&str, &Path)]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
         let unset =
@@ -89,7 +90,8 @@ impl Home {
         command.args(arguments).output().unwrap()
     }
 
-    /// The doctor's findings, by part, and whether it says that all works; its status must say the same.
+    /// The findings of the doctor, by part, and whether it reports that everything works. Its exit
+    /// status must agree.
     fn doctor(&self, vars: &[(&str, &Path)]) -> (bool, Value) {
         let out = self.weft(&["doctor", "--json"], vars);
         let report: Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -100,7 +102,7 @@ impl Home {
         (works, by_part.collect::<serde_json::Map<_, _>>().into())
     }
 
-    /// What pip was asked for, since the last call.
+    /// The requests to pip since the last call.
     fn pip_calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.path("bin/calls")).unwrap_or_default();
         let _ = fs::remove_file(self.path("bin/calls"));
@@ -117,7 +119,7 @@ impl Home {
     }
 }
 
-/// A library that says which NVSHMEM it is, and can nothing else.
+/// Creates a library that reports its NVSHMEM version, and has no other function.
 fn host_library(path: &Path, version: &str) {
     let numbers: Vec<_> = version.split('.').collect();
     let source = path.with_extension("rs");
@@ -166,13 +168,13 @@ fn a_host_library_is_asked_for_its_version() {
 }
 
 #[test]
-fn a_bare_machine_works_and_says_what_is_missing() {
+fn a_bare_machine_works_and_missing_parts_are_named() {
     let home = Home::new();
     let (works, parts) = home.doctor(&[]);
     assert!(works);
     assert_eq!(parts["LLVM"]["state"], "ok");
     for part in ["ptxas", "nvdisasm", "nvJitLink", "NVSHMEM host"] {
-        // Some machine may have it in a place that no variable hides.
+        // Some machines have it in a place that no variable hides.
         if parts[part]["path"].is_null() {
             assert_eq!(parts[part]["state"], "note", "{parts:#}");
             assert!(parts[part]["todo"].as_str().unwrap().contains("weft setup"), "{parts:#}");
@@ -181,7 +183,7 @@ fn a_bare_machine_works_and_says_what_is_missing() {
     let cache = home.path("cache/warpweft");
     assert_eq!(parts["cache"]["path"].as_str(), cache.to_str());
 
-    // WEFT_CACHE stands in its place, and what cannot be a folder is said.
+    // WEFT_CACHE replaces the folder, and a path that cannot be a folder is reported.
     let plain = home.path("plain");
     fs::write(&plain, "").unwrap();
     for (named, found) in [(plain.as_path(), "no folder"), (Path::new("off"), "disabled by WEFT_CACHE")] {
@@ -194,7 +196,7 @@ fn a_bare_machine_works_and_says_what_is_missing() {
 }
 
 #[test]
-fn tuning_tables_are_told_of() {
+fn tuning_tables_are_reported() {
     let home = Home::new();
     let file = home.path("data/warpweft/tuning.json");
     let (works, parts) = home.doctor(&[]);
@@ -224,7 +226,7 @@ fn halves_of_one_version_go_together() {
 }
 
 #[test]
-fn halves_of_two_versions_are_refused_with_both_named() {
+fn halves_of_two_versions_are_rejected_with_both_named() {
     let home = Home::new();
     let root = home.nvshmem("3.8.0", Some(DEVICE_3_4_5));
     let (works, parts) = home.doctor(&[("NVSHMEM_HOME", &root)]);
@@ -243,7 +245,7 @@ fn halves_of_two_versions_are_refused_with_both_named() {
 }
 
 #[test]
-fn versions_that_are_not_supported_are_refused() {
+fn unsupported_versions_are_rejected() {
     for version in ["3.2.0", "3.9.0"] {
         let home = Home::new();
         let root = home.nvshmem(version, Some(DEVICE_3_4_5));
@@ -254,7 +256,7 @@ fn versions_that_are_not_supported_are_refused() {
 }
 
 #[test]
-fn a_broken_or_missing_half_is_said() {
+fn a_broken_or_missing_half_is_reported() {
     let home = Home::new();
     let broken = home.nvshmem("3.4.5", Some(&DEVICE_3_4_5[..1000]));
     let (works, parts) = home.doctor(&[("NVSHMEM_HOME", &broken)]);
@@ -267,7 +269,8 @@ fn a_broken_or_missing_half_is_said() {
     assert!(!works && found.contains("NVSHMEM_HOME is set to") && found.contains("nothing"), "{found}");
 }
 
-/// Where NVSHMEM is not, a kernel that calls its functions compiles to what `--nvshmem extern` gives, and a note says so.
+/// Checks that without NVSHMEM a kernel that calls its functions compiles to the output of
+/// `--nvshmem extern`, with a note.
 #[test]
 fn without_nvshmem_its_functions_stay_external() {
     let home = Home::new();
@@ -292,11 +295,12 @@ fn without_nvshmem_its_functions_stay_external() {
         );
         assert!(note.contains("weft setup") && note.contains("--nvshmem extern"), "{note}");
         assert_eq!(said(&asked.stderr), "");
-        // A variable that names no installation is a mistake, and not a machine without NVSHMEM.
+        // A variable that does not name an installation is an error, and not a machine without
+        // NVSHMEM.
         let wrong = compile(&[], &[("NVSHMEM_HOME", Path::new("nowhere"))]);
         assert!(!wrong.status.success() && said(&wrong.stderr).contains("NVSHMEM_HOME"), "{wrong:?}");
     }
-    // No functions, no note.
+    // A kernel without NVSHMEM's functions gives no note.
     let alone = home.weft(&["compile", "k.weft", "--transport", "p2p"], &[]);
     assert!(alone.status.success() && alone.stderr.is_empty(), "{alone:?}");
     let alone = home.weft(&["compile", "k.weft", "--emit", "ir"], &[]);
@@ -312,7 +316,7 @@ fn a_tool_that_does_not_run_is_broken() {
 }
 
 #[test]
-fn setup_fetches_what_is_missing_once() {
+fn setup_downloads_missing_parts_once() {
     let home = Home::with_python();
     let with_cuda = |cuda: &str, arguments: &[&str]| {
         let out = home.weft(&[&["setup", "--cuda", cuda], arguments].concat(), &[]);
@@ -326,28 +330,28 @@ fn setup_fetches_what_is_missing_once() {
     assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13==3.8.0", TOOLS[0], TOOLS[1], TOOLS[2]]);
     assert_eq!(home.wheels(), ["nvdisasm", "nvjitlink", "nvshmem", "ptxas"]);
 
-    // Again: nothing to do. What the commands find is what was fetched.
+    // The second time there is nothing to do. The commands find the downloaded files.
     assert_eq!(setup(&[]).matches("there already").count(), 4);
     assert_eq!(setup(&["--nvshmem", "3.8"]).matches("there already").count(), 4);
     assert!(home.pip_calls().is_empty());
     let (_, parts) = home.doctor(&[]);
     assert_eq!(parts["ptxas"]["found"], "13.0.88, from `weft setup`");
 
-    // One that pip has not checked, of an earlier weft, is fetched again.
+    // A wheel that pip has not checked, from an earlier version of weft, is downloaded again.
     fs::remove_file(home.path("cache/warpweft/wheels/ptxas/.requirement")).unwrap();
     setup(&[]);
     assert_eq!(home.pip_calls(), [TOOLS[0]]);
 
-    // NCCL is large, and for measuring alone.
+    // NCCL is large and used only for benchmarks.
     assert!(setup(&["--nccl"]).contains("nvidia-nccl-cu13"));
     assert_eq!(home.pip_calls(), ["nvidia-nccl-cu13==2.28.9"]);
     fs::remove_dir_all(home.path("cache/warpweft/wheels/nccl")).unwrap();
-    // So is cuBLAS, whose wheel names its CUDA in its version.
+    // So is cuBLAS, whose wheel has its CUDA version in its own version.
     assert!(setup(&["--cublas"]).contains("nvidia-cublas 13."));
     assert_eq!(home.pip_calls(), ["nvidia-cublas==13.10.0.20"]);
     fs::remove_dir_all(home.path("cache/warpweft/wheels/cublas")).unwrap();
 
-    // Another version takes its place; --force renews all.
+    // Another version replaces it, and --force downloads everything again.
     let said = setup(&["--nvshmem", "3.4.5"]);
     assert!(said.contains("nvidia-nvshmem-cu13 3.4.5: fetched"), "{said}");
     assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13==3.4.5"]);
@@ -360,10 +364,10 @@ fn setup_fetches_what_is_missing_once() {
 }
 
 #[test]
-fn a_setup_that_fails_leaves_what_was_there() {
+fn a_failed_setup_keeps_the_old_files() {
     let home = Home::with_python();
     assert!(home.weft(&["setup"], &[]).status.success());
-    // An earlier one was cut off, and this one's pip fails half way.
+    // An earlier download was interrupted, and this pip fails half way.
     fs::create_dir_all(home.path("cache/warpweft/wheels/.new-nvshmem/half")).unwrap();
     fs::write(home.path("bin/fails"), "").unwrap();
     let out = home.weft(&["setup", "--nvshmem", "3.4.5"], &[]);
@@ -374,7 +378,7 @@ fn a_setup_that_fails_leaves_what_was_there() {
 }
 
 #[test]
-fn setup_says_what_stops_it() {
+fn setup_reports_the_cause_of_a_failure() {
     let home = Home::new();
     let rejects = |home: &Home, arguments: &[&str], why: &[&str]| {
         let out = home.weft(arguments, &[]);
@@ -396,7 +400,7 @@ fn setup_says_what_stops_it() {
 }
 
 #[test]
-fn a_dry_run_prints_commands_that_a_shell_takes() {
+fn a_dry_run_prints_valid_shell_commands() {
     let home = Home::with_python();
     let out = home.weft(&["setup", "--dry-run", "--cuda", "13"], &[]);
     let text = said(&out.stdout);
@@ -425,7 +429,7 @@ fn codes_of_every_room_are_explained() {
     assert!(!out.status.success() && said(&out.stderr).contains("no error code R9999"));
 }
 
-/// A folder with a libcuda that is no driver.
+/// A folder with a libcuda that is not a driver.
 fn no_driver(home: &Home) -> PathBuf {
     let folder = home.path("fake");
     fs::create_dir(&folder).unwrap();

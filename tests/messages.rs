@@ -1,4 +1,5 @@
-//! Messages of errors and their helps have the form that `docs/style.md` asks for, as far as a machine can tell.
+//! Checks that messages of errors and their helps have the form that `docs/style.md` requires, as
+//! far as a program can tell.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Expr, ExprCall, ExprMethodCall, Lit, LitStr};
 
-/// The fewest words of a message or a help, where a placeholder counts as a word.
+/// The least number of words of a message or a help, where a placeholder counts as a word.
 const MIN_WORDS: usize = 2;
 
-/// Folders with the crates whose messages people read.
+/// The folders of the crates whose messages users read.
 const CRATES: &[&str] =
     &["src", "abi", "bench", "check", "codegen", "comm", "lsp", "run", "runtime", "sim", "warpweft"];
 
@@ -39,7 +40,7 @@ fn text(argument: &Expr) -> Option<LitStr> {
     }
 }
 
-/// What is wrong with a message, if anything is.
+/// The rule that a message violates, if there is one.
 fn fault(message: &str) -> Option<&'static str> {
     let first = message.split(char::is_whitespace).next().unwrap_or_default();
     let letters: Vec<char> = first.chars().filter(|c| c.is_alphabetic()).collect();
@@ -129,7 +130,7 @@ fn messages_are_plain() {
 }
 
 #[test]
-fn the_rules_find_what_breaks_them() {
+fn violations_of_the_rules_are_found() {
     let source = r#"
         fn f() -> Result<(), Error> {
             let _ = Error::new(CODE, "The file is missing").help("give a file.");

@@ -1,4 +1,4 @@
-//! `weft::moe` on simulated PEs: the example with its reference, and what is refused.
+//! Tests of `weft::moe` on simulated PEs: the example with its reference, and invalid input.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -10,8 +10,8 @@ use weft::collective::Flat;
 use weft::gpu::GpuError;
 use weft::moe::{Moe, Plan, Problem, Routes};
 use weft::runtime::memory::AnyTensor;
-use weft::runtime::{DType, DeviceTensor, Error, IntoLayout, World};
-use weft_bench::moe::{Contender, Request, run};
+use weft::runtime::{DType, DeviceTensor, Error, IntoLayout, Team, World};
+use weft_bench::moe::{Contender, Form, Request, Way, run};
 use weft_run::array::{Number, write_number};
 
 #[test]
@@ -24,19 +24,22 @@ fn results_are_those_of_the_reference() {
     }
 }
 
-fn small(world: &World, rows: Option<u64>) -> (Moe, DeviceTensor<half::bf16>) {
+type Made = fn(&World, Team, Problem, Plan) -> Result<Moe, GpuError>;
+
+fn small(world: &World, form: Made, rows: Option<u64>) -> (Moe, DeviceTensor<half::bf16>) {
     let mut problem = Problem::new(8, 16, 4, 2, DType::BF16);
     problem.most_rows = rows;
     let plan = Plan { bn: 64, stages: 2, ..Plan::default() };
     let x = DeviceTensor::zeros([8, 16], world.stream()).unwrap();
-    (Moe::new(world, world.team(), problem, plan).unwrap(), x)
+    (form(world, world.team(), problem, plan).unwrap(), x)
 }
 
-/// What `check` says after a dispatch on two PEs with these experts and counts of tokens, and after a right one.
-fn routed(rows: Option<u64>, ids: fn(u32) -> [i32; 16], live: i32) -> Vec<(String, bool)> {
+/// The results of `check` after a dispatch on two PEs with these experts and counts of tokens, and
+/// after a correct one.
+fn routed(form: Made, rows: Option<u64>, ids: fn(u32) -> [i32; 16], live: i32) -> Vec<(String, bool)> {
     let run = |world: &World| {
         let stream = world.stream();
-        let (moe, x) = small(world, rows);
+        let (moe, x) = small(world, form, rows);
         let all = DeviceTensor::<i32>::zeros([8, 2], stream)?;
         let count = DeviceTensor::<i32>::zeros(1, stream)?;
         all.copy_from(&ids(world.my_pe()), stream)?;
@@ -44,7 +47,7 @@ fn routed(rows: Option<u64>, ids: fn(u32) -> [i32; 16], live: i32) -> Vec<(Strin
         let routes = Routes { ids: &all, live: &count };
         moe.dispatch(stream, &x, &routes)?;
         let said = moe.check(stream).err().map_or(String::new(), |e| e.to_string());
-        // The next launch finds everything as it should be.
+        // The state is right for the next launch.
         count.copy_from(&[1], stream)?;
         all.copy_from(&[0; 16], stream)?;
         moe.dispatch(stream, &x, &routes)?;
@@ -56,31 +59,34 @@ fn routed(rows: Option<u64>, ids: fn(u32) -> [i32; 16], live: i32) -> Vec<(Strin
 #[test]
 fn wrong_routes_are_errors_on_every_pe() {
     let right = |_| [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3];
-    assert_eq!(routed(None, right, 8), [(String::new(), true), (String::new(), true)]);
-    for (rows, ids, live, says) in [
-        (None, (|pe| [if pe == 1 { 4 } else { 0 }; 16]) as fn(u32) -> [i32; 16], 8, "not one of 0 to 3"),
-        (None, |pe| [if pe == 0 { -1 } else { 0 }; 16], 8, "not one of 0 to 3"),
-        (None, right, 9, "more than 8 tokens"),
-        (Some(300), |_| [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 2, 3], 8, ""),
-        (Some(255), right, 8, "room for"),
-    ] {
-        for (said, mended) in routed(rows, ids, live) {
-            assert_eq!(said.contains("R0506"), !says.is_empty(), "{said}");
-            assert!(said.contains(says), "{said}");
-            assert!(mended);
+    for form in [Moe::for_few as Made, Moe::for_many] {
+        assert_eq!(routed(form, None, right, 8), [(String::new(), true), (String::new(), true)]);
+        for (rows, ids, live, says) in [
+            (None, (|pe| [if pe == 1 { 4 } else { 0 }; 16]) as fn(u32) -> [i32; 16], 8, "not one of 0 to 3"),
+            (None, |pe| [if pe == 0 { -1 } else { 0 }; 16], 8, "not one of 0 to 3"),
+            (None, right, 9, "more than 8 tokens"),
+            (Some(300), |_| [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 2, 3], 8, ""),
+            (Some(255), right, 8, "room for"),
+        ] {
+            for (said, mended) in routed(form, rows, ids, live) {
+                assert_eq!(said.contains("R0506"), !says.is_empty(), "{said}");
+                assert!(said.contains(says), "{said}");
+                assert!(mended);
+            }
         }
     }
 }
 
-/// The benchmark's own launches give what its check expects.
+/// Checks that the benchmark's own launches give the results that its check expects.
 #[test]
 fn the_benchmark_checks_results() {
     let problem = Problem { columns: 72, ..Problem::new(8, 64, 4, 2, DType::BF16) };
     let plan = Plan { bn: 64, stages: 2, ..Plan::default() };
+    let forms = [Form::Many, Form::Few, Form::Apart];
     let request = Request {
-        // All experts of a token on each PE: their results are added up there.
+        // All experts of a token are on one PE, which adds up their results.
         problems: vec![problem, Problem { choices: 4, ..problem }],
-        contenders: vec![Contender::Ours(plan)],
+        contenders: forms.map(|form| Contender::Ours(Way { form, ..Way::from(plan) })).to_vec(),
         iters: 1,
         warmup: 1,
         repeats: 1,
@@ -89,7 +95,7 @@ fn the_benchmark_checks_results() {
     };
     let reports = World::simulated(2).unwrap().run(|world| run(world, &request, &mut |_, _| Ok(())));
     for report in reports.unwrap() {
-        assert_eq!(report.rows.len(), 2);
+        assert_eq!(report.rows.len(), 6);
         for checked in report.rows.iter().map(|row| row.checked.as_ref().unwrap()) {
             assert_eq!(checked.elements, 0, "{checked:?}");
             assert!(checked.of > 30, "{checked:?}");
@@ -98,7 +104,7 @@ fn the_benchmark_checks_results() {
 }
 
 #[test]
-fn problems_and_plans_that_do_not_fit_are_refused() {
+fn invalid_problems_and_plans_are_rejected() {
     let problem = Problem::new(4096, 4096, 64, 8, DType::BF16);
     assert!(problem.check(2).is_ok() && Plan::default().fits(&problem, 2).is_ok());
     assert!(problem.check(3).unwrap_err().to_string().contains("equal parts"));
@@ -111,9 +117,10 @@ fn problems_and_plans_that_do_not_fit_are_refused() {
     assert!("lag=1".parse::<Plan>().unwrap_err().contains("no `lag`"));
 }
 
-/// Tokens and matrices of 8 bits, with scales of powers of two, against the same on the host.
+/// Tests 8-bit tokens and matrices with scales that are powers of two, against the same computation
+/// on the host.
 #[test]
-fn scales_go_along() {
+fn scales_travel_with_their_tokens() {
     const TOKENS: usize = 6;
     const HIDDEN: usize = 64;
     const COLUMNS: usize = 72;
@@ -125,7 +132,9 @@ fn scales_go_along() {
         let (me, stream) = (world.my_pe() as usize, world.stream());
         let problem = Problem::new(TOKENS as u64, HIDDEN as u64, 4, 2, DType::E4M3);
         let problem = Problem { columns: COLUMNS as u64, ..problem };
-        let moe = Moe::new(world, world.team(), problem, Plan { bn: 64, stages: 2, ..Plan::of(&problem) })?;
+        let plan = Plan { bn: 64, stages: 2, ..Plan::of(&problem) };
+        let few = Moe::for_few(world, world.team(), problem, plan)?;
+        let many = Moe::for_many(world, world.team(), problem, plan)?;
         let bytes = |n: usize, seed: usize| -> Result<AnyTensor, Error> {
             let mut all = Vec::new();
             (0..n).for_each(|i| write_number(DType::E4M3, Number::Float(number(seed, i)), &mut all));
@@ -149,23 +158,35 @@ fn scales_go_along() {
         gates.copy_from(&(0..2 * TOKENS).map(|i| gate(i) as f32).collect::<Vec<_>>(), stream)?;
         let out = DeviceTensor::<half::bf16>::zeros([TOKENS, COLUMNS], stream)?;
         let routes = Routes { ids: &ids, live: &live };
-        assert!(moe.experts(stream, &x, &routes, &b).unwrap_err().to_string().contains("experts_scaled"));
-        for _ in 0..2 {
+        assert!(many.experts(stream, &x, &routes, &b).unwrap_err().to_string().contains("experts_scaled"));
+        let apart = |moe: &Moe| {
             moe.experts_scaled(stream, (&x, &scales), &routes, (&b, &scale_b))?;
-            moe.combine(stream, &routes, &gates, &out)?;
+            moe.combine(stream, &routes, &gates, &out)
+        };
+        let layer =
+            |moe: &Moe| moe.layer_scaled(stream, (&x, &scales), &routes, (&b, &scale_b), &gates, &out);
+        let calls: [(&Moe, &dyn Fn(&Moe) -> Result<(), GpuError>); 4] =
+            [(&few, &apart), (&many, &apart), (&few, &layer), (&many, &layer)];
+        for (moe, call) in calls {
+            out.copy_from(&[half::bf16::NAN; TOKENS * COLUMNS], stream)?;
+            call(moe)?;
+            call(moe)?;
             moe.check(stream)?;
-        }
-        for (i, is) in out.to_vec(stream)?.into_iter().enumerate() {
-            let (token, column) = (i / COLUMNS, i % COLUMNS);
-            let of_choice = |c: usize| {
-                let e = expert(me, token * 2 + c);
-                let (pe, row) = (e / 2, e % 2 * COLUMNS + column);
-                let both = |l: usize| number(me, token * HIDDEN + l) * number(8 + pe, row * HIDDEN + l);
-                let sum = (0..HIDDEN).map(both).sum::<f64>();
-                gate(token * 2 + c) * sum * power(me, token) * power(8 + pe, row)
-            };
-            let (sum, size) = (of_choice(0) + of_choice(1), of_choice(0).abs() + of_choice(1).abs());
-            assert!((is.to_f64() - sum).abs() <= size / 64.0, "({token}, {column}) is {is}, expected {sum}");
+            for (i, is) in out.to_vec(stream)?.into_iter().enumerate() {
+                let (token, column) = (i / COLUMNS, i % COLUMNS);
+                let of_choice = |c: usize| {
+                    let e = expert(me, token * 2 + c);
+                    let (pe, row) = (e / 2, e % 2 * COLUMNS + column);
+                    let both = |l: usize| number(me, token * HIDDEN + l) * number(8 + pe, row * HIDDEN + l);
+                    let sum = (0..HIDDEN).map(both).sum::<f64>();
+                    gate(token * 2 + c) * sum * power(me, token) * power(8 + pe, row)
+                };
+                let (sum, size) = (of_choice(0) + of_choice(1), of_choice(0).abs() + of_choice(1).abs());
+                assert!(
+                    (is.to_f64() - sum).abs() <= size / 64.0,
+                    "({token}, {column}) is {is}, expected {sum}"
+                );
+            }
         }
         Ok::<_, GpuError>(())
     };

@@ -1,4 +1,5 @@
-//! What `weft new` creates. The templates of the Rust host are compiled here as they are.
+//! Tests of the files that `weft new` creates. The templates of the Rust host are compiled here
+//! unchanged.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -73,7 +74,7 @@ fn a_python_host_has_the_name_of_the_kernel() {
 }
 
 #[test]
-fn bad_names_and_existing_folders_are_refused() {
+fn bad_names_and_existing_folders_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |name: &str, why: &str| {
         let out = weft(folder.path(), &["new", name]);

@@ -1,8 +1,9 @@
-//! NVSHMEM's device functions, as its versions have them: every function that kernels can call is there, with the
-//! parameters that the compiler passes and the simulator reads, and ptxas takes what is linked of them.
+//! Tests of NVSHMEM's device functions in several versions: every function that kernels can call
+//! exists, with the parameters that the compiler passes and the simulator reads, and ptxas accepts
+//! the linked code.
 //!
-//! `WEFT_NVSHMEM_LIBRARIES` lists installations of NVSHMEM (`.ci/run nvshmem` fetches four); without it nothing is
-//! tested, which is said.
+//! `WEFT_NVSHMEM_LIBRARIES` lists installations of NVSHMEM (`.ci/run nvshmem` downloads four).
+//! Without it nothing is tested, and a message says so.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -16,7 +17,7 @@ use weft::runtime::find;
 use weft::tools;
 use weft::{KernelFile, Options, Target, Transport};
 
-/// Bitcode for a target.
+/// The bitcode for a target.
 struct Bitcode {
     library: Library,
     target: Target,
@@ -28,7 +29,7 @@ impl Bitcode {
     }
 }
 
-/// The libraries that are given: for sm_90a, and for sm_100a where they have bitcode of its own.
+/// The libraries in the variable: for sm_90a, and for sm_100a if they have separate bitcode for it.
 fn given() -> Vec<Bitcode> {
     let Some(list) = std::env::var_os("WEFT_NVSHMEM_LIBRARIES") else {
         println!("skipped: WEFT_NVSHMEM_LIBRARIES is not set (.ci/run nvshmem sets it)");
@@ -73,8 +74,9 @@ fn the_simulators_functions_are_the_librarys() {
     }
 }
 
-/// Of functions that come for many types, and differ in nothing else, those that stand for the others. Memory is moved
-/// by the functions without a type; reductions are long, so some operations are assembled of the newest library alone.
+/// Whether a function is assembled. Functions that exist for many types and differ in nothing else
+/// are represented by one. Functions without a type move memory. Reductions are long, so some
+/// operations are only assembled for the newest library.
 fn stands_for_others(name: &str, newest: bool) -> bool {
     const TYPES: [&str; 25] = [
         "bfloat16",
@@ -106,7 +108,7 @@ fn stands_for_others(name: &str, newest: bool) -> bool {
     let mut words = name.split('_').skip(1);
     let first = words.next().unwrap_or_default();
     if !TYPES.contains(&first) {
-        // `put32` moves what `putmem` moves.
+        // `put32` moves the same data as `putmem`.
         return !(first.starts_with("put") || first.starts_with("get"))
             || !first.ends_with(|c: char| c.is_ascii_digit());
     }
@@ -124,7 +126,7 @@ fn stands_for_others(name: &str, newest: bool) -> bool {
 }
 
 #[test]
-fn the_assembler_takes_every_function() {
+fn the_assembler_accepts_every_function() {
     let given = given();
     let mut jobs = Vec::new();
     for given in &given {
@@ -134,7 +136,8 @@ fn the_assembler_takes_every_function() {
             .map(weft::sim::NvshmemFunction::name)
             .collect();
         let names: Vec<_> = names.into_iter().collect();
-        // In parts for two processors; functions that share code stand together.
+        // The functions are divided over two processors, and functions that share code stay
+        // together.
         let part = |f: &dyn Fn(&str) -> bool| names.iter().copied().filter(|n| f(n)).collect::<Vec<_>>();
         let (block, warp) = (|n: &str| n.ends_with("_block"), |n: &str| n.ends_with("_warp"));
         let long = |n: &str| n.contains("_reduce");
@@ -147,7 +150,7 @@ fn the_assembler_takes_every_function() {
         ];
         jobs.extend(parts.into_iter().map(|names| (given, names)));
     }
-    // The longest first.
+    // The longest jobs run first.
     jobs.reverse();
     jobs.sort_by_key(|(given, _)| std::cmp::Reverse(given.version()));
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -181,7 +184,8 @@ fn the_assembler_takes_every_function() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What is assembled apart from its kernel must not need more registers than the kernel's threads leave.
+/// Checks that code which is assembled separately from its kernel needs no more registers than the
+/// kernel's threads leave.
 #[test]
 fn kernels_of_any_size_are_joined_with_their_objects() {
     let folder = tempfile::tempdir().unwrap();

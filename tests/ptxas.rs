@@ -1,7 +1,7 @@
-//! What ptxas and nvJitLink say of code that they take: warnings at the lines of the kernel's text, and errors where
-//! `WEFT_STRICT_PTXAS` is 1.
+//! Tests of the remarks of ptxas and nvJitLink on code that they accept: warnings at the lines of
+//! the kernel's text, and errors if `WEFT_STRICT_PTXAS` is 1.
 //!
-//! Needs ptxas; without it the tests say so and pass, unless `WEFT_REQUIRE_PTXAS=1`.
+//! It needs ptxas. Without it the tests print a message and pass, unless `WEFT_REQUIRE_PTXAS=1`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -15,7 +15,7 @@ use weft::tools::{Tool, assemble};
 use weft::{Compiled, KernelFile, Options};
 use weft_abi::RemarkKind;
 
-/// A thread has 248 registers of accumulators, and 7 for everything else.
+/// A kernel whose threads have 248 registers of accumulators, and 7 for everything else.
 const BIG: &str = "\
 kernel big(k: int % 8, a: global<bf16, (128, k):(k, 1)>, b: global<bf16, (248, k):(k, 1)>,
     d: global<f32, (128, 248):(248, 1)>) block(128)
@@ -36,7 +36,7 @@ kernel big(k: int % 8, a: global<bf16, (128, k):(k, 1)>, b: global<bf16, (248, k
 }
 ";
 
-/// An accumulator is read before its group is waited for.
+/// A kernel that reads an accumulator before it waits for the group.
 const EARLY: &str = r#".version 8.0
 .target sm_90a
 .address_size 64
@@ -62,7 +62,7 @@ const EARLY: &str = r#".version 8.0
 .file 1 "early.weft"
 "#;
 
-/// Whether ptxas is there; a word on why not.
+/// Whether ptxas is installed. Prints the reason if it is not.
 fn ready() -> bool {
     let Err(missing) = Tool::Ptxas.find() else { return true };
     assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
@@ -111,7 +111,7 @@ fn an_accumulator_read_in_flight_is_a_remark() {
 }
 
 #[test]
-fn the_linker_says_it_too() {
+fn the_linker_reports_the_same_remarks() {
     let library = match JitLink::get() {
         Ok(library) => library,
         Err(e) => {
@@ -127,7 +127,7 @@ fn the_linker_says_it_too() {
 }
 
 #[test]
-fn remarks_are_errors_where_the_environment_says_so() {
+fn remarks_are_errors_if_the_environment_requests_it() {
     if !ready() {
         return;
     }

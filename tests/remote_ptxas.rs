@@ -1,8 +1,8 @@
-//! Remote memory operations in place, without a call, against NVIDIA's assembler: every kernel of the file tests, in
+//! Assembles remote memory operations in place, without a call: every kernel of the file tests, in
 //! every element type and scope that it has.
 //!
-//! Needs ptxas (`pip install nvidia-cuda-nvcc`); without it the test says so and passes, unless
-//! `WEFT_REQUIRE_PTXAS=1`.
+//! It needs ptxas (`pip install nvidia-cuda-nvcc`). Without it the test prints a message and
+//! passes, unless `WEFT_REQUIRE_PTXAS=1`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -27,7 +27,7 @@ const KERNELS: [(&str, &[Parameter]); 8] = [
 ];
 
 #[test]
-fn what_is_done_in_place_assembles() {
+fn operations_in_place_assemble() {
     if let Err(missing) = Tool::Ptxas.find() {
         assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
         writeln!(std::io::stdout().lock(), "skipped: ptxas not found (pip install nvidia-cuda-nvcc)")

@@ -1,5 +1,6 @@
-//! Public items are documented as `docs/style.md` says. The lint `missing_docs` finds items without docs. This
-//! test finds docs that are too short to say anything, in all crates of the workspace.
+//! Checks that public items are documented as `docs/style.md` requires. The lint `missing_docs`
+//! finds items without docs. This test finds docs that are too short to explain anything, in all
+//! crates of the workspace.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,10 +12,11 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, Lit, Meta, Visibility};
 
-/// The fewest words of a first line, and of an `# Errors` section.
+/// The least number of words of a first line, and of an `# Errors` section.
 const MIN_WORDS: usize = 4;
 
-/// Words with which a first line would be a fragment: "As there.", "Of the result.", "It, with a limit."
+/// Words with which a first line would be a fragment: "As there.", "Of the result.", "It, with a
+/// limit."
 const FRAGMENTS: &[&str] = &[
     "As", "By", "From", "It,", "Not", "Of", "So", "That", "There", "Those", "When", "When,", "Which", "With",
     "Without",
@@ -37,7 +39,8 @@ struct Finding {
 #[derive(Default)]
 struct Docs {
     findings: Vec<Finding>,
-    /// Whether the members of the surrounding enum or trait are public, which have no visibility of their own.
+    /// Whether the surrounding enum or trait is public. Its members have no visibility of their
+    /// own.
     public: bool,
 }
 
@@ -63,14 +66,15 @@ fn doc_lines(attributes: &[Attribute]) -> Vec<String> {
                     Lit::Str(text) => Some(text.value()),
                     _ => None,
                 },
-                // `#[doc = include_str!("...")]` and `#[doc = concat!(...)]`: a whole page, or a line of a macro.
+                // The text is a whole page or a line of a macro: `#[doc = include_str!("...")]` or
+                // `#[doc = concat!(...)]`.
                 _ => Some("a text that a macro makes".to_owned()),
             }
         });
     texts.flat_map(|text| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()).collect()
 }
 
-/// What is wrong with the doc comment that consists of `lines`, if anything is.
+/// The rule that the doc comment `lines` violates, if there is one.
 fn fault(lines: &[String]) -> Option<String> {
     let first = lines.iter().find(|line| !line.is_empty())?;
     if words(first) < MIN_WORDS {
@@ -100,7 +104,7 @@ fn has_list(attributes: &[Attribute], name: &str, word: &str) -> bool {
 }
 
 impl Docs {
-    /// Judges one item if it is public.
+    /// Checks one item if it is public.
     fn judge(&mut self, public: bool, attributes: &[Attribute], name: &dyn ToString, span: Span) {
         if public
             && !has_list(attributes, "doc", "hidden")
@@ -123,7 +127,7 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// Writes the visits of items that have a visibility of their own and no members to visit.
+/// Declares the visits of items that have a visibility of their own and no members to visit.
 macro_rules! leaves {
     ($($method:ident: $node:ident $($name:ident).+;)*) => { $(
         fn $method(&mut self, node: &'ast syn::$node) {
@@ -211,7 +215,7 @@ fn public_items_are_documented() {
 }
 
 #[test]
-fn the_rules_find_what_breaks_them() {
+fn violations_of_the_rules_are_found() {
     let source = r#"
         /// Its name.
         pub fn short() {}

@@ -1,8 +1,10 @@
-//! The hot loops of our multimem kernels in SASS against those of `benches/switch/hot_loops.cu`, compiled by nvcc: no more
-//! instructions for 16 bytes, the same width, as many loads in flight, no spills.
+//! Compares the hot loops of the library's multimem kernels in SASS with those of
+//! `benches/switch/hot_loops.cu`, compiled by nvcc: they have no more instructions for 16 bytes,
+//! the same width, as many loads in flight, and no spills.
 //!
-//! Needs ptxas, nvcc and nvdisasm (`pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm`) and a C++ compiler; without them
-//! the test says so and passes, unless `WEFT_REQUIRE_PTXAS=1`. `--nocapture` shows the table.
+//! It needs ptxas, nvcc and nvdisasm (`pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm`) and a
+//! C++ compiler. Without them the test prints a message and passes, unless `WEFT_REQUIRE_PTXAS=1`.
+//! `--nocapture` shows the table.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -23,10 +25,10 @@ use weft_run::simulation;
 
 const TYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
-/// Vectors of 16 bytes that a thread has in flight.
+/// The numbers of 16-byte vectors that a thread has in flight.
 const UNROLLED: [usize; 2] = [4, 8];
 
-/// Our kernels: name, where from, and the hand-written one of the same work and order.
+/// The kernels: the name, the origin, and the hand-written kernel with the same work and order.
 const KERNELS: [(&str, From, &str); 5] = [
     ("allreduce_one_shot", From::Example, "strided_one_shot"),
     ("allreduce_two_shot", From::Example, "strided_in_place"),
@@ -43,7 +45,7 @@ enum From {
     Library(Placement),
 }
 
-/// What is compared.
+/// A loop with the figures that are compared.
 struct Loop {
     instructions: usize,
     loads: usize,
@@ -79,7 +81,7 @@ impl Loop {
     }
 }
 
-/// The tools, or why there are none.
+/// The paths of the tools, or the reason why they are missing.
 fn tools() -> Result<PathBuf, String> {
     let ptxas = Tool::Ptxas.find().map_err(|e| e.to_string())?;
     Tool::Nvdisasm.find().map_err(|e| e.to_string())?;
@@ -103,7 +105,7 @@ fn hand_written(nvcc: &Path) -> BTreeMap<String, Kernel> {
     kernels(&listing)
 }
 
-/// A kernel of ours in SASS.
+/// A kernel of the library or the examples in SASS.
 fn ours(name: &str, from: From, dtype: &str, unroll: usize) -> Kernel {
     let target = "sm_90a".parse().unwrap();
     let (file, options) = match from {
@@ -191,8 +193,9 @@ fn no_more_instructions_than_by_hand() {
     assert!(more.is_empty(), "more instructions than by hand: {more:#?}");
 }
 
-/// Kernels of the library that multiply and communicate, and of experts, with parameters beside the number of PEs.
-const COMMUNICATING: [(&str, &str); 18] = [
+/// Kernels of the library that multiply and communicate, and kernels of experts, with parameters
+/// other than the number of PEs.
+const COMMUNICATING: [(&str, &str); 22] = [
     ("gemm_reduce_scatter", ""),
     ("gemm_reduce_scatter", "BN=128 CTAS=2 SEND=2"),
     ("gemm_reduce_scatter_add", ""),
@@ -207,14 +210,18 @@ const COMMUNICATING: [(&str, &str); 18] = [
     ("moe_dispatch_scaled", "EXPERTS=64 K=8"),
     ("moe_experts", "EXPERTS=64 K=8"),
     ("moe_experts", "EXPERTS=64 K=8 T=e4m3 BN=128 BK=128 STAGES=4 SCALES=1"),
+    ("moe_layer", "EXPERTS=64 K=8 OUTS=4 PACE=3000"),
+    ("moe_layer", "EXPERTS=64 K=8 T=e4m3 BN=128 BK=128 STAGES=4 SCALES=1"),
+    ("moe_products", "EXPERTS=64"),
+    ("moe_sum", "K=8"),
     ("moe_combine", "EXPERTS=64 K=8"),
     ("moe_combine_once", "EXPERTS=64 K=8"),
     ("moe_ll_dispatch", "EXPERTS=64 K=8"),
     ("moe_ll_combine", "EXPERTS=64 K=8"),
 ];
 
-/// No thread keeps values in memory for want of registers, on two PEs and on eight. Eight PEs have eight addresses where
-/// there is no multicast.
+/// Checks that no thread spills registers to memory, on two PEs and on eight. Without multicast,
+/// eight PEs have eight addresses.
 #[test]
 fn kernels_that_communicate_do_not_spill() {
     if let Err(missing) = tools() {
@@ -248,7 +255,8 @@ fn kernels_that_communicate_do_not_spill() {
 
 #[test]
 fn the_hot_loop_is_found() {
-    // A loop with a slow way through it, inside a loop that has no LDGMC of its own, and one after it with fewer.
+    // The text has a loop with a slow path, inside a loop that has no LDGMC of its own, followed by
+    // a loop with fewer.
     let text = "
         .text.k:
         /*0000*/                   MOV R1, c[0x0][0x28] ;
@@ -282,8 +290,9 @@ fn the_hot_loop_is_found() {
     assert_eq!((all["k"].count("LDGMC"), all["k"].count("STL")), (4, 0));
 }
 
-/// The allreduce of one packet for each thread, whose time is that of its instructions, one load and one flight: all loads
-/// are in flight early, few instructions follow them until the first packet is stored, and few follow the last packet.
+/// Checks the allreduce with one packet per thread, whose time is that of its instructions, one
+/// load and one flight. All loads are issued early, few instructions follow them until the first
+/// packet is stored, and few follow the last packet.
 #[test]
 fn a_small_allreduce_has_few_instructions() {
     if let Err(missing) = Tool::Ptxas.find().and_then(|_| Tool::Nvdisasm.find()) {

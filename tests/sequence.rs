@@ -1,4 +1,5 @@
-//! Kernels in sequence, from two files: what they share, what the host counts, and how a finding is met again.
+//! Tests of kernels in sequence, from two files: the memory that they share, the arguments that the
+//! host counts, and the replay of a finding.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -6,7 +7,8 @@ use std::fs;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Doubles `x` into `middle`; what PE and index make of it, the next kernel adds.
+/// A kernel that doubles `x` into `middle`. The next kernel adds a function of the PE and the
+/// index.
 const PRODUCE: &str =
     "kernel produce<N: int>(x: global<i32, (N):(1)>, middle: symm<i32, (N):(1)>, epoch: i32)
     block(32) grid(1)
@@ -47,7 +49,7 @@ impl Scratch {
         said
     }
 
-    /// The 32-bit integers of a file that a run wrote, which stand at its end.
+    /// The 32-bit integers at the end of a file that a run wrote.
     fn integers(&self, name: &str, count: usize) -> Vec<i32> {
         let bytes = fs::read(self.0.path().join(name)).unwrap();
         let data = bytes[bytes.len() - 4 * count..].chunks_exact(4);
@@ -83,7 +85,7 @@ fn tensors_are_shared_and_the_host_counts() {
 
 #[test]
 fn a_finding_names_its_file_and_is_met_again() {
-    // Each PE reads what another one writes in the kernel before, and nothing makes it wait.
+    // Each PE reads data that another one writes in the previous kernel, without waiting for it.
     let consume = CONSUME.replace("= middle[i]", "= peer(middle, (my_pe() + 1) % n_pes())[i]");
     let place = Scratch::new(PRODUCE, &consume.replace("computes(copy(middle, out))", ""));
     let races = ["error[S030]: data race between PEs, in two launches", "--> b.weft:4:", "::: a.weft:4:"];
@@ -92,7 +94,7 @@ fn a_finding_names_its_file_and_is_met_again() {
     let again = said.lines().find_map(|line| line.trim_start().strip_prefix("weft check ")).unwrap();
     assert!(again.starts_with("a.weft:produce b.weft:consume --pes 2 --seed "), "{again}");
     place.says(&format!("check {again}"), 1, &races);
-    // The host, which waits between the kernels, orders them.
+    // The host orders the kernels, because it waits between them.
     place.says("check a.weft b.weft --pes 2 --arg epoch=1+1 --seeds 4", 0, &["found        nothing"]);
 }
 
@@ -104,7 +106,7 @@ fn a_wrong_result_names_its_kernel() {
 }
 
 #[test]
-fn what_does_not_fit_together() {
+fn sequences_that_do_not_fit_together() {
     let place = Scratch::new(PRODUCE, CONSUME);
     let rest = "--pes 2 -D N=8 --arg epoch=1";
     let all = [

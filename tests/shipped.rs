@@ -1,8 +1,9 @@
-//! The PTX that simulated PEs run is, byte for byte, the PTX that `weft compile` writes for the same options: of every
-//! example and every file test that runs, in `weft run` and in `weft check`.
+//! Checks that the PTX which simulated PEs run is, byte for byte, the PTX that `weft compile`
+//! writes for the same options. This covers every example and every file test that runs, in `weft
+//! run` and in `weft check`.
 
 #[path = "support/directives.rs"]
-#[expect(dead_code, reason = "what a file compiles to is for the file tests")]
+#[expect(dead_code, reason = "the file tests check the compiled text")]
 mod directives;
 #[path = "support/within_limit.rs"]
 mod limit;
@@ -18,29 +19,29 @@ use tempfile::TempDir;
 use weft::{KernelFile, Options};
 use weft_run::{Ran, RunOptions, run_file};
 
-/// Most seconds that one test may take.
+/// The maximum time of one test in seconds.
 const LIMIT: u64 = 120;
 
-/// The example that no file test runs: `tests/fused.rs` does.
+/// The example that no file test runs, because `tests/fused.rs` runs it.
 const FUSED: &str = "warpweft/src/library/allreduce_rms_norm.weft";
 
 /// The options that `weft run` and `weft compile` share, each with its value.
 type Shared = Vec<(String, String)>;
 
-/// A kernel file and one way to run it.
+/// A kernel file and a way to run it.
 #[derive(Clone, PartialEq, Debug)]
 struct Case {
     source: String,
-    /// Options of the compiler.
+    /// The options of the compiler.
     compile: Shared,
-    /// Options of the run alone.
+    /// The options of the run only.
     run: Shared,
     pes: String,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    // Messages and `source` name files as seen from the root.
+    // Messages and `source` name files relative to the root.
     if let Err(e) = std::env::set_current_dir(env!("CARGO_MANIFEST_DIR")) {
         eprintln!("{}: {e}", env!("CARGO_MANIFEST_DIR"));
         return ExitCode::FAILURE;
@@ -75,13 +76,14 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The tests of a file that runs: one of `weft run`, one of `weft check`.
+/// The tests of a file that runs: one for `weft run` and one for `weft check`.
 fn of_file(path: &Path) -> Vec<Trial> {
     let shown = path.strip_prefix("tests/filetests").unwrap_or(path).display().to_string();
     let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
-    // What is wrong with the directives, the file tests say. `tests/sequence.rs` compares the PTX of sequences.
+    // The file tests report errors in the directives. `tests/sequence.rs` compares the PTX of
+    // sequences.
     let expects = directives::parse(&text).ok().filter(|e| !e.runs.is_empty() && e.sequence.is_empty());
-    // Arguments that are refused never become a launch.
+    // Arguments that are rejected do not lead to a launch.
     let expects = expects.filter(|e| e.fails.as_deref() != Some("R0502"));
     match expects.map(|expects| cases(path, &expects)) {
         None => Vec::new(),
@@ -101,7 +103,7 @@ fn pair(shown: String, cases: Vec<Case>) -> Vec<Trial> {
     vec![trial("run", run), trial("check", check)]
 }
 
-/// A kernel of the example that has several.
+/// A kernel of the example with several kernels.
 fn fused(kernel: &str) -> Case {
     let own = |options: &[(&str, &str)]| -> Shared {
         options.iter().map(|(option, value)| ((*option).to_owned(), (*value).to_owned())).collect()
@@ -170,7 +172,7 @@ fn words(options: &Shared) -> impl Iterator<Item = &str> {
     options.iter().flat_map(|(option, value)| [&**option, &**value])
 }
 
-/// The file and what `weft compile` writes with these options are the same.
+/// Checks that the file equals the output of `weft compile` with these options.
 fn same(file: &Path, arguments: &[&str]) -> Result<(), String> {
     let compiled = weft(arguments)?;
     if !compiled.status.success() || compiled.stdout.is_empty() {
@@ -184,7 +186,7 @@ fn same(file: &Path, arguments: &[&str]) -> Result<(), String> {
     Err(format!("weft {} gives\n{compiled}\nand what ran is\n{ran}", arguments.join(" ")))
 }
 
-/// What `weft run` writes. Whether the run succeeds is for the file tests.
+/// Checks the files that `weft run` writes. The file tests check whether the run succeeds.
 fn run(cases: &[Case]) -> Result<(), String> {
     let folder = TempDir::new().map_err(|e| e.to_string())?;
     let file = folder.path().join("ran.ptx");
@@ -202,7 +204,8 @@ fn run(cases: &[Case]) -> Result<(), String> {
     Ok(())
 }
 
-/// What `weft check` writes, each text with the command that it says gives it.
+/// Checks the files that `weft check` writes against the output of the commands that it prints for
+/// them.
 fn check(cases: &[Case]) -> Result<(), String> {
     let folder = TempDir::new().map_err(|e| e.to_string())?;
     let file = folder.path().join("checked.ptx").display().to_string();
@@ -219,7 +222,7 @@ fn check(cases: &[Case]) -> Result<(), String> {
     if written.is_empty() || written.len() != files {
         return Err(format!("weft {}: {files} files, and it says\n{told}", all.join(" ")));
     }
-    // The check passes these on as they are.
+    // The check passes these options on unchanged.
     let passed_on = ["--arch", "--ptx-version", "--debug-waits"];
     let passed_on = case.compile.iter().filter(|(option, _)| passed_on.contains(&&**option));
     let passed_on: Vec<_> = passed_on.flat_map(|(option, value)| [&**option, &**value]).collect();
@@ -230,7 +233,8 @@ fn check(cases: &[Case]) -> Result<(), String> {
     Ok(())
 }
 
-/// `weft run` simulates two nodes unless it is told otherwise: transfers go in place and through NVSHMEM's functions.
+/// Checks that `weft run` simulates two nodes by default, so that transfers are done in place and
+/// through NVSHMEM's functions.
 fn both_branches() -> Result<(), String> {
     let source = "examples/10_ring_put_get.weft";
     let text = fs::read_to_string(source).map_err(|e| e.to_string())?;
@@ -257,7 +261,7 @@ fn both_branches() -> Result<(), String> {
     Ok(())
 }
 
-/// Every example that is a kernel file has a file test that runs it.
+/// Checks that every example which is a kernel file has a file test that runs it.
 fn examples_are_covered(files: &[PathBuf]) -> Result<(), String> {
     let texts: Vec<_> = files.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
     for entry in fs::read_dir("examples").map_err(|e| e.to_string())? {

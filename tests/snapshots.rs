@@ -1,6 +1,8 @@
-//! What the examples to read compile to, as files in `tests/snapshots/`: the IR of the text, the IR after the pass that
-//! makes addresses of tensors, and PTX; and what `weft explain` says of a product of matrices. `WEFT_BLESS=1` writes them anew. The file tests of the examples check the rest by
-//! a few lines each, and `cargo xtask replay` shows every change of PTX.
+//! Compares the output of the compiler for two examples with files in `tests/snapshots/`: the IR of
+//! the text, the IR after the pass that lowers tensors to addresses, and PTX. It also compares the
+//! output of `weft explain` for a product of matrices. `WEFT_BLESS=1` writes the files. The file
+//! tests check the other examples by a few lines each, and `cargo xtask replay` shows every change
+//! of PTX.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,10 +15,10 @@ use std::path::Path;
 
 use weft::{Define, KernelFile, Lowering, Options};
 
-/// The examples, with an N: one that vectors divide, and one that they do not.
+/// The examples with values of N: one that vectors divide evenly, and one that they do not.
 const EXAMPLES: [(&str, i64); 2] = [("all_gather", 1000), ("allreduce_two_shot", 1003)];
 
-/// The pass whose result is kept.
+/// The pass whose result is stored.
 const PASS: &str = "memory";
 
 /// An example with its options.
@@ -29,7 +31,7 @@ fn example((name, n): (&str, i64), lowering: Lowering) -> (KernelFile, Options) 
     (KernelFile::parse(&path, &text).unwrap(), options)
 }
 
-/// The text of each stage that is kept, and the file that has it.
+/// The text of each stored stage, and the name of its file.
 fn stages(named: (&str, i64)) -> Vec<(String, String)> {
     let (file, mut options) = example(named, Lowering::Multimem);
     options.keep_ir = true;
@@ -44,7 +46,8 @@ fn stages(named: (&str, i64)) -> Vec<(String, String)> {
     ]
 }
 
-/// What `weft explain` says of the products and copies of an example, without their places in the library.
+/// The output of `weft explain` for the products and copies of an example, without their places in
+/// the library.
 fn explained() -> (String, String) {
     let path = "examples/gemm.weft";
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
@@ -54,7 +57,8 @@ fn explained() -> (String, String) {
     ("gemm/explain.txt".into(), said.collect())
 }
 
-/// What `weft layout --svg` draws: offsets of a layout, and threads and values of a tile.
+/// The pictures of `weft layout --svg`: the offsets of a layout, and the threads and values of a
+/// tile.
 fn drawn() -> [(String, String); 2] {
     let svg = |expression: &str| weft_layout::eval(expression).unwrap().svg().unwrap();
     [
@@ -74,7 +78,7 @@ fn the_stages_that_are_kept() {
     }
     for example in fs::read_dir(&folder).unwrap() {
         let example = example.unwrap();
-        // Of tests/bench.rs.
+        // These belong to tests/bench.rs.
         if example.file_name() == "bench" {
             continue;
         }
@@ -88,7 +92,7 @@ fn the_stages_that_are_kept() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Compiling twice gives the same texts, so that PTX can be cached by what it is made of.
+/// Checks that compiling twice gives the same texts, so that PTX can be cached by its inputs.
 #[test]
 fn compiling_is_deterministic() {
     for lowering in [Lowering::Multimem, Lowering::Unicast] {

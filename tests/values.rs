@@ -1,5 +1,5 @@
-//! Every elementwise op and conversion of every type, through LLVM to PTX, run on the simulator: the numbers are those
-//! that `weft-ir` and `weft-llvm` document, corner cases included.
+//! Tests every elementwise op and conversion of every type through LLVM and PTX on the simulator.
+//! The results must be those that `weft-ir` and `weft-llvm` document, including corner cases.
 //!
 //! The reference computes in `f64` and `i128` and shares no code with the compiler.
 
@@ -16,16 +16,14 @@ use weft_ir::{
 use weft_llvm::{Options, emit};
 use weft_sim::{Arg, Config, Launch, Machine};
 
-// ---- numbers --------------------------------------------------------------------------------------------
-
-/// A number, exactly; of floats, every type's numbers are `f64`s.
+/// An exact number. Floats of every type are exact in `f64`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Num {
     Int(i128),
     Float(f64),
 }
 
-/// What the bits of an element mean.
+/// The value of an element's bits.
 fn decode(s: Scalar, bits: u64) -> Num {
     match s {
         Scalar::F16 => Num::Float(f16::from_bits(bits as u16).to_f64()),
@@ -41,7 +39,7 @@ fn decode(s: Scalar, bits: u64) -> Num {
     }
 }
 
-/// The number an fp8 code stands for (OCP 8-bit floating point, tables 1 and 2).
+/// The number of an fp8 code (OCP 8-bit floating point, tables 1 and 2).
 fn fp8(s: Scalar, code: u8) -> f64 {
     let (mantissa, bias) = if s == Scalar::E4M3 { (3, 7) } else { (2, 15) };
     let sign = if code & 0x80 == 0 { 1.0 } else { -1.0 };
@@ -54,7 +52,8 @@ fn fp8(s: Scalar, code: u8) -> f64 {
     sign * f64::from(implied + fraction) * f64::powi(2.0, exponent.max(1) - bias - mantissa)
 }
 
-/// An integer as `f64`, rounded to odd where it is none: rounding that again to fewer bits rounds once.
+/// An integer as `f64`, rounded to odd if it is not exact, so that a second rounding to fewer bits
+/// has the same result as a single one.
 fn odd(n: i128) -> f64 {
     let near = n as f64;
     if near as i128 == n {
@@ -64,7 +63,7 @@ fn odd(n: i128) -> f64 {
     f64::from_bits(towards_zero.to_bits() | 1)
 }
 
-/// The element of a type nearest to a number, as the IR's conversion has it.
+/// The element of a type that is nearest to a number, as defined by the IR's conversion.
 fn encode(s: Scalar, n: Num) -> u64 {
     match (s.kind(), n) {
         (NumberKind::Bool, Num::Int(n)) => (n != 0).into(),
@@ -79,7 +78,7 @@ fn encode(s: Scalar, n: Num) -> u64 {
             _ => nearest_fp8(s, x).into(),
         },
         (_, Num::Int(n)) => n as u64 & mask(s),
-        // Rust's `as` truncates, saturates, and makes NaN 0.
+        // Rust's `as` truncates, saturates, and converts NaN to 0.
         (NumberKind::Signed, Num::Float(x)) => {
             let (low, high) = (-(1i128 << (s.bits() - 1)), (1i128 << (s.bits() - 1)) - 1);
             (x as i128).clamp(low, high) as u64 & mask(s)
@@ -88,7 +87,7 @@ fn encode(s: Scalar, n: Num) -> u64 {
     }
 }
 
-/// By looking at all of them: the nearest finite one, even code on a tie.
+/// The nearest finite code, found by trying all of them. For a tie it is the even one.
 fn nearest_fp8(s: Scalar, x: f64) -> u8 {
     let sign = u8::from(x.is_sign_negative()) << 7;
     if x.is_nan() {
@@ -104,7 +103,8 @@ fn mask(s: Scalar) -> u64 {
     u64::MAX >> (64 - s.bits())
 }
 
-/// Elements of a type where things happen: ends of ranges, ties, NaN, subnormals, and some plain ones.
+/// Elements of a type at which special cases occur (ends of ranges, ties, NaN, subnormals), and
+/// some ordinary ones.
 fn interesting(s: Scalar) -> Vec<u64> {
     let bits = s.bits();
     let mut all: Vec<u64> = match s.kind() {
@@ -145,9 +145,8 @@ fn interesting(s: Scalar) -> Vec<u64> {
     all
 }
 
-// ---- running --------------------------------------------------------------------------------------------
-
-/// A kernel over arrays: each thread loads `lanes` elements of every input, and stores as many to every output.
+/// A kernel over arrays. Each thread loads `lanes` elements of every input, and stores the same
+/// number to every output.
 struct Elementwise {
     name: String,
     inputs: Vec<(Scalar, Vec<u64>)>,
@@ -156,7 +155,7 @@ struct Elementwise {
 }
 
 impl Elementwise {
-    /// Threads that cover the inputs, the last ones padded with zeros.
+    /// The number of threads that cover the inputs. The last ones are padded with zeros.
     fn threads(&self) -> u32 {
         (self.inputs[0].1.len() as u32).div_ceil(self.lanes)
     }
@@ -199,7 +198,7 @@ impl Elementwise {
         Ok(b.finish())
     }
 
-    /// Runs it and returns the outputs.
+    /// Runs the kernel and returns the outputs.
     fn run(&self, body: impl FnOnce(&mut Builder, &[Value]) -> Built<Vec<Value>>) -> Vec<Vec<u64>> {
         let kernel = self.kernel(body).unwrap_or_else(|e| panic!("{}: {e}", self.name));
         let module = verify(Module { kernels: vec![kernel], files: vec![] }).unwrap();
@@ -238,13 +237,13 @@ impl Elementwise {
     }
 }
 
-/// Accesses of at most 16 bytes that cover `lanes` elements.
+/// Accesses of at most 16 bytes that together cover `lanes` elements.
 fn pieces(s: Scalar, lanes: u32) -> impl Iterator<Item = (u32, u32)> {
     let most = (16 / s.bytes()).min(lanes);
     (0..lanes / most).map(move |i| (i * most, most))
 }
 
-/// The same number: NaNs are one, and of zeros the sign counts.
+/// Whether two elements are the same number. All NaNs are equal, and zeros differ in their sign.
 fn same(s: Scalar, a: u64, b: u64) -> bool {
     let nan = |x| matches!(decode(s, x), Num::Float(x) if x.is_nan());
     a == b || (nan(a) && nan(b))
@@ -262,23 +261,21 @@ fn agree(what: &str, s: Scalar, inputs: &[(Scalar, u64)], got: u64, expected: u6
     );
 }
 
-/// Scalars, and vectors that fill 16 bytes.
+/// The numbers of lanes: one, and the number that fills 16 bytes.
 fn shapes(s: Scalar) -> [u32; 2] {
     [1, 16 / s.bytes()]
 }
 
-/// All pairs.
+/// All pairs of values, as two lists.
 fn pairs(values: &[u64]) -> (Vec<u64>, Vec<u64>) {
     let all = values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)));
     all.unzip()
 }
 
-/// Types that arithmetic is done in.
+/// The types that have arithmetic.
 fn arithmetic() -> impl Iterator<Item = Scalar> {
     Scalar::ALL.iter().copied().filter(|s| !s.is_fp8())
 }
-
-// ---- what is expected -----------------------------------------------------------------------------------
 
 fn integer(op: BinOp, s: Scalar, a: i128, b: i128) -> i128 {
     let unsigned = b & i128::from(mask(s));
@@ -299,8 +296,8 @@ fn integer(op: BinOp, s: Scalar, a: i128, b: i128) -> i128 {
     }
 }
 
-/// Rounded to the type once: `f64` has more than twice the bits of the 16-bit types and two, so that rounding its
-/// result again is rounding once; f32 is computed in f32.
+/// Rounds to the type once. `f64` has more than twice the bits of the 16-bit types plus two, so
+/// that a second rounding of its result equals a single one. f32 is computed in f32.
 fn float(op: BinOp, s: Scalar, a: f64, b: f64) -> u64 {
     macro_rules! by {
         ($a:expr, $b:expr) => {
@@ -313,7 +310,7 @@ fn float(op: BinOp, s: Scalar, a: f64, b: f64) -> u64 {
             }
         };
     }
-    // The number where one is NaN; -0 is less than 0.
+    // If one operand is NaN, the result is the other one. -0 is less than 0.
     let least = |a: f64, b: f64| if b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_le()) { a } else { b };
     match (op, s) {
         (BinOp::Min, _) => encode(s, Num::Float(least(a, b))),
@@ -322,8 +319,6 @@ fn float(op: BinOp, s: Scalar, a: f64, b: f64) -> u64 {
         _ => encode(s, Num::Float(by!(a, b))),
     }
 }
-
-// ---- tests ----------------------------------------------------------------------------------------------
 
 #[test]
 fn binary_ops() {
@@ -481,7 +476,8 @@ fn exact_unary_ops() {
 fn approximate_functions() {
     use UnOp::*;
     type Reference = fn(f64) -> f64;
-    // (function, inputs, greatest error relative to max(|result|, the floor), the floor): PTX ISA, each instruction.
+    // Each case has a function, the inputs, the greatest error relative to max(|result|, the
+    // floor), and the floor (PTX ISA, each instruction).
     let cases: [(UnOp, Reference, std::ops::Range<f64>, f64, f64); 8] = [
         (Rsqrt, |x| 1.0 / x.sqrt(), 1e-6..1e6, 3e-7, 0.0),
         (Exp2, f64::exp2, -100.0..100.0, 3e-7, 0.0),
@@ -513,7 +509,8 @@ fn approximate_functions() {
                     Num::Float(r) => r,
                     Num::Int(_) => unreachable!(),
                 };
-                // Rounding to the type adds half a unit in its last place; below the normal numbers that is more.
+                // Rounding to the type adds half a unit in its last place. This is more for
+                // subnormal numbers.
                 let unit = match s {
                     Scalar::F16 => 1e-3,
                     Scalar::BF16 => 8e-3,
@@ -534,7 +531,7 @@ fn approximate_functions() {
 #[test]
 fn fused_multiply_add_rounds_once() {
     for s in [Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64] {
-        // (1 + u)(1 - u) - 1 is -u^2, which a rounded product loses.
+        // (1 + u)(1 - u) - 1 is -u^2, which would be lost if the product were rounded.
         let unit = match s {
             Scalar::F16 => 10,
             Scalar::BF16 => 7,
@@ -566,7 +563,7 @@ fn shuffles() {
     for s in [Scalar::I8, Scalar::BF16, Scalar::F32, Scalar::U64] {
         for lanes in shapes(s) {
             let n = 32 * WARPS * lanes as usize;
-            // Different in every element that fits, and in every lane at least.
+            // The numbers differ in every element if possible, and at least in every lane.
             let a: Vec<u64> =
                 (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 7) & mask(s)).collect();
             let outputs = vec![s; ShuffleMode::ALL.len()];
@@ -584,7 +581,7 @@ fn shuffles() {
                 for (i, got) in results.iter().enumerate() {
                     let (thread, element) = (i / lanes as usize, i % lanes as usize);
                     let (warp, lane, by) = (thread / 32, thread % 32, by as usize);
-                    // A lane that is not there leaves the thread its own.
+                    // If the lane does not exist, the thread keeps its own value.
                     let from = match mode {
                         ShuffleMode::Idx => by,
                         ShuffleMode::Up => lane.checked_sub(by).unwrap_or(lane),

@@ -1,4 +1,4 @@
-//! `--quiet` and `--verbose`, which every command takes.
+//! Tests of `--quiet` and `--verbose`, which every command accepts.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -23,7 +23,7 @@ fn words<'a>(first: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_quiet_run_prints_only_what_is_wrong() {
+fn a_quiet_run_prints_only_errors() {
     let run = ["run", RIGHT, "--pes", "2", "-D", "N=64"];
     assert!(weft(&run).1.contains(": correct"));
     assert_eq!(weft(&words(&run, &["--quiet"])), (0, String::new(), String::new()));
@@ -46,9 +46,10 @@ fn times_are_printed_to_standard_error() {
     assert!(status == 2 && why.contains("cannot be used with"), "{why}");
 }
 
-/// No command has an option of its own that hides one of these, and a pipe gets no line of progress.
+/// Checks that no command has an option of its own that hides one of these, and that no progress is
+/// printed to a pipe.
 #[test]
-fn every_command_takes_them() {
+fn every_command_accepts_quiet_and_verbose() {
     let (_, help, _) = weft(&["--help"]);
     let commands = help.split("Commands:").nth(1).and_then(|rest| rest.split("Options:").next()).unwrap();
     let names = commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));

@@ -1,5 +1,5 @@
-//! Waits that identify themselves, on simulated PEs: the error of a kernel that does not end says which PE waits where
-//! for which element, and what the other PEs do.
+//! Tests of waits that report themselves, on simulated PEs. The error for a kernel that does not
+//! end names the waiting PE, the place and the element, and the state of the other PEs.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -10,7 +10,8 @@ use std::error::Error;
 use weft::runtime::{SimConfig, World, error};
 use weft::{Define, KernelFile, Lowering, Options};
 
-/// What stops kernels that wait for ever: a number of steps, since a wait that reads the clock is no deadlock.
+/// The error that stops kernels which wait for ever. The limit is a number of steps, because a wait
+/// that reads the clock is not a deadlock.
 fn stopped(body: impl Fn(&World) -> Result<(), Box<dyn Error>> + Sync) -> String {
     let config = SimConfig::new(2).step_limit(4_000_000);
     let job = World::simulated_with(&config).unwrap();
@@ -25,7 +26,7 @@ fn stopped(body: impl Fn(&World) -> Result<(), Box<dyn Error>> + Sync) -> String
     e.message
 }
 
-/// The lines of a report that are about the kernels of one PE.
+/// The lines of a report about the kernels of one PE.
 fn about(report: &str, pe: u32) -> Vec<&str> {
     let begin = format!("PE {pe}: ");
     let lines = report.lines().filter_map(|line| line.strip_prefix(&begin));
@@ -82,7 +83,7 @@ fn a_graph_that_one_pe_replays_alone() {
 fn a_pe_that_never_launches() {
     let report = stopped(|world| match world.my_pe() {
         0 => waiting::another_size(world),
-        // What all PEs make together; its end is the PE's next step.
+        // All PEs create this together, so its end is the PE's next step.
         _ => {
             drop(world.kernel_barrier(1)?);
             Ok(())
@@ -95,7 +96,7 @@ fn a_pe_that_never_launches() {
     assert!(report.contains("the waiting threads may depend on PE 1, where no thread waits"), "{report}");
 }
 
-/// The waits of a kernel of the library, and its PTX without and with them.
+/// The waits of a kernel of the library, and its PTX without and with their reports.
 fn library(file: &str, kernel: &str, defines: &[(&str, i64)]) -> (Vec<String>, [String; 2]) {
     let name = format!("warpweft/src/library/{file}.weft");
     let file = KernelFile::parse(&name, &std::fs::read_to_string(&name).unwrap()).unwrap();
@@ -129,16 +130,18 @@ fn waits_of_library_kernels_have_numbers() {
     assert!(!plain.contains("%clock64") && watched.contains("%clock64"));
 }
 
-/// The packets of a PE that does not come: the element is that of the missing PE, and the number is the flag's.
+/// Checks the packets of a PE that does not send: the element belongs to the missing PE, and the
+/// number is the flag's.
 #[test]
-fn packets_that_do_not_come() {
+fn missing_packets_are_reported() {
     let report = stopped(waiting::allreduce_of_one_pe);
     let line = about(&report, 0)[0];
-    // Slot 0 of PE 1 in the first buffer: two words a slot, and 1024 slots for each PE.
+    // This is slot 0 of PE 1 in the first buffer. A slot has two words, and each PE has 1024 slots.
+    assert!(line.starts_with("`ll_in_place`, launch 1, "), "{report}");
     assert!(line.contains("for `ws[2048]`, which is 0 and must be == 1"), "{report}");
 }
 
-/// More CTAs wait than the ring has room for.
+/// Checks the case that more CTAs wait than the ring has space for.
 #[test]
 fn waits_beyond_the_ring_are_counted() {
     let report = stopped(|world| waiting::many_wait(world, 150));

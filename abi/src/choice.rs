@@ -1,4 +1,5 @@
-//! How operations on other PEs' memory are compiled: what the user asks for, and what is decided.
+//! The implementation of operations on other PEs' memory: what the user requests, and what is
+//! decided.
 
 use crate::words;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ words! {
 }
 
 impl LoweringRequest {
-    /// The lowering for a team, which has a multicast address or not. Only `Auto` depends on that.
+    /// The lowering for a team that has a multicast address or not. Only `Auto` depends on that.
     pub fn decide(self, multicast: bool) -> Lowering {
         match (self, multicast) {
             (LoweringRequest::Multimem, _) | (LoweringRequest::Auto, true) => Lowering::Multimem,
@@ -66,7 +67,8 @@ words! {
 }
 
 impl Transport {
-    /// The transport that takes its place in a world without NVSHMEM, where loads and stores reach all PEs.
+    /// The transport that replaces this one in a world without NVSHMEM, where loads and stores
+    /// reach all PEs.
     pub fn without_nvshmem(self) -> Transport {
         if self == Transport::Auto { Transport::P2p } else { self }
     }

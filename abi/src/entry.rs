@@ -1,24 +1,25 @@
-//! How a launch passes a kernel its parameters: the code reads each one where the launcher writes it.
+//! The placement of a kernel's parameters: the code reads each one where the launcher writes it.
 //!
-//! The rule is PTX's (ISA, Kernel Function Parameters): parameters lie in order, each at the next offset of its natural
-//! alignment.
+//! The rule is PTX's (ISA, Kernel Function Parameters): parameters lie in order, each at the next
+//! offset with its natural alignment.
 
 use crate::{MAP_ALIGN, MAP_BYTES, Scalar};
 
-/// Most bytes of parameters that a kernel can have with any driver. (PTX 8.1 and drivers of its time take 32,764.)
+/// The maximum number of bytes of parameters that a kernel can have with any driver. (PTX 8.1 and
+/// the drivers of its time accept 32,764.)
 pub const MAX_PARAM_BYTES: u32 = 4096;
 
 /// The form in which a parameter is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EntryKind {
-    /// A 64-bit address, a multiple of `align`.
+    /// A 64-bit address that is a multiple of `align`.
     Address {
-        /// In bytes; a power of two.
+        /// The alignment in bytes, a power of two.
         align: u32,
     },
-    /// A number; a `bool` is a byte, 0 or 1.
+    /// A number. A `bool` is a byte that is 0 or 1.
     Number(Scalar),
-    /// A tensor map, by value.
+    /// A tensor map, which is passed by value.
     Map,
 }
 
@@ -41,9 +42,9 @@ impl EntryKind {
 /// One parameter of an entry point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EntryParam {
-    /// The index among the kernel's parameters, of which some are not passed.
+    /// The index among the kernel's parameters, some of which are not passed.
     pub index: u32,
-    /// Bytes from the start of the parameter block.
+    /// The offset from the start of the parameter block in bytes.
     pub offset: u32,
     /// The size of the parameter in bytes.
     pub size: u32,
@@ -53,9 +54,9 @@ pub struct EntryParam {
 
 /// A kernel has more than [`MAX_PARAM_BYTES`] of parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("parameter {index} ends after byte {MAX_PARAM_BYTES}, which no launch passes")]
+#[error("parameter {index} ends after byte {MAX_PARAM_BYTES}, the limit of a launch")]
 pub struct TooManyBytes {
-    /// The index of the first parameter for which there is no room.
+    /// The index of the first parameter that does not fit.
     pub index: u32,
 }
 

@@ -1,13 +1,15 @@
 //! Integers and layouts that a launch completes: `(%2,64):(64,1)`.
 //!
-//! `%i` is what parameter i of the kernel brings: the value of an integer, or the number of PEs of a team; `%world` is
-//! the number of all PEs. The notation is that of layouts everywhere else; nothing is known of a `%i` but its name.
+//! `%i` stands for the value of parameter i of the kernel: that of an integer, or the number of PEs
+//! of a team. `%world` is the number of all PEs. The notation is otherwise that of layouts. Nothing
+//! is known of a `%i` except its name.
 
 use crate::WORLD;
 use std::fmt;
 use weft_layout::{Int, IntTuple, Layout, Value, Var, eval_with};
 
-/// The value that parameter `index` brings; the number of all PEs for [`WORLD`].
+/// The symbol for the value of parameter `index`, or for the number of all PEs if the index is
+/// [`WORLD`].
 pub fn parameter(index: u32) -> Int {
     let name = if index == WORLD { WORLD_NAME.into() } else { format!("%{index}").into() };
     Int::var(Var { id: index, name, div: 1, min: i64::MIN, max: None })
@@ -15,25 +17,25 @@ pub fn parameter(index: u32) -> Int {
 
 const WORLD_NAME: &str = "%world";
 
-/// An integer that may depend on parameters.
+/// An integer that can depend on parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extent(pub Int);
 
-/// Shape and stride that may depend on parameters.
+/// A shape and a stride that can depend on parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extents {
     /// The extent of each mode.
     pub shape: IntTuple,
-    /// Elements from one to the next in each mode.
+    /// The distance between consecutive elements in each mode, in elements.
     pub stride: IntTuple,
 }
 
-/// The values of integer parameters, by index, and none for other parameters. The last one is the number of
-/// all PEs.
+/// The values of integer parameters by index, and `None` for other parameters. The last value is
+/// the number of all PEs.
 pub type Values = [Option<i64>];
 
 impl Extent {
-    /// The value in a launch, or none if a parameter is not known.
+    /// The value in a launch, or `None` if a parameter is not known.
     pub fn value(&self, values: &Values) -> Option<i64> {
         substitute(&self.0, values).as_const()
     }
@@ -43,7 +45,8 @@ impl Extents {
     /// The layout in a launch.
     ///
     /// # Errors
-    /// Says why there is no layout: an extent is negative, or a parameter is not known.
+    /// Fails with the reason why there is no layout: an extent is negative, or a parameter is not
+    /// known.
     pub fn layout(&self, values: &Values) -> Result<Layout, String> {
         let known = |t: &IntTuple| t.map(&mut |n| substitute(n, values));
         let layout = Layout::new(known(&self.shape), known(&self.stride)).map_err(|e| e.to_string())?;
@@ -110,11 +113,12 @@ impl std::str::FromStr for Extents {
             Value::Tuple(t) => Ok(t),
             other => Err(format!("`{part}` is {}, not a tuple of integers", other.kind())),
         };
-        let (shape, stride) = text.split_once(':').ok_or_else(|| format!("`{text}` is no shape:stride"))?;
+        let (shape, stride) =
+            text.split_once(':').ok_or_else(|| format!("`{text}` is not of the form shape:stride"))?;
         let (shape, stride): (IntTuple, IntTuple) = (tuple(shape)?, tuple(stride)?);
         match shape.is_congruent(&stride) {
             true => Ok(Extents { shape, stride }),
-            false => Err(format!("`{text}`: shape and stride do not nest alike")),
+            false => Err(format!("`{text}`: shape and stride differ in their nesting")),
         }
     }
 }
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_reads_back_and_takes_values() {
+    fn text_reads_back_and_can_be_evaluated() {
         for (text, values, want) in [
             ("1003:1", vec![], Ok("1003:1")),
             ("(%1,64):(64,1)", vec![None, Some(5)], Ok("(5,64):(64,1)")),
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_layout_is_an_error() {
+    fn text_that_is_not_a_layout_is_an_error() {
         for text in ["", "4", "(4,2):(1)", "N:1", "4:1:1", "Sw<1,2,3>:1", "(4:1"] {
             assert!(text.parse::<Extents>().is_err(), "{text}");
         }

@@ -1,68 +1,70 @@
-//! Parameters that no caller passes: the launch fills them in.
+//! Parameters that the caller does not pass, because the launch fills them in.
 
 use crate::{EntryKind, MapShape, Scalar};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The index that stands for the team of all PEs (`NVSHMEM_TEAM_WORLD`), which no parameter brings.
+/// The index that stands for the team of all PEs (`NVSHMEM_TEAM_WORLD`), which is not a parameter.
 pub const WORLD: u32 = u32::MAX;
 
-/// A parameter that the launch fills in. `base` and `team` are indices of the kernel's parameters; the team of all
-/// PEs is [`WORLD`].
+/// A parameter that the launch fills in. `base` and `team` are indices of the kernel's parameters.
+/// [`WORLD`] is the team of all PEs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Hidden {
     /// The multicast address of `base` in `team`.
     Multicast {
-        /// A symmetric tensor or barrier.
+        /// The parameter that is a symmetric tensor or barrier.
         base: u32,
-        /// The parameter that brings the team, or [`WORLD`].
+        /// The team parameter, or [`WORLD`].
         team: u32,
     },
-    /// The address of a table of `base`'s address on every PE of `team`, a `u64` each.
+    /// The address of a table with the address of `base` on every PE of `team`. Each entry is a
+    /// `u64`.
     Peers {
-        /// A symmetric tensor or barrier.
+        /// The parameter that is a symmetric tensor or barrier.
         base: u32,
-        /// The parameter that brings the team, or [`WORLD`].
+        /// The team parameter, or [`WORLD`].
         team: u32,
     },
-    /// The address of a table like [`Peers`](Hidden::Peers), with 0 for a PE whose memory loads and stores do
-    /// not reach.
+    /// The address of a table like [`Peers`](Hidden::Peers), with 0 for a PE whose memory is out of
+    /// reach for loads and stores.
     Reach {
-        /// A symmetric tensor or barrier.
+        /// The parameter that is a symmetric tensor or barrier.
         base: u32,
-        /// The parameter that brings the team, or [`WORLD`].
+        /// The team parameter, or [`WORLD`].
         team: u32,
     },
-    /// The tensor map of `base`, by value.
+    /// The tensor map of `base`, which is passed by value.
     TensorMap {
         /// The tensor parameter that the map describes.
         base: u32,
-        /// The boxes that are copied.
+        /// The boxes of the tensor that are copied.
         map: MapShape,
     },
-    /// The address of a table of the tensor maps of `base` on every PE of `team`, one behind the other.
+    /// The address of a table of the tensor maps of `base` on every PE of `team`. The maps are
+    /// consecutive.
     PeerMaps {
-        /// The parameter that brings the symmetric tensor.
+        /// The parameter that is the symmetric tensor.
         base: u32,
-        /// The parameter that brings the team, or [`WORLD`].
+        /// The team parameter, or [`WORLD`].
         team: u32,
-        /// The boxes that are copied.
+        /// The boxes of the tensor that are copied.
         map: MapShape,
     },
-    /// NVSHMEM's number of `team`.
+    /// The number of `team` in NVSHMEM.
     TeamHandle {
-        /// The parameter that brings the team, or [`WORLD`].
+        /// The team parameter, or [`WORLD`].
         team: u32,
     },
     /// This PE's rank in `team`.
     MyPe {
-        /// The parameter that brings the team, or [`WORLD`].
+        /// The team parameter, or [`WORLD`].
         team: u32,
     },
     /// The number of PEs of `team`.
     NPes {
-        /// The parameter that brings the team, or [`WORLD`].
+        /// The team parameter, or [`WORLD`].
         team: u32,
     },
     /// The address of the [watch block](crate::watch) of the kernel.
@@ -85,7 +87,8 @@ impl Hidden {
         }
     }
 
-    /// The one of that [`name`](Hidden::name), of a parameter and a team, or of a team alone.
+    /// The hidden parameter with that [`name`](Hidden::name) for a parameter and a team, or for a
+    /// team alone.
     pub fn parse(name: &str, base: Option<u32>, team: u32) -> Option<Hidden> {
         Some(match (name, base) {
             ("multicast", Some(base)) => Hidden::Multicast { base, team },
@@ -99,7 +102,7 @@ impl Hidden {
         })
     }
 
-    /// The parameter whose address it is about.
+    /// The parameter that the hidden parameter belongs to, if there is one.
     pub fn base(self) -> Option<u32> {
         match self {
             Hidden::Multicast { base, .. }
@@ -111,7 +114,7 @@ impl Hidden {
         }
     }
 
-    /// The boxes that are copied, of tensor maps.
+    /// The boxes that are copied, for tensor maps.
     pub fn map(self) -> Option<MapShape> {
         match self {
             Hidden::TensorMap { map, .. } | Hidden::PeerMaps { map, .. } => Some(map),
@@ -131,7 +134,8 @@ impl Hidden {
         }
     }
 
-    /// The form in which it is passed: addresses as `u64`, numbers as `i32`, tensor maps by value.
+    /// The form in which it is passed: addresses as `u64`, numbers as `i32`, and tensor maps by
+    /// value.
     pub fn entry(self) -> EntryKind {
         match self {
             Hidden::Multicast { .. }

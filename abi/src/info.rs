@@ -6,7 +6,7 @@ use crate::{Hidden, Lowering, NvshmemVersion, Remark, Role, Scalar, Space};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
 
-/// What a launch needs to know about compiled code. It is stored beside the code.
+/// The facts that a launch needs about compiled code. They are stored next to the code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModuleInfo {
     /// The target, as in PTX's `.target`: `sm_90a`.
@@ -15,22 +15,22 @@ pub struct ModuleInfo {
     pub ptx_version: String,
     /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,
-    /// NVSHMEM's device functions that the code calls and does not have: it cannot be loaded before it is joined with
-    /// an object that has them.
+    /// NVSHMEM's device functions that the code calls and does not contain. The code can only be
+    /// loaded after it is joined with an object that contains them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external: Vec<String>,
     /// The version of NVSHMEM whose device functions are in the code. The host library must have the same
     /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvshmem: Option<NvshmemVersion>,
-    /// The remarks of the assembler, if the code is assembled.
+    /// The remarks of the assembler, if the code was assembled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<Remark>,
     /// The entry points of the module.
     pub kernels: Vec<KernelInfo>,
 }
 
-/// A role: warps of a CTA that have code of their own.
+/// A role, which is a group of warps of a CTA that run code of their own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoleInfo {
     /// The name of the role in the text.
@@ -41,26 +41,27 @@ pub struct RoleInfo {
     pub threads: u32,
 }
 
-/// What a launch needs to know about one entry point.
+/// The facts that a launch needs about one entry point.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KernelInfo {
     /// The name of the kernel in the PTX.
     pub name: String,
-    /// Threads of a CTA (x, y, z).
+    /// The number of threads of a CTA (x, y, z).
     pub block: [u32; 3],
-    /// CTAs of a cluster, if the code says so.
+    /// The number of CTAs of a cluster, if the code states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<[u32; 3]>,
-    /// CTAs, if the kernel says so; else the caller chooses.
+    /// The number of CTAs, if the kernel states it. Otherwise the caller chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<[Extent; 3]>,
-    /// Bytes of dynamic shared memory that a launch gives each CTA.
+    /// The number of bytes of dynamic shared memory that a launch gives each CTA.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shared: u32,
-    /// Whether it tells CTAs apart by y and z; else a grid has only x.
+    /// Whether the kernel distinguishes CTAs by y and z. Otherwise a grid has only x.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planes: bool,
-    /// Whether it waits itself for the launches before it, so that it can begin before they have ended.
+    /// Whether the kernel itself waits for the launches before it, so that it can begin before they
+    /// have ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dependent: bool,
     /// The roles of the kernel. Reports use their names for threads.
@@ -69,7 +70,8 @@ pub struct KernelInfo {
     /// The waits of the entry point, by number, if they report themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitInfo>,
-    /// The parameters: first the caller's, in the order of the text, then those that the launch fills in.
+    /// The parameters: the caller's in the order of the text, followed by those that the launch
+    /// fills in.
     pub params: Vec<ParamInfo>,
 }
 
@@ -78,9 +80,9 @@ pub struct KernelInfo {
 pub struct ParamInfo {
     /// The name of the parameter.
     pub name: String,
-    /// Bytes from the start of the parameters.
+    /// The offset from the start of the parameters in bytes.
     pub offset: u32,
-    /// The size in bytes. It is 0 for a team, which the code knows only by hidden parameters.
+    /// The size in bytes. It is 0 for a team, which the code knows only through hidden parameters.
     pub size: u32,
     /// The kind of the parameter.
     #[serde(flatten)]
@@ -95,22 +97,24 @@ pub enum ParamKind {
     Tensor {
         /// The type of the elements.
         dtype: Scalar,
-        /// Shape and strides, in elements.
+        /// The shape and the strides, in elements.
         layout: Extents,
-        /// The memory that it must be in: symmetric, or any of this GPU (`Global`).
+        /// The memory that the tensor must be in: symmetric memory, or any memory of this GPU
+        /// (`Global`).
         #[serde(deserialize_with = "passed")]
         space: Space,
         /// The alignment of its address in bytes, a power of two.
         align: u32,
-        /// What the kernel uses it for, where the text declares that.
+        /// The role of the parameter, if the text declares one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<Role>,
     },
-    /// A number, passed by value.
+    /// A number, which is passed by value.
     Scalar {
         /// The type of the number.
         dtype: Scalar,
-        /// A positive multiple of this; 0 where it can be any number.
+        /// A number of which the argument must be a positive multiple. It is 0 if any number is
+        /// allowed.
         #[serde(default, skip_serializing_if = "is_zero")]
         multiple_of: i64,
     },
@@ -124,7 +128,7 @@ pub enum ParamKind {
 }
 
 impl ParamKind {
-    /// Whether the launch fills it in.
+    /// Whether the launch fills in the parameter.
     pub fn is_hidden(&self) -> bool {
         matches!(self, ParamKind::Hidden(_))
     }
@@ -143,39 +147,40 @@ impl fmt::Display for ParamKind {
 }
 
 impl ModuleInfo {
-    /// The entry point of that name, if there is one.
+    /// The entry point with that name, if there is one.
     pub fn kernel(&self, name: &str) -> Option<&KernelInfo> {
         self.kernels.iter().find(|k| k.name == name)
     }
 }
 
 impl KernelInfo {
-    /// Threads of a CTA.
+    /// The number of threads of a CTA.
     pub fn threads(&self) -> u32 {
         self.block.iter().fold(1, |n, b| n.saturating_mul(*b))
     }
 
-    /// The caller's parameters: those arguments are given for, in order.
+    /// The parameters that the caller passes, in order.
     pub fn arguments(&self) -> impl Iterator<Item = (usize, &ParamInfo)> {
         self.params.iter().enumerate().filter(|(_, p)| !p.kind.is_hidden())
     }
 
-    /// Whether its CTAs wait for those of other PEs: then all of them must be on the GPU at once.
+    /// Whether its CTAs wait for those of other PEs. In that case all of them must be on the GPU at
+    /// once.
     pub fn has_barrier(&self) -> bool {
         self.params.iter().any(|p| p.kind == ParamKind::Barrier)
     }
 
-    /// Bytes of all parameters.
+    /// The size of all parameters in bytes.
     pub fn param_bytes(&self) -> usize {
         self.params.iter().map(|p| p.offset.saturating_add(p.size) as usize).max().unwrap_or(0)
     }
 }
 
-/// The space of a tensor that a launch passes.
+/// Reads the space of a tensor that a launch passes.
 fn passed<'de, D: Deserializer<'de>>(d: D) -> Result<Space, D::Error> {
     match Space::deserialize(d)? {
         space @ (Space::Global | Space::Symmetric) => Ok(space),
-        other => Err(de::Error::custom(format!("no launch passes a tensor in `{other}`"))),
+        other => Err(de::Error::custom(format!("a launch cannot pass a tensor in `{other}`"))),
     }
 }
 
@@ -188,7 +193,7 @@ mod tests {
     use super::*;
     use crate::WORLD;
 
-    /// Each kind of parameter with its JSON and its text.
+    /// Each kind of parameter, with its JSON and its text.
     fn kinds() -> Vec<(ParamKind, &'static str, &'static str)> {
         let layout: Extents = "(%1,4):(4,1)".parse().unwrap();
         let tensor = |space, align, role| {
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_parameter_is_refused() {
+    fn a_damaged_parameter_is_rejected() {
         for json in [
             r#""kind":"tensor","dtype":"bf16","layout":"4:1","space":"peer","align":2"#,
             r#""kind":"tensor","dtype":"bf16","layout":"4:1","space":"symm","align":2,"role":"spare""#,

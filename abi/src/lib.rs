@@ -1,8 +1,9 @@
-//! What describes the launch of a kernel: element types, memory spaces, how code was lowered, and the parameters of
-//! an entry point with their places.
+//! The description of a kernel's launch: element types, memory spaces, the lowering of the code,
+//! and the parameters of an entry point with their offsets.
 //!
-//! The compiler writes this description, the cache keeps it beside the code, and the launch on GPUs or on simulated
-//! PEs reads it. Each of these concepts is defined here once; this crate knows neither IR nor LLVM nor CUDA.
+//! The compiler writes this description, the cache keeps it next to the code, and launches on GPUs
+//! and on simulated PEs read it. Each of these concepts is defined here once. This crate depends on
+//! neither IR nor LLVM nor CUDA.
 
 mod choice;
 mod entry;

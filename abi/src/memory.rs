@@ -1,4 +1,4 @@
-//! Where memory is, and who sees an access to it.
+//! Memory spaces, and scopes of accesses.
 
 use crate::words;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,8 @@ words! {
         Symmetric = "symm",
         /// Another PE's part of the symmetric heap, through its unicast address.
         Peer = "peer",
-        /// All PEs' parts at once, through the team's multicast address: `multimem` operations only.
+        /// All PEs' parts at once, through the team's multicast address. Only `multimem` operations
+        /// access it.
         Multicast = "multicast",
         /// The CTA's shared memory.
         Shared = "shared",
@@ -27,7 +28,7 @@ words! {
 }
 
 impl Space {
-    /// Whether it is shared memory, this CTA's or another's of the cluster.
+    /// Whether it is shared memory of this CTA or of another CTA of the cluster.
     pub fn is_shared(self) -> bool {
         matches!(self, Space::Shared | Space::Cluster)
     }
@@ -42,7 +43,7 @@ words! {
         Cluster = "cluster",
         /// The threads of one GPU.
         Gpu = "gpu",
-        /// All threads of the system, other PEs and the host included.
+        /// All threads of the system, including those of other PEs and the host.
         Sys = "sys",
     }
 }

@@ -1,4 +1,4 @@
-//! What the assembler of PTX says of code that it assembles all the same.
+//! Remarks of the PTX assembler on code that it accepts.
 
 use crate::words;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ words! {
     RemarkKind {
         /// Matrix instructions run one by one.
         Serial = "serial",
-        /// Registers are kept in memory.
+        /// Registers are stored in memory.
         Spills = "spills",
-        /// Registers are not given to roles as the code asks.
+        /// Roles do not get the registers that the code requests.
         Registers = "registers",
     }
 }
 
-/// Something that the assembler says of code, which makes the code slow.
+/// A remark of the assembler on code that runs slowly for this reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Remark {
     /// The subject of the remark.
@@ -27,9 +27,9 @@ pub struct Remark {
     pub text: String,
     /// The kernel that the remark is about, if the assembler named one.
     pub kernel: Option<String>,
-    /// Line of the PTX.
+    /// The line of the PTX.
     pub ptx_line: Option<u32>,
-    /// File, line and column of the kernel's text.
+    /// The file, line and column of the kernel's text.
     pub source: Option<(String, u32, u32)>,
 }
 

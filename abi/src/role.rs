@@ -1,21 +1,24 @@
-//! What a kernel uses the memory of a parameter for.
+//! The roles of parameters, which state what a kernel uses their memory for.
 
 use crate::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// What a kernel uses the memory of a tensor parameter for: what is there before a launch, and what is of interest
-    /// after it.
+    /// The use that a kernel makes of a tensor parameter's memory: what it contains before a
+    /// launch, and whether it is of interest afterwards.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     Role {
-        /// The kernel reads what the caller has put there.
+        /// The kernel reads data that the caller has stored.
         Input = "input",
-        /// The kernel writes its results there, and reads nothing that it has not written in the same launch.
+        /// The kernel writes its results, and reads nothing that it has not written in the same
+        /// launch.
         Output = "output",
-        /// The elements are 0 before the first launch. Later launches find what the launch before has left.
+        /// The elements are 0 before the first launch. A later launch finds the data that the
+        /// previous launch left.
         Zeroed = "zeroed",
-        /// The kernel keeps intermediate values there. It holds nothing before a launch, and nobody reads it afterwards.
+        /// The kernel stores intermediate values. The memory holds no data before a launch, and is
+        /// not read afterwards.
         Workspace = "workspace",
     }
 }

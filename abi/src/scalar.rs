@@ -10,14 +10,15 @@ pub enum NumberKind {
     Bool,
     /// A signed integer in two's complement.
     Signed,
-    /// An integer without a sign.
+    /// An unsigned integer of any width.
     Unsigned,
     /// A floating-point number of any precision.
     Float,
 }
 
-/// One row for each element type: its word, its kind, its width in memory in bits, its name in NVSHMEM's typed
-/// functions if they have it, and the Rust type with the same bytes if there is one.
+/// One row for each element type: its word, its kind, its width in memory in bits, its name in
+/// NVSHMEM's typed functions if they have it, and the Rust type with the same bytes if there is
+/// one.
 macro_rules! scalars {
     ($($(#[$doc:meta])* $variant:ident = $word:literal: $kind:ident, $bits:literal, $nvshmem:expr $(, $rust:ty)?;)*) => {
         crate::words! {
@@ -38,8 +39,8 @@ macro_rules! scalars {
                 match self { $(Scalar::$variant => $bits),* }
             }
 
-            /// TYPENAME of NVSHMEM's typed functions (NVSHMEM API, Table "Standard RMA Types"). NVSHMEM moves
-            /// elements of the other types only as bytes.
+            /// The TYPENAME of NVSHMEM's typed functions (NVSHMEM API, Table "Standard RMA Types").
+            /// NVSHMEM moves elements of the other types only as bytes.
             pub fn nvshmem_name(self) -> Option<&'static str> {
                 match self { $(Scalar::$variant => $nvshmem),* }
             }
@@ -58,39 +59,39 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type that has the bytes of an element type, and of which every pattern of bytes is a value. `bool`
-/// is not one, because only two patterns are values. Use `u8`.
+/// A Rust type that has the bytes of an element type, and for which every bit pattern is a value.
+/// `bool` is not such a type, because only two bit patterns are values. Use `u8` instead.
 pub trait Element: sealed::Sealed + Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// The element type.
+    /// The element type with the same bytes.
     const DTYPE: Scalar;
 }
 
 scalars! {
-    /// A truth value in a byte, 0 or 1.
+    /// A truth value in a byte that is 0 or 1.
     Bool = "bool": Bool, 8, None;
-    /// Signed, 8 bits.
+    /// A signed integer of 8 bits.
     I8 = "i8": Signed, 8, Some("int8"), i8;
-    /// Signed, 16 bits.
+    /// A signed integer of 16 bits.
     I16 = "i16": Signed, 16, Some("int16"), i16;
-    /// Signed, 32 bits.
+    /// A signed integer of 32 bits.
     I32 = "i32": Signed, 32, Some("int32"), i32;
-    /// Signed, 64 bits.
+    /// A signed integer of 64 bits.
     I64 = "i64": Signed, 64, Some("int64"), i64;
-    /// Unsigned, 8 bits.
+    /// An unsigned integer of 8 bits.
     U8 = "u8": Unsigned, 8, Some("uint8"), u8;
-    /// Unsigned, 16 bits.
+    /// An unsigned integer of 16 bits.
     U16 = "u16": Unsigned, 16, Some("uint16"), u16;
-    /// Unsigned, 32 bits.
+    /// An unsigned integer of 32 bits.
     U32 = "u32": Unsigned, 32, Some("uint32"), u32;
-    /// Unsigned, 64 bits.
+    /// An unsigned integer of 64 bits.
     U64 = "u64": Unsigned, 64, Some("uint64"), u64;
-    /// IEEE 754 binary16.
+    /// A float of IEEE 754 binary16.
     F16 = "f16": Float, 16, Some("half"), f16;
-    /// bfloat16.
+    /// A float of type bfloat16.
     BF16 = "bf16": Float, 16, Some("bfloat16"), bf16;
-    /// IEEE 754 binary32.
+    /// A float of IEEE 754 binary32.
     F32 = "f32": Float, 32, Some("float"), f32;
-    /// IEEE 754 binary64.
+    /// A float of IEEE 754 binary64.
     F64 = "f64": Float, 64, Some("double"), f64;
     /// OCP FP8 with 4 exponent bits and 3 mantissa bits.
     E4M3 = "e4m3": Float, 8, None, float8::F8E4M3;
@@ -99,12 +100,12 @@ scalars! {
 }
 
 impl Scalar {
-    /// The width in memory, in bytes.
+    /// The width in memory in bytes.
     pub fn bytes(self) -> u32 {
         self.bits() / 8
     }
 
-    /// Whether it is a floating-point type, FP8 included.
+    /// Whether it is a floating-point type, including FP8.
     pub fn is_float(self) -> bool {
         self.kind() == NumberKind::Float
     }
@@ -114,7 +115,8 @@ impl Scalar {
         matches!(self.kind(), NumberKind::Signed | NumberKind::Unsigned)
     }
 
-    /// Whether it is only loaded, stored and converted: no arithmetic is done in it.
+    /// Whether it is a type that is only loaded, stored and converted, because there is no
+    /// arithmetic in it.
     pub fn is_fp8(self) -> bool {
         matches!(self, Scalar::E4M3 | Scalar::E5M2)
     }

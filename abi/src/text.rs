@@ -1,6 +1,6 @@
 //! Values that are stored as text.
 
-/// Types that are written and read as their text: by `Display` and `FromStr`.
+/// Implements serialization as text by `Display` and `FromStr` for types.
 #[macro_export]
 macro_rules! stored_as_text {
     ($($name:ident),*) => {$(

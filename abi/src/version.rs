@@ -1,17 +1,18 @@
-//! Versions of NVSHMEM: device functions in code and the host library must be of the same one.
+//! Versions of NVSHMEM. The device functions in the code and the host library must have the same
+//! version.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// A version of NVSHMEM: 3.4.5.
+/// A version of NVSHMEM, such as 3.4.5.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NvshmemVersion {
-    /// The 3 of 3.4.5.
+    /// The major version, such as 3 in 3.4.5.
     pub major: u32,
-    /// The 4 of 3.4.5.
+    /// The minor version, such as 4 in 3.4.5.
     pub minor: u32,
-    /// The 5 of 3.4.5.
+    /// The patch version, such as 5 in 3.4.5.
     pub patch: u32,
 }
 
@@ -24,7 +25,7 @@ impl NvshmemVersion {
         NvshmemVersion { major, minor, patch }
     }
 
-    /// Whether it is one of [`SUPPORTED`](NvshmemVersion::SUPPORTED).
+    /// Whether the version is one of [`SUPPORTED`](NvshmemVersion::SUPPORTED).
     pub fn is_supported(self) -> bool {
         NvshmemVersion::SUPPORTED.contains(&(self.major, self.minor))
     }
@@ -41,13 +42,13 @@ crate::stored_as_text!(NvshmemVersion);
 impl FromStr for NvshmemVersion {
     type Err = String;
 
-    /// `3.4.5`, or `3.4` for `3.4.0`.
+    /// Reads `3.4.5`, or `3.4` for `3.4.0`.
     fn from_str(text: &str) -> Result<NvshmemVersion, String> {
         let numbers: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
         match numbers.as_deref() {
             Some(&[major, minor]) => Ok(NvshmemVersion::new(major, minor, 0)),
             Some(&[major, minor, patch]) => Ok(NvshmemVersion::new(major, minor, patch)),
-            _ => Err(format!("`{text}` is no version: expected one such as 3.4.5")),
+            _ => Err(format!("`{text}` is not a version: expected a version such as 3.4.5")),
         }
     }
 }

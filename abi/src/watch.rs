@@ -1,58 +1,62 @@
-//! What compiled code and the host agree on where waits report themselves.
+//! The memory layout through which compiled code reports long waits to the host.
 //!
 //! A kernel whose waits are watched gets the address of a block in the memory of its GPU
-//! ([`Hidden::Watch`](crate::Hidden::Watch)). The block names a ring of records in the host's memory, which the host can
-//! read while the kernel still runs. A thread whose wait exceeds the limit writes one record there and goes on waiting.
+//! ([`Hidden::Watch`](crate::Hidden::Watch)). The block has the address of a ring of records in the
+//! host's memory, which the host can read while the kernel runs. A thread whose wait exceeds the
+//! limit writes one record there and continues to wait.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where the address of the ring stands in the block (`u64`).
+/// The offset in the block of the address of the ring (`u64`).
 pub const RING: u32 = 0;
-/// Where the limit of a wait stands in the block, in cycles of the multiprocessor's clock (`i64`).
+/// The offset in the block of the limit of a wait, in cycles of the multiprocessor's clock (`i64`).
 pub const LIMIT: u32 = 8;
-/// Where the number of launches that have begun stands in the block (`u32`).
+/// The offset in the block of the number of launches that have begun (`u32`).
 pub const LAUNCHES: u32 = 16;
-/// Where the number of records that were asked for stands in the block (`u32`).
+/// The offset in the block of the number of records that were requested (`u32`).
 pub const CURSOR: u32 = 20;
-/// Where the claims begin: a `u32` for each class of waits, which holds the launch that last reported one.
+/// The offset in the block of the claims: a `u32` for each class of waits, which holds the last
+/// launch that reported one.
 pub const CLAIMS: u32 = 64;
-/// How many claims there are, a power of two. A CTA and a wait have one; classes beyond share them.
+/// The number of claims, a power of two. A CTA and a wait have one. If there are more classes, they
+/// share claims.
 pub const CLAIM_COUNT: u32 = 1024;
-/// Bytes of the block.
+/// The size of the block in bytes.
 pub const BLOCK_BYTES: u32 = CLAIMS + 4 * CLAIM_COUNT;
-/// How many records the ring holds. Later ones are dropped and counted, so that no wait overwrites what another one
-/// reported.
+/// The number of records in the ring. Later records are dropped and counted, so that no wait
+/// overwrites the report of another.
 pub const RECORDS: u32 = 128;
-/// Bytes of a record.
+/// The size of a record in bytes.
 pub const RECORD_BYTES: u32 = 64;
-/// Where the number of records that were dropped stands behind the ring (`u32`).
+/// The offset of the number of dropped records, which follows the ring (`u32`).
 pub const DROPPED: u32 = RECORDS * RECORD_BYTES;
-/// Bytes of the ring and of what stands behind it.
+/// The size of the ring and the data after it in bytes.
 pub const RING_BYTES: u32 = DROPPED + 64;
 
-/// A record, as the host reads it.
+/// A record in the form in which the host reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitRecord {
     /// The number of the wait in its kernel.
     pub wait: u32,
-    /// The CTA, counted through the grid with x fastest.
+    /// The index of the CTA in the grid, with x fastest.
     pub cta: u32,
-    /// The thread, counted through the CTA, or through its role where the wait is in one.
+    /// The index of the thread in the CTA, or in its role if the wait is in one.
     pub thread: u32,
-    /// How many launches of the kernel had begun.
+    /// The number of launches of the kernel that had begun.
     pub launch: u32,
-    /// The address that the thread looks at; 0 where the code cannot tell.
+    /// The address that the thread polls, or 0 if the code cannot determine it.
     pub address: u64,
-    /// What it saw there last.
+    /// The value that the thread saw there last.
     pub seen: i64,
-    /// What it compares that with.
+    /// The value with which the thread compares it.
     pub expected: i64,
-    /// How long it had waited, in cycles.
+    /// The time that the thread had waited, in cycles.
     pub cycles: i64,
 }
 
-/// Where the fields of a record stand in it. The mark comes last, so a record that has one is complete.
+/// The offsets of the fields of a record. The mark is written last, so a record with a mark is
+/// complete.
 pub mod field {
     /// The offset of [`WaitRecord::wait`](super::WaitRecord::wait), a `u32`.
     pub const WAIT: u32 = 0;
@@ -70,12 +74,13 @@ pub mod field {
     pub const EXPECTED: u32 = 32;
     /// The offset of [`WaitRecord::cycles`](super::WaitRecord::cycles), an `i64`.
     pub const CYCLES: u32 = 40;
-    /// 1 once the record is complete, `u32`.
+    /// The offset of the mark, a `u32` that is 1 when the record is complete.
     pub const MARK: u32 = 48;
 }
 
 impl WaitRecord {
-    /// Reads a record; `None` where the bytes are too few, or where the record is not complete.
+    /// Reads a record. The result is `None` if there are too few bytes, or if the record is not
+    /// complete.
     pub fn read(bytes: &[u8]) -> Option<WaitRecord> {
         let u32_at = |at: u32| Some(u32::from_le_bytes(*bytes.get(at as usize..)?.first_chunk()?));
         let i64_at = |at: u32| Some(i64::from_le_bytes(*bytes.get(at as usize..)?.first_chunk()?));
@@ -96,30 +101,30 @@ impl WaitRecord {
 /// A wait of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WaitInfo {
-    /// Where it stands in the text: `k.weft:12`.
+    /// The place of the wait in the text, such as `k.weft:12`.
     pub place: String,
     /// The role whose threads wait, if the wait is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// What the threads look at.
+    /// The object that the threads poll.
     pub on: Watched,
-    /// The comparison that ends the wait, as `seen >= expected` has it: `>=`. It is absent where the code does not
-    /// compare what it sees with one value.
+    /// The comparison that ends the wait, such as `>=` in `seen >= expected`. It is absent if the
+    /// code does not compare the value with a single other value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
 
-/// What a wait looks at.
+/// The object that a wait polls.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Watched {
-    /// The parameter of this name, a tensor or the counters of a barrier.
+    /// The parameter with this name, a tensor or the counters of a barrier.
     Parameter(String),
-    /// A place in memory that the code computes.
+    /// A memory address that the code computes.
     Memory,
-    /// A stage of a pipeline. The value that is expected is the parity of the phase.
+    /// A stage of a pipeline. The expected value is the parity of the phase.
     Stage,
-    /// A variable that a function of NVSHMEM's tests.
+    /// A variable that an NVSHMEM function tests.
     Variable,
 }
 
@@ -144,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_once_it_is_complete() {
+    fn only_complete_records_are_read() {
         let mut bytes = [0u8; RECORD_BYTES as usize];
         let mut put = |at: u32, value: &[u8]| {
             bytes[at as usize..at as usize + value.len()].copy_from_slice(value);

@@ -29,12 +29,12 @@ macro_rules! words {
             /// Every variant.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The form in texts.
+            /// The word of the variant.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $word),* }
             }
 
-            /// The variant of that name.
+            /// The variant with that word.
             pub fn parse(word: &str) -> Option<$name> {
                 match word { $($word => Some($name::$variant),)* _ => None }
             }

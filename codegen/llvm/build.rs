@@ -1,7 +1,7 @@
-//! Finds LLVM 22: the one inside the Rust toolchain (`rust-llvm`), or the system's shared library (`system-llvm`). The
-//! program opens it when it compiles its first kernel, and searches this place first. The feature `static-llvm` links the
-//! necessary parts of the system's LLVM.
-//! Neither llvm-sys nor inkwell link by themselves here (`no-llvm-linking`).
+//! Finds LLVM 22: the library inside the Rust toolchain (`rust-llvm`), or the system's shared
+//! library (`system-llvm`). The program opens it when it compiles its first kernel, and searches
+//! this place first. The feature `static-llvm` links the necessary parts of the system's LLVM
+//! instead. Neither llvm-sys nor inkwell link LLVM here (`no-llvm-linking`).
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const MAJOR: &str = "22";
 
-/// A shared library of LLVM: its folder, and its name as the linker has it.
+/// A shared library of LLVM: its folder, and its name for the linker.
 struct Llvm {
     directory: PathBuf,
     name: String,
@@ -46,8 +46,8 @@ fn main() {
     }
 }
 
-/// Whether programs open the library when they need it: `src/raw/open.rs` has the instructions for these processors. On
-/// others it is linked.
+/// Whether programs open the library at run time. `src/raw/open.rs` supports this on the processors
+/// named here. On others the library is linked.
 fn is_opened() -> bool {
     let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|v| v == value);
     is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_OS", "linux")
@@ -58,7 +58,7 @@ fn report(message: &str) {
     message.lines().for_each(|line| println!("cargo::error={line}"));
 }
 
-/// `libLLVM-22-rust-1.95.0-stable.so` of `rustc`'s own library folder.
+/// Finds `libLLVM-22-rust-1.95.0-stable.so` in the library folder of `rustc`.
 fn rust_llvm() -> Result<Llvm, String> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let sysroot = output(Command::new(&rustc).args(["--print", "sysroot"]))?;
@@ -88,7 +88,8 @@ fn rust_llvm() -> Result<Llvm, String> {
 
 const PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
-/// What warpweft, and inkwell within it, use of LLVM. `llvm-config` knows what these need in turn.
+/// The components of LLVM that warpweft, and inkwell within it, use. `llvm-config` knows what these
+/// need in turn.
 const COMPONENTS: &[&str] = &[
     "nvptx",
     "passes",
@@ -102,8 +103,9 @@ const COMPONENTS: &[&str] = &[
     "executionengine",
 ];
 
-/// Links the archives of the system's LLVM, with the C++ library and the compression libraries that they call, so that
-/// the program or shared object needs none of them where it runs.
+/// Links the archives of the system's LLVM, together with the C++ library and the compression
+/// libraries that they call, so that the program or shared object does not need these where it
+/// runs.
 fn static_llvm() -> Result<(), String> {
     let llvm = Config::find()?;
     let mut args = vec!["--link-static", "--libnames"];
@@ -121,7 +123,7 @@ fn static_llvm() -> Result<(), String> {
     let cxx = env::var_os("CXX").unwrap_or_else(|| "c++".into());
     for archive in ["libzstd.a", "libz.a", "libstdc++.a"] {
         let path = output(Command::new(&cxx).arg(format!("-print-file-name={archive}")))?;
-        // The compiler repeats a name that it does not find.
+        // For a name that it does not find, the compiler prints the name itself.
         let Some(folder) = Path::new(&path).parent().filter(|folder| folder.is_absolute()) else {
             return Err(format!(
                 "found no {archive}: do `apt install g++ libzstd-dev zlib1g-dev`, or your system's like"
@@ -133,7 +135,7 @@ fn static_llvm() -> Result<(), String> {
     Ok(())
 }
 
-/// The shared library of the system's LLVM.
+/// Finds the shared library of the system's LLVM.
 fn system_llvm() -> Result<Llvm, String> {
     let llvm = Config::find()?;
     let libs = llvm
@@ -149,7 +151,8 @@ fn system_llvm() -> Result<Llvm, String> {
 struct Config(PathBuf);
 
 impl Config {
-    /// That of `LLVM_SYS_221_PREFIX`, `llvm-config-22` or `llvm-config`, whichever is found first.
+    /// Finds that of `LLVM_SYS_221_PREFIX`, `llvm-config-22` or `llvm-config`, whichever exists
+    /// first.
     fn find() -> Result<Config, String> {
         println!("cargo::rerun-if-env-changed=PATH");
         println!("cargo::rerun-if-env-changed={PREFIX}");
@@ -184,7 +187,7 @@ impl Config {
     }
 }
 
-/// What a command prints.
+/// The output of a command.
 fn output(command: &mut Command) -> Result<String, String> {
     let out = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();

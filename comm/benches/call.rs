@@ -1,5 +1,6 @@
-//! What a call costs the host: calls are made until their stream has a few hundred, then waited for. One rank is enough,
-//! since no call waits for another on the host. Without a GPU nothing is measured.
+//! Measures the cost of a call on the host. Calls are made until their stream has a few hundred,
+//! and are then waited for. One rank is enough, because no call waits for another one on the host.
+//! Without a GPU nothing is measured.
 
 #![allow(unsafe_code, reason = "addresses of its own tensors")]
 
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     report("AddRmsNorm", &stream, || normed().map_err(Into::into))
 }
 
-/// The median over the rounds of a call's time.
+/// Reports the median over the rounds of the time of a call.
 fn report(
     name: &str,
     stream: &Stream,
@@ -54,7 +55,7 @@ fn report(
     }
     times.sort_by(f64::total_cmp);
     println!(
-        "{name}: {:.2} us a call on the host (median of {ROUNDS}, {:.2} to {:.2})",
+        "{name}: {:.2} us per call on the host (median of {ROUNDS}, {:.2} to {:.2})",
         times[ROUNDS / 2],
         times[0],
         times[ROUNDS - 1]

@@ -1,10 +1,11 @@
-//! The allreduce behind a row-parallel layer, in the shape of mistral.rs's `SumAllReduce`: an operation of candle's
-//! (`CustomOp1`) that takes storage on a GPU and gives new storage. The module `candle` stands in for the crate, with
-//! the same names and signatures, so that this example needs nothing else.
+//! The allreduce after a row-parallel layer, in the form of mistral.rs's `SumAllReduce`: an
+//! operation for candle (`CustomOp1`) that takes storage on a GPU and returns new storage. The
+//! module `candle` replaces the crate with the same names and signatures, so that this example
+//! needs no other crates.
 //!
 //! `cargo run --release -p warpweft-comm --example sum_all_reduce` starts a rank for each GPU.
 
-#![allow(unsafe_code, reason = "storage hands its address to the communicator")]
+#![allow(unsafe_code, reason = "storage passes its address to the communicator")]
 
 use candle::{CudaStorage, CustomOp1, Layout, Shape};
 use std::error::Error;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use warpweft_comm::{Comm, DType, Id, Options};
 use weft::runtime::cuda::{Device, Stream, device_count};
 
-/// What candle has under these names, as far as the operation uses it.
+/// The items of candle that the operation uses, under the same names.
 mod candle {
     use weft::runtime::cuda::{CudaSlice, CudaStream};
     pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -37,7 +38,7 @@ mod candle {
     }
 }
 
-/// The sum over all ranks, out of place.
+/// The sum over all ranks, which is not computed in place.
 pub struct SumAllReduce {
     comm: Arc<Comm>,
 }
@@ -59,7 +60,8 @@ impl CustomOp1 for SumAllReduce {
         let src = storage.slice.slice(start..end);
         {
             let ((src, _read), (dst, _written)) = (src.device_ptr(stream), out.device_ptr(stream));
-            // SAFETY: both have that many elements, and live until the stream is past the call.
+            // SAFETY: both have that number of elements, and live until the stream has passed the
+            // call.
             unsafe { self.comm.all_reduce(stream.cu_stream(), src, dst, end - start, DType::F32)? };
         }
         Ok((CudaStorage { slice: out, stream: stream.clone() }, layout.shape.clone()))
@@ -80,7 +82,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// Starts the ranks, as mistral.rs starts its daemons, and tells them the id through a pipe.
+/// Starts the ranks, as mistral.rs starts its daemons, and sends them the id through a pipe.
 fn start() -> Result<(), Box<dyn Error>> {
     let (ranks, id) = (device_count()?, Id::random()?);
     let mut children = Vec::new();
@@ -103,7 +105,7 @@ fn rank_of(rank: u32) -> Result<(), Box<dyn Error>> {
     let stream: Stream = Device::open(rank)?.new_stream()?;
     let stream = stream.gpu()?.clone();
 
-    // The layer's partial sums.
+    // These are the layer's partial sums.
     let (tokens, hidden) = (5, 4096);
     let partial: Vec<f32> = (0..tokens * hidden).map(|i| (i % 100) as f32 + rank as f32).collect();
     let storage = CudaStorage { slice: stream.clone_htod(&partial)?, stream: stream.clone() };

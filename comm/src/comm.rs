@@ -1,4 +1,4 @@
-//! The communicator: its ranks, their memory and the calls that they make together.
+//! The communicator: its ranks, their memory and their collective calls.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
 use crate::{DType, Error, Id, RawStream};
@@ -16,7 +16,7 @@ use weft::runtime::{Config, IntoLayout, Memory, SymmetricBuffer, World};
 pub use weft::collective::Sums;
 pub use weft::runtime::Reduce;
 
-/// Bytes that every address is a multiple of: ranks must agree on how wide their loads are.
+/// The alignment of all addresses in bytes. Ranks must agree on the width of their loads.
 const ALIGN: u64 = 16;
 
 /// The options of a communicator. They must be the same on all ranks, except for the device. The default
@@ -24,20 +24,22 @@ const ALIGN: u64 = 16;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The GPU of this rank, as CUDA numbers those that the process sees. By default the rank's own number, or the only
-    /// GPU.
+    /// The GPU of this rank, as CUDA numbers those that the process sees. The default is the GPU
+    /// with the rank's own number, or the only GPU.
     pub device: Option<u32>,
-    /// Bytes of the larger side of a call above which [`Comm::should_all_reduce`] answers no, and calls are errors: the
-    /// caller is to use its own NCCL there. 1 GiB by default.
+    /// The limit of a call, in bytes of its larger side. Above it, [`Comm::should_all_reduce`]
+    /// returns `false` and calls fail, so that the caller uses its own NCCL. The default is 1 GiB.
     pub max_bytes: usize,
-    /// The time that ranks wait for each other on the host: 60 s by default.
+    /// The time that ranks wait for each other on the host. The default is 60 s.
     pub timeout: Duration,
-    /// Most CTAs of a call; the GPU's multiprocessors by default.
+    /// The maximum number of CTAs of a call. The default is the number of the GPU's
+    /// multiprocessors.
     pub max_ctas: Option<u32>,
-    /// Lets several ranks have one GPU: for tests.
+    /// Whether several ranks can share one GPU, for tests.
     pub share_gpu: bool,
-    /// What may happen to the sums of reductions: ordinary ones by default. Deterministic sums have the same bits for any
-    /// split of a batch over calls, and quantised ones are faster and not exact.
+    /// The properties of the sums of reductions. By default they are ordinary. Deterministic sums
+    /// have the same bits for any split of a batch over calls. Quantised sums are faster and not
+    /// exact.
     pub sums: Sums,
 }
 
@@ -60,20 +62,22 @@ impl Default for Options {
     }
 }
 
-/// Ranks of one host, each with a GPU, and what they do together.
+/// Ranks of one host, each with a GPU, and their collective calls.
 ///
-/// Threads may share it. All ranks make the same calls in the same order: with the same sizes and types, and with either
-/// the same part of the same [`Buffer`] as an operand, or memory that is no rank's `Buffer`.
-/// It ends on all ranks when it is dropped on all of them.
+/// Threads can share a communicator. All ranks make the same calls in the same order, with the same
+/// sizes and types. An operand must be either the same part of the same [`Buffer`] on all ranks, or
+/// memory that is not in a `Buffer` on any rank. The communicator ends on all ranks when it has
+/// been dropped on all of them.
 pub struct Comm {
     pub(crate) world: World,
     pub(crate) collectives: Collectives,
     max_bytes: usize,
-    /// Memory that is symmetric, by its address.
+    /// The symmetric memory, by address.
     buffers: Arc<Mutex<BTreeMap<u64, SymmetricBuffer>>>,
 }
 
-/// Memory of all ranks, used by calls without a copy. It is freed when all ranks have dropped theirs.
+/// Memory of all ranks, which calls use without a copy. It is freed when all ranks have dropped
+/// their part.
 pub struct Buffer {
     inner: SymmetricBuffer,
     buffers: Arc<Mutex<BTreeMap<u64, SymmetricBuffer>>>,
@@ -85,7 +89,7 @@ impl Buffer {
         self.inner.address()
     }
 
-    /// The size in bytes.
+    /// The size of this rank's part in bytes.
     pub fn bytes(&self) -> usize {
         self.inner.bytes()
     }
@@ -103,8 +107,9 @@ impl Buffer {
         self.inner.multicast_address(&comm.world.team())
     }
 
-    /// Lets each rank drop it at its own time, as a garbage collector does. The memory is freed at the next allocation, or
-    /// at the end, after every rank has dropped it. Called on every rank or on none.
+    /// Permits each rank to drop the buffer at a different time, as a garbage collector does. The
+    /// memory is freed at the next allocation, or at the end, after every rank has dropped it. Call
+    /// it on every rank or on none.
     pub fn free_later(&self) {
         self.inner.free_later();
     }
@@ -126,12 +131,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number of elements, or one that no memory has.
+/// A number of elements. If it does not fit, the result is a number that exceeds all memory.
 pub(crate) fn count(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-/// A side of a call.
+/// An operand of a call.
 pub(crate) enum Side {
     Symmetric(AnyTensor),
     Other(BorrowedTensor),
@@ -143,7 +148,7 @@ impl Side {
     }
 }
 
-/// As the memory it lies in, one element after the other, with whatever shape the kernel gives them.
+/// The operand is passed as contiguous elements, with whatever shape the kernel declares.
 impl AsArgument for Side {
     fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
         match self {
@@ -157,11 +162,12 @@ impl Comm {
     /// Connects `size` ranks that have the same `id`. *Collective.*
     ///
     /// # Errors
-    /// Fails without the GPU (R0102), if a rank does not come in time (R0202), or without memory for
-    /// workspaces (R0302).
+    /// Fails if the GPU does not exist (R0102), a rank does not connect in time (R0202), or there
+    /// is no memory for workspaces (R0302).
     pub fn new(rank: u32, size: u32, id: &Id, options: &Options) -> Result<Comm, Error> {
         let place = ProcessRank { local_rank: Some(rank), ..ProcessRank::of_id(rank, size, &id.0) };
-        // An engine outlives its communicators: if a rank dies, calls fail and the process goes on.
+        // An engine outlives its communicators. If a rank dies, calls fail and the process
+        // continues.
         let job = job::Options::default().timeout(options.timeout).grace(None);
         let config = Config::default()
             .device(options.device)
@@ -174,7 +180,8 @@ impl Comm {
         Ok(Comm { world, collectives, max_bytes: options.max_bytes, buffers: Arc::default() })
     }
 
-    /// Connects the ranks by an exchange of the caller's: see [`Id::exchanged`]. *Collective.*
+    /// Connects the ranks with an id that is exchanged by the caller: see [`Id::exchanged`].
+    /// *Collective.*
     ///
     /// # Errors
     /// Fails where [`new`](Comm::new) fails, or if the exchange fails ([`Error::Exchange`]).
@@ -197,7 +204,7 @@ impl Comm {
         self.world.n_pes()
     }
 
-    /// The most bytes that a call takes: [`Options::max_bytes`].
+    /// The maximum number of bytes of a call, which is [`Options::max_bytes`].
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }
@@ -212,26 +219,27 @@ impl Comm {
         if bytes <= most { Ok(()) } else { Err(Error::TooLarge { bytes, most }) }
     }
 
-    /// Memory of all ranks, zeroed, of the same size on each: calls on it copy nothing. *Collective.*
+    /// Allocates zeroed memory of the same size on each rank, which calls use without a copy.
+    /// *Collective.*
     ///
     /// # Errors
-    /// Fails if a rank has no room (R0302).
+    /// Fails if a rank does not have enough memory (R0302).
     pub fn alloc(&self, bytes: usize) -> Result<Buffer, Error> {
         let inner = self.world.buffer(bytes)?;
         inner.fill(0)?;
-        // No rank's kernels write to memory that another rank is still to zero.
+        // A rank's kernels must not write to memory that another rank has not zeroed yet.
         self.world.barrier()?;
         Ok(self.remember(inner))
     }
 
-    /// Makes memory of the caller's symmetric, so that calls on it copy nothing: of `cuMemAlloc` or `cuMemCreate`, of the
-    /// same size on each rank. *Collective.*
+    /// Makes memory of the caller symmetric, so that calls use it without a copy. The memory comes
+    /// from `cuMemAlloc` or `cuMemCreate`, and has the same size on each rank. *Collective.*
     ///
     /// # Errors
-    /// Fails for memory that cannot be passed to other processes (R0306).
+    /// Fails for memory that cannot be shared with other processes (R0306).
     ///
     /// # Safety
-    /// The memory stays allocated until the buffer was dropped on every rank.
+    /// The memory must stay allocated until the buffer was dropped on every rank.
     pub unsafe fn register(&self, address: u64, bytes: usize) -> Result<Buffer, Error> {
         // SAFETY: as this function's.
         let inner = unsafe { self.world.register_raw(address, bytes)? };
@@ -248,24 +256,24 @@ impl Comm {
         self.world.device()
     }
 
-    /// The first rank that has died, and why, if one has.
+    /// The first rank that has died, and the reason, if one has.
     pub fn died(&self) -> Option<(u32, String)> {
         self.world.died()
     }
 
-    /// Whether what the stream is given is captured in a graph.
+    /// Whether work on the stream is being captured in a graph.
     ///
     /// # Errors
-    /// Fails if the driver refuses the stream (R0103).
+    /// Fails if the driver rejects the stream (R0103).
     ///
     /// # Safety
-    /// `stream` is a stream of this rank's device, or null for its default stream.
+    /// `stream` must be a stream of this rank's device, or null for its default stream.
     pub unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Error> {
         // SAFETY: as this function's.
         Ok(unsafe { self.stream(stream)? }.is_capturing())
     }
 
-    /// Waits on the host until all ranks have come. *Collective.*
+    /// Waits on the host until all ranks have arrived. *Collective.*
     ///
     /// # Errors
     /// Fails if a rank died (R0203), or if a rank makes another call (R0301).
@@ -273,15 +281,17 @@ impl Comm {
         Ok(self.world.barrier()?)
     }
 
-    /// The sum over all ranks of `count` elements at `src`, to `dst`; in place where both are one.
+    /// Writes the sum over all ranks of the `count` elements at `src` to `dst`. It works in place
+    /// if both addresses are equal.
     ///
     /// # Errors
-    /// Fails for more elements than a call takes ([`Error::TooLarge`]), for a type without a sum (R0401), or,
-    /// as all calls, if the driver refuses it (R0103).
+    /// Fails for more elements than a call accepts ([`Error::TooLarge`]), for a type without a sum
+    /// (R0401), or, like all calls, if the driver rejects it (R0103).
     ///
     /// # Safety
-    /// `stream` is a stream of this rank's device, or null for its default stream. `src` and `dst` are each of `count`
-    /// elements that the device reaches, until the stream is past the call, and are one or do not overlap.
+    /// `stream` must be a stream of this rank's device, or null for its default stream. `src` and
+    /// `dst` must each have `count` elements that the device can access until the stream has passed
+    /// the call. They must be equal or not overlap.
     pub unsafe fn all_reduce(
         &self,
         stream: RawStream,
@@ -300,7 +310,7 @@ impl Comm {
     /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
-    /// As there.
+    /// The conditions are those of [`all_reduce`](Comm::all_reduce).
     pub unsafe fn all_reduce_with(
         &self,
         op: Reduce,
@@ -313,13 +323,14 @@ impl Comm {
         unsafe { self.call(Collective::AllReduce, op, (src, dst), (count, count), dtype, stream) }
     }
 
-    /// Copies the `count` elements at `src` of each rank to `dst`, one after the other in the order of ranks.
+    /// Copies the `count` elements at `src` of each rank to `dst`, in the order of ranks.
     ///
     /// # Errors
     /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
-    /// As [`all_reduce`](Comm::all_reduce); `dst` has `count` elements for each rank.
+    /// The conditions are those of [`all_reduce`](Comm::all_reduce), but `dst` must have `count`
+    /// elements for each rank.
     pub unsafe fn all_gather(
         &self,
         stream: RawStream,
@@ -333,13 +344,15 @@ impl Comm {
         unsafe { self.call(Collective::AllGather, Reduce::Sum, (src, dst), counts, dtype, stream) }
     }
 
-    /// Writes this rank's part of the sum over all ranks to `dst`. `src` has `count` elements for each rank.
+    /// Writes this rank's part of the sum over all ranks to `dst`. `src` has `count` elements for
+    /// each rank.
     ///
     /// # Errors
     /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
-    /// As [`all_reduce`](Comm::all_reduce); `src` has `count` elements for each rank, `dst` has `count`.
+    /// The conditions are those of [`all_reduce`](Comm::all_reduce), but `src` must have `count`
+    /// elements for each rank, and `dst` must have `count`.
     pub unsafe fn reduce_scatter(
         &self,
         stream: RawStream,
@@ -353,14 +366,15 @@ impl Comm {
         unsafe { self.call(Collective::ReduceScatter, Reduce::Sum, (src, dst), counts, dtype, stream) }
     }
 
-    /// Compiles what an allreduce of `count` elements launches, so that no later call waits for it. Call it
-    /// before a capture.
+    /// Compiles the kernel of an allreduce of `count` elements, so that no later call waits for the
+    /// compiler. Call it before a capture.
     ///
     /// # Errors
     /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
-    /// As [`all_reduce`](Comm::all_reduce). Neither side is read or written.
+    /// The conditions are those of [`all_reduce`](Comm::all_reduce). Neither side is read or
+    /// written.
     pub unsafe fn prepare(&self, src: u64, dst: u64, count: usize, dtype: DType) -> Result<(), Error> {
         // SAFETY: as this function's.
         let [x, out] = unsafe { self.sides((src, dst), (count, count), dtype) }?;
@@ -392,7 +406,7 @@ impl Comm {
     }
 
     /// # Safety
-    /// It is a stream of this rank's device, or null, and outlives the value.
+    /// `stream` must be a stream of this rank's device, or null, and must outlive the result.
     pub(crate) unsafe fn stream(&self, stream: RawStream) -> Result<Stream, Error> {
         // SAFETY: as this function's.
         Ok(unsafe { self.world.device().borrow_stream(stream)? })
@@ -408,10 +422,11 @@ impl Comm {
         unsafe { Ok([self.side(src, send, dtype)?, self.side(dst, recv, dtype)?]) }
     }
 
-    /// Memory of this communicator's as what it is, other memory as the caller's.
+    /// The operand at an address: memory of this communicator as its symmetric buffer, and other
+    /// memory as the caller's.
     ///
     /// # Safety
-    /// `address` has `count` elements that this rank's device reaches.
+    /// `address` must have `count` elements that this rank's device can access.
     pub(crate) unsafe fn side(&self, address: u64, count: usize, dtype: DType) -> Result<Side, Error> {
         if !address.is_multiple_of(ALIGN) {
             return Err(Error::Unaligned { address });

@@ -1,4 +1,4 @@
-//! Products of matrices with communication inside.
+//! Matrix products with communication in the same launch.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
 use crate::comm::{Side, count};
@@ -13,50 +13,51 @@ use weft::runtime::memory::AnyTensor;
 
 pub use weft::gemm::{Activation, Epilogue, Form, Problem, Scales, Shape};
 
-/// A product of the ranks' matrices in one launch, for one problem. Calls of one object follow each other on one stream at
-/// a time.
+/// A product of the ranks' matrices in one launch, for one problem. Calls of one object follow each
+/// other on one stream at a time.
 pub struct Matmul {
     comm: Arc<Comm>,
     fused: Fused,
     form: Form,
     problem: Problem,
     epilogue: Epilogue,
-    /// Rows of A of all ranks, for an all-gather.
+    /// The rows of A of all ranks, for an all-gather.
     rows: Option<AnyTensor>,
-    /// Their scales.
+    /// The scales of these rows.
     scales: Option<AnyTensor>,
-    /// The sum, where other ranks write to it.
+    /// The sum, if other ranks write to it.
     sum: Option<AnyTensor>,
 }
 
-/// Addresses of a call. What the product does not read is none.
+/// The addresses of a call. Operands that the product does not read are `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MatmulOperands {
-    /// A, whose rows are contiguous. An all-gather reads it at [`Matmul::own_rows`] instead.
+    /// The matrix A with contiguous rows. An all-gather reads it at [`Matmul::own_rows`] instead.
     pub a: u64,
-    /// B, as the problem says.
+    /// The matrix B with the layout that the problem states.
     pub b: u64,
-    /// The result, whose rows are contiguous. A call does not write to it where [`Matmul::sum`] has the result.
+    /// The result with contiguous rows. A call does not write to it if [`Matmul::sum`] has the
+    /// result.
     pub d: u64,
-    /// Scales of A. An all-gather reads them at [`Matmul::own_scales`] instead.
+    /// The scales of A. An all-gather reads them at [`Matmul::own_scales`] instead.
     pub scale_a: Option<u64>,
     /// Scales of the matrix B.
     pub scale_b: Option<u64>,
     /// The bias of each column.
     pub bias: Option<u64>,
-    /// The matrix that is added.
+    /// The matrix that is added to the result.
     pub residual: Option<u64>,
     /// The number that the result is divided by.
     pub scale: Option<u64>,
 }
 
 impl Matmul {
-    /// Compiles what is likely to be the fastest, and allocates what its launches need. The problem's `m` counts the rows of
-    /// all ranks. *Collective.*
+    /// Compiles the plan that is likely to be the fastest, and allocates the memory for its
+    /// launches. The problem's `m` counts the rows of all ranks. *Collective.*
     ///
     /// # Errors
-    /// Fails for a problem that no kernel computes, and where the ranks ask for different ones (R0505), or without memory
-    /// (R0302).
+    /// Fails for a problem that no kernel computes, if the ranks request different problems
+    /// (R0505), or if there is not enough memory (R0302).
     pub fn new(comm: &Arc<Comm>, form: Form, problem: Problem, epilogue: Epilogue) -> Result<Matmul, Error> {
         let world = &comm.world;
         let fused = Fused::auto_with(world, world.team(), form, problem, epilogue)?;
@@ -81,27 +82,30 @@ impl Matmul {
         Ok(Matmul { comm: comm.clone(), fused, form, problem, epilogue, rows, scales, sum })
     }
 
-    /// How it is computed, as text.
+    /// The plan of the product, as text.
     pub fn plan(&self) -> String {
         self.fused.choice().text(self.form)
     }
 
-    /// Where the rows of all ranks are after an all-gather. They are valid until the next call.
+    /// The address of the rows of all ranks after an all-gather. They are valid until the next
+    /// call.
     pub fn all_rows(&self) -> Option<u64> {
         self.rows.as_ref().map(AnyTensor::address)
     }
 
-    /// Where an all-gather reads this rank's rows of A. The caller writes them there before each call.
+    /// The address at which an all-gather reads this rank's rows of A. The caller writes them there
+    /// before each call.
     pub fn own_rows(&self) -> Option<u64> {
         self.own(&self.rows)
     }
 
-    /// Where an all-gather reads this rank's scales of A.
+    /// The address at which an all-gather reads this rank's scales of A.
     pub fn own_scales(&self) -> Option<u64> {
         self.own(&self.scales)
     }
 
-    /// Where the result is, if it is not in the caller's memory. It is valid until the next call.
+    /// The address of the result, if it is not in the caller's memory. It is valid until the next
+    /// call.
     pub fn sum(&self) -> Option<u64> {
         self.sum.as_ref().map(AnyTensor::address)
     }
@@ -112,15 +116,16 @@ impl Matmul {
         all.as_ref().map(|t| t.address() + u64::from(self.comm.rank()) * part(t))
     }
 
-    /// Puts the product on a stream.
+    /// Launches the product on a stream.
     ///
     /// # Errors
-    /// Fails for an address that is not a multiple of 16 ([`Error::Unaligned`]), and if the epilogue reads what is missing
-    /// (R0505).
+    /// Fails for an address that is not a multiple of 16 ([`Error::Unaligned`]), and if an operand
+    /// of the epilogue is missing (R0505).
     ///
     /// # Safety
-    /// `stream` is a stream of the rank's device, or null for its default stream. The operands have the types and extents of
-    /// the problem, and the device reaches them until the stream is past the call.
+    /// `stream` must be a stream of the rank's device, or null for its default stream. The operands
+    /// must have the types and extents of the problem, and the device must be able to access them
+    /// until the stream has passed the call.
     pub unsafe fn run(&self, stream: RawStream, operands: &MatmulOperands) -> Result<(), Error> {
         // SAFETY: the caller vouches for the stream.
         let stream = unsafe { self.comm.stream(stream)? };
@@ -161,7 +166,7 @@ impl Matmul {
     }
 }
 
-/// Memory of this object's, or else the caller's.
+/// Memory of this object if it has any, and otherwise the caller's.
 fn either<'a>(own: &'a Option<Flat<'_>>, given: &'a Option<Side>) -> Option<&'a dyn AsArgument> {
     let own = own.as_ref().map(|own| own as &dyn AsArgument);
     own.or_else(|| given.as_ref().map(|side| side as &dyn AsArgument))

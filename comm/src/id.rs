@@ -1,9 +1,10 @@
-//! The number that the ranks of a communicator agree on.
+//! The id on which the ranks of a communicator agree.
 
 use crate::Error;
 
-/// 128 bytes that name a communicator, and keep others out of it: one rank makes them at random, and tells the others
-/// by whatever the engine has (a socket, a store, a pipe).
+/// 128 bytes that identify a communicator and keep other processes out of it. One rank creates them
+/// at random and sends them to the others by whatever means the engine has (a socket, a store, a
+/// pipe).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Id(pub [u8; 128]);
 
@@ -11,18 +12,18 @@ impl Id {
     /// Creates an id from random numbers.
     ///
     /// # Errors
-    /// Fails if the system gives no random numbers ([`Error::Exchange`]).
+    /// Fails if the system does not return random numbers ([`Error::Exchange`]).
     pub fn random() -> Result<Id, Error> {
         let mut bytes = [0; 128];
         getrandom::fill(&mut bytes).map_err(|e| Error::Exchange(e.to_string()))?;
         Ok(Id(bytes))
     }
 
-    /// The one that rank 0 makes, through an exchange of the caller's: it is given this rank's bytes, and returns the
-    /// bytes of all ranks in their order.
+    /// The id that rank 0 creates, sent through an exchange of the caller's. The exchange gets this
+    /// rank's bytes and returns the bytes of all ranks in their order.
     ///
     /// # Errors
-    /// Fails if it fails, or gives no id of rank 0 ([`Error::Exchange`]).
+    /// Fails if the exchange fails or returns no id of rank 0 ([`Error::Exchange`]).
     pub fn exchanged<E: std::fmt::Display>(
         rank: u32,
         exchange: impl FnOnce(&[u8]) -> Result<Vec<Vec<u8>>, E>,
@@ -30,11 +31,11 @@ impl Id {
         let own = if rank == 0 { Id::random()?.0.to_vec() } else { Vec::new() };
         let all = exchange(&own).map_err(|e| Error::Exchange(e.to_string()))?;
         let first = all.into_iter().next().and_then(|bytes| bytes.try_into().ok());
-        first.map(Id).ok_or_else(|| Error::Exchange("rank 0 sent no 128 bytes".into()))
+        first.map(Id).ok_or_else(|| Error::Exchange("rank 0 did not send 128 bytes".into()))
     }
 }
 
-/// It is a secret.
+/// The id is a secret, so it is not shown.
 impl std::fmt::Debug for Id {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Id(not shown)")

@@ -1,9 +1,11 @@
-//! Collectives between the GPUs of one host, for inference engines that have their own streams and memory.
+//! Collectives between the GPUs of one host, for inference engines that have their own streams and
+//! memory.
 //!
-//! A [`Comm`] connects processes of one host, one a GPU, by a number of 128 bytes that they agree on, as NCCL's
-//! communicators do. Its calls take CUDA's raw streams and device addresses, which every engine has, and work on any
-//! memory; memory of [`Comm::alloc`] is used without a copy. Nothing needs NVSHMEM, MPI or a CUDA toolkit, and a process
-//! may have several communicators.
+//! A [`Comm`] connects processes of one host, one per GPU. As NCCL's communicators do, it uses an
+//! id of 128 bytes on which the processes agree. Its calls take CUDA's raw streams and device
+//! addresses, which every engine has, and accept any memory. Memory of [`Comm::alloc`] is used
+//! without a copy. NVSHMEM, MPI and a CUDA toolkit are not needed, and a process can have several
+//! communicators.
 //!
 //! ```no_run
 //! use warpweft_comm::{Comm, DType, Id, Options};
@@ -21,9 +23,10 @@
 //! ```
 //!
 //! # Streams and graphs
-//! Calls of one communicator follow each other in the order of one stream at a time. Where an engine changes streams, it
-//! orders them by events, as it does for its own buffers. Calls can be captured in CUDA graphs, once a call of the same
-//! size and type was made before or [prepared](Comm::prepare): a capture compiles nothing.
+//! Calls of one communicator follow each other in the order of one stream at a time. If an engine
+//! changes streams, it orders them by events, as it does for its own buffers. Calls can be captured
+//! in CUDA graphs after a call of the same size and type was made or [prepared](Comm::prepare),
+//! because a capture compiles nothing.
 
 #![deny(missing_docs)]
 
@@ -38,10 +41,10 @@ pub use id::Id;
 pub use norm::{AddRmsNorm, Operands};
 pub use weft::runtime::DType;
 
-/// A CUDA stream as the driver knows it (`CUstream`); null is the device's default stream.
+/// A CUDA stream of the driver (`CUstream`). Null is the device's default stream.
 pub type RawStream = weft::runtime::cuda::RawStream;
 
-/// Why a call did not take place: a code, what was expected, and what to do.
+/// The reason why a call failed: a code, what was expected, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -54,14 +57,15 @@ pub enum Error {
     /// The exchange that the caller supplied has failed.
     #[error("the ranks could not exchange the communicator's id: {0}")]
     Exchange(String),
-    /// The call asks for more than the communicator was made for.
+    /// The call needs more than the communicator was created for.
     #[error(
-        "{bytes} bytes, and the communicator takes at most {most}\n  help: use NCCL for such sizes, or raise Options::max_bytes"
+        "the call needs {bytes} bytes, but the communicator accepts at most {most}\n  help: use NCCL for \
+         such sizes, or raise Options::max_bytes"
     )]
     TooLarge {
-        /// Bytes of the larger side.
+        /// The size of the larger side in bytes.
         bytes: usize,
-        /// The most that a call takes: [`Options::max_bytes`].
+        /// The maximum size of a call, which is [`Options::max_bytes`].
         most: usize,
     },
     /// An address is not a multiple of 16.

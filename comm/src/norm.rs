@@ -16,24 +16,24 @@ use weft::runtime::memory::AnyTensor;
 use weft::runtime::{DeviceTensor, IntoLayout, SymmetricTensor};
 use weft::{Define, KernelFile, Options};
 
-/// What follows a row-parallel layer: the ranks' partial sums are added, the residual is added to that, and the result is
-/// normalised. For few tokens it is one kernel, which sends packets and waits for no barrier; for many it is an
-/// allreduce and a kernel behind it.
+/// The operation after a row-parallel layer: it adds the ranks' partial sums, adds the result to the
+/// residual, and normalises the residual. For few tokens it is one kernel, which sends packets and
+/// waits for no barrier. For many tokens it is an allreduce followed by a kernel.
 pub struct AddRmsNorm {
     comm: Arc<Comm>,
     selector: Selector,
     hidden: usize,
     dtype: DType,
     most_tokens: usize,
-    /// What packets work in.
+    /// The workspaces for packets, by variant.
     workspaces: BTreeMap<Variant, Packets>,
-    /// Sums of many tokens.
+    /// The sums of many tokens.
     sums: AnyTensor,
-    /// What a kernel's unused parameters are.
+    /// The arguments for a kernel's unused parameters.
     unused: (DeviceTensor<f32>, AnyDeviceTensor),
-    /// By variant. The kernel behind an allreduce has none.
+    /// The kernels, by variant. The kernel after an allreduce has none.
     kernels: Mutex<BTreeMap<Option<Variant>, Arc<Kernel>>>,
-    /// Launches by tokens and the bits of eps.
+    /// The prepared launches, by the number of tokens and the bits of eps.
     ready: Mutex<BTreeMap<(usize, u32), Arc<Prepared>>>,
 }
 
@@ -42,7 +42,7 @@ struct Packets {
     epoch: DeviceTensor<u32>,
 }
 
-/// Addresses of a call.
+/// The addresses of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operands {
     /// The address of this rank's partial sums, tokens x hidden elements, which are read.
@@ -51,18 +51,18 @@ pub struct Operands {
     pub residual: u64,
     /// The weights of the norm, of hidden elements, which are read.
     pub weight: u64,
-    /// The address that the normalised rows are written to, tokens x hidden elements.
+    /// The address to which the normalised rows are written, tokens x hidden elements.
     pub out: u64,
 }
 
-/// Most launches that are kept.
+/// The maximum number of launches that are kept.
 const MOST_READY: usize = 1024;
 
 impl AddRmsNorm {
     /// Prepares calls with rows of `hidden` elements and at most `most_tokens` tokens. *Collective.*
     ///
     /// # Errors
-    /// Fails without memory for the workspaces (R0302), or with a compile error for a type that is neither
+    /// Fails if there is no memory for the workspaces (R0302), or with a compile error for a type that is neither
     /// bf16 nor f16.
     pub fn new(
         comm: &Arc<Comm>,
@@ -74,11 +74,11 @@ impl AddRmsNorm {
         let stream = world.stream();
         let links = *comm.collectives.selector().links();
         let selector = Selector::new(world.device(), comm.size(), false, links)?;
-        // All ranks choose by the table of the first.
+        // All ranks select plans by the table of the first rank.
         let tables = world.all_gather_host(&selector.to_bytes())?;
         let selector = selector.with_bytes(tables.first().map_or(&[], |t| t));
         let mut workspaces = BTreeMap::new();
-        // Fewer tokens are shared by more CTAs each.
+        // For fewer tokens, more CTAs share each token.
         for tokens in (0..16).map(|power| 1u32 << power) {
             let plan = selector.plan(&shape(tokens, row_bytes, comm.size()));
             if !plan.kernel.packets() || workspaces.contains_key(&plan.variant()) {
@@ -94,7 +94,7 @@ impl AddRmsNorm {
         let sums = AnyTensor::new(buffer, dtype, most.into_layout()?)?;
         let norm = AnyDeviceTensor::alloc(world.device(), dtype, [1, 1].into_layout()?)?;
         let unused = (DeviceTensor::zeros(1, stream)?, norm);
-        // Nobody sends before all is zero.
+        // No rank sends before all memory is zero.
         world.barrier()?;
         let (comm, kernels, ready) = (comm.clone(), Mutex::default(), Mutex::default());
         Ok(AddRmsNorm {
@@ -111,17 +111,20 @@ impl AddRmsNorm {
         })
     }
 
-    /// `residual += sum over ranks of input`, then `out = residual / sqrt(mean(residual^2) + eps) * weight`, row by row.
-    /// Sums are made in f32 and rounded once, before the residual is added.
+    /// Computes `residual += sum over ranks of input`, and then `out = residual /
+    /// sqrt(mean(residual^2) + eps) * weight`, row by row. Sums are computed in f32 and rounded
+    /// once, before the residual is added.
     ///
     /// # Errors
-    /// Fails for more tokens than the most ([`Error::TooLarge`]), or where [`Comm::all_reduce`] fails.
+    /// Fails for more tokens than the maximum ([`Error::TooLarge`]), or where [`Comm::all_reduce`]
+    /// fails.
     ///
     /// # Safety
-    /// `stream` is a stream of the rank's device, or null for its default stream. The operands are of this object's type
-    /// and the sizes that they name, the device reaches them until the stream is past the call, and none overlap but
-    /// `input` and `out`. The kernel in front of the call on the stream does not write `weight`, which is read while that
-    /// kernel may still run.
+    /// `stream` must be a stream of the rank's device, or null for its default stream. The operands
+    /// must have this object's type and the sizes that they name, and the device must be able to
+    /// access them until the stream has passed the call. Only `input` and `out` can overlap. The
+    /// kernel before the call on the stream must not write `weight`, because it is read while that
+    /// kernel can still be running.
     pub unsafe fn run(
         &self,
         stream: RawStream,
@@ -155,7 +158,7 @@ impl AddRmsNorm {
             }
         };
         let x = sums.as_ref().unwrap_or(&input);
-        // A kernel that spreads rows has a bias before eps.
+        // A kernel that distributes rows has a bias before eps.
         let place = if plan.is_some_and(|plan| plan.kernel.spreads()) { 6 } else { 5 };
         let sides = [(1, x), (2, &residual), (3, &weight), (place, &out)];
         let moving = || sides.iter().filter(|(_, side)| !side.is_symmetric());
@@ -180,7 +183,7 @@ impl AddRmsNorm {
         Ok(())
     }
 
-    /// The launch for so many tokens, with operands in the order x, residual, weight, out.
+    /// The launch for a number of tokens, with operands in the order x, residual, weight, out.
     fn arranged(
         &self,
         plan: Option<&Plan>,
@@ -210,7 +213,7 @@ impl AddRmsNorm {
         Ok(kernel.prepared(stream, Grid::of(ctas), arguments)?)
     }
 
-    /// Compiles what a call with `tokens` tokens launches. Call it before a capture.
+    /// Compiles the kernel for a call with `tokens` tokens. Call it before a capture.
     ///
     /// # Errors
     /// Fails where [`run`](AddRmsNorm::run) fails.
@@ -218,7 +221,7 @@ impl AddRmsNorm {
         self.kernel(self.packets(tokens)?.as_ref()).map(drop)
     }
 
-    /// How packets do it, where they are likely the fastest.
+    /// The plan with packets, if they are likely to be the fastest.
     fn packets(&self, tokens: usize) -> Result<Option<Plan>, Error> {
         let row_bytes = self.hidden * self.dtype.bytes() as usize;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
@@ -246,7 +249,7 @@ impl AddRmsNorm {
     }
 }
 
-/// What plans depend on, without a switch.
+/// The shape on which plans depend, without a switch.
 fn shape(tokens: u32, row_bytes: usize, n_pes: u32) -> Shape {
     Shape { tokens, row_bytes, n_pes, multicast: false }
 }

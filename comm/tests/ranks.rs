@@ -1,4 +1,5 @@
-//! Two ranks as processes, each with a GPU or sharing one. Without a GPU the tests are ignored, and say so.
+//! Tests with two ranks as processes, each with a GPU or sharing one. Without a GPU the tests are
+//! ignored and report this.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,12 +16,12 @@ use warpweft_comm::{AddRmsNorm, Comm, DType, Error, Id, Operands, Options};
 use weft::runtime::cuda::{self, Device, Stream};
 use weft::runtime::{DeviceTensor, Graph};
 
-/// Which rank of which test this process is, and the communicator's number.
+/// The test and the rank that this process runs, and the communicator's id.
 const RANK: &str = "WEFT_COMM_RANK";
-/// Within which a test ends.
+/// The time within which a test must end.
 const LIMIT: Duration = Duration::from_secs(100);
 const RANKS: u32 = 2;
-/// Status of the rank that dies on purpose.
+/// The exit status of the rank that dies on purpose.
 const DIED: u8 = 7;
 
 type Body = fn(&Rank) -> Result<(), Error>;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&args, trials.collect()).exit_code()
 }
 
-/// Starts the ranks of a test, and waits for them.
+/// Starts the ranks of a test and waits for them.
 fn run(name: &str) -> Result<(), Failed> {
     let id: String = Id::random().unwrap().0.iter().map(|byte| format!("{byte:02x}")).collect();
     let start = |rank: u32| {
@@ -108,7 +109,7 @@ fn as_rank(text: &str) -> ExitCode {
     }
 }
 
-/// What a rank has in a round: small whole numbers, so that sums are exact.
+/// The data of a rank in a round. The numbers are small integers, so that sums are exact.
 fn data(rank: u32, n: usize, round: u32) -> Vec<f32> {
     (0..n).map(|i| ((i as u32 * 7 + rank * 13 + round * 5) % 61) as f32 - 30.0).collect()
 }
@@ -239,7 +240,7 @@ fn norms(rank: &Rank) -> Result<(), Error> {
         };
         // SAFETY: the tensors have these sizes.
         unsafe { norm.run(rank.raw(), tokens, &operands, eps)? };
-        // Whole numbers below 256 are exact in bf16.
+        // Integers below 256 are exact in bf16.
         let new: Vec<f32> = sum(n, round).iter().zip(data(9, n, round)).map(|(a, b)| a + b).collect();
         assert_eq!(residual.to_vec(&rank.stream)?, narrow(new.clone()), "the residual of {tokens} tokens");
         let out = out.to_vec(&rank.stream)?;
@@ -274,7 +275,7 @@ fn a_rank_that_dies(rank: &Rank) -> Result<(), Error> {
     let (began, e) = (Instant::now(), rank.comm.barrier().unwrap_err());
     assert!(e.to_string().contains("R0203"), "{e}");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    // The engine goes on.
+    // The engine continues to run.
     let x = rank.tensor(&[1.0; 4]);
     assert_eq!(rank.read(&x), [1.0; 4]);
     Ok(())

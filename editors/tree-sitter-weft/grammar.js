@@ -2,7 +2,7 @@
 
 const list = (rule) => optional(seq(rule, repeat(seq(",", rule)), optional(",")));
 
-// Operators by how tightly they bind, the loosest first. Those before `ARGUMENT` cannot stand between `<` and `>`.
+// Operators by their precedence, the lowest first. Those before `ARGUMENT` are not allowed between `<` and `>`.
 const OPERATORS = [
     ["||"],
     ["&&"],
@@ -166,7 +166,7 @@ module.exports = grammar({
             ),
         layout: ($) => prec.left(LAYOUT, seq($._expression, ":", $._expression)),
         binary: ($) => binary($._expression, 0),
-        // Between `<` and `>`, where `>` is no operator.
+        // An expression between `<` and `>`, where `>` is not an operator.
         _argument_value: ($) =>
             choice($._operand, alias($._argument_binary, $.binary), alias($._argument_layout, $.layout)),
         _argument_binary: ($) => binary($._argument_value, ARGUMENT),
@@ -202,7 +202,7 @@ module.exports = grammar({
             prec(POSTFIX, seq(field("tensor", $._operand), "[", list(choice($._expression, $.range)), "]")),
         range: ($) => seq(field("first", $._expression), "..", field("end", $._expression)),
         arguments: ($) => seq("(", list(choice($._expression, $.named_argument)), ")"),
-        // A call is told from a comparison by these being single tokens.
+        // These are single tokens, which distinguishes a call from a comparison.
         generic_arguments: ($) => seq("<", list($._generic_argument), ">"),
         _generic_argument: ($) => choice($._token, alias($._named_token, $.named_argument)),
         _named_token: ($) => seq(field("name", $.identifier), "=", field("value", $._token)),

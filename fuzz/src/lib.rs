@@ -1,8 +1,8 @@
-//! What the targets share.
+//! Helpers that the fuzz targets share.
 
 use weft::lang::elaborate::{Define, Defines, Head, Loader};
 
-/// The built-in library, and no files.
+/// A loader that has the built-in library and no files.
 #[derive(Clone, Copy, Debug)]
 pub struct Library;
 
@@ -16,8 +16,9 @@ impl Loader for Library {
     }
 }
 
-/// Values for compile-time parameters that have no default: odd, so that tails come up. P are PEs over which the library
-/// takes loops apart: a thousand would be one block of code on which LLVM's sinking takes quadratic time.
+/// Values for compile-time parameters that have no default. They are odd, so that there are tails.
+/// P is a number of PEs over which the library unrolls loops: a thousand would make one block of
+/// code on which LLVM's sinking takes quadratic time.
 pub fn defines(heads: &[Head]) -> Defines {
     let without = heads.iter().flat_map(|head| &head.generics).filter(|(_, _, default)| !default);
     let value = |name: &str, bound: &str| {
@@ -33,10 +34,10 @@ pub fn defines(heads: &[Head]) -> Defines {
     without.filter_map(|(name, bound, _)| Some((name.to_string(), value(name, bound)?))).collect()
 }
 
-/// What a rejected text is told must have a code, and be no fault of ours.
+/// Checks that the error for a rejected text has a code and is not an internal fault.
 ///
 /// # Panics
-/// If it is not so.
+/// Panics if the error has no code or is an internal fault.
 pub fn reject(rendered: &str) {
     assert!(rendered.contains("error[E0"), "an error without a code:\n{rendered}");
     assert!(!rendered.contains("bug of warpweft"), "{rendered}");

@@ -1,4 +1,4 @@
-//! Entries of the caches are read or rejected; what was read is written the same.
+//! Entries of the caches are read or rejected. An entry that was read is written unchanged.
 #![no_main]
 
 use weft::gpu::cache::Entry;

@@ -1,4 +1,4 @@
-//! A kernel file becomes PTX that the simulator's reader takes, or is rejected with codes.
+//! A kernel file is compiled to PTX that the simulator can read, or is rejected with codes.
 #![no_main]
 
 use weft::{KernelFile, Lowering, Options, sim::Module};

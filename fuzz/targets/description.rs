@@ -1,4 +1,5 @@
-//! A kernel's description is read and reads back, or is rejected; arguments are laid out as it says, or refused.
+//! A kernel's description is read and reads back, or is rejected. Arguments are laid out according
+//! to it, or rejected.
 #![no_main]
 
 use weft::layout::Layout;
@@ -9,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let text = serde_json::to_string(&info).expect("JSON");
     assert_eq!(serde_json::from_str::<ModuleInfo>(&text).expect("its own text"), info);
     for kernel in &info.kernels {
-        // As many arguments as it takes, of the right kinds.
+        // There are as many arguments as it has, and they have the right kinds.
         let compact = Layout::new(1000, 1).expect("a layout");
         let given: Vec<_> = kernel.arguments().map(|(_, p)| argument(&p.kind, &compact)).collect();
         launch(kernel, &given);

@@ -1,5 +1,5 @@
-//! Programs that the input chooses, with divergent branches and loops and operations of the warp, compute what a plain
-//! interpreter of the arithmetic does.
+//! Random programs with divergent branches, loops and operations of warps compute the same values
+//! as a plain interpreter of the arithmetic.
 #![no_main]
 
 #[path = "../../sim/tests/common/reference/mod.rs"]

@@ -1,5 +1,5 @@
-//! IR as text is read at each level and verified, or rejected; what is verified prints as text that reads back as the
-//! same module.
+//! IR as text is read at each level and verified, or rejected. A verified module prints as text
+//! that reads back as the same module.
 #![no_main]
 
 use weft_ir::level::{Level, Machine, Mixed, Tensor};

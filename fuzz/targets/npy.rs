@@ -1,4 +1,4 @@
-//! A `.npy` file is read, or rejected; what was read is as large as it says.
+//! A `.npy` file is read, or rejected. An array that was read has the size that the file states.
 #![no_main]
 
 use weft_run::array::Array;

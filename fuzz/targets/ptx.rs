@@ -1,5 +1,5 @@
-//! PTX is read, or rejected with its line; what is read runs for a while with all checks, on two PEs that reach each
-//! other's memory.
+//! PTX is read, or rejected with its line. PTX that was read runs for a while with all checks, on
+//! two PEs that can access each other's memory.
 #![no_main]
 
 use weft_sim::{Arg, Check, Config, Launch, Machine, Module, Param, SimError};

@@ -5,12 +5,17 @@ use crate::comm::{Comm, raw};
 use crate::error::Fault;
 use crate::world::dtype;
 use pyo3::prelude::*;
-use warpweft_comm::moe::{self, Problem, RouteOperands};
+use warpweft_comm::moe::{self, Problem, RouteOperands, ScaledOperand};
 
 /// Dispatch, products and combine of one problem.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Experts {
     inner: moe::Experts,
+}
+
+/// Elements and their scales, 0 if they have none.
+fn scaled((elements, scales): (u64, u64)) -> ScaledOperand {
+    ScaledOperand { elements, scales }
 }
 
 #[pymethods]
@@ -47,6 +52,12 @@ impl Experts {
         self.inner.received()
     }
 
+    /// The address where scales of tokens arrive, or 0.
+    #[getter]
+    fn received_scales(&self) -> u64 {
+        self.inner.received_scales()
+    }
+
     /// The address of the results.
     #[getter]
     fn results(&self) -> u64 {
@@ -64,13 +75,30 @@ impl Experts {
         &self,
         py: Python<'_>,
         stream: u64,
-        x: u64,
+        x: (u64, u64),
         routes: (u64, u64),
-        b: Option<u64>,
+        b: Option<(u64, u64)>,
     ) -> PyResult<()> {
         let routes = RouteOperands { ids: routes.0, live: routes.1 };
         // SAFETY: the caller has checked the arrays and keeps them alive.
-        let done = py.detach(|| unsafe { self.inner.dispatch(raw(stream), x, routes, b) });
+        let done =
+            py.detach(|| unsafe { self.inner.dispatch(raw(stream), scaled(x), routes, b.map(scaled)) });
+        Ok(done.map_err(Fault::from)?)
+    }
+
+    /// Computes the whole layer; `sum` has gates and results.
+    fn layer(
+        &self,
+        py: Python<'_>,
+        stream: u64,
+        x: (u64, u64),
+        routes: (u64, u64),
+        b: (u64, u64),
+        sum: (u64, u64),
+    ) -> PyResult<()> {
+        let routes = RouteOperands { ids: routes.0, live: routes.1 };
+        // SAFETY: the caller has checked the arrays and keeps them alive.
+        let done = py.detach(|| unsafe { self.inner.layer(raw(stream), scaled(x), routes, scaled(b), sum) });
         Ok(done.map_err(Fault::from)?)
     }
 

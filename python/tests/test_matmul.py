@@ -121,6 +121,9 @@ def rank_experts(rank, size):
         got = layer.combine(ids, gates)
         layer.check()
         assert got.shape == want.shape and close(got, want, bits=6)
+        got = layer(x.bfloat16(), ids, gates, own)
+        layer.check()
+        assert got.shape == want.shape and close(got, want, bits=6)
     got = weft.register_torch_ops().moe_experts(x.bfloat16(), ids, gates, own, tokens, comm.name)
     assert close(got, want, bits=6)
     received, offsets = layer.dispatch(x.bfloat16(), ids)
@@ -139,8 +142,49 @@ def rank_experts(rank, size):
     comm.close()
 
 
+def rank_fp8_experts(rank, size):
+    """Few tokens and many, in fp8 with scales, also in a graph."""
+    import torch
+
+    import warpweft as weft
+
+    comm = ranks.comm(rank)
+    fp8, hidden, columns, experts, choices = torch.float8_e4m3fn, 128, 136, 4 * size, 2
+    local = experts // size
+    w = torch.stack([matrix(e, columns, hidden, 5) for e in range(experts)])
+    of_w = 2.0 ** (torch.arange(experts * columns, device="cuda").view(experts, columns) % 3 - 1)
+    own = slice(rank * local, (rank + 1) * local)
+    for tokens in (8, 700):
+        x = matrix(rank, tokens, hidden, 4)
+        scales = 2.0 ** (torch.arange(tokens, device="cuda") % 4 - 2)
+        ids = torch.stack([(torch.arange(tokens, device="cuda") * 3 + c * 5 + rank) % experts for c in range(choices)], 1).int()
+        gates = (matrix(rank, tokens, choices, 6) + 5) / 8
+        products = torch.einsum("th,tkch->tkc", x, w[ids.long()]) * of_w[ids.long()] * scales[:, None, None]
+        want = (products * gates[..., None]).sum(1)
+        layer = comm.moe(tokens, hidden, experts, choices, columns=columns, dtype=fp8)
+        operands = (x.to(fp8), ids, gates, w[own].to(fp8).contiguous(), scales, of_w[own])
+        got = layer(*operands)
+        layer.check()
+        assert got.dtype == torch.bfloat16 and close(got, want, bits=5)
+        layer.experts(operands[0], ids, operands[3], scales, of_w[own])
+        assert close(layer.combine(ids, gates), want, bits=5)
+        graph = torch.cuda.CUDAGraph()
+        with comm.capture(), torch.cuda.graph(graph):
+            y = layer(*operands)
+        for _ in range(3):
+            graph.replay()
+        layer.check()
+        assert close(y, want, bits=5)
+        received, offsets = layer.dispatch(operands[0], ids, scales)
+        assert received.dtype == fp8 and (layer.received_scales[int(offsets[0])] > 0)
+        with pytest.raises(weft.ArgumentError, match="scales"):
+            layer(*operands[:4])
+    torch.cuda.synchronize()
+    comm.close()
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("function", ["rank_all_gather", "rank_sums", "rank_experts"])
+@pytest.mark.parametrize("function", ["rank_all_gather", "rank_sums", "rank_experts", "rank_fp8_experts"])
 def test_two_ranks(function):
     import warpweft._native as native
 
@@ -188,3 +232,9 @@ def test_operators_without_a_gpu():
         assert ops.moe_combine(received, x, ids, gates, 8, 16, comm.name).shape == (10, 64)
         w = torch.empty(2, 48, 64, dtype=torch.bfloat16, device="cuda")
         assert ops.moe_experts(x, ids, gates, w, 16, comm.name).shape == (10, 48)
+        scales = torch.empty(10, device="cuda")
+        received, of_rows, _ = ops.moe_dispatch_scaled(x.to(fp8.dtype), scales, ids, 8, 16, comm.name)
+        assert received.dtype == fp8.dtype and of_rows.shape == (received.shape[0],)
+        scaled = (x.to(fp8.dtype), ids, gates, w.to(fp8.dtype), 16, comm.name)
+        y = ops.moe_experts(*scaled, scales=scales, scale_b=torch.empty(2, 48, device="cuda"))
+        assert y.shape == (10, 48) and y.dtype == torch.bfloat16

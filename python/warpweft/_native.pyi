@@ -169,6 +169,7 @@ class Matmul:
 class Experts:
     rows: int
     received: int
+    received_scales: int
     results: int
     offsets: int
     def __new__(
@@ -180,7 +181,15 @@ class Experts:
         code: int,
         rows: Optional[int],
     ) -> Experts: ...
-    def dispatch(self, stream: int, x: int, routes: tuple[int, int], b: Optional[int]) -> None: ...
+    def dispatch(self, stream: int, x: tuple[int, int], routes: tuple[int, int], b: Optional[tuple[int, int]]) -> None: ...
+    def layer(
+        self,
+        stream: int,
+        x: tuple[int, int],
+        routes: tuple[int, int],
+        b: tuple[int, int],
+        sum: tuple[int, int],
+    ) -> None: ...
     def combine(self, stream: int, routes: tuple[int, int], gates: int, out: int) -> None: ...
     def check(self, stream: int) -> None: ...
 

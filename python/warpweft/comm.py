@@ -109,9 +109,7 @@ class Comm:
         self._moes: dict = {}
         with torch.cuda.device(self.device):
             torch.cuda.init()
-            self._native: Any = _native.Comm(
-                rank, size, id, self._index, max_bytes, timeout, share_gpu, max_ctas, sums
-            )
+            self._native: Any = _native.Comm(rank, size, id, self._index, max_bytes, timeout, share_gpu, max_ctas, sums)
         _OPEN[self] = None
 
     @staticmethod

@@ -52,7 +52,10 @@ _SCHEMAS = (
     ' str activation="none") -> Tensor',
     "moe_dispatch(Tensor x, Tensor ids, int experts, int most_tokens, str group_name) -> (Tensor, Tensor)",
     "moe_combine(Tensor results, Tensor x, Tensor ids, Tensor gates, int experts, int most_tokens, str group_name) -> Tensor",
-    "moe_experts(Tensor x, Tensor ids, Tensor gates, Tensor b, int most_tokens, str group_name) -> Tensor",
+    "moe_experts(Tensor x, Tensor ids, Tensor gates, Tensor b, int most_tokens, str group_name, *,"
+    " Tensor? scales=None, Tensor? scale_b=None) -> Tensor",
+    "moe_dispatch_scaled(Tensor x, Tensor scales, Tensor ids, int experts, int most_tokens, str group_name)"
+    " -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -135,17 +138,22 @@ def _moe_dispatch(x, ids, experts, most_tokens, group_name):
     return received.clone(), offsets.clone()
 
 
+def _moe_dispatch_scaled(x, scales, ids, experts, most_tokens, group_name):
+    layer = _layer(_comm(group_name), x, ids, experts, most_tokens, x.shape[1])
+    received, offsets = layer.dispatch(x, ids, scales)
+    return received.clone(), layer.received_scales.clone(), offsets.clone()
+
+
 def _moe_combine(results, x, ids, gates, experts, most_tokens, group_name):
     layer = _layer(_comm(group_name), x, ids, experts, most_tokens, x.shape[1])
     layer.results.copy_(results)
     return layer.combine(ids, gates)
 
 
-def _moe_experts(x, ids, gates, b, most_tokens, group_name):
+def _moe_experts(x, ids, gates, b, most_tokens, group_name, *, scales=None, scale_b=None):
     comm = _comm(group_name)
     layer = _layer(comm, x, ids, b.shape[0] * comm.size, most_tokens, b.shape[1])
-    layer.experts(x, ids, b)
-    return layer.combine(ids, gates)
+    return layer(x, ids, gates, b, scales, scale_b)
 
 
 def _fake_moe_dispatch(x, ids, experts, most_tokens, group_name):
@@ -154,12 +162,17 @@ def _fake_moe_dispatch(x, ids, experts, most_tokens, group_name):
     return x.new_empty(rows, x.shape[1]), ids.new_empty(experts // size + 1, dtype=torch.int32)
 
 
+def _fake_moe_dispatch_scaled(x, scales, ids, experts, most_tokens, group_name):
+    received, offsets = _fake_moe_dispatch(x, ids, experts, most_tokens, group_name)
+    return received, scales.new_empty(received.shape[0], dtype=torch.float32), offsets
+
+
 def _fake_moe_combine(results, x, ids, gates, experts, most_tokens, group_name):
     return results.new_empty(ids.shape[0], results.shape[1])
 
 
-def _fake_moe_experts(x, ids, gates, b, most_tokens, group_name):
-    return x.new_empty(ids.shape[0], b.shape[1])
+def _fake_moe_experts(x, ids, gates, b, most_tokens, group_name, *, scales=None, scale_b=None):
+    return x.new_empty(ids.shape[0], b.shape[1], dtype=torch.bfloat16 if x.dtype.itemsize == 1 else x.dtype)
 
 
 #: Element types by their numbers in c10's ScalarType, as which a list of them arrives.
@@ -253,6 +266,7 @@ _OPERATORS: dict = {
     "fused_scaled_matmul_reduce_scatter": (_scaled_matmul_reduce_scatter, _fake_scaled_matmul_reduce_scatter, None),
     "gemm_all_reduce": (_gemm_all_reduce, _fake_gemm_all_reduce, None),
     "moe_dispatch": (_moe_dispatch, _fake_moe_dispatch, None),
+    "moe_dispatch_scaled": (_moe_dispatch_scaled, _fake_moe_dispatch_scaled, None),
     "moe_combine": (_moe_combine, _fake_moe_combine, None),
     "moe_experts": (_moe_experts, _fake_moe_experts, None),
 }

@@ -171,7 +171,9 @@ fn a_grid_that_is_let_begins_early_and_waits_itself() {
             if codes.is_empty() {
                 assert_eq!(read, [9, 0, 0, 0, 10, 0, 0, 0], "seed {seed}");
             }
-            found.extend(m.take_findings().iter().map(|f| f.code));
+            let findings = m.take_findings();
+            assert!(findings.iter().all(|f| f.help.contains("wait_dependencies")), "{findings:?}");
+            found.extend(findings.iter().map(|f| f.code));
         }
         found.dedup();
         assert_eq!(found, codes);

@@ -1,5 +1,5 @@
-//! `weft bench`: every algorithm and its peers beside it, checked; remote operations; and a check that finds what is
-//! wrong.
+//! Tests of `weft bench`: every algorithm beside its peers, with checked results, remote
+//! operations, and a check that finds wrong results.
 
 use crate::check::{Case, Checked};
 use crate::{ensure, finish, same};
@@ -26,7 +26,7 @@ pub const CASES: &[Case] = &[
     Case::new("bench::a_pe_that_dies", dies).pes(2).judged(dies_judged),
 ];
 
-/// Sizes that divide well and badly.
+/// Some of the sizes divide evenly, and some do not.
 const SIZES: [u64; 3] = [1 << 10, 40_004, 1 << 20];
 
 fn measure(world: &World, bench: &Bench) -> Result<Report, Box<dyn std::error::Error>> {
@@ -43,7 +43,7 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * b.abs()
 }
 
-/// Times that can be, of a row without wrong elements.
+/// Checks that a row has plausible times and no wrong elements.
 fn good(row: &Row) -> Checked {
     let t = row.time_us;
     ensure!(row.wrong == Some(0), "{row:?}");
@@ -52,7 +52,7 @@ fn good(row: &Row) -> Checked {
     Ok(())
 }
 
-/// Peers that are there: NCCL may not be.
+/// The peers that are installed. NCCL can be missing.
 fn peers() -> Vec<Contender> {
     match nccl::installed() {
         Ok(_) => vec![Contender::Nvshmem, Contender::Nccl, Contender::NcclSymm],
@@ -69,10 +69,10 @@ fn collective(world: &World, collective: Collective) -> Checked {
         let mut bench = Bench::new(collective, SIZES.to_vec());
         bench.contenders.extend(peers());
         (bench.dtype, bench.graph, bench.check) = (dtype, graph, true);
-        // There are many algorithms.
+        // There are many algorithms, so each runs only a few times.
         (bench.warmup, bench.iters, bench.repeats) = (1, 5, 3);
         let report = measure(world, &bench)?;
-        // Those that need the switch are left out where there is none.
+        // Algorithms that need the switch are left out if there is none.
         let left_out = report.left_out.len();
         let places: usize = bench.contenders.iter().map(|c| c.places(operation).len()).sum();
         let rows = SIZES.len() * places;
@@ -82,7 +82,8 @@ fn collective(world: &World, collective: Collective) -> Checked {
             report.left_out
         );
         for row in &report.rows {
-            // A fault of NCCL's that the report tells of is not ours to pass over, nor to fail by.
+            // An error of NCCL that the report names is not a failure of this test, but must not be
+            // hidden either.
             let part = row.count * dtype.bytes() as u64;
             let known = row.algorithm == Contender::NcclSymm.name()
                 && !part.is_multiple_of(8)
@@ -100,7 +101,8 @@ fn collective(world: &World, collective: Collective) -> Checked {
     Ok(())
 }
 
-/// PyTorch beside ours: each of its algorithms, and the fastest of them; without it that is said.
+/// Tests PyTorch beside the library: each of its algorithms, and the fastest of them. Its absence
+/// is reported.
 fn torch(world: &World) -> Checked {
     for (collective, dtype, graph) in [
         (Collective::AllReduce, DType::BF16, true),
@@ -173,7 +175,7 @@ fn signal_and_barrier(world: &World) -> Checked {
             same!(report.rows.len(), 2, "rows");
             for row in &report.rows {
                 let us = row.time_us;
-                // There is nothing to compare; a signal of one PE goes nowhere.
+                // There is nothing to compare, because a single PE signals nobody.
                 same!(row.wrong, None, "wrong elements");
                 ensure!(us.min <= us.median && us.median <= us.max && us.max < 1e4, "{row:?}");
                 ensure!(world.n_pes() == 1 || us.min > 0.3, "{row:?}");
@@ -195,14 +197,14 @@ fn calibration(world: &World) -> Checked {
     let all = [&c.push, &c.pull];
     ensure!(all.iter().all(|b| b.is_empty() == (world.n_pes() == 1)), "{c:?}");
     ensure!(all.into_iter().flatten().all(|b| 0.5 < b.gbps && b.gbps < 5000.0), "{c:?}");
-    // More CTAs, more bandwidth.
+    // More CTAs give more bandwidth.
     let ends = c.push.first().zip(c.push.last());
     ensure!(ends.is_none_or(|(one, all)| one.gbps * 2.0 < all.gbps), "{c:?}");
     same!(report.rows.first().map(|r| r.size), Some(1024), "size");
     Ok(())
 }
 
-/// Kernels of files, as `--kernel` takes them.
+/// Tests kernels of files, as `--kernel` takes them.
 fn own(world: &World) -> Checked {
     let kernels = [
         (Collective::AllReduce, "one_shot", include_str!("../../examples/allreduce_one_shot.weft")),
@@ -226,7 +228,7 @@ fn contender(name: &str, text: &str) -> Result<Contender, String> {
     Ok(Contender::Own(Box::leak(Box::new(Own::new(name, text)?))))
 }
 
-/// Forgets all PEs but its own.
+/// A kernel that ignores the data of all other PEs.
 const FORGETS: &str = "kernel forgets<T: dtype, N: int>(
     x: symm<T, (N):(1)>, out: global<T, (N):(1)>, sync: barrier, team: team) block(128) {
     let from = partition(x, threads());
@@ -244,7 +246,7 @@ fn wrong(world: &World) -> Checked {
         let report = measure(world, &bench)?;
         let found = report.rows[0].wrong.unwrap_or_default();
         let first = report.rows[0].first_wrong.as_ref().ok_or("nothing was found")?;
-        // Some sums may be right by chance: where all others have 0.
+        // Some sums are right by chance, if all other PEs have 0.
         let all = 1000 * 3 * u64::from(world.n_pes());
         same!(first.of, all, "elements compared");
         ensure!(
@@ -258,7 +260,7 @@ fn wrong(world: &World) -> Checked {
     Ok(())
 }
 
-/// All PEs hear of it, and can go on.
+/// Checks that all PEs report the error and can continue.
 fn too_large(world: &World) -> Checked {
     for bytes in [200 << 30, 1 << 60] {
         let bench = Bench::new(Collective::AllReduce, vec![1024, bytes]);
@@ -278,7 +280,7 @@ fn dies(world: &World) -> Checked {
     let outcome = run(world, &bench, &mut |_, rows| {
         told += rows.len();
         if world.my_pe() == 1 && told > 3 {
-            // Nothing is said.
+            // It prints no message.
             Command::new("kill").args(["-9", &std::process::id().to_string()]).status()?;
         }
         Ok(())
@@ -293,14 +295,15 @@ fn dies_judged(o: &crate::check::Outcome) -> Result<(), String> {
     }
 }
 
-/// The command: beside this test where both were carried to another machine, else where cargo put it.
+/// The path of the command: beside this test if both were copied to another machine, and otherwise
+/// in cargo's folder.
 pub fn weft() -> Result<PathBuf, Failed> {
     let beside = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("weft");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_weft"));
     [beside, built].into_iter().find(|p| p.is_file()).ok_or_else(|| "no `weft` beside this test".into())
 }
 
-/// From the command line to the table and its files.
+/// Tests the path from the command line to the table and its files.
 pub fn command(pes: u32) -> Result<(), Failed> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let file = folder.path().join("kernel.weft");
@@ -323,7 +326,7 @@ pub fn command(pes: u32) -> Result<(), Failed> {
             same!(sizes.len(), 3, "sizes");
             same!(std::fs::read_to_string(&csv)?.lines().count(), 1 + report.rows.len(), "lines of the CSV");
             ensure!(std::fs::read_to_string(&plot)?.contains("nvshmem"), "the plot has no nvshmem");
-            // Both places of a contender share a line of the table.
+            // Both placements of a contender share a line of the table.
             let lines: std::collections::BTreeSet<_> =
                 report.rows.iter().map(|r| (r.size, &r.algorithm)).collect();
             let told = outcome.out.lines().filter(|l| l.starts_with("   ")).count();
@@ -335,7 +338,8 @@ pub fn command(pes: u32) -> Result<(), Failed> {
     wrong_results(pes, &file)
 }
 
-/// Without multicast nothing is run, and the reason is said; with it, every result is right.
+/// Checks that nothing runs without multicast, with the reason, and that every result is right with
+/// it.
 pub fn verify_switch(pes: u32) -> Result<(), Failed> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let file = folder.path().join("switch.json");
@@ -358,7 +362,7 @@ pub fn verify_switch(pes: u32) -> Result<(), Failed> {
     judged.map_err(|why| outcome.told(&why.to_string()).into())
 }
 
-/// A check that finds something fails the command, and says what.
+/// Checks that the command fails if a check finds something, and prints it.
 fn wrong_results(pes: u32, file: &std::path::Path) -> Result<(), Failed> {
     if pes < 2 {
         return Ok(());

@@ -1,12 +1,13 @@
-//! What the cases are made of: data that depends on (PE, index, iteration), and checks that say what they met.
+//! Helpers of the cases: data that depends on (PE, index, iteration), and checks that show the
+//! values that differ.
 
 use half::{bf16, f16};
 use weft::runtime::{Element, World};
 
-/// What a case's body returns.
+/// The result of a case's body.
 pub type Checked = Result<(), Box<dyn std::error::Error>>;
 
-/// How a job ended.
+/// The end of a job.
 pub struct Outcome {
     pub code: Option<i32>,
     pub out: String,
@@ -15,14 +16,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What is wrong with it, and what the job said.
+    /// A text with the reason `why` and the output of the job.
     pub fn told(&self, why: &str) -> String {
         let (code, out, err) = (self.code, &self.out, &self.err);
         format!("{why}\nstatus {code:?}\n--- output\n{out}\n--- errors\n{err}")
     }
 }
 
-/// A test: a body that every PE runs, and a judge of how the job ended.
+/// A test: a body that every PE runs, and a function that judges the end of the job.
 #[derive(Clone, Copy)]
 pub struct Case {
     pub name: &'static str,
@@ -33,22 +34,22 @@ pub struct Case {
 }
 
 impl Case {
-    /// A case that all PEs end well.
+    /// A case in which all PEs must succeed.
     pub const fn new(name: &'static str, body: fn(&World) -> Checked) -> Case {
         Case { name, least_pes: 1, env: &[], body, judge: ended_well }
     }
 
-    /// It needs so many PEs.
+    /// The case with the least number of PEs that it needs.
     pub const fn pes(self, least_pes: u32) -> Case {
         Case { least_pes, ..self }
     }
 
-    /// With these variables.
+    /// The case with these environment variables.
     pub const fn env(self, env: &'static [(&'static str, &'static str)]) -> Case {
         Case { env, ..self }
     }
 
-    /// It should end otherwise.
+    /// The case with another expected end.
     pub const fn judged(self, judge: fn(&Outcome) -> Result<(), String>) -> Case {
         Case { judge, ..self }
     }
@@ -61,7 +62,7 @@ fn ended_well(o: &Outcome) -> Result<(), String> {
     }
 }
 
-/// Ends the case with what was met where a condition does not hold.
+/// Ends the case with a message if a condition does not hold.
 #[macro_export]
 macro_rules! ensure {
     ($cond:expr, $($message:tt)+) => {
@@ -71,7 +72,7 @@ macro_rules! ensure {
     };
 }
 
-/// Ends the case where two values differ.
+/// Ends the case if two values differ.
 #[macro_export]
 macro_rules! same {
     ($left:expr, $right:expr, $($message:tt)+) => {
@@ -80,9 +81,9 @@ macro_rules! same {
     };
 }
 
-/// Elements as numbers.
+/// An element type that can be converted to numbers.
 pub trait Num: Element {
-    /// A small whole number.
+    /// A small integer as an element.
     fn small(n: u32) -> Self;
     /// Whether it is an integer type.
     const INTEGER: bool;
@@ -112,7 +113,7 @@ nums! {
     f64, false, |n| f64::from(n);
 }
 
-/// Calls a generic function for every element type that NVSHMEM computes with.
+/// Calls a generic function for every element type with which NVSHMEM computes.
 #[macro_export]
 macro_rules! for_numbers {
     ($f:ident($($arg:expr),*)) => {{
@@ -131,7 +132,8 @@ macro_rules! for_numbers {
     }};
 }
 
-/// Element `i` of PE `pe` in round `round`: below 128, so that every type has it (f16 and bf16 too).
+/// Element `i` of PE `pe` in round `round`. It is below 128, so that every type can represent it
+/// (including f16 and bf16).
 pub fn datum<T: Num>(pe: u32, i: usize, round: u32) -> T {
     let bits = (u64::from(pe) << 40 | u64::from(round) << 32 | i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     T::small((bits >> 57) as u32)

@@ -1,5 +1,5 @@
-//! `weft::collective` on GPUs: every algorithm with the vectors of the simulator's test, in any memory, in a graph that is
-//! replayed, and on two streams at once.
+//! Tests of `weft::collective` on GPUs: every algorithm with the data of the simulator's test, in
+//! any memory, in a graph that is replayed, and on two streams at once.
 
 use crate::check::{Case, Checked, Num, datum};
 use crate::{ensure, same};
@@ -22,7 +22,8 @@ pub const CASES: &[Case] = &[
 const COUNTS: [usize; 6] = [1, 7, 1024, 4099, 65_537, 1 << 19];
 const ROUNDS: u32 = 3;
 
-/// What a result's element is: data is below 128, of a reduction below 16, so that eight are exact in every type.
+/// Element `i` of the data. It is below 128, or below 16 for a reduction, so that the sum of eight
+/// is exact in every type.
 fn given<T: Num>(collective: Collective, pe: u32, i: u64, round: u32) -> i64 {
     let n: u32 = of(datum::<u32>(pe, i as usize, round));
     i64::from(if collective.reduces() { n % 16 } else { n })
@@ -36,7 +37,8 @@ fn data<T: Num>(collective: Collective, pe: u32, elements: u64, round: u32) -> V
     (0..elements).map(|i| T::small(given::<T>(collective, pe, i, round) as u32)).collect()
 }
 
-/// Both operands of a call, as tensors of the symmetric heap or not, and what is before the first element.
+/// Both operands of a call, as tensors of the symmetric heap or not, and the offset of their first
+/// element.
 struct Operands<T> {
     counts: Counts,
     symmetric: Vec<SymmetricTensor<T>>,
@@ -44,7 +46,8 @@ struct Operands<T> {
 }
 
 impl<T: Num> Operands<T> {
-    /// In place there is one, of the larger side. `skew`: that many elements after an aligned address.
+    /// Creates the operands. In place there is one, which has the size of the larger side. `skew`
+    /// is the distance of its first element from an aligned address.
     fn new(
         world: &World,
         c: Collective,
@@ -97,7 +100,7 @@ impl<T: Num> Operands<T> {
         })
     }
 
-    /// Puts this PE's data of a round where the call takes it from.
+    /// Stores this PE's data of a round at the place where the call reads it.
     fn fill(&self, world: &World, collective: Collective, round: u32) -> Checked {
         let me = world.my_pe();
         let mine = data::<T>(collective, me, self.counts.send, round);
@@ -123,7 +126,7 @@ impl<T: Num> Operands<T> {
     ) -> Checked {
         let (me, counts) = (world.my_pe(), &self.counts);
         let got = self.read(world)?;
-        // In place a reduce-scatter's result is one part of the operand.
+        // In place, a reduce-scatter's result is one part of the operand.
         let own = collective == Collective::ReduceScatter && self.at(1).is_none();
         let first = if own { me as usize * counts.count as usize } else { 0 };
         for i in 0..counts.recv {
@@ -161,7 +164,7 @@ fn algorithms(world: &World, collective: Collective) -> Checked {
     Ok(())
 }
 
-/// One algorithm, place and size: 1 where it was carried out, else 0.
+/// Tests one algorithm, placement and size. Returns 1 if it was carried out, and otherwise 0.
 fn one<T: Num>(
     world: &World,
     collectives: &Collectives,
@@ -175,7 +178,8 @@ fn one<T: Num>(
     let operands = Operands::<T>::new(world, collective, n, place, symm, if i == 4 { 1 } else { 0 })?;
     let call = operands.call(collective, op, root)?;
     let request = collectives.request(&call, stream)?;
-    // Quantised sums are not exact. tests/sums.rs and `weft bench --check` hold them against their bound.
+    // Quantised sums are not exact. tests/sums.rs and `weft bench --check` compare them with their
+    // bound.
     if algorithm.allowed(&request).is_err() {
         return Ok(0);
     }
@@ -192,7 +196,7 @@ fn one<T: Num>(
     Ok(1)
 }
 
-/// What a user calls, without a plan.
+/// Tests the calls of a user, who passes no plan.
 fn chosen(world: &World) -> Checked {
     let (collectives, stream) = (Collectives::new(world)?, world.stream());
     for (round, n) in (0..).zip([5usize, 8192, 200_000]) {
@@ -219,7 +223,7 @@ fn chosen(world: &World) -> Checked {
     Ok(())
 }
 
-/// Several collectives of one handle in a graph, replayed with new data.
+/// Tests several collectives of one handle in a graph that is replayed with new data.
 fn graphs(world: &World) -> Checked {
     let (collectives, stream) = (Collectives::new(world)?, world.stream());
     let n = 3001;
@@ -248,14 +252,15 @@ fn graphs(world: &World) -> Checked {
             graph.launch()?;
             operands.check(world, Collective::AllReduce, Reduce::Sum, 0, round + k as u32, algorithm.name)?;
             gathered.check(world, Collective::AllGather, Reduce::Sum, 0, round, algorithm.name)?;
-            // The barrier kernels begin with one, packets need none; new data overwrites nothing that peers still read.
+            // The kernels with barriers begin with one, and packets need none. New data overwrites
+            // nothing that peers still read.
             world.barrier()?;
         }
     }
     Ok(())
 }
 
-/// Two handles on two streams, neither waiting for the other, few CTAs each.
+/// Tests two handles on two streams that do not wait for each other, with few CTAs each.
 fn two_streams(world: &World) -> Checked {
     let handles = [Collectives::new(world)?, Collectives::new(world)?];
     let streams = [world.stream().clone(), world.device().new_stream()?];
@@ -281,7 +286,7 @@ fn two_streams(world: &World) -> Checked {
     weft::runtime::cuda::wait_for(&streams[0])?;
     for _ in 0..20 {
         for k in 0..2 {
-            // PEs begin with another stream each.
+            // PEs begin with different streams.
             let k = (k + world.my_pe() as usize) % 2;
             handles[k].launch(
                 &plans[k],

@@ -1,6 +1,6 @@
-//! The numbered examples, as they stand: each checks what it shows.
+//! Runs the numbered examples unchanged. Each of them checks its own results.
 
-#![allow(dead_code, reason = "their `main` is for who runs them alone")]
+#![allow(dead_code, reason = "their `main` is used only when they run alone")]
 
 use crate::check::Case;
 

@@ -1,4 +1,5 @@
-//! What goes wrong: every PE gets an error that says what, nothing hangs, nothing is left behind.
+//! Tests of failures: every PE gets an error that describes the problem, nothing hangs, and no
+//! process is left behind.
 
 use crate::check::{Case, Checked, Outcome};
 use crate::{ensure, same};
@@ -42,7 +43,7 @@ fn unequal_sizes(world: &World) -> Checked {
     let e = world.buffer(bytes).unwrap_err();
     same!(e.code, error::COLLECTIVE, "unequal sizes");
     same!(e.message.contains("1000") && e.message.contains("1024"), true, "{e}");
-    // All PEs met the same error, so that they are still in step.
+    // All PEs got the same error, so they are still in step.
     let x: SymmetricTensor<u8> = world.zeros(100)?;
     drop(x);
     Ok(())
@@ -60,7 +61,7 @@ fn another_order(world: &World) -> Checked {
 
 fn drops_in_another_order(world: &World) -> Checked {
     let (x, y) = (world.buffer(64)?, world.buffer(128)?);
-    // Both drops are refused, said on standard error, and nothing hangs.
+    // Both drops are rejected with a message on standard error, and nothing hangs.
     match world.my_pe() {
         0 => {
             drop(x);
@@ -76,7 +77,7 @@ fn drops_in_another_order(world: &World) -> Checked {
     std::process::exit(0);
 }
 
-/// All PEs hear of the one that has no room, before NVSHMEM is asked.
+/// Checks that all PEs report the one that has not enough memory, before NVSHMEM is called.
 fn too_little(world: &World) -> Checked {
     let (free, _) = world.device().memory()?;
     let hog = match world.my_pe() {
@@ -92,7 +93,7 @@ fn too_little(world: &World) -> Checked {
     Ok(())
 }
 
-/// The last thread of the last PE's last CTA finds something else than it expects.
+/// A kernel in which the last thread of the last PE's last CTA finds a wrong value.
 const ASSERTS: &str = "kernel asserts(x: global<u32, (192):(1)>, me: u32) block(64) grid(3) {
     let i = block_idx() * 64 + thread_idx();
     assert(x[i] == i * 5 + me, \"what the host wrote\");
@@ -114,7 +115,8 @@ fn asserts(world: &World) -> Checked {
     Err("the assert held".into())
 }
 
-/// The PE that has it says so, the driver or the simulator which assert and thread it was.
+/// Checks that the PE with the failure reports it, and that the driver or the simulator names the
+/// assert and the thread.
 fn asserts_judged(o: &Outcome) -> Result<(), String> {
     let simulated = ["error[R0403]", "what the host wrote (", "CTA (2, 0, 0), thread (63, 0, 0)"];
     let gpu = ["error[R0404]", "`what the host wrote` failed", "block: [2,0,0], thread: [63,0,0]"];
@@ -125,7 +127,7 @@ fn asserts_judged(o: &Outcome) -> Result<(), String> {
     }
 }
 
-/// Waits have a bound, and say for whom.
+/// Checks that waits have a limit and name the PE that is awaited.
 fn late(world: &World) -> Checked {
     if world.my_pe() == 1 {
         std::thread::sleep(Duration::from_secs(6));
@@ -147,7 +149,8 @@ fn late_judged(o: &Outcome) -> Result<(), String> {
     }
 }
 
-/// On streams too: other sizes, other types, other calls.
+/// Checks that PEs which make different calls on streams get errors: other sizes, other types,
+/// other operations.
 fn differ(world: &World) -> Checked {
     let (team, stream) = (world.team(), world.stream());
     let (x, y): (SymmetricTensor<f32>, SymmetricTensor<f32>) = (world.zeros(64)?, world.zeros(64)?);
@@ -163,13 +166,13 @@ fn differ(world: &World) -> Checked {
     same!(e.unwrap_err().code, error::COLLECTIVE, "a barrier and a reduce");
     let e = team.broadcast(&y, &x, u32::from(odd), stream).unwrap_err();
     same!(e.code, error::COLLECTIVE, "two roots");
-    // Nothing was started, so that all are still in step.
+    // Nothing was started, so all PEs are still in step.
     team.reduce(Reduce::Sum, &y, &x, stream)?;
     same!(y.to_vec(stream)?, vec![0.0; 64], "after the errors");
     Ok(())
 }
 
-/// All PEs wait on their GPUs for ever: none dies, and the wait still ends.
+/// All PEs wait on their GPUs for ever. No PE dies, and the wait ends nevertheless.
 fn nobody_signals(world: &World) -> Checked {
     let signal = world.signal()?;
     world.signal_wait(&signal, Compare::Ne, 0, world.stream())?;
@@ -189,7 +192,8 @@ fn nobody_signals_judged(o: &Outcome) -> Result<(), String> {
     }
 }
 
-/// NVSHMEM without peer access needs a network; with neither, the error says so, and nothing hangs.
+/// Without peer access, NVSHMEM needs a network. Without both, the error says so, and nothing
+/// hangs.
 fn no_peer_access(world: &World) -> Checked {
     let x: SymmetricTensor<f32> = world.zeros(100)?;
     let next = (world.my_pe() + 1) % world.n_pes();
@@ -230,7 +234,7 @@ fn fails(world: &World) -> Checked {
     Ok(())
 }
 
-/// The failure's own words come first, and the job ends within its bound.
+/// Checks that the failure's own message comes first, and that the job ends within its limit.
 fn ended_with(o: &Outcome, words: &str, code: Option<i32>) -> Result<(), String> {
     match (o.err.find(words), o.err.find("PE 1")) {
         _ if o.seconds > 40.0 => Err(format!("it took {:.0} s", o.seconds)),

@@ -1,5 +1,5 @@
-//! Allreduce, residual add and RMSNorm as one kernel: every output, against the reference in float64, after launches
-//! back to back and replays of a graph.
+//! Tests of allreduce, residual add and RMSNorm in one kernel: every output is compared with the
+//! reference in float64, after consecutive launches and replays of a graph.
 
 use crate::check::{Case, Checked};
 use crate::same;
@@ -60,7 +60,8 @@ fn forms(world: &World, forms: &[Form]) -> Checked {
     Ok(())
 }
 
-/// NCCL's allreduce and our kernel give the same, within NCCL's rounding; without NCCL it is said to be missing.
+/// Checks that NCCL's allreduce and the library's kernel give the same results within NCCL's
+/// rounding. A missing NCCL is reported.
 fn beside_nccl(world: &World) -> Checked {
     let mut request = request(&[3], 8192);
     request.contenders.push(Contender::Nccl);

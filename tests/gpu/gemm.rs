@@ -1,4 +1,5 @@
-//! Products of matrices: several plans, types and layouts, with tails in each mode; beside cuBLASLt; tuned.
+//! Tests of matrix products: several plans, types and layouts with tails in each mode, beside
+//! cuBLASLt, and tuned.
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
@@ -20,7 +21,7 @@ fn request(problems: Vec<Problem>, plans: &[&str]) -> Request {
     request
 }
 
-/// Runs it; no row may have a wrong element.
+/// Runs the request. No row may have a wrong element.
 fn checked(world: &World, request: &Request) -> Result<Report, Box<dyn std::error::Error>> {
     let report = run(world.device(), request, &mut |_, _| Ok(()))?;
     same!(report.first_wrong(), None, "wrong elements");

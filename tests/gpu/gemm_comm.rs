@@ -1,5 +1,6 @@
-//! Products with communication inside: every form, several plans, tails along every mode, after launches back to back
-//! and replays of a graph; beside cuBLASLt's product and a collective.
+//! Tests of products with communication in the same launch: every form with several plans and tails
+//! along every mode, after consecutive launches and replays of a graph, beside cuBLASLt's product
+//! and a collective.
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
@@ -30,7 +31,7 @@ fn checked(world: &World, request: &Request) -> Checked {
     Ok(())
 }
 
-/// The greatest multiple of 8 up to `n` that so many PEs share out.
+/// The greatest multiple of 8 up to `n` that the number of PEs divides evenly.
 fn shared(n: u64, pes: u64) -> u64 {
     n / (8 * pes) * (8 * pes)
 }

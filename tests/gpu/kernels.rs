@@ -1,4 +1,5 @@
-//! Every kernel of examples/, on GPUs and on the simulator: the same PTX, the same data, the same bits.
+//! Runs every kernel of examples/ on GPUs and on the simulator: the same PTX and the same data must
+//! give the same bits.
 
 use crate::check::{Case, Checked};
 use crate::same;
@@ -18,7 +19,7 @@ pub const CASES: &[Case] = &[
 const TYPES: [&str; 3] = ["f32", "f16", "bf16"];
 const SIZES: [i64; 4] = [1, 7, 4096, (1 << 20) + 3];
 
-/// The texts, so that the test needs no files beside it.
+/// The texts of the kernels, so that the test needs no other files.
 const TEXTS: &[(&str, &str)] = &[
     ("allreduce_two_shot", include_str!("../../examples/allreduce_two_shot.weft")),
     ("allreduce_one_shot", include_str!("../../examples/allreduce_one_shot.weft")),
@@ -72,7 +73,7 @@ fn one(world: &World, file: &KernelFile, ty: &str, n: i64, folder: &Path) -> Che
         );
     }
     same!(outcome.checks().count(), 2, "checked launches");
-    // What the GPUs ran is what the simulator runs now.
+    // The simulator now runs the PTX that the GPUs ran.
     options.outputs = outputs("sim");
     options.compile.lowering = Lowering::Unicast;
     let simulated = run_file(file, &options)?;

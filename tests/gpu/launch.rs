@@ -1,4 +1,4 @@
-//! Launches: compiled for the GPU that is there, checked, cooperative, in clusters, in graphs.
+//! Tests of launches: compiled for the machine's GPU, checked, cooperative, in clusters, in graphs.
 
 use crate::check::{Case, Checked, data};
 use crate::{ensure, same};
@@ -19,13 +19,14 @@ pub const CASES: &[Case] = &[
 
 const TWO_SHOT: &str = include_str!("../../examples/allreduce_two_shot.weft");
 
-/// Multiplies by a run-time number; its grid is the caller's.
+/// A kernel that multiplies by a run-time number. The caller chooses its grid.
 const SCALE: &str = "kernel scale<N: int>(x: global<f32, (N):(1)>, by: f32) block(128) {
     let mine = partition(x, threads());
     for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * by; }
 }";
 
-/// Rows that go from PE to PE, and in them from CTA to CTA, with both barriers over a grid.
+/// A kernel that passes rows from PE to PE, and within them from CTA to CTA, with both barriers
+/// over a grid.
 const PASSED: &str = "use weft::grid;
 kernel passed<N: int>(x: global<u32, (N):(1)>, row: symm<u32, (N):(1)>, out: global<u32, (N):(1)>, rounds: i32,
     launch: i32, state: global<u32, (1):(1)>, sync: barrier, team: team) block(64)
@@ -63,7 +64,7 @@ fn allreduce(world: &World, n: i64) -> Result<Kernel, Box<dyn std::error::Error>
     load(world, "two_shot.weft", TWO_SHOT, &[("N", Define::Int(n))])
 }
 
-/// Sum over PEs of small whole numbers, exact in f32.
+/// The sum over PEs of small integers, which is exact in f32.
 fn sum(pes: &[u32], n: usize, round: u32) -> Vec<f32> {
     let all: Vec<Vec<f32>> = pes.iter().map(|pe| data(*pe, n, round)).collect();
     (0..n).map(|i| all.iter().map(|of| of[i]).sum()).collect()
@@ -161,7 +162,7 @@ fn graph(world: &World) -> Checked {
         same!(x.to_vec(stream)?, sum(&pes, n, round), "replay {round}");
         world.barrier()?;
     }
-    // The graph keeps what it works on.
+    // The graph keeps the memory that it uses.
     let twice = {
         let kernel = allreduce(world, n as i64)?;
         Graph::capture(stream, |stream| {
@@ -174,7 +175,7 @@ fn graph(world: &World) -> Checked {
     twice.launch()?;
     let want: Vec<f32> = sum(&pes, n, 77).iter().map(|v| v * world.n_pes() as f32).collect();
     same!(x.to_vec(stream)?, want, "two launches in a graph");
-    // What cannot be captured leaves the stream as it was.
+    // A call that cannot be captured leaves the stream unchanged.
     ensure!(Graph::capture(stream, |s| x.to_vec(s).map(drop)).is_err(), "a copy to the host was captured");
     kernel.launch(stream, Grid::of(8), (&x, &barrier, &team))?;
     stream.synchronize()?;
@@ -205,7 +206,7 @@ fn refused(world: &World) -> Checked {
     Ok(())
 }
 
-/// A kernel over a team that is not the world: only its members take part.
+/// Tests a kernel over a team that is not the world. Only its members take part.
 fn parts(world: &World) -> Checked {
     let (stream, n) = (world.stream(), 5003usize);
     let kernel = allreduce(world, n as i64)?;
@@ -227,7 +228,7 @@ fn parts(world: &World) -> Checked {
     Ok(())
 }
 
-/// `weft::gpu::Kernel`: compiled for the GPU that is there, kept as a cubin, and found again.
+/// Tests `weft::gpu::Kernel`: compiled for the machine's GPU, stored as a cubin, and found again.
 fn library(world: &World) -> Checked {
     let (stream, team, n) = (world.stream(), world.team(), 1009usize);
     let pes: Vec<u32> = (0..world.n_pes()).collect();
@@ -241,7 +242,7 @@ fn library(world: &World) -> Checked {
         same!(x.to_vec(stream)?, sum(&pes, n, round), "kernel {round} from the library");
         world.barrier()?;
     }
-    // Multicast where there is none is refused before the launch.
+    // A multicast address is rejected before the launch if there is none.
     if x.multicast(&team).is_none() {
         let mut options = Options::new(weft::gpu::target(world.device())?);
         options.lowering = Lowering::Multimem;
@@ -254,7 +255,7 @@ fn library(world: &World) -> Checked {
     Ok(())
 }
 
-/// What `PASSED` makes of the rows of all PEs.
+/// The effect of `PASSED` on the rows of all PEs.
 fn passed(rows: &mut [Vec<u32>], rounds: u32, launch: u32) {
     let n = rows[0].len();
     for round in 0..rounds {
@@ -269,12 +270,13 @@ fn passed(rows: &mut [Vec<u32>], rounds: u32, launch: u32) {
     }
 }
 
-/// One state and one barrier serve launches of any grid, one after the other, with nothing between them.
+/// Checks that one state and one barrier serve consecutive launches of any grid, with nothing
+/// between them.
 fn grids(world: &World) -> Checked {
     let (stream, team, n) = (world.stream(), world.team(), 3001usize);
     let options = LaunchOptions::default().cooperative(Some(true));
     let kernel = load(world, "passed.weft", PASSED, &[("N", Define::Int(n as i64))])?;
-    // Simulated CTAs wait by turns.
+    // Simulated CTAs wait in turns.
     let most = if world.simulation().is_some() { 7 } else { kernel.max_ctas(&options)? };
     let first = |pe: u32| (0..n as u32).map(|i| i * 31 + pe * 7919).collect::<Vec<_>>();
     let mut rows: Vec<Vec<u32>> = (0..world.n_pes()).map(first).collect();
@@ -284,7 +286,7 @@ fn grids(world: &World) -> Checked {
     let (state, sync) = (DeviceTensor::<u32>::zeros(1, stream)?, world.kernel_barrier(most)?);
     for (launch, (ctas, rounds)) in (0u32..).zip([(most, 3), (1, 2), (3, 1), (most, 2), (most - 1, 3)]) {
         let arguments = (&x, &row, &out, rounds as i32, launch as i32, &state, &sync, &team);
-        // The grids of the PEs need not be of one size.
+        // The grids of the PEs can differ in size.
         let ctas = ctas.saturating_sub(world.my_pe() % 2).max(1);
         kernel.launch_with(stream, Grid::of(ctas), &options, arguments)?;
         passed(&mut rows, rounds, launch);

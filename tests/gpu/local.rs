@@ -1,4 +1,5 @@
-//! Worlds without NVSHMEM: two of them in a process, and memory that others have made.
+//! Tests of worlds without NVSHMEM: two of them in a process, and memory that other code has
+//! allocated.
 
 use crate::check::{Case, Checked, data};
 use crate::{ensure, same};
@@ -14,7 +15,7 @@ pub const CASES: &[Case] = &[
 
 const N: usize = 1003;
 
-/// Each PE adds the next one's elements to its own.
+/// A kernel in which each PE adds the next one's elements to its own.
 const ADD: &str =
     "kernel add<N: int>(x: symm<f32, (N):(1)>, y: symm<f32, (N):(1)>, sync: barrier, team: team) block(64) grid(1) {
     barrier(sync, team, acq_rel, sys);
@@ -24,16 +25,16 @@ const ADD: &str =
     }
 }";
 
-/// This process in one more world, of the same job.
+/// Another world of this process in the same job.
 fn another(world: &World) -> Result<World, weft::runtime::Error> {
     let place = ProcessRank::detect()?.unwrap_or_else(ProcessRank::alone);
     let config = Config::default().memory(Some(Memory::Local));
-    // All have left the meeting of the first world.
+    // All PEs have left the rendezvous of the first world.
     world.barrier()?;
     World::join(&place, &config)
 }
 
-/// A kernel reads a peer's copy of a tensor, whoever made its memory.
+/// Tests a kernel that reads a peer's copy of a tensor, whoever allocated its memory.
 fn added(world: &World, x: &SymmetricTensor<f32>) -> Checked {
     let (me, n, stream) = (world.my_pe(), world.n_pes(), world.stream());
     let (y, sync) = (world.zeros::<f32>(N)?, world.kernel_barrier(1)?);
@@ -71,17 +72,17 @@ fn ordinary_memory(world: &World) -> Checked {
     let x = SymmetricTensor::view(buffer, 0, N)?;
     added(world, &x)?;
     drop(x);
-    // Memory of the host is no GPU's.
+    // Memory of the host does not belong to a GPU.
     let own = vec![0u8; 4096];
-    // SAFETY: it is refused.
-    #[allow(unsafe_code, reason = "the address is refused before it is used")]
+    // SAFETY: the call is rejected.
+    #[allow(unsafe_code, reason = "the address is rejected before it is used")]
     let refused = unsafe { world.register_raw(own.as_ptr() as u64, 4096) };
     same!(refused.unwrap_err().code, error::REGISTER, "memory of the host");
     Ok(())
 }
 
 fn adopted(world: &World) -> Checked {
-    // What another library's rendezvous gives: an address for each PE.
+    // The rendezvous of another library returns an address for each PE.
     let second = another(world)?;
     let made = second.tensor::<f32>(N)?;
     let copies = (0..world.n_pes()).map(|pe| Ok(made.peer(pe)?.address()));
@@ -95,8 +96,8 @@ fn adopted(world: &World) -> Checked {
     added(world, &x)?;
     drop(x);
     let none = Mapping { bytes: 64, copies: vec![0; world.n_pes() as usize], multicast: None };
-    // SAFETY: it is refused.
-    #[allow(unsafe_code, reason = "the addresses are refused")]
+    // SAFETY: the call is rejected.
+    #[allow(unsafe_code, reason = "the addresses are rejected")]
     let refused = unsafe { world.adopt(none) };
     same!(refused.unwrap_err().code, error::REGISTER, "no addresses");
     drop(made);

@@ -1,8 +1,10 @@
-//! Programs of several PEs: each test is a job, on GPUs one process a GPU over NVSHMEM, started by weft's own launcher.
+//! Tests of programs with several PEs. Each test is a job. On GPUs it has one process per GPU with
+//! NVSHMEM, which weft's own launcher starts.
 //!
-//! `cargo test --test gpu` runs it on all GPUs of the machine, or on `WEFT_PES` of them. Without a GPU, or without
-//! NVSHMEM, these tests are ignored, counted, and the reason printed. The same bodies run on simulated PEs everywhere,
-//! as tests whose names begin with `simulated`; those that are about GPUs alone say why.
+//! `cargo test --test gpu` runs the jobs on all GPUs of the machine, or on `WEFT_PES` of them.
+//! Without a GPU, or without NVSHMEM, these tests are ignored and counted, and the reason is
+//! printed. The same bodies run on simulated PEs everywhere, as tests whose names begin with
+//! `simulated`. Cases that are about GPUs alone state why.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -32,13 +34,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use weft::runtime::{cuda, find, on_every_pe};
 
-/// Names the case that this process is a PE of.
+/// The variable that names the case of which this process is a PE.
 const CASE: &str = "WEFT_GPU_CASE";
 
-/// Within which a job ends, whatever happens in it.
+/// The time within which a job must end, whatever happens in it.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Cases, by the beginning of their names, that say nothing of simulated PEs, and why.
+/// The cases, by the beginning of their names, that do not apply to simulated PEs, and the reason.
 const ONLY_GPUS: &[(&str, &str)] = &[
     ("bench::", "it times GPUs"),
     ("fused::", "it times GPUs"),
@@ -66,7 +68,8 @@ const ONLY_GPUS: &[(&str, &str)] = &[
     ("local::", "simulated PEs share one process already"),
 ];
 
-/// Cases, by the beginning of their names, that need NVSHMEM, and why: the others run in worlds without it too.
+/// The cases, by the beginning of their names, that need NVSHMEM, and the reason. The others also
+/// run in worlds without it.
 const NEED_NVSHMEM: &[(&str, &str)] = &[
     ("remote::reductions", "NVSHMEM's device functions"),
     ("remote::exchanges", "NVSHMEM's device functions"),
@@ -86,12 +89,12 @@ const NEED_NVSHMEM: &[(&str, &str)] = &[
     ("memory::multicast_is_none_with_a_reason", "NVSHMEM's reasons"),
 ];
 
-/// What the table says of a case.
+/// The row of the table for a case.
 fn row(table: &[(&'static str, &'static str)], case: &Case) -> Option<&'static str> {
     table.iter().find(|(name, _)| case.name.starts_with(name)).map(|(_, why)| *why)
 }
 
-/// Why a case says nothing of simulated PEs, if it does not.
+/// The reason why a case does not apply to simulated PEs, if there is one.
 fn only_gpus(case: &Case) -> Option<&'static str> {
     row(ONLY_GPUS, case)
 }
@@ -125,7 +128,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// GPUs to use, or why there are none.
+/// The number of GPUs to use, or the reason why there are none.
 fn gpus() -> Result<u32, String> {
     let have = cuda::device_count().map_err(|e| e.to_string())?;
     find::nvshmem_host().map_err(|e| e.to_string())?;
@@ -159,7 +162,7 @@ fn tests() -> ExitCode {
             Trial::test(name, move || run(&case, "sim", *pes))
         })
     });
-    // In worlds without NVSHMEM, where two PEs may share a GPU.
+    // These run in worlds without NVSHMEM, where two PEs can share a GPU.
     let count = cuda::device_count().unwrap_or(0);
     let local = cases().into_iter().filter(|case| row(NEED_NVSHMEM, case).is_none()).map(|case| {
         let pes = count.max(2);
@@ -176,12 +179,12 @@ fn tests() -> ExitCode {
         .chain(local)
         .chain(on_simulated)
         .chain(simulated::trials());
-    // One job at a time: each has all the GPUs.
+    // Jobs run one at a time, because each uses all GPUs.
     let args = if count > 0 { Arguments { test_threads: Some(1), ..args } } else { args };
     libtest_mimic::run(&args, trials.collect()).exit_code()
 }
 
-/// Runs a case as a job of its own and looks at how it ended.
+/// Runs a case as a job and judges its end.
 fn run(case: &Case, on: &str, pes: u32) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
     command.env(CASE, case.name).env("WEFT_ON", on).env("WEFT_PES", pes.to_string());
@@ -193,7 +196,7 @@ fn run(case: &Case, on: &str, pes: u32) -> Result<(), Failed> {
     (case.judge)(&outcome).map_err(|why| outcome.told(&why).into())
 }
 
-/// Starts a job, and waits for its end, but not for ever.
+/// Starts a job and waits for its end, up to a limit.
 fn finish(command: &mut Command, name: &str) -> Result<Outcome, Failed> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let began = Instant::now();
@@ -230,7 +233,7 @@ fn finish(command: &mut Command, name: &str) -> Result<Outcome, Failed> {
     Ok(Outcome { code: status.code(), out, err, seconds })
 }
 
-/// One PE of a case; or its parent, which starts the PEs.
+/// Runs one PE of a case, or its parent, which starts the PEs.
 fn pe(name: &str) -> ExitCode {
     let Some(case) = cases().into_iter().find(|c| c.name == name) else {
         eprintln!("there is no case {name}");

@@ -1,4 +1,4 @@
-//! Symmetric memory: allocation, peers, copies, registration, DLPack, leaks.
+//! Tests of symmetric memory: allocation, peers, copies, registration, DLPack, leaks.
 
 use crate::check::{Case, Checked, Num, Outcome, data, datum};
 use crate::{ensure, for_numbers, same};
@@ -29,7 +29,7 @@ fn tensors_and_peers(world: &World) -> Checked {
                 same!(x.peer(pe)?.to_vec(stream)?, data::<T>(pe, n, 0), "{n} elements of PE {pe}");
             }
             world.barrier()?;
-            // Into the next PE's copy by its address, and read from our own.
+            // The PE writes into the next PE's copy by its address, and reads its own copy.
             let next = (me + 1) % world.n_pes();
             x.peer(next)?.copy_from(&data(me, n, 1), stream)?;
             world.barrier()?;
@@ -87,10 +87,10 @@ fn external(world: &World) -> Checked {
     same!(y.to_vec(stream)?, data::<u32>(next, n / 2, 0), "registered memory of PE {next}");
     world.barrier()?;
     drop((x, buffer));
-    // Memory that NVSHMEM cannot register: plain, and of an odd size.
+    // NVSHMEM cannot register this memory: it is plain, and has an odd size.
     let plain: DeviceTensor<u8> = DeviceTensor::zeros(1 << 20, stream)?;
-    // SAFETY: it is refused.
-    #[allow(unsafe_code, reason = "the address is refused before it is used")]
+    // SAFETY: the call is rejected.
+    #[allow(unsafe_code, reason = "the address is rejected before it is used")]
     let refused = unsafe { world.register_raw(plain.address(), 12345) };
     same!(refused.unwrap_err().code, error::REGISTER, "12345 bytes");
     Ok(())
@@ -100,13 +100,13 @@ fn dlpack(world: &World) -> Checked {
     let (me, stream) = (world.my_pe(), world.stream());
     let x: SymmetricTensor<f32> = world.tensor([4, 1000])?;
     x.copy_from(&data(me, 4000, 0), stream)?;
-    // Out, dropped here, and in again: the memory lives as long as the import.
+    // The tensor is exported, dropped here, and imported: the memory lives as long as the import.
     let exported = x.to_dlpack::<DLManagedTensorVersioned>()?;
     same!(exported.validate()?.shape(), [4, 1000], "shape");
     same!(exported.validate()?.strides(), Some(&[1000i64, 1][..]), "strides");
     drop(x);
-    // SAFETY: made above; nothing is under way on it.
-    #[allow(unsafe_code, reason = "DLPack hands addresses over")]
+    // SAFETY: the tensor was made above, and nothing uses it.
+    #[allow(unsafe_code, reason = "DLPack passes addresses")]
     let imported: ImportedTensor<f32> = unsafe { ImportedTensor::from_dlpack(exported)? };
     let y: SymmetricTensor<f32> = world.tensor([4, 1000])?;
     world.put(&y, &imported, (me + 1) % world.n_pes(), stream)?;
@@ -116,24 +116,25 @@ fn dlpack(world: &World) -> Checked {
     world.collect()?;
     drop(imported);
     world.collect()?;
-    // The old form, and a tensor of this GPU alone.
+    // This uses the old format, and a tensor of this GPU alone.
     let z = DeviceTensor::from_slice(&data::<i64>(me, 77, 2), stream)?;
     let exported = z.into_dlpack::<DLManagedTensor>()?;
     // SAFETY: as above.
-    #[allow(unsafe_code, reason = "DLPack hands addresses over")]
+    #[allow(unsafe_code, reason = "DLPack passes addresses")]
     let wrong = unsafe { ImportedTensor::<f64>::from_dlpack(exported) };
     same!(wrong.unwrap_err().code, error::DLPACK, "i64 as f64");
     Ok(())
 }
 
-/// A file has C order, whatever order the memory has; gaps stay as they are.
+/// Checks that a file has C order, whatever order the memory has, and that gaps keep their
+/// contents.
 fn npy(world: &World) -> Checked {
     let stream = world.stream();
     let file = std::env::temp_dir().join(format!("weft-gpu-{}-{}.npy", std::process::id(), world.my_pe()));
     let rows: SymmetricTensor<half::bf16> = world.tensor([3, 5])?;
     rows.copy_from(&data(world.my_pe(), 15, 4), stream)?;
     rows.save_npy(&file, stream)?;
-    // Columns, with a gap after each.
+    // The layout has columns with a gap after each.
     let columns: SymmetricTensor<half::bf16> = world.zeros("(3,5):(1,4)")?;
     columns.load_npy(&file, stream)?;
     let (have, want) = (columns.to_vec(stream)?, data::<half::bf16>(world.my_pe(), 15, 4));
@@ -157,7 +158,7 @@ fn too_much(world: &World) -> Checked {
     let e = world.buffer(total * 2).unwrap_err();
     same!(e.code, error::OUT_OF_MEMORY, "twice the GPU's memory");
     ensure!(e.message.contains("PE "), "{e}");
-    // And life goes on.
+    // The world still works.
     let x: SymmetricTensor<u8> = world.zeros(1000)?;
     same!(x.to_vec(world.stream())?, vec![0; 1000], "after the error");
     let e = world.buffer(0).unwrap_err();
@@ -165,7 +166,8 @@ fn too_much(world: &World) -> Checked {
     Ok(())
 }
 
-/// The heap grows until there is no more, says so on every PE, and all of it can be had again.
+/// Checks that the heap grows until it is full, that every PE reports this, and that all of it can
+/// be used again.
 fn until_full(world: &World) -> Checked {
     const STEP: usize = 8 << 30;
     for round in 0..2 {
@@ -205,7 +207,7 @@ fn leaks(world: &World) -> Checked {
 
 fn leaks_judged(o: &Outcome) -> Result<(), String> {
     match (o.err.contains("not freed at finalize"), o.err.contains("R0305")) {
-        // The case itself finalizes, so that the program's own end is an error with the code for that.
+        // The case itself finalizes, so the end of the program fails with the corresponding code.
         (true, true) => Ok(()),
         _ => Err("no report of the leak".into()),
     }

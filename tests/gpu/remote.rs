@@ -1,5 +1,6 @@
-//! Every device operation on GPUs: the kernels of the file tests, which check themselves, by NVSHMEM's own functions,
-//! in place, and by both. All tensors are the same bits in the end, and those of the simulator.
+//! Tests of every device operation on GPUs, with the kernels of the file tests, which check
+//! themselves: by NVSHMEM's own functions, in place, and by both. In the end all tensors must have
+//! the same bits as on the simulator.
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
@@ -26,19 +27,19 @@ pub const CASES: &[Case] = &[
     Case::new("remote::parts_of_the_world", parts).pes(2),
 ];
 
-/// By NVSHMEM's functions, in place, and by what is in reach.
+/// All transports: NVSHMEM's functions, in place, and by reach.
 const EACH: &[Transport] = &[Transport::Nvshmem, Transport::P2p, Transport::Auto];
-/// What only NVSHMEM has.
+/// The transports of operations that only NVSHMEM has.
 const LIBRARY: &[Transport] = &[Transport::Nvshmem, Transport::Auto];
 
-/// A kernel file, and how it is run.
+/// A kernel file and its runs.
 struct Job {
     name: &'static str,
     text: &'static str,
-    /// Compile-time parameters, arguments and `grid`, `N=7 T=f32`: a run for each.
+    /// Compile-time parameters, arguments and `grid`, such as `N=7 T=f32`. There is a run for each.
     settings: &'static [&'static str],
     transports: &'static [Transport],
-    /// Tensors that depend on who comes first.
+    /// The tensors that depend on the order in which PEs arrive.
     racy: &'static [&'static str],
 }
 
@@ -167,7 +168,7 @@ fn all(world: &World, jobs: &[Job]) -> Checked {
     done
 }
 
-/// One setting: by each transport, twice; then on the simulator.
+/// Runs one setting with each transport twice, and then on the simulator.
 fn one(world: &World, job: &Job, setting: &str, folder: &Path) -> Checked {
     let file = KernelFile::parse(&format!("{}.weft", job.name), job.text)?;
     let mut options = RunOptions::new(Options::new(world.device().arch()?.parse()?), world.n_pes() as usize);
@@ -231,8 +232,8 @@ fn one(world: &World, job: &Job, setting: &str, folder: &Path) -> Checked {
     Ok(())
 }
 
-/// Ranks count in the team that is passed: here every PE's pair with its neighbour, and the last alone where the
-/// number is odd.
+/// A kernel in which ranks refer to the team that is passed. The team is every PE's pair with its
+/// neighbour, or the last PE alone if the number is odd.
 const PAIRS: &str =
     "kernel pairs(x: symm<i32, (64):(1)>, y: symm<i32, (64):(1)>, out: global<i32, (4):(1)>, pair: team)
     block(64)

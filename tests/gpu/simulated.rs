@@ -1,4 +1,5 @@
-//! What only simulated worlds have: findings, statistics, seeds, nodes, and reports of deadlocks.
+//! Tests of features that only simulated worlds have: findings, statistics, seeds, nodes, and
+//! reports of deadlocks.
 
 use libtest_mimic::{Failed, Trial};
 use weft::gpu::{GpuError, Grid, Kernel};
@@ -7,7 +8,8 @@ use weft::{Define, KernelFile, Lowering, Options};
 
 const TWO_SHOT: &str = include_str!("../../examples/allreduce_two_shot.weft");
 
-/// Every PE but the first writes to PE 0. Without the barrier nothing orders that with its read.
+/// A kernel in which every PE but the first writes to PE 0. Without the barrier, nothing orders the
+/// writes before its read.
 const GATHER: &str =
     "kernel gather<ORDERED: bool>(x: symm<u32, (96):(1)>, out: global<u32, (96):(1)>, sync: barrier,
     team: team) block(96)
@@ -36,7 +38,8 @@ pub fn trials() -> Vec<Trial> {
     all.into_iter().map(|(name, test)| Trial::test(format!("simulated::world::{name}"), test)).collect()
 }
 
-/// Sums over PEs with the two-shot kernel: its result on every PE, and what is known of the run.
+/// Sums over PEs with the two-shot kernel. Returns the result on every PE, and the statistics of
+/// the run.
 fn two_shot(config: &SimConfig, n: usize) -> Result<(Vec<Vec<f32>>, Simulation), GpuError> {
     let job = World::simulated_with(config)?;
     let sums = job.run(|world| {
@@ -80,7 +83,7 @@ fn races() -> Result<(), Failed> {
         }
         assert_eq!(found, if ordered { 0 } else { 6 }, "runs with a race");
     }
-    // A correct kernel, over lengths and schedules.
+    // The kernel is correct for all lengths and schedules.
     for seed in 0..4 {
         let (sums, simulation) = two_shot(&SimConfig::new(3).checked().seed(seed), 1003)?;
         assert!(sums.iter().all(|sum| *sum == want(3, 1003)), "seed {seed}");
@@ -137,7 +140,8 @@ fn seeds() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A put goes in place within a node and by NVSHMEM's function beyond it: one text, both ways.
+/// A kernel with a put that is done in place within a node, and by NVSHMEM's function to other
+/// nodes.
 const RING: &str = "kernel ring(x: symm<u32, (500):(1)>, y: symm<u32, (500):(1)>, team: team) block(128) {
     put<block>(y, x, (my_pe(team) + 1) % n_pes(team), team);
     barrier<block>(team);
@@ -171,7 +175,8 @@ fn nodes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each waits for what the other writes: neither ends where they do not run at the same time.
+/// A kernel in which each PE waits for the other's write, so that none ends unless they run at the
+/// same time.
 const PING: &str = "kernel ping<FIRST: bool>(flags: symm<u32, (2):(1)>) block(32) {
     if thread_idx() == 0 {
         if FIRST {

@@ -1,4 +1,5 @@
-//! Operations on streams: puts, gets, signals, order, and NVSHMEM's collectives for every type.
+//! Tests of operations on streams: puts, gets, signals, order, and NVSHMEM's collectives for every
+//! type.
 
 use crate::check::{Case, Checked, Num, data};
 use crate::{ensure, for_numbers, same};
@@ -26,7 +27,7 @@ fn ring(world: &World) -> Checked {
             team.barrier(stream)?;
             same!(y.to_vec(stream)?, data::<T>(previous, n, round), "put of {n}");
             team.barrier(stream)?; // nobody overwrites what is still read
-            // From this GPU's own memory, without waiting for each.
+            // The copies come from this GPU's own memory and are not awaited one by one.
             let own = DeviceTensor::from_slice(&data::<T>(me, n, round + 10), stream)?;
             for pe in 0..n_pes {
                 if pe == next {
@@ -81,7 +82,7 @@ fn signals(world: &World) -> Checked {
     world.signal_wait(&counter, Compare::Eq, sum, stream)?;
     same!(counter.get(stream)?, sum, "the sum of all ranks");
     world.team().barrier(stream)?;
-    // Every comparison lets those values through that it should.
+    // Every comparison lets the right values pass.
     let words = world.zeros::<u64>(6)?;
     for (i, compare) in Compare::ALL.into_iter().enumerate() {
         let signal = Signal::of(&words, i)?;
@@ -98,7 +99,7 @@ fn signals(world: &World) -> Checked {
     Ok(())
 }
 
-/// What a reduction of all PEs' data gives, in wrapping integers or exact floats.
+/// The result of a reduction of all PEs' data, in wrapping integers or exact floats.
 fn reduced<T: Num + Into2>(op: Reduce, all: &[Vec<T>], i: usize) -> T {
     let values = all.iter().map(|v| v[i].into2());
     let fold = |f: fn(u64, u64) -> u64| values.clone().reduce(f).unwrap_or(0);
@@ -136,7 +137,8 @@ impl Into2 for half::bf16 {
     }
 }
 
-/// 1, 2 or 3, of which products over eight PEs stay below 128 in most places; where not, 1.
+/// The numbers 1, 2 and 3, whose products over eight PEs stay below 128 in most positions, and
+/// otherwise 1.
 fn factors<T: Num>(pe: u32, n: usize) -> Vec<T> {
     (0..n)
         .map(|i| T::small(if i as u32 % 8 == pe { 3 } else { 1 + u32::from(i as u32 % 5 == pe % 5) }))
@@ -165,7 +167,7 @@ fn reductions(world: &World) -> Checked {
                     );
                     continue;
                 }
-                // NVSHMEM has bitwise operations of all integers.
+                // NVSHMEM has bitwise operations for all integers.
                 team.reduce(op, &y, &x, stream)?;
                 let want: Vec<T> = (0..n).map(|i| reduced(op, &all, i)).collect();
                 same!(y.to_vec(stream)?, want, "{op:?} of {n} {}", T::DTYPE);
@@ -204,7 +206,8 @@ fn moves(world: &World) -> Checked {
             team.barrier(stream)?;
             for root in 0..n_pes {
                 team.broadcast(&to, &from, root, stream)?;
-                // OpenSHMEM leaves the root's own destination alone in some versions; ours is defined by the others.
+                // Some versions of OpenSHMEM do not change the root's own destination, so only the
+                // others are checked.
                 if me != root {
                     same!(
                         to.to_vec(stream)?,
@@ -219,7 +222,7 @@ fn moves(world: &World) -> Checked {
         Ok(())
     }
     for_numbers!(of_type(world));
-    // Types that NVSHMEM has no name for are moved as bytes, and not computed with.
+    // Types for which NVSHMEM has no name are moved as bytes, and are not used in computations.
     let x: SymmetricTensor<float8::F8E4M3> = world.zeros(5)?;
     let y: SymmetricTensor<float8::F8E4M3> = world.zeros(5 * world.n_pes() as usize)?;
     x.copy_from(&[float8::F8E4M3::from_f32(1.5 + world.my_pe() as f32); 5], world.stream())?;

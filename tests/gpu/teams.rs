@@ -1,4 +1,4 @@
-//! Teams: predefined, strided, in two dimensions, by list.
+//! Tests of teams: predefined, strided, in two dimensions, and by list.
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
@@ -14,7 +14,7 @@ pub const CASES: &[Case] = &[
     Case::new("teams::many_are_made_and_ended", many),
 ];
 
-/// A collective of the team gives what its members have.
+/// Checks that a collective of the team combines the data of its members.
 fn works(world: &World, team: &Team) -> Checked {
     let x: SymmetricTensor<i64> = world.tensor(3)?;
     let y: SymmetricTensor<i64> = world.tensor(3)?;
@@ -47,7 +47,7 @@ fn split_strided(world: &World) -> Checked {
         let team = all.split_strided(start, stride, size)?;
         let inside = world.my_pe() >= start && (world.my_pe() - start).is_multiple_of(stride);
         same!(team.is_some(), inside, "PEs {start}, {stride} apart");
-        // Allocation is everybody's, also of those that are not in the team.
+        // All PEs allocate together, including those that are not in the team.
         let x: SymmetricTensor<i64> = world.zeros(1)?;
         let y: SymmetricTensor<i64> = world.zeros(1)?;
         if let Some(team) = &team {
@@ -115,7 +115,8 @@ fn parts(world: &World) -> Checked {
     works(world, &column)
 }
 
-/// A team that is made when another has ended may get its handle, and not its table of addresses.
+/// Checks that a team which is created after another has ended can get its handle, but not its
+/// table of addresses.
 fn tables(world: &World) -> Checked {
     let x = world.buffer(64)?;
     for pes in [[0, 1], [1, 0]] {

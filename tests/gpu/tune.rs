@@ -1,4 +1,5 @@
-//! `weft tune`: what it measures is right and quick, is stored, and is what collectives go by from then on.
+//! Tests of `weft tune`: its measurements are right and quick, they are stored, and collectives use
+//! them afterwards.
 
 use crate::check::{Case, Checked};
 use crate::{ensure, finish, same};
@@ -14,10 +15,10 @@ use weft_bench::{Tune, tune};
 pub const CASES: &[Case] =
     &[Case::new("tune::a_table_is_followed", followed).pes(2), Case::new("tune::pes_agree", agree).pes(2)];
 
-/// A size of each kind.
+/// The sizes: one of each kind.
 const SIZES: [u64; 3] = [1 << 10, 100_004, 4 << 20];
 
-/// Tunes, stores, reads back, and looks at what collectives do with it.
+/// Tunes, stores, reads back, and checks what collectives do with the result.
 fn followed(world: &World) -> Checked {
     let mut what = Tune::new(SIZES.to_vec());
     what.collectives = vec![Collective::AllReduce, Collective::Broadcast];
@@ -41,7 +42,7 @@ fn followed(world: &World) -> Checked {
         return Err("the table is not found for this setting".into());
     };
     ensure!(void.is_empty(), "{void:?}");
-    // All PEs have the same.
+    // All PEs have the same table.
     let text = serde_json::to_vec(&read)?;
     ensure!(world.all_gather_host(&text)?.iter().all(|t| *t == text), "tables differ");
     let config = Config::default().tuning(Tuning::Table(Arc::new(*read)));
@@ -68,7 +69,7 @@ fn followed(world: &World) -> Checked {
         let want = |i: usize| (0..world.n_pes() as usize).map(|pe| ((i * 7 + pe) % 31) as f32).sum::<f32>();
         let got = out.to_vec(stream)?;
         ensure!((0..n).all(|i| got[i] == want(i)), "{bytes} bytes by {plan:?}");
-        // Of any memory.
+        // The tensors can be in any memory.
         let (x, out) =
             (DeviceTensor::from_slice(&mine, stream)?, DeviceTensor::<f32>::alloc(world.device(), n)?);
         collectives.allreduce(&x, Some(&out), Reduce::Sum, stream)?;
@@ -78,7 +79,7 @@ fn followed(world: &World) -> Checked {
     Ok(())
 }
 
-/// PEs that are given different tables go by that of the first.
+/// Checks that PEs with different tables use that of the first PE.
 fn agree(world: &World) -> Checked {
     let setting = Collectives::new(world)?.setting()?;
     let entry = |algorithm: &str| {
@@ -87,7 +88,7 @@ fn agree(world: &World) -> Checked {
             "algorithm": algorithm, "ctas": 16, "threads": 256, "unroll": 1, "sizes": [[65536, 5.0]]
         }))
     };
-    // Each PE another algorithm, with no word of the kernels that were measured.
+    // Each PE prefers another algorithm, and the table does not state which kernels were measured.
     let mine = ["ll_two_shot", "push_direct"][world.my_pe() as usize % 2];
     let mut table = weft::collective::tuning::Table { setting, ..Default::default() };
     table.entries = vec![entry(mine)?];
@@ -103,7 +104,7 @@ fn agree(world: &World) -> Checked {
     Ok(())
 }
 
-/// The command itself, into a file and out of it.
+/// Tests the command itself, with its output in a file that is read again.
 pub fn command(pes: u32) -> Result<(), Failed> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let file = folder.path().join("tuning.json");

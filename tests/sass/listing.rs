@@ -1,30 +1,30 @@
-//! What nvdisasm prints, as instructions, basic blocks and loops.
+//! Parses the output of nvdisasm into instructions, basic blocks and loops.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// One instruction.
+/// An instruction of SASS.
 #[derive(Clone, Debug)]
 pub struct Inst {
-    /// Opcode with its modifiers, without a predicate.
+    /// The opcode with its modifiers, without a predicate.
     pub opcode: String,
-    /// Whether a predicate may keep it from happening.
+    /// Whether a predicate can suppress it.
     pub predicated: bool,
     /// The rest of the line.
     pub operands: String,
 }
 
-/// Instructions of one kernel, and where its labels stand.
+/// The instructions of a kernel, and the positions of its labels.
 pub struct Kernel {
     pub insts: Vec<Inst>,
     labels: BTreeMap<String, usize>,
 }
 
-/// What one trip of a loop does: of the hot loop on the way that leads through most of its `LDGMC`, of another one on all
-/// ways.
+/// One trip of a loop. For the hot loop it is the path through most of its `LDGMC`, and for another
+/// loop it is all paths.
 #[derive(Debug)]
 pub struct HotLoop {
-    /// In the order of execution.
+    /// The instructions in the order of execution.
     pub insts: Vec<Inst>,
 }
 
@@ -50,7 +50,7 @@ pub fn kernels(listing: &str) -> BTreeMap<String, Kernel> {
     all
 }
 
-/// `/*0120*/  @!P0 BRA `(.L_x_8) ;`
+/// Parses a line such as `/*0120*/  @!P0 BRA `(.L_x_8) ;`.
 fn inst(line: &str) -> Option<Inst> {
     let (_, text) = line.strip_prefix("/*")?.split_once("*/")?;
     let text = text.split(';').next()?.trim();
@@ -74,12 +74,12 @@ impl Inst {
 }
 
 impl Kernel {
-    /// Instructions whose opcode begins so.
+    /// The number of instructions whose opcode has this prefix.
     pub fn count(&self, prefix: &str) -> usize {
         self.insts.iter().filter(|i| i.is(prefix)).count()
     }
 
-    /// First instructions of the basic blocks, in order.
+    /// The first instructions of the basic blocks, in order.
     fn leaders(&self) -> Vec<usize> {
         let mut leaders: BTreeSet<usize> = self.labels.values().copied().collect();
         leaders.insert(0);
@@ -88,10 +88,11 @@ impl Kernel {
         leaders.into_iter().filter(|at| *at < self.insts.len()).collect()
     }
 
-    /// Of all loops the one with most `LDGMC` in one block; none has one: `None`.
+    /// The loop that has the block with the most `LDGMC`, or `None` if no loop has any.
     ///
-    /// A loop is a branch back to a label, with all blocks from which its end is reached without its head. On the way
-    /// from the head through the block with most `LDGMC` and back to the head, the fewest instructions are taken.
+    /// A loop is a branch back to a label, with all blocks from which its end is reached without
+    /// its head. Its path goes from the head through the block with most `LDGMC` and back to the
+    /// head, with the fewest instructions.
     pub fn hot_loop(&self) -> Option<HotLoop> {
         let leaders = self.leaders();
         let range = |b: usize| self.range(&leaders, b);
@@ -121,7 +122,7 @@ impl Kernel {
         Some(HotLoop { insts: path.into_iter().flat_map(|b| self.insts[range(b)].to_vec()).collect() })
     }
 
-    /// The innermost loops with an instruction whose opcode begins so, in the order of the code.
+    /// The innermost loops that contain an instruction with this prefix, in the order of the code.
     pub fn loops_with(&self, prefix: &str) -> Vec<HotLoop> {
         let leaders = self.leaders();
         let next = |b: usize| self.next(&leaders, b);
@@ -144,7 +145,7 @@ impl Kernel {
         leaders[b]..leaders.get(b + 1).copied().unwrap_or(self.insts.len())
     }
 
-    /// The blocks that may follow one.
+    /// The blocks that can follow a block.
     fn next(&self, leaders: &[usize], b: usize) -> Vec<usize> {
         let Some(last) = self.range(leaders, b).last() else { return Vec::new() };
         let inst = &self.insts[last];
@@ -161,7 +162,7 @@ impl Kernel {
         next
     }
 
-    /// The blocks of the loop that a branch from `tail` back to `head` makes.
+    /// The blocks of the loop that a branch from `tail` back to `head` forms.
     fn inside(
         &self,
         head: usize,
@@ -180,7 +181,7 @@ impl Kernel {
     }
 }
 
-/// Whether every way from the first block to one leads through another.
+/// Whether every path from the first block to `tail` goes through `head`.
 fn dominates(head: usize, tail: usize, next: &dyn Fn(usize) -> Vec<usize>) -> bool {
     let mut seen = BTreeSet::from([head, 0]);
     let mut todo = vec![0];
@@ -190,7 +191,7 @@ fn dominates(head: usize, tail: usize, next: &dyn Fn(usize) -> Vec<usize>) -> bo
     head == 0 || head == tail || !seen.contains(&tail)
 }
 
-/// The way of least weight within some blocks, both ends included.
+/// The path of least weight within a set of blocks, including both ends.
 fn shortest(
     from: usize,
     to: usize,
@@ -215,12 +216,12 @@ fn shortest(
 }
 
 impl HotLoop {
-    /// Instructions whose opcode begins so.
+    /// The number of instructions whose opcode has this prefix.
     pub fn count(&self, prefix: &str) -> usize {
         self.insts.iter().filter(|i| i.is(prefix)).count()
     }
 
-    /// `LDGMC` before the first instruction that reads what one of them loads.
+    /// The number of `LDGMC` before the first instruction that reads the result of one of them.
     pub fn loads_in_flight(&self) -> usize {
         let mut loaded: Vec<u32> = Vec::new();
         let mut n = 0;
@@ -228,11 +229,12 @@ impl HotLoop {
             let registers = registers(&inst.operands);
             if inst.is("LDGMC") {
                 n += 1;
-                // The address comes behind; a vector of 16 bytes is four registers.
+                // The address follows the result. A vector of 16 bytes has four registers.
                 loaded.extend(registers.first().map(|r| (*r..r + 4).collect::<Vec<_>>()).unwrap_or_default());
                 continue;
             }
-            // What a store, or any other instruction, names behind its result.
+            // These are the registers that a store reads, or that another instruction names after
+            // its result.
             let reads = if inst.is("ST") || inst.opcode.starts_with("ST") {
                 &registers[..]
             } else {
@@ -246,7 +248,7 @@ impl HotLoop {
     }
 }
 
-/// The numbers of the registers that operands name, in order.
+/// The numbers of the registers in the operands, in order.
 pub fn registers(operands: &str) -> Vec<u32> {
     let words = operands.split(|c: char| !c.is_ascii_alphanumeric());
     words.filter_map(|w| w.strip_prefix('R')?.parse().ok()).collect()

@@ -1,9 +1,9 @@
-//! Files that say what is to come out; `WEFT_BLESS=1` writes them anew.
+//! Files with expected output, which `WEFT_BLESS=1` writes.
 
 use std::fs;
 use std::path::Path;
 
-/// Holds `actual` against the file; with `WEFT_BLESS=1` writes the file instead.
+/// Compares `actual` with the file, or writes the file with `WEFT_BLESS=1`.
 pub fn check(path: &Path, actual: &str) -> Result<(), String> {
     if std::env::var_os("WEFT_BLESS").is_some_and(|v| v == "1") {
         if let Some(folder) = path.parent() {
@@ -23,7 +23,7 @@ pub fn check(path: &Path, actual: &str) -> Result<(), String> {
     ))
 }
 
-/// The first line that differs, with some before and after it.
+/// The first line that differs, with a few lines around it.
 fn first_difference(expected: &str, actual: &str) -> String {
     const AROUND: usize = 3;
     let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());

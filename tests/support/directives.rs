@@ -1,27 +1,27 @@
-//! What a file test expects, as `// word: ...` comments in the kernel file itself:
+//! The expectations of a file test, as `// word: ...` comments in the kernel file itself:
 //!
 //! | directive | meaning |
 //! |---|---|
-//! | `source: PATH` | the kernel file is that one, seen from the project's root, and not this |
-//! | `watch: true` | with waits that report themselves, as the command's option |
-//! | `define: N=100 T=bf16` | compile-time parameters |
-//! | `lowering: unicast` | as the command's option; `multimem` if left out |
-//! | `transport: p2p` | as the command's option; `auto` if left out |
-//! | `arch: sm_100a` | as the command's option; `sm_90a` if left out |
-//! | `ptx: 8.0` | the PTX version asked for |
-//! | `error: E0104 E0107` | does not compile, for exactly these reasons in this order; `NAME.stderr` has them rendered |
-//! | `warning: E0230` | compiles, with exactly these warnings; `NAME.stderr` has them rendered |
-//! | `emit: ir` | what the following checks look at: `ir`, `after:PASS`, `llvm`, `ptx` (if left out), `report` |
-//! | `check: TEXT` | is there, after what the check before found |
-//! | `count: 4 TEXT` | is there so many times |
-//! | `not: TEXT` | is not there |
-//! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `node` (PEs of a node: with `transport=auto` others are reached by NVSHMEM's functions), `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
-//! | `sequence: a PATH:b` | runs launch these kernels, one after the other: those of the file by name, and one of another file with its path as seen from the project's root |
-//! | `overlap: true` | for `tests/clean.rs`: as the option of `weft check` |
-//! | `stdout: TEXT` | the next line that each run prints, which prints no others |
-//! | `fails: TEXT` | each run fails, saying so |
+//! | `source: PATH` | the kernel file is at this path, relative to the project's root, instead of this file |
+//! | `watch: true` | waits report themselves, like the command's option |
+//! | `define: N=100 T=bf16` | values of compile-time parameters |
+//! | `lowering: unicast` | the command's option; the default is `multimem` |
+//! | `transport: p2p` | the command's option; the default is `auto` |
+//! | `arch: sm_100a` | the command's option; the default is `sm_90a` |
+//! | `ptx: 8.0` | the requested version of PTX |
+//! | `error: E0104 E0107` | the file does not compile, with exactly these errors in this order; `NAME.stderr` has the rendered errors |
+//! | `warning: E0230` | the file compiles with exactly these warnings; `NAME.stderr` has the rendered warnings |
+//! | `emit: ir` | the text that the following checks search: `ir`, `after:PASS`, `llvm`, `ptx` (the default), `report` |
+//! | `check: TEXT` | the text occurs after the place that the previous check found |
+//! | `count: 4 TEXT` | the text occurs this number of times |
+//! | `not: TEXT` | the text does not occur |
+//! | `run: pes=1,2 N=7,1000` | the kernel runs with each combination, and its results are those that `computes(...)` states. Words are `pes`, `node` (the number of PEs of a node: with `transport=auto`, NVSHMEM's functions reach the others), `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`). Other words are compile-time parameters or run-time arguments |
+//! | `sequence: a PATH:b` | runs launch these kernels one after the other: a kernel of the file by its name, and a kernel of another file with its path relative to the project's root |
+//! | `overlap: true` | for `tests/clean.rs`: the option of `weft check` |
+//! | `stdout: TEXT` | the next line that each run prints; a run prints no other lines |
+//! | `fails: TEXT` | each run fails with an error that contains the text |
 
-/// Everything that a file expects.
+/// All expectations of a file.
 #[derive(Debug, Default)]
 pub struct Expectations {
     pub source: Option<String>,
@@ -41,14 +41,14 @@ pub struct Expectations {
     pub fails: Option<String>,
 }
 
-/// Checks of one stage's text, in order.
+/// The checks of one stage's text, in order.
 #[derive(Debug)]
 pub struct Stage {
     pub name: String,
     pub checks: Vec<Check>,
 }
 
-/// One expectation of a stage's text.
+/// An expectation of a stage's text.
 #[derive(Debug)]
 pub enum Check {
     Next(String),
@@ -56,15 +56,15 @@ pub enum Check {
     Not(String),
 }
 
-/// A `run:` line: each word with its alternatives.
+/// A `run:` line, with the alternatives of each word.
 #[derive(Debug)]
 pub struct Sweep(pub Vec<(String, Vec<String>)>);
 
-/// One way to run: a value for each word.
+/// A way to run: a value for each word.
 pub type Setting = Vec<(String, String)>;
 
 impl Sweep {
-    /// Every combination, the last word's alternatives fastest.
+    /// Every combination, in which the last word's alternatives change fastest.
     pub fn settings(&self) -> Vec<Setting> {
         self.0.iter().fold(vec![Vec::new()], |settings, (word, values)| {
             let with = |setting: &Setting| -> Vec<Setting> {
@@ -76,7 +76,7 @@ impl Sweep {
     }
 }
 
-/// `a=1 b=2` as pairs.
+/// Splits `a=1 b=2` into pairs.
 fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let pair = |word: &str| {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: expected name=value"))?;
@@ -85,7 +85,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     text.split_whitespace().map(pair).collect()
 }
 
-/// `// word: rest` of a line.
+/// Splits a line `// word: rest`.
 fn directive(line: &str) -> Option<(&str, &str)> {
     let (word, rest) = line.trim_start().strip_prefix("//")?.trim_start().split_once(':')?;
     let is_word = !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase());
@@ -160,7 +160,7 @@ impl Expectations {
 }
 
 impl Stage {
-    /// Holds a text against the checks.
+    /// Compares a text with the checks.
     pub fn check(&self, text: &str) -> Result<(), String> {
         let mut from = 0;
         let failed = |what: String| Err(format!("{what} in {}:\n{text}", self.name));

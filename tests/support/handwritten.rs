@@ -1,18 +1,18 @@
-//! Runs PTX that a person wrote, as its head says, with all checks on.
+//! Runs handwritten PTX as its directives state, with all checks.
 
 use crate::Found;
 use crate::seeded::{Key, Seeded};
 use std::collections::BTreeMap;
 use weft_sim::{Arg, Check, Config, Finding, Launch, Machine, Module, SimError, Symmetric, Team};
 
-/// `memory: NAME BYTES CONTENTS`
+/// An allocation: `memory: NAME BYTES CONTENTS`.
 struct Memory {
     name: String,
     bytes: usize,
     contents: String,
 }
 
-/// What is found in so many seeds, each once.
+/// The findings with a number of seeds, each listed once.
 pub fn find(file: &Seeded, text: &str, seeds: u64) -> Result<Vec<Found>, String> {
     let module = Module::parse(text).map_err(|e| e.to_string())?;
     let mut all: BTreeMap<Key, Found> = BTreeMap::new();
@@ -39,7 +39,7 @@ fn run(file: &Seeded, module: &Module, n_pes: usize, seed: u64) -> Result<Vec<(K
     }
     let usual = Config::default();
     let sms = get("sms", usual.sms);
-    // A wait that never ends has to be found as a deadlock quickly.
+    // A wait that never ends must quickly be found as a deadlock.
     let config = usual
         .n_pes(n_pes)
         .seed(seed)

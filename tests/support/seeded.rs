@@ -1,58 +1,58 @@
-//! Kernels with one seeded bug, and how they say what is to be found in them. A file is two programs: in the broken one
-//! the lines that begin with `//+` are comments, in the mended one they stand and those that end in `//-` do not.
-//! Comments at its head say the rest:
+//! Kernels with one seeded bug, and the directives that describe the expected findings. A file contains two programs. In
+//! the broken one, the lines that begin with `//+` are comments. In the fixed one these lines are code, and the lines that
+//! end in `//-` are left out. Comments at the head of the file are the directives:
 //!
 //! | directive | meaning |
 //! |---|---|
-//! | `finds: CODE LABEL...` | a finding, at the lines that end in `//~ LABEL`: of a race the lines of both accesses |
-//! | `then: CODE LABEL...` | a finding that is listed behind the one before |
-//! | `says: TEXT` | the finding before says so: in its message, notes or help, or of its accesses |
-//! | `denies: TEXT` | the finding before does not say so |
-//! | `may: CODE LABEL...` | is found by some schedules as well |
-//! | `within: 20` | the number of seeds that finds all of it; 1 if left out |
-//! | `clean: 50` | the number of seeds in which nothing is found in the mended program; 20 if left out |
-//! | `pes: 2,4` | numbers of PEs; 2 if left out |
+//! | `finds: CODE LABEL...` | a finding at the lines that end in `//~ LABEL`; for a race these are the lines of both accesses |
+//! | `then: CODE LABEL...` | a finding that is listed after the previous one |
+//! | `says: TEXT` | the previous finding contains the text in its message, notes or help, or in its accesses |
+//! | `denies: TEXT` | the previous finding does not contain the text |
+//! | `may: CODE LABEL...` | a finding that only some schedules have |
+//! | `within: 20` | the number of seeds that find everything; the default is 1 |
+//! | `clean: 50` | the number of seeds with which nothing is found in the fixed program; the default is 20 |
+//! | `pes: 2,4` | the numbers of PEs; the default is 2 |
 //!
-//! Of `.weft` files:
-//!
-//! | directive | meaning |
-//! |---|---|
-//! | `from: FILE...` | the program is the text of these files and of this one, one behind the other, without their `use` of parts that are among them |
-//! | `replace: TEXT`, `by: TEXT` | the bug: the first place of a text in that program, and what stands there instead, in one line |
-//! | `label: NAME TEXT` | the first line of that program that has such a text |
-//! | `launches: 2` | launches of a run; 1 if left out |
-//! | `sequence: a b` | the kernels of the file that a launch runs, one after the other; each by itself if left out |
-//! | `overlap: true` | as the command's option |
-//! | `grid: 4` | CTAs of a PE |
-//! | `arch: sm_120` | as the command's option; `sm_90a` if left out |
-//! | `lowering: unicast`, `transport: p2p` | as the command's options, `multimem` and `nvshmem` if left out |
-//! | `define: N=100`, `arg: n=3`, `arg: n=1+1` | compile-time parameters, run-time scalars |
-//!
-//! Of `.ptx` files:
+//! The following directives are for `.weft` files:
 //!
 //! | directive | meaning |
 //! |---|---|
-//! | `launch: grid=4 block=64` | also `cluster`, `shared` (bytes), `sms` (of a PE); 1 CTA of 32 threads if left out |
+//! | `from: FILE...` | the program is the concatenated text of these files and of this one, without their `use` of parts that are among them |
+//! | `replace: TEXT`, `by: TEXT` | the bug: the first occurrence of a text in that program, and its replacement, in one line |
+//! | `label: NAME TEXT` | the first line of that program that contains the text |
+//! | `launches: 2` | the number of launches of a run; the default is 1 |
+//! | `sequence: a b` | the kernels of the file that a launch runs one after the other; by default each kernel runs by itself |
+//! | `overlap: true` | the command's option |
+//! | `grid: 4` | the number of CTAs of a PE |
+//! | `arch: sm_120` | the command's option; the default is `sm_90a` |
+//! | `lowering: unicast`, `transport: p2p` | the command's options; the defaults are `multimem` and `nvshmem` |
+//! | `define: N=100`, `arg: n=3`, `arg: n=1+1` | values of compile-time parameters and of run-time scalars |
+//!
+//! The following directives are for `.ptx` files:
+//!
+//! | directive | meaning |
+//! |---|---|
+//! | `launch: grid=4 block=64` | also `cluster`, `shared` (in bytes) and `sms` (of a PE); the default is 1 CTA of 32 threads |
 //! | `memory: x 4096 zero` | a symmetric allocation and its contents: `zero`, `iota` (words that differ by PE), `none` |
-//! | `args: x x@next x@mc pe` | `NAME` (this PE's), `NAME@next`, `NAME@0` (another's), `NAME@mc` (multicast), `pe`, `pes`, numbers |
+//! | `args: x x@next x@mc pe` | `NAME` (this PE's address), `NAME@next` and `NAME@0` (another PE's), `NAME@mc` (multicast), `pe`, `pes`, and numbers |
 
 use std::collections::BTreeMap;
 
-/// Code and lines, sorted.
+/// A code and its lines, sorted.
 pub type Key = (String, Vec<u32>);
 
-/// Something that is to be found.
+/// An expected finding.
 #[derive(Debug, Default)]
 pub struct Expected {
     pub code: String,
     pub labels: Vec<String>,
     pub says: Vec<String>,
     pub denies: Vec<String>,
-    /// Whether it is listed behind the one before.
+    /// Whether the finding is listed after the previous one.
     pub behind: bool,
 }
 
-/// A file.
+/// A file with a seeded bug.
 #[derive(Debug)]
 pub struct Seeded {
     pub finds: Vec<Expected>,
@@ -60,14 +60,14 @@ pub struct Seeded {
     pub within: u64,
     pub clean: u64,
     pub pes: Vec<usize>,
-    /// Other directives, in their order.
+    /// The other directives, in order.
     pub words: Vec<(String, String)>,
     labels: BTreeMap<String, u32>,
     pub broken: String,
     pub mended: String,
 }
 
-/// The words that belong to either kind of file.
+/// The directives of each kind of file.
 const WORDS: [&[&str]; 2] = [
     &[
         "launches",
@@ -88,7 +88,7 @@ const WORDS: [&[&str]; 2] = [
 ];
 
 impl Seeded {
-    /// Reads a file; `ptx` or not.
+    /// Reads a file, which is PTX if `ptx` is set.
     pub fn read(text: &str, ptx: bool) -> Result<Seeded, String> {
         let mut seeded = Seeded {
             finds: Vec::new(),
@@ -120,7 +120,7 @@ impl Seeded {
 
     fn line(&mut self, line: &str, number: u32, words: &[&str]) -> Result<(), String> {
         let code = line.trim_start();
-        // Line numbers stay what they are.
+        // Line numbers do not change.
         self.mended += match code.strip_prefix("//+") {
             Some(right) => right,
             None if code.ends_with("//-") => "",
@@ -168,7 +168,7 @@ impl Seeded {
         Ok(())
     }
 
-    /// Makes the broken program of the mended one, as the directives say.
+    /// Makes the broken program from the fixed one, as the directives state.
     fn spoil(&mut self) -> Result<(), String> {
         let (old, new): (Vec<_>, Vec<_>) = (self.all("replace").collect(), self.all("by").collect());
         let mut broken = self.mended.clone();
@@ -190,7 +190,7 @@ impl Seeded {
         Ok(())
     }
 
-    /// Code and lines of what is to be found.
+    /// The code and the lines of an expected finding.
     pub fn key(&self, expected: &Expected) -> Result<Key, String> {
         let line =
             |label: &String| self.labels.get(label).copied().ok_or(format!("there is no line `{label}`"));
@@ -209,7 +209,7 @@ impl Seeded {
         self.all(word).last()
     }
 
-    /// `a=1 b=2` of all directives of this word.
+    /// The pairs `a=1 b=2` of all directives with this word.
     pub fn pairs(&self, word: &str) -> Result<Vec<(&str, &str)>, String> {
         let words =
             self.words.iter().filter(|(w, _)| w == word).flat_map(|(_, rest)| rest.split_whitespace());
@@ -217,7 +217,7 @@ impl Seeded {
     }
 }
 
-/// The text of files, one behind the other, without their `use` of each other.
+/// The concatenated text of files, without their `use` of each other.
 fn shipped(files: &str) -> Result<String, String> {
     let files: Vec<&str> = files.split_whitespace().collect();
     let own = files.iter().filter_map(|file| std::path::Path::new(file).file_stem()?.to_str());

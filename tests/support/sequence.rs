@@ -3,7 +3,8 @@
 use super::directives::Expectations;
 use weft::KernelFile;
 
-/// The kernels of a sequence, in order: each with its file, if that is another one, and its name.
+/// The kernels of a sequence, in order: each with its name, and with its file if it is in another
+/// one.
 ///
 /// # Errors
 /// Fails if a file cannot be read or is not a kernel file.

@@ -5,7 +5,7 @@ use weft::gpu::{Grid, Kernel};
 use weft::runtime::{Graph, World};
 use weft::{KernelFile, Options};
 
-/// Thread 3 of each CTA waits for element 5 of `flags`.
+/// A kernel in which thread 3 of each CTA waits for element 5 of `flags`.
 const SPIN: &str = "kernel spin(flags: symm<u32, (8):(1)>, goal: u32, out: global<u32, (1):(1)>) block(64) {
     if thread_idx() == 3 {
         while load<acquire, sys>(flags[5]) < goal { }
@@ -13,7 +13,7 @@ const SPIN: &str = "kernel spin(flags: symm<u32, (8):(1)>, goal: u32, out: globa
     }
 }";
 
-/// So many barriers of all PEs.
+/// A kernel with a number of barriers of all PEs.
 const STEPS: &str = "kernel steps(rounds: i64, sync: barrier, team: team) block(64) {
     for i in 0..rounds { barrier(sync, team, acq_rel, sys); }
 }";
@@ -26,7 +26,15 @@ fn watched(world: &World, text: &str) -> Result<Kernel, Box<dyn Error>> {
     Ok(Kernel::with(world, KernelFile::parse("waiting.weft", text)?, options)?)
 }
 
-/// Every PE waits for a flag that nobody sets, in its second launch.
+/// Lets the kernels of other PEs wait for longer than the host of this one, so that theirs is the first wait that exceeds
+/// its bound. Simulated PEs have no bound in seconds.
+fn let_kernels_wait_first(world: &World) {
+    if !world.device().is_simulated() {
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+    }
+}
+
+/// Every PE waits in its second launch for a flag that is never set.
 pub fn spins_for_ever(world: &World) -> Ran {
     let kernel = watched(world, SPIN)?;
     let (flags, out) = (world.zeros::<u32>(8)?, world.zeros::<u32>(1)?);
@@ -36,7 +44,7 @@ pub fn spins_for_ever(world: &World) -> Ran {
     Ok(world.stream().synchronize()?)
 }
 
-/// The last PE makes one barrier less than the others.
+/// The last PE executes one barrier less than the others.
 pub fn another_size(world: &World) -> Ran {
     let kernel = watched(world, STEPS)?;
     let sync = world.kernel_barrier(1)?;
@@ -44,6 +52,7 @@ pub fn another_size(world: &World) -> Ran {
     let rounds = if last { 2i64 } else { 3 };
     kernel.launch(world.stream(), Grid::of(1), (rounds, &sync, &world.team()))?;
     world.stream().synchronize()?;
+    let_kernels_wait_first(world);
     Ok(world.barrier()?)
 }
 
@@ -57,14 +66,16 @@ pub fn replayed_on_one_pe(world: &World) -> Ran {
     graph.launch()?;
     world.stream().synchronize()?;
     world.barrier()?;
-    if world.my_pe() == 0 {
-        graph.launch()?;
+    match world.my_pe() {
+        0 => graph.launch()?,
+        _ => let_kernels_wait_first(world),
     }
     world.stream().synchronize()?;
     Ok(world.barrier()?)
 }
 
-/// The first PE makes an allreduce by packets, and the others do not.
+/// The first PE executes an allreduce by packets twice, and the others do not. The second launch may
+/// begin before the first one ends.
 pub fn allreduce_of_one_pe(world: &World) -> Ran {
     const SLOTS: usize = 1024;
     let n_pes = world.n_pes() as usize;
@@ -80,14 +91,18 @@ pub fn allreduce_of_one_pe(world: &World) -> Ran {
     let epoch = world.zeros::<u32>(32)?;
     use weft::collective::Flat;
     if world.my_pe() == 0 {
-        let arguments = (Flat(&x), 64i64, Flat(&ws), Flat(&epoch), &world.team());
-        kernel.launch(world.stream(), Grid::of(1), arguments)?;
+        for _ in 0..2 {
+            let arguments = (Flat(&x), 64i64, Flat(&ws), Flat(&epoch), &world.team());
+            kernel.launch(world.stream(), Grid::of(1), arguments)?;
+        }
         world.stream().synchronize()?;
+    } else {
+        let_kernels_wait_first(world);
     }
     Ok(world.barrier()?)
 }
 
-/// So many CTAs wait for a flag that nobody sets.
+/// A number of CTAs wait for a flag that is never set.
 pub fn many_wait(world: &World, ctas: u32) -> Ran {
     let kernel = watched(world, SPIN)?;
     let (flags, out) = (world.zeros::<u32>(8)?, world.zeros::<u32>(1)?);

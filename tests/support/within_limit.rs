@@ -1,9 +1,10 @@
-//! Tests that may hang.
+//! A time limit for tests that can hang.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Runs a test in a thread of its own, for so many seconds at most: one that hangs fails alone.
+/// Runs a test in a thread of its own with a limit in seconds, so that a test that hangs fails
+/// alone.
 pub fn within(
     seconds: u64,
     test: impl FnOnce() -> Result<(), String> + Send + 'static,

@@ -1,8 +1,8 @@
 //! What tables of measurements have in common, whatever was measured: the file that they are stored in, the machine that
 //! they hold for, and the text of the kernels that they are about.
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -102,6 +102,100 @@ impl TuningFile {
         ))
     }
 }
+
+/// The measurements of one setting.
+pub(crate) trait Measured: Clone + Serialize {
+    /// What it has measured.
+    type Entry: Serialize;
+
+    /// The table without its entries, and these.
+    fn parts(&self) -> (Self, &[Self::Entry]);
+
+    /// What shows that the table is not what the command wrote, as what its file "does".
+    fn flaw(&self) -> Option<String> {
+        None
+    }
+
+    /// Puts the table among others: its measurements replace older ones.
+    fn join(self, tables: &mut Vec<Self>);
+
+    /// The table in JSON, with an entry in each line.
+    fn json(&self) -> String {
+        let (head, entries) = self.parts();
+        let lines: Vec<_> = entries.iter().filter_map(|e| serde_json::to_string(e).ok()).collect();
+        let entries = format!("\"entries\": [\n    {}\n  ]", lines.join(",\n    "));
+        // No text within quotes has quotes.
+        serde_json::to_string_pretty(&head).unwrap_or_default().replace("\"entries\": []", &entries)
+    }
+}
+
+/// Declares `Tables`, the content of a file: a `Table` for each setting, which is [`Measured`].
+macro_rules! tables {
+    ($file:ident, $variable:literal, $name:literal) => {
+        /// Tables of any number of settings, as the file has them.
+        #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+        pub struct Tables {
+            form: u32,
+            /// One for each setting.
+            pub tables: Vec<Table>,
+        }
+
+        impl Tables {
+            #[doc = concat!("The file with the tables, which `", $variable, "` names. By default, it is `", $name, "` in")]
+            /// warpweft's folder of the user's data. It is none if the variable is `off`, or if no folder is known.
+            pub fn path() -> Option<std::path::PathBuf> {
+                $file.path()
+            }
+
+            /// Creates a file without tables.
+            pub fn new() -> Tables {
+                Tables { form: $file.form, tables: Vec::new() }
+            }
+
+            #[doc = concat!("Reads the tables of a file. A file that does not exist has none, unless `", $variable, "`")]
+            /// names it.
+            ///
+            /// # Errors
+            /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
+            pub fn read(file: &std::path::Path) -> Result<Tables, weft_runtime::Error> {
+                let Some(text) = $file.read(file)? else { return Ok(Tables::new()) };
+                let all = $file.parse::<Tables>(&text);
+                let all = all.and_then(|all| match all.tables.iter().find_map($crate::tuned::Measured::flaw) {
+                    Some(flaw) => Err(flaw),
+                    None => Ok(all),
+                });
+                all.map_err(|why| $file.bad(format!("{} {why}", file.display())))
+            }
+
+            /// Adds a table. Its measurements replace those of the same setting, and all that was measured with another
+            /// driver or with other kernels.
+            pub fn add(&mut self, table: Table) {
+                $crate::tuned::Measured::join(table, &mut self.tables);
+            }
+
+            /// The text of the file: JSON, with one entry in each line.
+            pub fn text(&self) -> String {
+                let all: Vec<_> = self.tables.iter().map($crate::tuned::Measured::json).collect();
+                format!("{{ \"form\": {}, \"tables\": [\n{}\n] }}\n", self.form, all.join(",\n"))
+            }
+
+            /// Writes the tables to a file at once, so that a reader sees either the old file or the new one.
+            ///
+            /// # Errors
+            /// Fails if the file cannot be written (R0111).
+            pub fn write(&self, file: &std::path::Path) -> Result<(), weft_runtime::Error> {
+                $file.write(file, &self.text())
+            }
+        }
+
+        impl Default for Tables {
+            fn default() -> Tables {
+                Tables::new()
+            }
+        }
+    };
+}
+pub(crate) use tables;
 
 /// This machine, asked once.
 pub(crate) fn here() -> Option<&'static machine::Driver> {

@@ -15,8 +15,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compile the whole corpus with the compiler of a revision and with that of the working tree, and print what
-    /// differs. The exit status is 0 if nothing differs, 1 if something does, and 2 for an error.
+    /// Compile the whole corpus with the compiler of a revision and with that of the working tree,
+    /// and print the differences. The exit status is 0 if there are none, 1 if there are some, and
+    /// 2 for an error.
     Replay(replay::Replay),
 }
 
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|e| {
         use std::io::Write;
-        // If standard error is closed, there is nowhere to report that.
+        // If standard error is closed, the error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr(), "error: {e:#}");
         ExitCode::from(2)
     })

@@ -1,6 +1,6 @@
 //! The measurement of mixtures of experts, on every PE.
 
-use super::{Contender, Report, Request, Row, Wrong};
+use super::{Contender, Form, Report, Request, Row, Way, Wrong, products};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
 use crate::rounds::{Call, Rounds, Timed};
@@ -80,16 +80,17 @@ impl<'a> Harness<'a> {
     fn rows<T: Element>(&self, problem: &Problem) -> Result<Vec<Row>> {
         let operands = self.operands::<T>(problem)?;
         let calls = self.request.contenders.iter().map(|c| match c {
-            Contender::Ours(plan) => {
-                let moe = Moe::new(self.world, self.world.team(), *problem, *plan)?;
-                Ok(ours(moe, &operands))
+            Contender::Ours(way) if way.is_product() => {
+                products::grouped(self.world, problem, way, &operands.b)
             }
+            Contender::OneProduct => products::one::<T>(self.world, problem),
+            Contender::Ours(way) => Ok(ours(way.layer(self.world, *problem)?, way, &operands)),
             Contender::Nccl => self.with_nccl(problem, &operands),
         });
         let calls = calls.collect::<Result<Vec<_>>>()?;
         let mut checked = vec![None; calls.len()];
         for ((call, contender), found) in calls.iter().zip(&self.request.contenders).zip(&mut checked) {
-            if self.request.check && matches!(contender, Contender::Ours(_)) {
+            if self.request.check && matches!(contender, Contender::Ours(way) if !way.is_product()) {
                 *found = Some(self.check(problem, call, &operands)?);
             }
         }
@@ -97,7 +98,8 @@ impl<'a> Harness<'a> {
         let timed: Vec<_> = calls.iter().map(|call| Timed::Call(None, call)).collect();
         let times = Rounds { iters, warmup, repeats, graph }.times(&self.start, &timed)?;
         let of = |i: usize| (&self.request.contenders[i], &times[i]);
-        let nccl = (0..calls.len()).map(of).find(|(c, _)| **c == Contender::Nccl).map(|(_, t)| t.median);
+        let peer =
+            (0..calls.len()).map(of).find(|(c, _)| !matches!(c, Contender::Ours(_))).map(|(_, t)| t.median);
         let entries = (problem.tokens * u64::from(problem.choices)) as f64;
         let flops = 2.0 * entries * (problem.hidden * problem.columns) as f64;
         let pes = f64::from(self.world.n_pes());
@@ -106,7 +108,7 @@ impl<'a> Harness<'a> {
         let bytes = entries * (pes - 1.0) / pes * row_bytes as f64;
         let row = |(i, checked): (usize, Option<Wrong>)| {
             let (contender, time) = of(i);
-            let plan = if let Contender::Ours(plan) = contender { plan.to_string() } else { String::new() };
+            let plan = if let Contender::Ours(way) = contender { way.to_string() } else { String::new() };
             Row {
                 problem: problem.to_string(),
                 name: contender.name().into(),
@@ -114,7 +116,7 @@ impl<'a> Harness<'a> {
                 tflops: flops / time.median / 1e6,
                 gb_per_s: bytes / time.median / 1e3,
                 time_us: *time,
-                of_nccl: nccl.map(|nccl| time.median / nccl),
+                of_peer: peer.map(|peer| time.median / peer),
                 checked,
             }
         };
@@ -235,10 +237,14 @@ impl<'a> Harness<'a> {
 }
 
 /// The launches of warpweft.
-fn ours<T: Element>(moe: Moe, operands: &Operands<T>) -> Call<'_> {
+fn ours<'a, T: Element>(moe: Moe, way: &Way, operands: &'a Operands<T>) -> Call<'a> {
+    let apart = way.form == Form::Apart;
     Box::new(move |s| {
         let Operands { x, b, ids, live, gates, out } = operands;
         let routes = Routes { ids, live };
+        if !apart {
+            return Ok(moe.layer(s, x, &routes, b, gates, out)?);
+        }
         moe.experts(s, x, &routes, b)?;
         Ok(moe.combine(s, &routes, gates, out)?)
     })

@@ -3,26 +3,31 @@
 
 mod measure;
 mod predict;
+mod products;
 mod report;
+mod way;
 
 pub use crate::rounds::Wrong;
 pub use predict::predict;
 pub use report::{Report, Row};
+pub use way::{Form, Way};
 
 use super::BenchError;
 use super::contender::pick;
-use weft::moe::{Plan, Problem};
+use weft::moe::Problem;
 use weft_runtime::{DType, World};
 
 /// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
-    /// The launches of warpweft, by a plan.
-    Ours(Plan),
+    /// The launches of warpweft, in a form and by a plan.
+    Ours(Way),
     /// NCCL's all-to-all, cuBLASLt's product for each expert, and NCCL's all-to-all. Rows are sent
     /// as if they were already sorted by expert, and results are not added up; both steps would
     /// take additional time.
     Nccl,
+    /// cuBLASLt's product of as many rows as all experts of a PE have, with one matrix.
+    OneProduct,
 }
 
 impl Contender {
@@ -32,7 +37,7 @@ impl Contender {
     ///
     /// Fails for an unknown name. The message lists the known names.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
-        pick(names, &[("nccl+cublas", Contender::Nccl)], "peer", "")
+        pick(names, &[("nccl+cublas", Contender::Nccl), ("cublas", Contender::OneProduct)], "peer", "")
     }
 
     /// The name in the table.
@@ -40,6 +45,7 @@ impl Contender {
         match self {
             Contender::Ours(_) => "ours",
             Contender::Nccl => "nccl+cublas",
+            Contender::OneProduct => "cublas",
         }
     }
 }

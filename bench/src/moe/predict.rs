@@ -37,8 +37,8 @@ pub fn predict(request: &Request, pes: u32) -> Result<String, BenchError> {
 
 fn ours(contender: &Contender) -> Option<Plan> {
     match contender {
-        Contender::Ours(plan) => Some(*plan),
-        Contender::Nccl => None,
+        Contender::Ours(way) => Some(way.plan),
+        Contender::Nccl | Contender::OneProduct => None,
     }
 }
 

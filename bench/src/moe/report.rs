@@ -19,8 +19,8 @@ pub struct Row {
     pub tflops: f64,
     /// Bytes that a PE sends to others in both all-to-alls in a second, by the median time.
     pub gb_per_s: f64,
-    /// The time relative to that of NCCL and cuBLASLt.
-    pub of_nccl: Option<f64>,
+    /// The time relative to that of the first peer.
+    pub of_peer: Option<f64>,
     /// The result of a check of samples.
     pub checked: Option<Wrong>,
 }
@@ -57,7 +57,7 @@ impl Report {
         format!(
             "# weft bench: dispatch, experts and combine on {n_pes} x {gpu}{nccl}, warpweft {warpweft}; {date}\n\
              # medians of {repeats} blocks of calls {how}, in an order drawn anew each round, on the slowest PE\n\
-             #        who       us      min      max  TFLOP/s     GB/s  of nccl   #wrong  problem\n"
+             #        who       us      min      max  TFLOP/s     GB/s  of peer   #wrong  problem\n"
         )
     }
 
@@ -66,7 +66,7 @@ impl Report {
         let line = |r: &Row| {
             let Row { problem, name, plan, time_us: t, tflops, gb_per_s, .. } = r;
             let wrong = Wrong::counts(r.checked.as_ref());
-            let ratio = r.of_nccl.map_or("-".into(), |r| format!("{r:.3}"));
+            let ratio = r.of_peer.map_or("-".into(), |r| format!("{r:.3}"));
             format!(
                 "{name:>12}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{gb_per_s:>9.1}{ratio:>9}{wrong:>9}  {problem} {plan}\n",
                 t.median, t.min, t.max,

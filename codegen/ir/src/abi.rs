@@ -1,5 +1,5 @@
-//! How a launch passes a kernel its parameters, as [`weft_abi::entry_params`] places them: what the compiler expects is
-//! what the launcher writes.
+//! The parameters of a kernel's entry point, as [`weft_abi::entry_params`] places them. The
+//! compiler and the launcher use the same placement.
 
 use crate::diag::{Code, Diagnostic};
 use crate::head::MachineParam;
@@ -10,16 +10,19 @@ use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, RoleInfo, entry_params};
 
 pub use weft_abi::{EntryKind, EntryParam, MAP_ALIGN, MAP_BYTES};
 
-/// A parameter that no launch can pass.
+/// A parameter that cannot be passed by a launch.
 pub const BAD_PARAM: Code = Code(217);
 
-/// Bytes of shared memory that variables of a kernel can take together; more of it is dynamic, which the launch provides.
-/// (CUDA C++ Programming Guide, Compute Capabilities.)
+/// The maximum number of bytes of statically allocated shared memory. A kernel that needs more uses
+/// dynamic shared memory, which the launch provides. (CUDA C++ Programming Guide, Compute
+/// Capabilities.)
 pub const MAX_STATIC_SHARED: u64 = 48 * 1024;
-/// Bytes of shared memory that a CTA can have (CUDA C++ Programming Guide, Compute Capabilities).
+/// The maximum number of bytes of shared memory of a CTA (CUDA C++ Programming Guide, Compute
+/// Capabilities).
 pub const MAX_SHARED: u64 = 227 * 1024;
 
-/// The bytes of shared memory that a kernel's tensors take together, each at its alignment, in the order of the code.
+/// The number of bytes of shared memory that a kernel's tensors need together. Each is aligned, and
+/// they lie in the order of the code.
 pub fn shared_bytes(kernel: &Kernel) -> u64 {
     let mut end = 0u64;
     kernel.walk(&mut |_, inst| {
@@ -38,8 +41,8 @@ pub fn dynamic_shared(kernel: &Kernel) -> u32 {
     }
 }
 
-/// The offset in shared memory of a tensor of `bytes` bytes, behind the first `end` bytes, which are taken.
-/// It is `None` beyond 64 bits.
+/// The offset in shared memory of a tensor of `bytes` bytes that follows the first `end` bytes. It
+/// is `None` beyond 64 bits.
 pub fn place_shared(end: u64, bytes: u64, align: u32) -> Option<u64> {
     let at = end.checked_next_multiple_of(u64::from(align.max(1)))?;
     at.checked_add(bytes).map(|_| at)
@@ -56,19 +59,21 @@ pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
     entry_params(kinds.collect::<Result<Vec<_>, Diagnostic>>()?).map_err(|e| {
         let span = params.get(e.index as usize).map_or(kernel.span, |p| p.span);
         let message = format!("`{}` has more than {MAX_PARAM_BYTES} bytes of parameters", kernel.name);
-        Diagnostic::error(BAD_PARAM, span, message).help("pass a tensor of them instead")
+        Diagnostic::error(BAD_PARAM, span, message).help("pass a tensor with these values instead")
     })
 }
 
 /// Describes a kernel for its launchers.
 ///
 /// # Errors
-/// Fails where [`signature`] fails, or if something else launches the kernel ([`BAD_PARAM`]).
+/// Fails where [`signature`] fails, or if the kernel has no description of its launch
+/// ([`BAD_PARAM`]).
 pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
     let Some(launch) = &kernel.head.launch else {
-        let message = format!("how `{}` is launched is not known", kernel.name);
+        let message = format!("the launch of `{}` is not described", kernel.name);
         return Err(Diagnostic::error(BAD_PARAM, kernel.span, message).help(
-            "the passes describe the launch of a kernel; one that was built without them has no description",
+            "the passes describe the launch of a kernel, so a kernel that was built without them has no \
+             description",
         ));
     };
     let entries = signature(kernel)?;
@@ -93,7 +98,7 @@ pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
     })
 }
 
-/// Whether the kernel waits itself for the launches before it.
+/// Whether the kernel itself waits for the launches before it.
 fn is_dependent(kernel: &Kernel) -> bool {
     let mut found = false;
     kernel.walk(&mut |_, inst| found |= matches!(inst.op.thread(), Some(Thread::WaitDependencies {})));
@@ -113,7 +118,7 @@ fn roles(kernel: &Kernel) -> Vec<RoleInfo> {
     found
 }
 
-/// How a parameter is passed.
+/// The way in which a parameter is passed.
 fn kind(kernel: &Kernel, param: &MachineParam) -> Result<EntryKind, Diagnostic> {
     let launch = kernel.head.launch.as_ref().and_then(|l| l.params.get(param.source as usize));
     if let Some(weft_abi::ParamKind::Hidden(hidden)) = launch.map(|p| &p.kind)
@@ -127,12 +132,12 @@ fn kind(kernel: &Kernel, param: &MachineParam) -> Result<EntryKind, Diagnostic> 
     };
     match param.ty {
         Type::Pointer(Space::Shared | Space::Cluster | Space::Register) => {
-            bad("a caller has no shared memory or registers to pass: declare it in the kernel")
+            bad("a caller cannot pass shared memory or registers: declare the tensor in the kernel")
         }
-        Type::Pointer(_) if !param.align.is_power_of_two() => bad("an alignment is a power of two"),
+        Type::Pointer(_) if !param.align.is_power_of_two() => bad("an alignment must be a power of two"),
         Type::Pointer(_) => Ok(EntryKind::Address { align: param.align }),
         Type::Scalar(s) => Ok(EntryKind::Number(s)),
-        Type::Vector(..) | Type::Unit => bad("pass numbers one by one, or a tensor of them"),
+        Type::Vector(..) | Type::Unit => bad("pass the numbers one by one, or pass a tensor of them"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A growing array whose indices are typed: a handle of one arena does not fit another.
+//! A growing array with typed indices: a handle of one arena type does not index another.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -31,7 +31,8 @@ impl<H: Handle, T> Arena<H, T> {
         H::from_index(self.items.len() - 1)
     }
 
-    /// Makes an arena of as many items, each from one of these, with the same handles.
+    /// Makes an arena with the same handles, each of whose items `make` computes from an item of
+    /// this one.
     pub fn map<U>(self, make: impl FnMut(T) -> U) -> Arena<H, U> {
         Arena { items: self.items.into_iter().map(make).collect(), handle: PhantomData }
     }
@@ -46,17 +47,17 @@ impl<H: Handle, T> Arena<H, T> {
         self.items.is_empty()
     }
 
-    /// The item behind a handle, if the handle is of this arena.
+    /// The item that a handle names, if the handle belongs to this arena.
     pub fn get(&self, handle: H) -> Option<&T> {
         self.items.get(handle.index())
     }
 
-    /// All, to be changed.
+    /// Iterates over all items for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.items.iter_mut()
     }
 
-    /// All, with their handles.
+    /// Iterates over all items with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (H, &T)> {
         self.items.iter().enumerate().map(|(i, t)| (H::from_index(i), t))
     }

@@ -25,7 +25,7 @@ use crate::types::{Bound, TensorType, TypeRef, ValueType, machine};
 use crate::typing;
 use weft_layout::{Int, Layout, Swizzle};
 
-/// A result whose error says where and what to do.
+/// A result whose error is a diagnostic with a place and a help.
 pub type Built<T> = Result<T, Diagnostic>;
 
 /// The known bounds and divisor of a loop variable's values.
@@ -35,39 +35,40 @@ pub struct Range {
     pub min: i64,
     /// The greatest value of the variable, if it is known.
     pub max: Option<i64>,
-    /// A divisor of all.
+    /// A divisor of all values of the variable.
     pub div: i64,
 }
 
-/// A kernel in the making.
+/// A kernel under construction.
 #[derive(Debug)]
 pub struct Builder<L: Level> {
     kernel: Kernel<L>,
-    /// Blocks that are open, outermost first.
+    /// The blocks that are open, outermost first.
     open: Vec<Block>,
     span: Span,
 }
 
 impl<L: Level> Builder<L> {
-    /// A kernel of `block` threads a CTA.
+    /// Begins a kernel of `block` threads per CTA.
     pub fn new(name: &str, block: [u32; 3]) -> Builder<L> {
         let mut kernel = Kernel::new(name);
         kernel.block = block;
         Builder { kernel, open: vec![Block::default()], span: Span::NONE }
     }
 
-    /// Goes on with a kernel whose code is taken out (by a pass, to be written anew).
+    /// Continues a kernel whose code has been taken out, for example by a pass that rewrites it.
+    /// Returns the builder and the old code.
     pub fn edit(mut kernel: Kernel<L>) -> (Builder<L>, Block) {
         let body = std::mem::take(&mut kernel.body);
         (Builder { kernel, open: vec![Block::default()], span: Span::NONE }, body)
     }
 
-    /// The kernel so far.
+    /// The kernel that has been built so far.
     pub fn kernel(&self) -> &Kernel<L> {
         &self.kernel
     }
 
-    /// The kernel so far, to set its head.
+    /// The kernel that has been built so far, for changes of its head.
     pub fn kernel_mut(&mut self) -> &mut Kernel<L> {
         &mut self.kernel
     }
@@ -78,7 +79,7 @@ impl<L: Level> Builder<L> {
         self.kernel
     }
 
-    /// The text that the next ops come from.
+    /// Sets the source text of the ops that follow.
     pub fn at(&mut self, span: Span) {
         self.span = span;
     }
@@ -112,14 +113,14 @@ impl<L: Level> Builder<L> {
         self.emit_as(op, L::Type::unit())
     }
 
-    /// Appends an instruction that exists to the open block.
+    /// Appends an existing instruction to the open block.
     pub fn push(&mut self, v: Value) {
         if let Some(block) = self.open.last_mut() {
             block.0.push(v);
         }
     }
 
-    /// Makes an instruction that is in no block: the variable of a loop.
+    /// Makes an instruction that is in no block, such as the variable of a loop.
     pub fn detached(&mut self, op: impl Into<L::Op>, ty: L::Type) -> Value {
         self.kernel.insts.push(Inst { op: op.into(), ty, span: self.span })
     }
@@ -151,7 +152,7 @@ impl<L: Level> Builder<L> {
         self.emit_as(Arith::Const { value: Constant::Float(x) }, L::Type::scalar(ty))
     }
 
-    /// The number 0 (or `false`) of a scalar or vector type.
+    /// Appends the number 0 (or `false`) of a scalar or vector type.
     pub fn zero(&mut self, ty: &L::Type) -> Built<Value> {
         let elem = ty.elem().unwrap_or(Scalar::I32);
         let value = match elem.kind() {
@@ -163,7 +164,7 @@ impl<L: Level> Builder<L> {
         self.splat(scalar, ty)
     }
 
-    /// `a` in all lanes of `ty`; `a` itself where `ty` is a scalar.
+    /// Appends a vector of type `ty` with `a` in all lanes. If `ty` is a scalar, the result is `a`.
     pub fn splat(&mut self, a: Value, ty: &L::Type) -> Built<Value> {
         match ty.view() {
             TypeRef::Vector(..) => self.emit_as(Arith::Splat { a }, ty.clone()),
@@ -204,7 +205,7 @@ impl<L: Level> Builder<L> {
         self.emit(Arith::Select { c, a, b })
     }
 
-    /// Conversion of each lane; nothing where the type is right already.
+    /// Appends a conversion of each lane to `to`, unless `a` already has that type.
     pub fn convert(&mut self, a: Value, to: Scalar) -> Built<Value> {
         if self.ty(a).elem() == Some(to) {
             return Ok(a);
@@ -225,7 +226,7 @@ impl<L: Level> Builder<L> {
         self.emit(Var::LocalSet { local, value })
     }
 
-    /// Runs `then` where `cond` is true, else `otherwise`.
+    /// Appends an `if` that runs `then` if `cond` is true, and `otherwise` if it is false.
     pub fn if_else(
         &mut self,
         cond: Value,
@@ -239,12 +240,13 @@ impl<L: Level> Builder<L> {
         self.emit(Control::If { cond, then, otherwise })
     }
 
-    /// Runs `then` where `cond` is true.
+    /// Appends an `if` that runs `then` if `cond` is true.
     pub fn if_true(&mut self, cond: Value, then: impl FnOnce(&mut Builder<L>) -> Built<()>) -> Built<Value> {
         self.if_else(cond, then, |_| Ok(()))
     }
 
-    /// `for var in lo..hi step step`, `unroll` rounds in flight (0: all). `range` says what is known of `var`.
+    /// Appends `for var in lo..hi step step` with unroll factor `unroll` (0 unrolls completely).
+    /// `range` states what is known of `var`.
     pub fn for_loop(
         &mut self,
         (lo, hi, step): (Value, Value, Value),
@@ -276,7 +278,7 @@ impl<L: Level> Builder<L> {
         self.emit(Control::While { head, cond, body })
     }
 
-    /// The ops that `f` adds, as a block of their own.
+    /// Collects the ops that `f` adds in a block of their own.
     pub fn nested(&mut self, f: impl FnOnce(&mut Builder<L>) -> Built<()>) -> Built<Block> {
         self.open();
         let result = f(self);
@@ -285,19 +287,21 @@ impl<L: Level> Builder<L> {
     }
 }
 
-/// Tensors.
+/// Methods for kernels with tensors.
 impl<L: TensorLevel> Builder<L> {
     /// A tensor type without bounds.
     pub fn tensor(elem: Scalar, space: Space, layout: Layout, align: u32) -> L::Type {
         TensorType { elem, layout, swizzle: None, space, align, bounds: Vec::new() }.into()
     }
 
-    /// Adds a run-time parameter, all of them before any other op. An integer is positive, as extents are.
+    /// Adds a run-time parameter. Parameters come before all other ops. An integer parameter is
+    /// positive, as extents are.
     pub fn param(&mut self, name: &str, ty: L::Type) -> Built<Value> {
         self.param_of(name, ty, ParamKind::User, 1)
     }
 
-    /// Adds a parameter, with who fills it in. An integer is a positive multiple of `div`, or anything where that is 0.
+    /// Adds a parameter whose argument comes from `kind`. An integer is a positive multiple of
+    /// `div`, or any integer if `div` is 0.
     pub fn param_of(&mut self, name: &str, ty: L::Type, kind: ParamKind, div: i64) -> Built<Value> {
         let params = &mut self.kernel.head.params;
         let index = u32::try_from(params.len()).unwrap_or(u32::MAX);
@@ -305,12 +309,13 @@ impl<L: TensorLevel> Builder<L> {
         self.emit(Var::Param { index })
     }
 
-    /// A symbolic integer as an `i64`.
+    /// Appends a symbolic integer as an `i64`.
     pub fn index(&mut self, expr: impl Into<Int>) -> Built<Value> {
         self.emit(View::Index { expr: expr.into() })
     }
 
-    /// A part of `base`: `layout`, starting `offset` elements on. The alignment follows from the offset.
+    /// Appends a view of a part of `base` that starts at element `offset` and has layout `layout`.
+    /// The alignment follows from the offset.
     pub fn view(&mut self, base: Value, offset: Int, layout: Layout, bounds: Vec<Bound>) -> Built<Value> {
         let Some(t) = self.ty(base).tensor().cloned() else {
             let message = format!("expected a tensor, found {}", self.ty(base));
@@ -320,7 +325,8 @@ impl<L: TensorLevel> Builder<L> {
         self.emit_as(View::Part { base, offset }, ty.into())
     }
 
-    /// Appends a [`view`](Self::view): what a thread has of a tile that `over` warpgroups share out as an accumulator.
+    /// Appends a [`view`](Self::view) of the elements that a thread has of a tile which `over`
+    /// warpgroups divide as an accumulator.
     pub fn dealt(
         &mut self,
         base: Value,
@@ -347,21 +353,22 @@ impl<L: TensorLevel> Builder<L> {
         self.emit(View::Peer { base, team, pe })
     }
 
-    /// A tensor in the CTA's shared memory. A swizzled one is aligned to the swizzle's period.
+    /// Appends a tensor in the CTA's shared memory. A swizzled tensor is aligned to the period of
+    /// its swizzle.
     pub fn shared(&mut self, elem: Scalar, layout: Layout, swizzle: Option<Swizzle>) -> Built<Value> {
         let op = View::Shared { name: "".into() };
-        // A swizzle repeats after 8 of its rows (PTX ISA, Swizzling Modes).
+        // The pattern of a swizzle repeats after 8 of its rows (PTX ISA, Swizzling Modes).
         let align = swizzle.map_or(16, |s| 8 * (16 << s.bits().min(3)));
         let ty = TensorType { elem, layout, swizzle, space: Space::Shared, align, bounds: Vec::new() };
         self.emit_as(op, ty.into())
     }
 
-    /// Weak load of a tensor's elements.
+    /// Appends a weak load of a tensor's elements.
     pub fn load(&mut self, place: Value) -> Built<Value> {
         self.emit(Access::Load { place, sem: Sem::Weak, scope: Scope::Sys })
     }
 
-    /// Weak store of a tensor's elements.
+    /// Appends a weak store of a tensor's elements.
     pub fn store(&mut self, place: Value, value: Value) -> Built<Value> {
         self.emit(Access::Store { place, value, sem: Sem::Weak, scope: Scope::Sys })
     }
@@ -378,7 +385,7 @@ impl<L: TensorLevel> Builder<L> {
 }
 
 impl Builder<Tensor> {
-    /// Names a tensor in shared memory that has no name.
+    /// Gives a name to a tensor in shared memory that has none.
     pub fn name_shared(&mut self, tensor: Value, text: &str) {
         if let op::tensor::Op::View(View::Shared { name }) = &mut self.kernel.insts[tensor].op
             && name.is_empty()
@@ -389,22 +396,22 @@ impl Builder<Tensor> {
 }
 
 impl Builder<Machine> {
-    /// Adds a parameter: a number, or an address of which nothing is known.
+    /// Adds a parameter that is a number, or an address of which nothing is known.
     pub fn param(&mut self, name: &str, ty: machine::Type) -> Built<Value> {
         self.add(name, ty, 1)
     }
 
-    /// Adds a parameter: an address that is a multiple of `align` bytes.
+    /// Adds a parameter that is an address and a multiple of `align` bytes.
     pub fn pointer_param(&mut self, name: &str, space: Space, align: u32) -> Built<Value> {
         self.add(name, machine::Type::Pointer(space), align)
     }
 
-    /// Weak load of a value of type `ty`.
+    /// Appends a weak load of a value of type `ty`.
     pub fn load(&mut self, ptr: Value, ty: machine::Type) -> Built<Value> {
         self.emit_as(Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Sys }, ty)
     }
 
-    /// Weak store of a value.
+    /// Appends a weak store of a value.
     pub fn store(&mut self, ptr: Value, value: Value) -> Built<Value> {
         self.emit(Memory::Store { ptr, value, sem: Sem::Weak, scope: Scope::Sys })
     }
@@ -428,7 +435,8 @@ fn part_of(t: &TensorType, offset: &Int, layout: Layout, bounds: Vec<Bound>) -> 
     TensorType { elem: t.elem, layout, swizzle: t.swizzle, space: t.space, align, bounds }
 }
 
-/// Alignment in bytes that remains `offset` elements of `bytes` bytes after an address aligned to `align`.
+/// The alignment in bytes of an address that lies `offset` elements of `bytes` bytes after an
+/// address aligned to `align`.
 pub fn aligned(align: u32, offset: &Int, bytes: u32) -> u32 {
     let step = offset.divisor().checked_mul(i64::from(bytes)).unwrap_or(0);
     let twos = if step == 0 { u32::BITS - 1 } else { step.trailing_zeros().min(u32::BITS - 1) };

@@ -1,26 +1,27 @@
-//! What there is to say about an error code: one table a family, declared where the errors are made.
+//! Explanations of error codes. Each family has a table, which is declared where its errors are
+//! reported.
 
 use crate::diag::Code;
 
-/// An error code explained.
+/// An error code with its explanation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Info {
     /// The code that the texts explain.
     pub code: Code,
-    /// One line, no full stop.
+    /// The title: one line without a full stop.
     pub title: &'static str,
-    /// One paragraph: what is wrong and what to do.
+    /// One paragraph that says what is wrong and what to do.
     pub explanation: &'static str,
-    /// Something rejected with this code; an empty text where no short one can be.
+    /// A text that is rejected with this code. It is empty if there is no short example.
     pub example: Example,
 }
 
-/// An example of what the compiler rejects.
+/// An example of a text or request that the compiler rejects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Example {
     /// A small `.weft` text.
     Text(&'static str),
-    /// A description of what a rejected kernel or request does.
+    /// A description of a rejected kernel or request in words.
     Words(&'static str),
 }
 
@@ -34,8 +35,8 @@ impl Example {
     }
 }
 
-/// Declares a family of codes once: a constant for each, and the table of all, ascending.
-/// `Text` or `Words` says what the family's examples are.
+/// Declares a family of codes once: a constant for each, and a table of all in ascending order.
+/// `Text` or `Words` states the kind of the family's examples.
 #[macro_export]
 macro_rules! codes {
     ($(#[$doc:meta])* $table:ident $kind:ident: $($name:ident = $number:literal, $title:literal, $example:expr, $explanation:literal;)*) => {

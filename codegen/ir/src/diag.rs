@@ -1,16 +1,17 @@
-//! Diagnostics as data: what is wrong, where, what was expected, what to do. Rendering is `weft-lang`'s.
+//! Diagnostics as data: what is wrong, where, what was expected, and what to do. `weft-lang`
+//! renders them.
 
 use std::fmt;
 
-/// A range of bytes of one source file. `file` is an index into the source map. [`Span::NONE`] marks things
-/// without source text (from the builder API, or generated code).
+/// A range of bytes of one source file. `file` is an index into the source map. [`Span::NONE`]
+/// marks things without source text, such as those from the builder API and generated code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Span {
-    /// Index of the source file.
+    /// The index of the source file.
     pub file: u32,
     /// The offset of the first byte.
     pub start: u32,
-    /// One past the last byte.
+    /// The offset after the last byte.
     pub end: u32,
 }
 
@@ -18,12 +19,13 @@ impl Span {
     /// The span of things that have no source text.
     pub const NONE: Span = Span { file: u32::MAX, start: 0, end: 0 };
 
-    /// The bytes `start..end` of `file`.
+    /// Creates the span of the bytes `start..end` of `file`.
     pub fn new(file: u32, start: u32, end: u32) -> Span {
         Span { file, start, end }
     }
 
-    /// The smallest span that holds both; the other one where one is [`Span::NONE`].
+    /// The smallest span that holds both spans. If one of them is [`Span::NONE`], the result is the
+    /// other one.
     pub fn to(self, other: Span) -> Span {
         match (self.is_none(), other.is_none()) {
             (true, _) => other,
@@ -32,7 +34,7 @@ impl Span {
         }
     }
 
-    /// Whether the thing has no source text.
+    /// Whether the span is [`Span::NONE`].
     pub fn is_none(self) -> bool {
         self.file == u32::MAX
     }
@@ -41,13 +43,13 @@ impl Span {
 /// The severity of a diagnostic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// The compiler reports it and goes on.
+    /// The compiler reports the problem and continues.
     Warning,
-    /// The compiler reports it and produces no code.
+    /// The compiler reports the problem and produces no code.
     Error,
 }
 
-/// A stable error code: `E0123`.
+/// A stable error code such as `E0123`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Code(pub u16);
 
@@ -57,28 +59,28 @@ impl fmt::Display for Code {
     }
 }
 
-/// An error or a warning. `message` says in one line what is wrong, `label` what is at the place, and `help`
-/// what the user can do.
+/// An error or a warning. `message` says in one line what is wrong, `label` describes the place,
+/// and `help` says what the user can do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
     /// Whether it is an error or a warning.
     pub severity: Severity,
-    /// Stable code, listed in docs/errors.md.
+    /// The stable code, which docs/errors.md lists.
     pub code: Code,
-    /// One line, no full stop.
+    /// The message: one line without a full stop.
     pub message: String,
     /// The place in the source that the message is about.
     pub span: Span,
-    /// A text that says what is at the place. It may be empty.
+    /// A description of the place, which can be empty.
     pub label: String,
-    /// Other places that matter, with what they are.
+    /// Other places that matter, each with a description.
     pub related: Vec<(Span, String)>,
-    /// What the user can do about it.
+    /// Advice for the user.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// An error at `span`.
+    /// Creates an error at `span`.
     pub fn error(code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
@@ -91,26 +93,26 @@ impl Diagnostic {
         }
     }
 
-    /// A warning at `span`.
+    /// Creates a warning at `span`.
     pub fn warning(code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
 
-    /// Sets the text that says what is at the place.
+    /// Sets the description of the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
         self.label = label.into();
         self
     }
 
-    /// Adds a text that says what the user can do.
+    /// Adds advice for the user.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// Another place that matters.
+    /// Adds another place that matters, with a description.
     #[must_use]
     pub fn related(mut self, span: Span, what: impl Into<String>) -> Diagnostic {
         self.related.push((span, what.into()));

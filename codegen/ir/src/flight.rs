@@ -1,8 +1,10 @@
-//! Accumulators in flight: while a matrix product adds to one, nobody reads it.
+//! Checks that no accumulator is read while a matrix product is adding to it, that is, while it is
+//! in flight.
 //!
-//! The walk follows the text. An accumulator is in flight after `mma`, and until a wait of it that leaves no more products
-//! under way than have begun since; where one way of an `if` leaves it in flight, it is so behind both. Loops are walked
-//! twice, so that a round meets the one before.
+//! The walk follows the text. An accumulator is in flight from an `mma` until a wait that leaves no
+//! more products in flight than have begun since. If one branch of an `if` leaves it in flight, it
+//! is in flight after the `if`. Loops are walked twice, so that each round also follows a previous
+//! round.
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Kernel, LocalId, Value};
@@ -12,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 /// An accumulator is read while a product may still add to it.
 pub const IN_FLIGHT: Code = Code(240);
 
-/// Reports what reads accumulators too early.
+/// Reports reads of accumulators that are in flight.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut any = false;
     k.walk(&mut |_, inst| any |= matches!(inst.op.tile(), Some(Tile::AccumulatorRead { .. })));
@@ -21,17 +23,17 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The product that each accumulator waits for, if any.
+/// The product for which each accumulator waits, if there is one.
 #[derive(Clone, Default)]
 struct State {
     values: HashMap<Value, Value>,
     locals: HashMap<LocalId, Value>,
-    /// How many products have begun, at least, since one that may be under way.
+    /// For each product that may be in flight, the least number of products that have begun since.
     newer: HashMap<Value, u32>,
 }
 
 impl State {
-    /// What is in flight in one of two states.
+    /// Merges in the products that are in flight in another state.
     fn or(&mut self, other: State) {
         for (v, product) in other.values {
             self.values.entry(v).or_insert(product);

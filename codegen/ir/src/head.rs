@@ -1,4 +1,4 @@
-//! The heads of kernels: what they are given, and how many CTAs they take.
+//! The heads of kernels: their parameters and the number of CTAs.
 
 use crate::diag::{Diagnostic, Span};
 use crate::kernel::{Kernel, Value};
@@ -20,11 +20,12 @@ pub struct Param<L: Level> {
     pub ty: L::Type,
     /// The source of the argument: the caller or the launch.
     pub kind: ParamKind,
-    /// A number that an integer parameter is a positive multiple of, or 0 if nothing is known.
+    /// A positive integer that divides an integer parameter, which is then positive too. It is 0 if
+    /// nothing is known.
     pub div: i64,
     /// The use of a tensor, if the text declares one.
     pub role: Option<Role>,
-    /// The text it comes from.
+    /// The source text of the parameter.
     pub span: Span,
 }
 
@@ -42,9 +43,10 @@ pub enum ParamKind {
 pub struct TensorHead<L: Level> {
     /// The parameters that are known at run time.
     pub params: Vec<Param<L>>,
-    /// CTAs, if the kernel says so, in terms of its integer parameters; else the launcher decides.
+    /// The number of CTAs in terms of the integer parameters, if the kernel states it. Otherwise
+    /// the launcher decides.
     pub grid: Option<[Int; 3]>,
-    /// Parameters whose elements the host or other kernels signal while this one waits.
+    /// The parameters whose elements the host or other kernels signal while this kernel waits.
     pub signaled: Vec<u32>,
 }
 
@@ -54,7 +56,7 @@ impl<L: Level> Default for TensorHead<L> {
     }
 }
 
-/// Most parameters that the reader accepts.
+/// The maximum number of parameters that the reader accepts.
 const MAX_PARAMS: u32 = 1024;
 
 impl<L: Level<Head = TensorHead<L>>> Head<L> for TensorHead<L> {
@@ -92,7 +94,7 @@ impl<L: Level<Head = TensorHead<L>>> Head<L> for TensorHead<L> {
     }
 
     fn print_params(&self, p: &mut Printer<'_, L>) {
-        // Scalars first: the layouts of the others are made of them.
+        // Scalars are defined first, because the layouts of other parameters refer to them.
         let order =
             |scalar| self.params.iter().enumerate().filter(move |(_, p)| (p.ty.lanes() == Some(1)) == scalar);
         for (i, param) in order(true).chain(order(false)) {
@@ -134,7 +136,7 @@ impl<L: Level<Head = TensorHead<L>>> Head<L> for TensorHead<L> {
                 return Err(r.error(format!("a kernel has at most {MAX_PARAMS} parameters")));
             }
             let param = read_param(r)?;
-            // A scalar can be a symbol in the types that follow.
+            // A scalar can be a symbol in the types of the following parameters.
             let params = &mut r.kernel.head.params;
             while params.len() <= index as usize {
                 params.push(param.clone());
@@ -151,24 +153,24 @@ impl<L: Level<Head = TensorHead<L>>> Head<L> for TensorHead<L> {
     fn check(_: &Kernel<L>, _: &mut Vec<Diagnostic>) {}
 }
 
-/// At the tensor level the caller gives all parameters.
+/// Checks that the caller passes all parameters, as it does at the tensor level.
 pub(crate) fn all_given(k: &Kernel, found: &mut Vec<Diagnostic>) {
     for p in k.head.params.iter().filter(|p| p.kind != ParamKind::User) {
-        let message = format!("parameter `{}` is one that the launcher fills in", p.name);
+        let message = format!("the launcher fills in parameter `{}`", p.name);
         found.push(
             Diagnostic::error(crate::abi::BAD_PARAM, p.span, message)
-                .help("the passes add such parameters; at the tensor level the caller gives all of them"),
+                .help("the passes add such parameters; at the tensor level the caller passes all of them"),
         );
     }
 }
 
-/// `{expression}` over what parameters bring.
+/// Reads `{expression}` over values of the parameters.
 fn extent(r: &mut Reader<'_, Machine>) -> Result<Extent, ParseError> {
     let (_, text) = r.braced()?;
     text.parse().map_err(|e| r.error(e))
 }
 
-/// Parameters are numbered from 0.
+/// Checks that the parameters are numbered from 0.
 fn in_order<L: Level>(r: &Reader<'_, L>, mut indices: Vec<u32>) -> Result<(), ParseError> {
     indices.sort_unstable();
     match indices.iter().enumerate().any(|(i, p)| i != *p as usize) {
@@ -181,7 +183,7 @@ fn read_param<L: Level>(r: &mut Reader<'_, L>) -> Result<Param<L>, ParseError> {
     let name = Arc::from(r.word()?);
     r.expect(":")?;
     let ty = r.ty()?;
-    // With a space: without, it is the first instruction's value.
+    // The space matters: `%` without a space begins the name of the first instruction's value.
     let div = if r.rest().starts_with("% ") && r.eat("%") { r.int()? } else { 1 };
     let role = if r.eat(",") { Some(read_role(r)?) } else { None };
     let kind = if r.eat("=") {
@@ -193,7 +195,7 @@ fn read_param<L: Level>(r: &mut Reader<'_, L>) -> Result<Param<L>, ParseError> {
     Ok(Param { name, ty, kind, div, role, span: Span::NONE })
 }
 
-/// The role of a tensor, behind a comma.
+/// Prints the role of a tensor after a comma.
 fn print_role<L: Level>(p: &mut Printer<'_, L>, role: Option<Role>) {
     if let Some(role) = role {
         p.put(format_args!(", {role}"));
@@ -202,10 +204,10 @@ fn print_role<L: Level>(p: &mut Printer<'_, L>, role: Option<Role>) {
 
 fn read_role<L: Level>(r: &mut Reader<'_, L>) -> Result<Role, ParseError> {
     let word = r.word()?;
-    Role::parse(word).ok_or_else(|| r.error(format!("`{word}` is no role of a parameter")))
+    Role::parse(word).ok_or_else(|| r.error(format!("`{word}` is not a role of a parameter")))
 }
 
-/// What comes behind the name of a hidden parameter.
+/// Reads the text that follows the name of a hidden parameter.
 fn read_hidden<L: Level>(word: &str, r: &mut Reader<'_, L>) -> Result<Hidden, ParseError> {
     r.expect("(")?;
     let first = u32::read(r)?;
@@ -223,11 +225,11 @@ fn read_hidden<L: Level>(word: &str, r: &mut Reader<'_, L>) -> Result<Hidden, Pa
     Hidden::parse(word, base, team).ok_or_else(|| r.error(format!("unknown parameter kind `{word}`")))
 }
 
-/// A tensor map: its swizzle, then mode and extent of each dimension.
+/// Reads a tensor map: its swizzle, and then the mode and extent of each dimension.
 fn read_map<L: Level>(r: &mut Reader<'_, L>) -> Result<MapShape, ParseError> {
     r.expect(",")?;
     let word = r.word()?;
-    let swizzle = MapSwizzle::parse(word).ok_or_else(|| r.error(format!("`{word}` is no swizzle")))?;
+    let swizzle = MapSwizzle::parse(word).ok_or_else(|| r.error(format!("`{word}` is not a swizzle")))?;
     let mut dims = Vec::new();
     while r.eat(",") {
         let mode = u32::read(r)?;
@@ -239,19 +241,19 @@ fn read_map<L: Level>(r: &mut Reader<'_, L>) -> Result<MapShape, ParseError> {
     MapShape::new(swizzle, &dims).ok_or_else(|| r.error(format!("a tensor map of {} dimensions", dims.len())))
 }
 
-/// A parameter of a kernel at the machine level: an address or a number, as the entry point is passed it.
+/// A parameter of a kernel at the machine level: an address or a number of the entry point.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MachineParam {
     /// The name of the parameter.
     pub name: Arc<str>,
     /// A pointer or a scalar.
     pub ty: machine::Type,
-    /// Alignment of the address, in bytes; a power of two. 1 for a number.
+    /// The alignment of the address in bytes, a power of two. It is 1 for a number.
     pub align: u32,
     /// The index among the launch's parameters, which include teams. The entry point has no parameter for a
     /// team.
     pub source: u32,
-    /// The text it comes from.
+    /// The source text of the parameter.
     pub span: Span,
 }
 
@@ -264,14 +266,15 @@ pub struct MachineHead {
     pub launch: Option<Launch>,
 }
 
-/// What a launcher needs to know about a kernel besides its name, block and entry point.
+/// The facts that a launcher needs about a kernel besides its name, block and entry point.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Launch {
-    /// CTAs, if the kernel says so; else the launcher decides.
+    /// The number of CTAs, if the kernel states it. Otherwise the launcher decides.
     pub grid: Option<[Extent; 3]>,
-    /// Whether it tells CTAs apart by y and z; else a grid has only x.
+    /// Whether the kernel distinguishes CTAs by y and z. Otherwise the grid has only x.
     pub planes: bool,
-    /// The caller's parameters, in the order of the text, then those that the launch fills in.
+    /// The caller's parameters in the order of the text, followed by those that the launch fills
+    /// in.
     pub params: Vec<LaunchParam>,
 }
 
@@ -285,7 +288,8 @@ pub struct LaunchParam {
 }
 
 impl LaunchParam {
-    /// The type that the entry point gets it as; `None` for a team, which no entry point is passed.
+    /// The type with which the entry point gets the parameter. It is `None` for a team, which is
+    /// not passed.
     pub fn passed(&self) -> Option<machine::Type> {
         use weft_abi::ParamKind as Kind;
         match &self.kind {
@@ -326,7 +330,7 @@ impl LaunchParam {
                 r.expect("<")?;
                 let elem = r.word()?;
                 let dtype = Scalar::parse(elem);
-                let dtype = dtype.ok_or_else(|| r.error(format!("`{elem}` is no element type")))?;
+                let dtype = dtype.ok_or_else(|| r.error(format!("`{elem}` is not an element type")))?;
                 r.expect(",")?;
                 let (_, text) = r.braced()?;
                 let layout = text.parse().map_err(|e| r.error(e))?;
@@ -347,7 +351,7 @@ impl LaunchParam {
     }
 }
 
-/// As the text form has it: `peers(0, 2)`.
+/// The text form of a hidden parameter, such as `peers(0, 2)`.
 fn hidden_text(hidden: Hidden) -> String {
     if let Hidden::TensorMap { base, map } = hidden {
         return format!("tensor_map({base}, {map})");
@@ -466,10 +470,11 @@ impl Head<Machine> for MachineHead {
         for p in &k.head.params {
             let source = launch.params.get(p.source as usize);
             if source.and_then(LaunchParam::passed).as_ref() != Some(&p.ty) {
-                let message = format!("parameter `{}` is {}, and no parameter of the launch", p.name, p.ty);
+                let message =
+                    format!("parameter `{}` is {}, which is not a parameter of the launch", p.name, p.ty);
                 found.push(
                     Diagnostic::error(crate::abi::BAD_PARAM, p.span, message)
-                        .help("each names the parameter of the launch that it is: `source`"),
+                        .help("each parameter names a parameter of the launch as its `source`"),
                 );
             }
         }

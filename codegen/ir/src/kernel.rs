@@ -1,4 +1,4 @@
-//! Modules, kernels, blocks.
+//! Modules, kernels and blocks of the IR.
 
 use crate::arena::{Arena, handle};
 use crate::diag::Span;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weft_layout::{Int, Var};
 
 handle! {
-    /// An instruction, and the value it gives.
+    /// An instruction, and the value that it computes.
     Value, "%"
 }
 handle! {
@@ -19,12 +19,12 @@ handle! {
     LocalId, "$"
 }
 
-/// A team, by the kernel parameter that brings it.
+/// A team, identified by the kernel parameter that passes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TeamRef(pub u32);
 
 impl TeamRef {
-    /// All PEs (`NVSHMEM_TEAM_WORLD`): no parameter brings it.
+    /// The team of all PEs (`NVSHMEM_TEAM_WORLD`), which is not passed by a parameter.
     pub const WORLD: TeamRef = TeamRef(weft_abi::WORLD);
 }
 
@@ -39,7 +39,7 @@ pub struct Inst<L: Level> {
     pub op: L::Op,
     /// The type of the result.
     pub ty: L::Type,
-    /// The text it comes from.
+    /// The source text of the instruction.
     pub span: Span,
 }
 
@@ -52,7 +52,7 @@ pub struct Block(pub Vec<Value>);
 pub struct Local<L: Level> {
     /// The name of the variable in the text.
     pub name: Arc<str>,
-    /// Scalar, vector or pointer.
+    /// The type of the variable: a scalar, vector or pointer.
     pub ty: L::Type,
 }
 
@@ -61,26 +61,26 @@ pub struct Local<L: Level> {
 pub struct Kernel<L: Level = Tensor> {
     /// The name of the kernel, which is a PTX identifier.
     pub name: Arc<str>,
-    /// Threads a CTA (x, y, z).
+    /// The number of threads per CTA (x, y, z).
     pub block: [u32; 3],
-    /// CTAs a cluster (x, y, z); 1 without clusters.
+    /// The number of CTAs per cluster (x, y, z), which is 1 without clusters.
     pub cluster: [u32; 3],
-    /// The parameters, and what else kernels of this level have.
+    /// The parameters and the other attributes of kernels of this level.
     pub head: L::Head,
     /// The local variables of the kernel's threads.
     pub locals: Arena<LocalId, Local<L>>,
-    /// All instructions, those of nested blocks included.
+    /// All instructions, including those of nested blocks.
     pub insts: Arena<Value, Inst<L>>,
     /// The block that the kernel runs.
     pub body: Block,
-    /// The text of its head.
+    /// The source text of the kernel's head.
     pub span: Span,
 }
 
 /// Kernels that are compiled together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Module<L: Level = Tensor> {
-    /// File names, by [`Span::file`].
+    /// The file names, indexed by [`Span::file`].
     pub files: Vec<Arc<str>>,
     /// The kernels of the module.
     pub kernels: Vec<Kernel<L>>,
@@ -93,7 +93,7 @@ impl<L: Level> Default for Module<L> {
 }
 
 impl<L: Level> Kernel<L> {
-    /// A kernel without code, of 1 thread a CTA.
+    /// A kernel without code that has 1 thread per CTA.
     pub fn new(name: impl Into<Arc<str>>) -> Kernel<L> {
         Kernel {
             name: name.into(),
@@ -112,14 +112,15 @@ impl<L: Level> Kernel<L> {
         &self.insts[value].ty
     }
 
-    /// The op behind a value.
+    /// The op that computes a value.
     pub fn op(&self, value: Value) -> &L::Op {
         &self.insts[value].op
     }
 
-    /// Calls `visit` with every value that an instruction uses (not those of nested blocks): its fields, what the layout
-    /// and the bounds of its result are made of, and, since NVSHMEM's operations compute with the layouts of whole
-    /// tensors, what those are made of.
+    /// Calls `visit` with every value that an instruction uses (without those of nested blocks).
+    /// These are the values in its fields and those in the layout and the bounds of its result.
+    /// NVSHMEM's operations compute with the layouts of whole tensors, so the values in these
+    /// layouts are visited too.
     pub fn operands(&self, inst: &Inst<L>, visit: &mut dyn FnMut(Value)) {
         let of_type = |ty: &L::Type, visit: &mut dyn FnMut(Value)| {
             if let TypeRef::Tensor(t) = ty.view() {
@@ -136,8 +137,8 @@ impl<L: Level> Kernel<L> {
         of_type(&inst.ty, visit);
     }
 
-    /// An integer value as a symbol that layouts can be made of, with what its definition says of its range.
-    /// `None` for anything but an `i32` or `i64`.
+    /// An integer value as a symbol for layouts, with the range that its definition gives it. The
+    /// result is `None` for anything but an `i32` or `i64`.
     pub fn symbol(&self, value: Value) -> Option<Int> {
         let TypeRef::Scalar(scalar @ (Scalar::I32 | Scalar::I64)) = self.ty(value).view() else {
             return None;
@@ -155,7 +156,7 @@ impl<L: Level> Kernel<L> {
                 Sreg::LaneIdx => (0, Some(31), 1),
                 Sreg::ClusterRank => (0, Some(i64::from(self.cluster_size()) - 1), 1),
                 Sreg::BlockIdx => (0, self.head.ctas(*dim).map(|n| n.max(1) - 1), 1),
-                // Whole clusters.
+                // The grid consists of whole clusters.
                 Sreg::GridDim => {
                     let ctas = i64::from(self.cluster[*dim as usize]);
                     (ctas, None, ctas)
@@ -192,7 +193,7 @@ impl<L: Level> Kernel<L> {
         self.cluster.iter().product()
     }
 
-    /// Calls `visit` with every instruction that is in a block, in order, outer before inner.
+    /// Calls `visit` with every instruction that is in a block, in order and outer before inner.
     pub fn walk(&self, visit: &mut dyn FnMut(Value, &Inst<L>)) {
         fn go<L: Level>(k: &Kernel<L>, block: &Block, visit: &mut dyn FnMut(Value, &Inst<L>)) {
             for &v in &block.0 {
@@ -208,7 +209,7 @@ impl<L: Level> Kernel<L> {
 }
 
 impl From<Module<Tensor>> for Module<Mixed> {
-    /// The same kernels, to be lowered.
+    /// The same kernels as a module that passes can lower.
     fn from(module: Module<Tensor>) -> Module<Mixed> {
         Module { files: module.files, kernels: module.kernels.into_iter().map(Kernel::from).collect() }
     }

@@ -1,10 +1,13 @@
 //! The levels of the IR.
 //!
-//! A kernel is written at the [`Tensor`] level: tensors, layouts, views, teams, reductions, remote operations. The back
-//! end takes the [`Machine`] level: pointers, numbers, registers. They are different types, so neither can be passed for
-//! the other. [`Mixed`] holds the ops of both; only the passes, which replace one by the other step by step, see it.
+//! A kernel is written at the [`Tensor`] level: tensors, layouts, views, teams, reductions, remote
+//! operations. The back end takes the [`Machine`] level: pointers, numbers, registers. The levels
+//! are different types, so a kernel of one cannot be passed where the other is expected. [`Mixed`]
+//! holds the ops of both. Only the passes use it, because they replace one level by the other step
+//! by step.
 //!
-//! Code that serves several levels (builder, printer, reader, verifier, analyses) is generic over [`Level`].
+//! Code that serves several levels (builder, printer, reader, verifier, analyses) is generic over
+//! [`Level`].
 
 use crate::diag::Diagnostic;
 use crate::flight;
@@ -23,16 +26,16 @@ use std::fmt;
 
 /// A level of the IR.
 pub trait Level: Copy + PartialEq + fmt::Debug + 'static {
-    /// Its operations.
+    /// The operations of the level.
     type Op: Operation + From<Arith> + From<Thread> + From<Var> + From<Control> + From<Debug>;
-    /// The types of its values.
+    /// The types of the level's values.
     type Type: ValueType;
-    /// What its kernels' heads say besides name and block.
+    /// The attributes of its kernels' heads besides name and block.
     type Head: Head<Self>;
-    /// Its name, for messages.
+    /// The name of the level in messages.
     const NAME: &'static str;
 
-    /// Reports what is wrong with a kernel beyond the rules that all levels share.
+    /// Reports violations of rules that only this level has.
     fn check(_: &Kernel<Self>, _: &mut Vec<Diagnostic>) {}
 }
 
@@ -42,13 +45,13 @@ pub trait Head<L: Level<Head = Self>>: Clone + PartialEq + fmt::Debug + Default 
     fn param(&self, index: u32) -> Option<&L::Type>;
     /// The parameter's name in the text.
     fn param_name(&self, index: u32) -> Option<&str>;
-    /// Least value, greatest value and divisor of the integer parameter at `index`.
+    /// The least value, the greatest value and a divisor of the integer parameter at `index`.
     fn range(&self, index: u32) -> (i64, Option<i64>, i64);
-    /// CTAs of the grid in a dimension, if that is a constant.
+    /// The number of CTAs of the grid in a dimension, if it is a constant.
     fn ctas(&self, dim: Dim) -> Option<i64>;
     /// Whether the parameter at `index` is a team.
     fn is_team(&self, index: u32) -> bool;
-    /// Appends what stands between the block and the opening brace.
+    /// Appends the text between the block and the opening brace.
     fn print_attributes(&self, p: &mut Printer<'_, L>);
     /// Appends the lines of the parameters.
     fn print_params(&self, p: &mut Printer<'_, L>);
@@ -62,7 +65,7 @@ pub trait Head<L: Level<Head = Self>>: Clone + PartialEq + fmt::Debug + Default 
     /// # Errors
     /// Fails if the text is not one that the printer writes.
     fn read_params(r: &mut Reader<'_, L>) -> Result<(), ParseError>;
-    /// Reports what is wrong with the head of `k`.
+    /// Reports errors in the head of `k`.
     fn check(k: &Kernel<L>, found: &mut Vec<Diagnostic>);
 }
 
@@ -79,15 +82,15 @@ pub trait TensorLevel:
 impl TensorLevel for Tensor {}
 impl TensorLevel for Mixed {}
 
-/// Tensors, layouts, views, teams, reductions, remote operations.
+/// The level of tensors, layouts, views, teams, reductions and remote operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tensor;
 
-/// The level of pointers, numbers and registers, which LLVM code is made from.
+/// The level of pointers, numbers and registers, from which LLVM code is generated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine;
 
-/// The ops and types of both levels: what a kernel is while passes lower it.
+/// The ops and types of both levels, for a kernel that passes are lowering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mixed;
 

@@ -1,8 +1,9 @@
-//! The intermediate representation of a kernel: types, ops, builder, printer, verifier, at two levels.
-//! It knows layouts and nothing of LLVM, CUDA or text files.
+//! The intermediate representation of a kernel: types, ops, builder, printer and verifier, at two
+//! levels. The crate depends on layouts and not on LLVM, CUDA or text files.
 //!
-//! The names at the root are those of the [`tensor`] level, which kernels are written at; [`machine`] has those of the
-//! level that back ends take, and [`mixed`] those of kernels that passes lower from one to the other.
+//! The names at the root are those of the [`tensor`] level, at which kernels are written.
+//! [`machine`] has those of the level that back ends take, and [`mixed`] has those of kernels that
+//! passes lower from one level to the other.
 
 pub mod abi;
 pub mod arena;
@@ -45,20 +46,20 @@ macro_rules! level_names {
             pub type Inst = crate::kernel::Inst<Level>;
             /// A local variable of a kernel of this level.
             pub type Local = crate::kernel::Local<Level>;
-            /// Makes kernels of this level.
+            /// A builder of kernels of this level.
             pub type Builder = crate::builder::Builder<Level>;
-            /// A module of this level without errors.
+            /// A module of this level that the verifier accepted.
             pub type Verified = crate::verify::Verified<Level>;
         }
     )*};
 }
 
 level_names! {
-    /// Tensors, layouts, views, teams, reductions, remote operations.
+    /// The level of tensors, layouts, views, teams, reductions and remote operations.
     tensor = Tensor,
-    /// Pointers, numbers, registers.
+    /// The level of pointers, numbers and registers.
     machine = Machine,
-    /// Both, while passes lower a kernel.
+    /// Both levels, for kernels that passes are lowering.
     mixed = Mixed,
 }
 

@@ -1,116 +1,116 @@
-//! The small closed sets of the IR: each is a table of names, printed and parsed by [`weft_abi::words`]. Those that a
-//! launch has too come from [`weft_abi`].
+//! The small closed sets of the IR. Each is a table of names that [`weft_abi::words`] prints and
+//! parses. The sets that launches also use come from [`weft_abi`].
 
 use weft_abi::words;
 
 pub use weft_abi::{NumberKind, Role, Scalar, Scope, Space};
 
 words! {
-    /// Memory order of an access (PTX ISA, Memory Consistency Model).
+    /// The memory order of an access (PTX ISA, Memory Consistency Model).
     Sem {
-        /// Ordered by nothing.
+        /// A weak access, which is ordered by nothing.
         Weak = "weak",
-        /// Strong, without order.
+        /// A strong access without order.
         Relaxed = "relaxed",
-        /// Later accesses stay later.
+        /// Later accesses happen after it.
         Acquire = "acquire",
-        /// Earlier accesses stay earlier.
+        /// Earlier accesses happen before it.
         Release = "release",
-        /// Both.
+        /// Both acquire and release.
         AcqRel = "acq_rel",
-        /// One order for all.
+        /// Sequentially consistent: all threads agree on one order.
         SeqCst = "sc",
     }
 }
 
 words! {
-    /// Reductions, in the switch, in memory and among threads.
+    /// Reductions in the switch, in memory and among threads.
     RedOp {
-        /// Sum.
+        /// The sum.
         Add = "add",
-        /// Product (among threads and in registers only).
+        /// The product, only among threads and in registers.
         Mul = "mul",
-        /// Least.
+        /// The minimum.
         Min = "min",
-        /// Greatest.
+        /// The maximum.
         Max = "max",
-        /// Bitwise and.
+        /// The bitwise and.
         And = "and",
-        /// Bitwise or.
+        /// The bitwise or.
         Or = "or",
-        /// Bitwise exclusive or.
+        /// The bitwise exclusive or.
         Xor = "xor",
     }
 }
 
 words! {
-    /// Elementwise operations of two operands of one type.
+    /// Elementwise operations with two operands of one type.
     BinOp {
-        /// Sum.
+        /// The sum.
         Add = "add",
-        /// Difference.
+        /// The difference.
         Sub = "sub",
-        /// Product.
+        /// The product.
         Mul = "mul",
-        /// Quotient; of integers, towards zero.
+        /// The quotient. Quotients of integers round towards zero.
         Div = "div",
-        /// Remainder, with the sign of the dividend.
+        /// The remainder, which has the sign of the dividend.
         Rem = "rem",
-        /// Least; of floats, the number where one is NaN.
+        /// The minimum. If one of two floats is NaN, the result is the other one.
         Min = "min",
-        /// Greatest; of floats, the number where one is NaN.
+        /// The maximum. If one of two floats is NaN, the result is the other one.
         Max = "max",
-        /// Bitwise and.
+        /// The bitwise and.
         And = "and",
-        /// Bitwise or.
+        /// The bitwise or.
         Or = "or",
-        /// Bitwise exclusive or.
+        /// The bitwise exclusive or.
         Xor = "xor",
-        /// Left shift; a count of the width or more gives 0.
+        /// The left shift. A count of the width or more gives 0.
         Shl = "shl",
-        /// Right shift, arithmetic for signed types.
+        /// The right shift, which is arithmetic for signed types.
         Shr = "shr",
     }
 }
 
 words! {
-    /// Elementwise operations of one operand.
+    /// Elementwise operations with one operand.
     UnOp {
-        /// Negation.
+        /// The negation.
         Neg = "neg",
-        /// Bitwise (of `bool`: logical) complement.
+        /// The bitwise complement, which is logical for `bool`.
         Not = "not",
-        /// Magnitude.
+        /// The absolute value.
         Abs = "abs",
-        /// Square root, correctly rounded.
+        /// The square root, correctly rounded.
         Sqrt = "sqrt",
-        /// 1 / square root (PTX `rsqrt.approx`).
+        /// The reciprocal square root (PTX `rsqrt.approx`).
         Rsqrt = "rsqrt",
-        /// Exponential, base e (PTX `ex2.approx` of `x * log2(e)`).
+        /// The exponential to base e (PTX `ex2.approx` of `x * log2(e)`).
         Exp = "exp",
-        /// Exponential, base 2 (PTX `ex2.approx`).
+        /// The exponential to base 2 (PTX `ex2.approx`).
         Exp2 = "exp2",
-        /// Natural logarithm (PTX `lg2.approx` times `ln(2)`).
+        /// The natural logarithm (PTX `lg2.approx` times `ln(2)`).
         Log = "log",
-        /// Logarithm, base 2 (PTX `lg2.approx`).
+        /// The logarithm to base 2 (PTX `lg2.approx`).
         Log2 = "log2",
-        /// Hyperbolic tangent (PTX `tanh.approx`).
+        /// The hyperbolic tangent (PTX `tanh.approx`).
         Tanh = "tanh",
-        /// Sine (PTX `sin.approx`).
+        /// The sine (PTX `sin.approx`).
         Sin = "sin",
-        /// Cosine (PTX `cos.approx`).
+        /// The cosine (PTX `cos.approx`).
         Cos = "cos",
-        /// Next integer below.
+        /// The greatest integer that is not above the operand.
         Floor = "floor",
-        /// Next integer above.
+        /// The least integer that is not below the operand.
         Ceil = "ceil",
-        /// Nearest integer, ties to even.
+        /// The nearest integer, with ties to even.
         Round = "round",
     }
 }
 
 words! {
-    /// Comparisons; of floats ordered, but `ne` is true where one is NaN.
+    /// Comparisons. Those of floats are ordered, but `ne` is true if one is NaN.
     CmpOp {
         /// Equal.
         Eq = "eq",
@@ -128,7 +128,7 @@ words! {
 }
 
 impl CmpOp {
-    /// Whether two integers compare so.
+    /// Whether the comparison holds for two integers.
     pub fn holds(self, a: i64, b: i64) -> bool {
         match self {
             CmpOp::Eq => a == b,
@@ -142,9 +142,9 @@ impl CmpOp {
 }
 
 words! {
-    /// Threads that do something together.
+    /// A group of threads that execute an operation together.
     Group {
-        /// One thread by itself.
+        /// A single thread.
         Thread = "thread",
         /// The 32 threads of a warp.
         Warp = "warp",
@@ -158,11 +158,11 @@ words! {
 words! {
     /// A dimension of the launch.
     Dim {
-        /// Fastest.
+        /// The fastest dimension.
         X = "x",
-        /// Middle.
+        /// The middle dimension.
         Y = "y",
-        /// Slowest.
+        /// The slowest dimension.
         Z = "z",
     }
 }
@@ -170,17 +170,17 @@ words! {
 words! {
     /// Special registers.
     Sreg {
-        /// Thread index in the CTA (%tid).
+        /// The index of the thread in the CTA (%tid).
         ThreadIdx = "thread_idx",
-        /// CTA index in the grid (%ctaid).
+        /// The index of the CTA in the grid (%ctaid).
         BlockIdx = "block_idx",
-        /// Threads a CTA (%ntid).
+        /// The number of threads of a CTA (%ntid).
         BlockDim = "block_dim",
-        /// CTAs of the grid (%nctaid).
+        /// The number of CTAs of the grid (%nctaid).
         GridDim = "grid_dim",
-        /// Index in the warp (%laneid); dimension x only.
+        /// The index of the lane in the warp (%laneid), only in dimension x.
         LaneIdx = "lane_idx",
-        /// Rank of the CTA in its cluster (%cluster_ctarank); dimension x only.
+        /// The rank of the CTA in its cluster (%cluster_ctarank), only in dimension x.
         ClusterRank = "cluster_rank",
     }
 }
@@ -188,13 +188,13 @@ words! {
 words! {
     /// The way in which a warp shuffle picks the lane to read from.
     ShuffleMode {
-        /// The lane named.
+        /// The lane that the operand names.
         Idx = "idx",
-        /// The lane with the number of this lane minus the operand.
+        /// The lane whose number is this lane's minus the operand.
         Up = "up",
-        /// The lane with the number of this lane plus the operand.
+        /// The lane whose number is this lane's plus the operand.
         Down = "down",
-        /// The lane with the number of this lane exclusive-or the operand.
+        /// The lane whose number is the exclusive or of this lane's and the operand.
         Xor = "xor",
     }
 }
@@ -202,9 +202,9 @@ words! {
 words! {
     /// The way in which a signal is updated (NVSHMEM: `NVSHMEM_SIGNAL_SET`, `NVSHMEM_SIGNAL_ADD`).
     SignalKind {
-        /// The value replaces it.
+        /// The value replaces the signal.
         Set = "set",
-        /// The value is added, atomically.
+        /// The value is added to the signal atomically.
         Add = "add",
     }
 }
@@ -212,33 +212,33 @@ words! {
 words! {
     /// Atomic memory operations on another PE (NVSHMEM: `nvshmem_TYPE_atomic_...`).
     AmoOp {
-        /// Reads.
+        /// Reads the element.
         Fetch = "fetch",
-        /// Writes.
+        /// Writes the element.
         Set = "set",
-        /// Writes, gives the old value.
+        /// Writes the element and returns the old value.
         Swap = "swap",
-        /// Writes if equal, gives the old value.
+        /// Writes the element if it equals an operand, and returns the old value.
         CompareSwap = "compare_swap",
-        /// Adds 1.
+        /// Adds 1 to the element.
         Inc = "inc",
-        /// Adds 1, gives the old value.
+        /// Adds 1 to the element and returns the old value.
         FetchInc = "fetch_inc",
-        /// Adds.
+        /// Adds to the element.
         Add = "add",
-        /// Adds, gives the old value.
+        /// Adds to the element and returns the old value.
         FetchAdd = "fetch_add",
-        /// Bitwise and.
+        /// Combines the element by bitwise and.
         And = "and",
-        /// Bitwise and, gives the old value.
+        /// Combines the element by bitwise and, and returns the old value.
         FetchAnd = "fetch_and",
-        /// Bitwise or.
+        /// Combines the element by bitwise or.
         Or = "or",
-        /// Bitwise or, gives the old value.
+        /// Combines the element by bitwise or, and returns the old value.
         FetchOr = "fetch_or",
-        /// Bitwise exclusive or.
+        /// Combines the element by bitwise exclusive or.
         Xor = "xor",
-        /// Bitwise exclusive or, gives the old value.
+        /// Combines the element by bitwise exclusive or, and returns the old value.
         FetchXor = "fetch_xor",
     }
 }
@@ -258,7 +258,8 @@ impl AmoOp {
         }
     }
 
-    /// Types it exists for (NVSHMEM, standard, extended and bitwise AMO types; float add since NVSHMEM 3.7).
+    /// Whether the operation exists for a type (NVSHMEM, standard, extended and bitwise AMO types;
+    /// float add since NVSHMEM 3.7).
     pub fn takes(self, s: Scalar) -> bool {
         let int = s.is_int() && s.bits() >= 32;
         let float = matches!(s, Scalar::F32 | Scalar::F64);
@@ -271,15 +272,15 @@ impl AmoOp {
 }
 
 words! {
-    /// The variables among several that a wait is for.
+    /// The variables, among several, that a wait is for.
     WaitFor {
-        /// The only one.
+        /// The wait has one variable.
         One = "one",
-        /// All of them.
+        /// The wait is for all variables.
         All = "all",
-        /// One of them.
+        /// The wait is for one of the variables.
         Any = "any",
-        /// One at least; tells which all.
+        /// The wait is for at least one variable and returns all that are ready.
         Some = "some",
     }
 }

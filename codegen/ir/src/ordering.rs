@@ -1,9 +1,10 @@
-//! What must stand between remote memory operations: a `quiet` before memory of a non-blocking one is used again, and a
-//! fence between a put and the signal that tells of it.
+//! Checks the order of remote memory operations: a `quiet` must precede the reuse of memory of a
+//! non-blocking operation, and a fence must separate a put from the signal that announces it.
 //!
-//! The walk follows the text. A completion (`quiet`, a barrier) in one branch of an `if` counts for both: conditions
-//! are not understood, and what is reported is to be true. Loops are walked twice, so that a round meets the one before.
-//! What a jump takes along is met where it goes to, and not on the way there.
+//! The walk follows the text. A completion (`quiet`, a barrier) in one branch of an `if` counts for
+//! both branches, because the walk does not evaluate conditions and must not report false errors.
+//! Loops are walked twice, so that each round also follows a previous round. The state at a jump is
+//! merged at the target of the jump.
 
 use crate::diag::{Code, Diagnostic, Span};
 use crate::kernel::{Block, Kernel, TeamRef, Value};
@@ -16,12 +17,12 @@ use crate::{remote, uniform};
 use std::collections::{BTreeMap, HashSet};
 use weft_layout::{Int, Layout, Node};
 
-/// Memory of a non-blocking operation is used before it is done.
+/// Memory of a non-blocking operation is used before the operation is complete.
 pub const BEFORE_QUIET: Code = Code(232);
-/// A signal by hand may overtake the put that it tells of.
+/// A separate signal can overtake the put that it announces.
 pub const UNORDERED_SIGNAL: Code = Code(233);
 
-/// Reports what `k`'s remote memory operations lack.
+/// Reports missing completions and fences between `k`'s remote memory operations.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut any = false;
     k.walk(&mut |_, inst| any |= inst.op.remote().is_some());
@@ -35,19 +36,19 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     signals.report(k, found);
 }
 
-/// Why a parameter is taken for one whose elements count or tell of something.
+/// The reason why the elements of a parameter are considered to be counters or flags.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Flag {
-    /// An atomic, a compare and swap or a reduction updates it in memory.
+    /// An atomic, a compare and swap or a reduction updates the tensor in memory.
     Counted,
     /// The tensor is a signal, or a kernel waits for it.
     Signal,
-    /// The tensor is read in order, so other threads write it meanwhile.
+    /// The tensor is read with an order, so other threads write it meanwhile.
     Ordered,
 }
 
-/// Parameters that count or tell of something: targets of atomics and of reductions in memory, signals, what is waited
-/// for or read in order. They begin at 0.
+/// The parameters that are counters or flags: targets of atomics and of reductions in memory,
+/// signals, and tensors that are waited for or read with an order. Their elements begin at 0.
 pub fn flags(k: &Kernel) -> BTreeMap<u32, Flag> {
     let mut found = BTreeMap::new();
     k.walk(&mut |_, inst| {
@@ -82,7 +83,7 @@ fn in_memory(access: &Access) -> Option<(Value, Flag)> {
     }
 }
 
-/// The variable that an operation counts with or waits for.
+/// The variable that an operation updates as a counter or waits for.
 fn counted(op: &Remote) -> Option<Value> {
     match op {
         Remote::PutSignal { signal, .. }
@@ -104,7 +105,7 @@ fn counted(op: &Remote) -> Option<Value> {
     }
 }
 
-/// Elements of a parameter's tensor of this PE.
+/// Elements of a parameter's tensor on this PE.
 #[derive(Clone)]
 pub(crate) struct Region {
     pub param: u32,
@@ -113,7 +114,8 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Whether they have an element in common, for all that can be proven.
+    /// Whether the regions can have an element in common. They are assumed to if the contrary
+    /// cannot be proven.
     pub fn meets(&self, other: &Region) -> bool {
         let within = |a: &Region, b: &Region| {
             let distance = &b.offset - &a.offset;
@@ -133,7 +135,7 @@ impl Region {
     }
 }
 
-/// The parameter behind a tensor, with the part of it; also through another PE's address.
+/// The region of a parameter's tensor that a tensor views, also through another PE's address.
 pub(crate) fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
     let layout = k.ty(v).tensor()?.layout.clone();
     let (mut at, mut offset, mut elsewhere) = (v, Int::from(0), false);
@@ -156,12 +158,12 @@ pub(crate) fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
     }
 }
 
-/// A part of this PE's memory.
+/// The region of this PE's memory that a tensor views.
 fn here(k: &Kernel, v: Value) -> Option<Region> {
     behind(k, v).filter(|(_, elsewhere)| !elsewhere).map(|(region, _)| region)
 }
 
-/// The same number written the same way: questions asked twice have one answer.
+/// The number in a canonical form, so that a question which is computed twice has one answer.
 fn canonical(k: &Kernel, n: &Int) -> Int {
     n.subst(&mut |var| {
         let v = Value(var.id);
@@ -178,14 +180,15 @@ fn canonical(k: &Kernel, n: &Int) -> Int {
     })
 }
 
-/// Whether an op gives a thread the same number each time: it asks where the thread is, or for a parameter.
+/// Whether an op gives a thread the same number each time, because it reads the thread's position
+/// or a parameter.
 fn is_fixed(op: &Op) -> bool {
     matches!(op.thread(), Some(Thread::Special { .. }))
         || matches!(op.team(), Some(Team::MyPe { .. } | Team::NPes { .. }))
         || matches!(op.var(), Some(Var::Param { .. }))
 }
 
-/// A number as an expression.
+/// The value as an integer expression.
 pub(crate) fn number(k: &Kernel, v: Value) -> Option<Int> {
     let op = k.insts.get(v)?.op.arith();
     if let Some(Arith::Convert { a }) = op {
@@ -199,32 +202,33 @@ pub(crate) fn number(k: &Kernel, v: Value) -> Option<Int> {
 
 #[derive(Clone, Default)]
 struct State {
-    /// Non-blocking operations that may not be done: the instruction, its memory here, whether that is written.
+    /// The non-blocking operations that may not be complete: the instruction, its memory on this
+    /// PE, and whether the memory is written.
     pending: Vec<(Value, Region, bool)>,
-    /// Puts that a signal may overtake: the instruction, where to.
+    /// The puts that a signal can overtake: the instruction, the PE and the team.
     unfenced: Vec<(Value, Value, TeamRef)>,
-    /// Nothing comes here: what stands before jumps away.
+    /// Whether the code is unreachable because a jump precedes it.
     gone: bool,
 }
 
-/// What jumps take to a loop or `once` around them.
+/// The states at jumps to a surrounding loop or `once`.
 #[derive(Default)]
-struct Around {
-    /// To its next round.
+struct EnclosingLoop {
+    /// The states at jumps to its next round.
     next: Vec<State>,
-    /// Out of it.
+    /// The states at jumps out of it.
     out: Vec<State>,
 }
 
 struct Walk<'k, 'f> {
     k: &'k Kernel,
-    /// What somebody waits on.
+    /// The regions that a wait reads.
     waited: Vec<Region>,
-    /// What was reported.
+    /// The pairs that have been reported.
     told: HashSet<(Value, Value)>,
-    /// The loops and `once` around the code at hand, outermost first.
-    around: Vec<Around>,
-    /// The extents of the CTA, or of the role of it whose code this is.
+    /// The surrounding loops and `once`, outermost first.
+    around: Vec<EnclosingLoop>,
+    /// The extents of the CTA, or of the role that the current code belongs to.
     cta: [u32; 3],
     found: &'f mut Vec<Diagnostic>,
 }
@@ -272,18 +276,18 @@ impl Walk<'_, '_> {
 
     fn once(&mut self, body: &Block, state: &mut State) {
         let before = state.clone();
-        self.around.push(Around::default());
+        self.around.push(EnclosingLoop::default());
         self.block(body, state);
         for other in self.around.pop().unwrap_or_default().out {
             *state = meeting(&before, state.clone(), other);
         }
     }
 
-    /// The rounds of a loop; `ends` says whether it ends by itself, and not only by a jump.
+    /// Walks the rounds of a loop. `ends` says whether the loop can end other than by a jump.
     fn rounds(&mut self, var: Option<Value>, blocks: &[&Block], ends: bool, state: &mut State) {
         let mut defined: HashSet<_> = var.into_iter().collect();
         blocks.iter().for_each(|b| self.defined(b, &mut defined));
-        // What depends on the round is other memory in the next one.
+        // A region whose offset depends on the round is different memory in the next round.
         let keep = |state: &mut State| {
             state.pending.retain(|(_, region, _)| !region.mentions(&defined));
             state.unfenced.retain(|(_, pe, _)| !defined.contains(pe));
@@ -292,7 +296,7 @@ impl Walk<'_, '_> {
         let mut out = Vec::new();
         for _ in 0..2 {
             let start = state.clone();
-            self.around.push(Around::default());
+            self.around.push(EnclosingLoop::default());
             blocks.iter().for_each(|b| self.block(b, state));
             let around = self.around.pop().unwrap_or_default();
             out.extend(around.out);
@@ -300,7 +304,7 @@ impl Walk<'_, '_> {
                 *state = meeting(&start, state.clone(), other);
             }
             keep(state);
-            // A body that always jumps has one round at most, and the loop may have none.
+            // A body that always jumps has at most one round, and the loop can have none.
             if state.gone {
                 break;
             }
@@ -315,7 +319,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Values that are made anew in each round.
+    /// Collects the values that each round computes anew.
     fn defined(&self, block: &Block, out: &mut HashSet<Value>) {
         for &v in &block.0 {
             let Some(inst) = self.k.insts.get(v) else { continue };
@@ -330,7 +334,7 @@ impl Walk<'_, '_> {
     }
 
     fn step(&mut self, v: Value, op: &Op, state: &mut State) {
-        // A wait looks at its variable until it has changed: that is no use of data.
+        // A wait reads its variable until it has changed, which is not a use of the data.
         let waits = matches!(
             op.remote(),
             Some(Remote::SignalWait { .. } | Remote::SignalFetch { .. } | Remote::Wait { .. })
@@ -377,7 +381,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether two regions have an element in common: provably, or for some thread.
+    /// Whether two regions provably have an element in common, at least for some thread.
     fn meet(&self, a: &Region, b: &Region) -> bool {
         if a.param != b.param || a.meets(b) {
             return a.param == b.param;
@@ -390,7 +394,7 @@ impl Walk<'_, '_> {
         whole(a) || whole(b) || self.same_for_a_thread(a, b) || self.same_for_a_thread(b, a)
     }
 
-    /// Whether some thread's `b` begins within its `a`.
+    /// Whether for some thread `b` begins within `a`.
     fn same_for_a_thread(&self, a: &Region, b: &Region) -> bool {
         let distance = &b.offset - &a.offset;
         let Some(size) = a.layout.size().as_const().filter(|_| remote::is_contiguous(&a.layout)) else {
@@ -403,7 +407,7 @@ impl Walk<'_, '_> {
             })
     }
 
-    /// A non-blocking operation reads or writes `place` until a quiet.
+    /// Records that an operation reads or writes `place`, until a quiet if it is non-blocking.
     fn begin(&mut self, v: Value, place: Value, written: bool, nbi: bool, state: &mut State) {
         if nbi && let Some(region) = here(self.k, place) {
             state.pending.push((v, region, written));
@@ -412,7 +416,7 @@ impl Walk<'_, '_> {
 
     fn access(&mut self, v: Value, region: &Region, write: bool, state: &State) {
         for (at, pending, written) in &state.pending {
-            // A source may be read again.
+            // A source can be read again.
             if !(write || *written) || !self.meet(pending, region) || !self.told.insert((v, *at)) {
                 continue;
             }
@@ -421,27 +425,30 @@ impl Walk<'_, '_> {
             let verb = if write { "written" } else { "read" };
             let (message, label, why): (_, String, _) = if *written {
                 (
-                    format!("`{tensor}` is {verb} before the data of `{name}` is there"),
+                    format!("`{tensor}` is {verb} before the data of `{name}` has arrived"),
                     format!("{verb} here"),
-                    "this writes it at any time until `quiet`",
+                    "this operation can write it at any time until `quiet`",
                 )
             } else {
                 (
                     format!("`{tensor}` is written while `{name}` may still read it"),
                     "written here".into(),
-                    "this reads it at any time until `quiet`",
+                    "this operation can read it at any time until `quiet`",
                 )
             };
             self.found.push(
                 Diagnostic::error(BEFORE_QUIET, self.span(v), message)
                     .label(label)
                     .related(self.span(*at), why)
-                    .help("write `quiet()` between them, and `sync_threads()` where another thread goes on"),
+                    .help(
+                        "write `quiet()` between them, followed by `sync_threads()` if another thread \
+                         uses the data",
+                    ),
             );
         }
     }
 
-    /// A signal by hand: puts to the same PE before it must be ordered.
+    /// Checks a separate signal: earlier puts to the same PE must be ordered before it.
     fn signal(&mut self, v: Value, pe: Value, team: TeamRef, state: &State) {
         for (at, to, of) in &state.unfenced {
             let same = *of == team
@@ -454,9 +461,9 @@ impl Walk<'_, '_> {
                 Diagnostic::error(
                     UNORDERED_SIGNAL,
                     self.span(v),
-                    format!("`{name}` may arrive before the data of the put that it tells of"),
+                    format!("`{name}` may arrive before the data of the put that it announces"),
                 )
-                .related(self.span(*at), "this put's data may come later")
+                .related(self.span(*at), "the data of this put may arrive later")
                 .help("write `rma_fence()` between them, or use `put_signal`, which keeps the order"),
             );
         }
@@ -467,7 +474,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// What is open where two ways meet that part after `before`.
+/// The open operations where two branches that separate after `before` meet again.
 fn meeting(before: &State, a: State, b: State) -> State {
     match (a.gone, b.gone) {
         (true, _) => b,
@@ -480,8 +487,9 @@ fn meeting(before: &State, a: State, b: State) -> State {
     }
 }
 
-/// What is open after one of two branches: what was so before and is in both, since what one completes is done, and what
-/// either began.
+/// The open operations after one of two branches. An operation that was open before is open if it
+/// is in both, because a completion in one branch counts for both. An operation that either branch
+/// began is open.
 fn join<T>(before: &[T], mut a: Vec<T>, b: Vec<T>, at: impl Fn(&T) -> Value) -> Vec<T> {
     let has = |list: &[T], x: &T| list.iter().any(|y| at(y) == at(x));
     a.retain(|x| !has(before, x) || has(&b, x));

@@ -1,4 +1,4 @@
-//! The typing rules of NVSHMEM's operations, and what is known of its functions.
+//! The typing rules of NVSHMEM's operations, and properties of its functions.
 
 use crate::diag::Code;
 use crate::kernel::{Kernel, Value};
@@ -10,25 +10,26 @@ use weft_layout::{Int, Layout};
 
 /// The remote side of an operation is not in the symmetric heap.
 pub const NOT_SYMMETRIC: Code = Code(220);
-/// Element types of the two sides differ.
+/// The element types of the two sides differ.
 pub const OTHER_DTYPE: Code = Code(221);
-/// Shapes of the two sides differ, or there is not one element where there must be.
+/// The shapes of the two sides differ, or a tensor that must have one element has more.
 pub const OTHER_SHAPE: Code = Code(222);
-/// A signal that is not one symmetric `u64`.
+/// The signal is not a single symmetric `u64`.
 pub const BAD_SIGNAL: Code = Code(223);
-/// Arguments of an operation of a warp or block that differ by thread.
+/// The arguments of an operation of a warp or block differ between threads.
 pub const NOT_SAME: Code = Code(224);
 
 type Rule<L> = Result<<L as Level>::Type, TypeError>;
 
-/// Elements one after the other, from the first.
+/// Whether the elements are contiguous from the first one.
 pub fn is_contiguous(layout: &Layout) -> bool {
     let Ok(flat) = layout.coalesce() else { return false };
     let (shape, stride) = (flat.shape(), flat.stride());
     flat.size().as_const() == Some(1) || (shape.as_int().is_some() && stride.as_int() == Some(&Int::ONE))
 }
 
-/// A function of NVSHMEM's that gives the same for the same arguments, whoever asks: ranks and addresses.
+/// Whether a function of NVSHMEM only returns ranks or addresses, so that it gives every caller the
+/// same result for the same arguments.
 pub fn is_query(function: &str) -> bool {
     const QUERIES: [&str; 7] = [
         "nvshmem_my_pe",
@@ -103,8 +104,9 @@ impl<L: Level> Remote<'_, L> {
         if !op.takes(s) {
             return fail_help(
                 NO_SUCH_OP,
-                format!("there is no `{}` on {s}", self.name),
-                "NVSHMEM has atomics on i32, i64, u32 and u64; fetch, set, swap, add and fetch_add on f32 and f64, too; and the last two on f16",
+                format!("`{}` does not exist for {s}", self.name),
+                "NVSHMEM has all atomics for i32, i64, u32 and u64. It has fetch, set, swap, add and \
+                 fetch_add for f32 and f64, and add and fetch_add for f16",
             );
         }
         if operands.len() != op.operands() {
@@ -131,7 +133,7 @@ impl<L: Level> Remote<'_, L> {
         root.map_or(Ok(()), |v| self.scalar(v, Scalar::I32, "root")).and_then(|()| self.unit())
     }
 
-    /// The result and the source of a collective.
+    /// The types of the result and the source of a collective.
     fn both(&self, dst: Value, src: Value) -> Result<(&TensorType, &TensorType), TypeError> {
         let (to, from) = (self.symmetric(dst, "result")?, self.symmetric(src, "source")?);
         self.dense(to, "result")?;
@@ -153,11 +155,11 @@ impl<L: Level> Remote<'_, L> {
         indices: Option<Value>,
     ) -> Rule<L> {
         let t = self.symmetric(vars, "variable")?;
-        // NVSHMEM's point-to-point synchronisation types are made of these.
+        // NVSHMEM's point-to-point synchronisation types are made of these types.
         if !(t.elem.is_int() && t.elem.bits() >= 16) {
             return fail_help(
                 NO_SUCH_OP,
-                format!("`{}` does not wait on {}", self.name, t.elem),
+                format!("`{}` cannot wait on {}", self.name, t.elem),
                 "it waits on integers of 16, 32 and 64 bits",
             );
         }
@@ -211,7 +213,7 @@ impl<L: Level> Remote<'_, L> {
         }
     }
 
-    /// A tensor that exists on every PE.
+    /// The type of a tensor that exists on every PE.
     fn symmetric(&self, v: Value, what: &str) -> Result<&TensorType, TypeError> {
         let t = self.tensor(v, what)?;
         if t.space == Space::Symmetric {
@@ -219,18 +221,18 @@ impl<L: Level> Remote<'_, L> {
         }
         let help = match t.space {
             Space::Peer | Space::Multicast => {
-                "pass the symmetric tensor itself: the operation finds its place on the other PE"
+                "pass the symmetric tensor itself: the operation computes its address on the other PE"
             }
             _ => "only memory of the symmetric heap (`symm<...>`) exists on every PE",
         };
         fail_help(
             NOT_SYMMETRIC,
-            format!("the {what} of `{}` is {} memory, not symmetric", self.name, t.space),
+            format!("the {what} of `{}` is in {} memory, not in the symmetric heap", self.name, t.space),
             help,
         )
     }
 
-    /// A tensor of this PE that NVSHMEM reads and writes.
+    /// The type of a tensor of this PE that NVSHMEM reads or writes.
     fn local(&self, v: Value, what: &str) -> Result<&TensorType, TypeError> {
         let t = self.tensor(v, what)?;
         self.reachable(t, what).map(|()| t)
@@ -243,7 +245,8 @@ impl<L: Level> Remote<'_, L> {
         fail_help(
             WRONG_SPACE,
             format!("the {what} of `{}` is {} memory", self.name, t.space),
-            "it is memory of this GPU: global or symmetric. Registers and shared memory are written to `peer(x, pe)`",
+            "it must be in global or symmetric memory of this GPU. To send registers or shared memory, \
+             write them to `peer(x, pe)`",
         )
     }
 
@@ -255,7 +258,7 @@ impl<L: Level> Remote<'_, L> {
             _ => fail_help(
                 OTHER_SHAPE,
                 format!("the {what} of `{}` has {} elements, not one", self.name, t.layout.size()),
-                "name the element, `x[i]`; `put` and `get` move many",
+                "name one element, `x[i]`, or use `put` or `get` for many elements",
             ),
         }
     }
@@ -293,23 +296,25 @@ impl<L: Level> Remote<'_, L> {
         fail_help(
             OTHER_DTYPE,
             format!("`{}` moves {} to {}", self.name, b.elem, a.elem),
-            "both sides have one element type: convert in the kernel, before or after",
+            "both sides must have the same element type: convert in the kernel, before or after",
         )
     }
 
-    /// Where both sizes are known; others are the launcher's to check.
+    /// Checks that both sides have the same size if both sizes are known. The launcher checks the
+    /// others.
     fn same_size(&self, a: &TensorType, b: &TensorType) -> Result<(), TypeError> {
         match (a.layout.size().as_const(), b.layout.size().as_const()) {
             (Some(m), Some(n)) if m != n => fail_help(
                 OTHER_SHAPE,
                 format!("`{}` has {n} elements on one side and {m} on the other", self.name),
-                "the sides have equal shapes; only contiguous ones may differ in size for put and get, where the smaller counts",
+                "both sides must have the same shape. For put and get, contiguous sides may differ in \
+                 size, and the smaller size counts",
             ),
             _ => Ok(()),
         }
     }
 
-    /// NVSHMEM's collectives and lists see no strides.
+    /// Checks that a tensor is contiguous, because NVSHMEM's collectives and lists have no strides.
     fn dense(&self, t: &TensorType, what: &str) -> Result<(), TypeError> {
         if is_contiguous(&t.layout) && t.bounds.is_empty() {
             return Ok(());
@@ -317,15 +322,17 @@ impl<L: Level> Remote<'_, L> {
         fail_help(
             OTHER_SHAPE,
             format!("the {what} of `{}` is not contiguous: {}", self.name, t.layout),
-            "its elements follow one another in memory; the tile collectives of `weft::tile` take any layout",
+            "its elements must be consecutive in memory; the tile collectives of `weft::tile` accept any \
+             layout",
         )
     }
 
-    /// NVSHMEM's reductions: sum, prod, min, max of all, and, or, xor of integers.
+    /// Checks a reduction of NVSHMEM: sum, prod, min and max of all types, and and, or and xor of
+    /// integers.
     fn reduction(&self, op: RedOp, s: Scalar) -> Result<(), TypeError> {
         let bitwise = matches!(op, RedOp::And | RedOp::Or | RedOp::Xor);
         if s == Scalar::Bool || s.is_fp8() || (bitwise && !s.is_int()) {
-            return fail(NO_SUCH_OP, format!("there is no `{}` with `{op}` on {s}", self.name));
+            return fail(NO_SUCH_OP, format!("`{}` with `{op}` does not exist for {s}", self.name));
         }
         Ok(())
     }

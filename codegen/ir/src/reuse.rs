@@ -1,9 +1,10 @@
-//! Shared memory that is used again while a matrix product or a copy may still read it.
+//! Checks that shared memory is not reused while a matrix product or a copy may still read it.
 //!
-//! The walk carries the code of a role out as its threads do. It knows constants, the variables of loops that begin at a
-//! constant, and the numbers of stages. A loop whose number of rounds is not known has `ROUNDS` of them. A condition
-//! that is not known must leave the same behind both ways; where it does not, the walk of the role ends, and nothing more
-//! is reported. So what is reported happens in a launch with such numbers of rounds.
+//! The walk executes the code of a role as its threads do. It knows constants, the variables of
+//! loops that begin at a constant, and the numbers of stages. It assumes `ROUNDS` rounds for a loop
+//! whose number of rounds is unknown. If a condition is unknown, both branches must leave the same
+//! state. If they do not, the walk of the role ends and reports nothing more. So every reported
+//! error happens in a launch with these numbers of rounds.
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Inst, Kernel, LocalId, Value};
@@ -14,17 +15,17 @@ use crate::types::{TypeRef, ValueType};
 use std::collections::{HashMap, HashSet};
 use weft_layout::Int;
 
-/// A stage is given back while a product or a copy may still read it.
+/// A stage is released while a product or a copy may still read it.
 pub const RELEASED_EARLY: Code = Code(241);
-/// A buffer is written while a copy out of it may still read it.
+/// A buffer is written while a copy from it may still read it.
 pub const OVERWRITTEN: Code = Code(243);
 
-/// Rounds of a loop whose number of rounds is not known.
+/// The number of rounds that is assumed for a loop whose number of rounds is unknown.
 const ROUNDS: i64 = 4;
-/// Instructions that the walk carries out before it gives up.
+/// The number of instructions that the walk executes before it gives up.
 const MAX_STEPS: u32 = 20_000;
 
-/// Reports stages that `k` gives back too early, and buffers that it writes too early.
+/// Reports stages that `k` releases too early, and buffers that it writes too early.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut any = false;
     k.walk(&mut |_, inst| {
@@ -40,39 +41,39 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// An integer that is known, and the stage of a pipeline that it numbers.
+/// A known integer, and the stage of a pipeline whose index it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownInt {
     n: i64,
     stage: Option<Stage>,
 }
 
-/// The stage that a pipeline's wait number `wait` gave, counted from 0.
+/// The stage that a pipeline's wait number `wait`, counted from 0, returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stage {
     pipe: Value,
     wait: i64,
 }
 
-/// Elements of an allocation in shared memory.
+/// A part of an allocation in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Part {
     memory: Value,
     first: i64,
     end: i64,
-    /// Whether every element between is one of them.
+    /// Whether the part includes every element between the first and the last.
     dense: bool,
 }
 
 impl Part {
-    /// Whether something that reads this part certainly reads an element of `written`.
+    /// Whether a reader of this part certainly reads an element of `written`.
     fn meets(&self, written: &Part) -> bool {
         let both = self.memory == written.memory && self.first < written.end && written.first < self.end;
         both && self.dense && (written.dense || (self.first..self.end).contains(&written.first))
     }
 }
 
-/// What reads shared memory while the code goes on.
+/// A product or copy that reads shared memory asynchronously.
 #[derive(Clone, PartialEq, Eq)]
 struct Reader {
     by: Value,
@@ -80,7 +81,7 @@ struct Reader {
     parts: Vec<Part>,
 }
 
-/// How often a pipeline was acquired, waited for and released.
+/// The number of times that a pipeline was acquired, waited for and released.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     acquires: i64,
@@ -90,17 +91,17 @@ struct Counts {
 
 #[derive(Clone, Default)]
 struct State {
-    values: HashMap<Value, Known>,
-    locals: HashMap<LocalId, Known>,
+    values: HashMap<Value, KnownInt>,
+    locals: HashMap<LocalId, KnownInt>,
     pipes: HashMap<Value, Counts>,
-    /// Products that may be under way, the oldest first.
+    /// The products that may be in flight, oldest first.
     products: Vec<Reader>,
-    /// Copies out of shared memory that may not have read it, the oldest first.
+    /// The copies that may not have read shared memory yet, oldest first.
     copies: Vec<Reader>,
 }
 
 impl State {
-    /// What holds behind two ways; none where it depends on the way.
+    /// The state after two branches, or `None` if it depends on the branch.
     fn meet(mut self, other: &State) -> Option<State> {
         let same =
             self.pipes == other.pipes && self.products == other.products && self.copies == other.copies;
@@ -109,21 +110,22 @@ impl State {
     }
 }
 
-/// Where the code goes on.
+/// The place at which the execution continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Behind,
-    /// Out of so many loops and `once` more, or to the next round of the one behind them.
+    /// It leaves this number of loops and `once` plus one, or continues with the next round of the
+    /// last of them.
     Out(u32),
     Round(u32),
-    /// The thread ends, or the walk does not know any more.
+    /// The thread ends, or the walk gives up.
     End,
     Lost,
 }
 
 struct Walk<'k, 'f> {
     k: &'k Kernel,
-    /// What is filled through pipelines of one stage, which no index names.
+    /// The parts that are filled through pipelines of one stage, which need no index.
     single: Vec<(Value, Part)>,
     steps: u32,
     told: HashSet<(Value, Value)>,
@@ -171,7 +173,7 @@ impl Walk<'_, '_> {
                 self.rounds(rounds, &[body], state, |round, state| {
                     let at = first.and_then(|(lo, step)| lo.checked_add(step.checked_mul(round)?));
                     match at {
-                        Some(n) => state.values.insert(var.0, Known { n, stage: None }),
+                        Some(n) => state.values.insert(var.0, KnownInt { n, stage: None }),
                         None => state.values.remove(&var.0),
                     };
                 })
@@ -194,7 +196,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Either of two blocks, nobody knows which. Where one jumps away, the walk follows the other one.
+    /// Walks two branches of an unknown condition. If one of them jumps away, the walk follows the
+    /// other one.
     fn either(&mut self, then: &Block, otherwise: &Block, state: &mut State) -> Next {
         let (mut a, mut b) = (state.clone(), state.clone());
         let ways = [self.block(then, &mut a), self.block(otherwise, &mut b)];
@@ -234,10 +237,10 @@ impl Walk<'_, '_> {
         Next::Behind
     }
 
-    /// What a value is, if that is known.
-    fn known(&self, v: Value, state: &State) -> Option<Known> {
+    /// The known value of an instruction, if there is one.
+    fn known(&self, v: Value, state: &State) -> Option<KnownInt> {
         match self.k.insts.get(v)?.op.arith() {
-            Some(Arith::Const { value: Constant::Int(n) }) => Some(Known { n: *n, stage: None }),
+            Some(Arith::Const { value: Constant::Int(n) }) => Some(KnownInt { n: *n, stage: None }),
             _ => state.values.get(&v).copied(),
         }
     }
@@ -246,20 +249,20 @@ impl Walk<'_, '_> {
         self.known(v, state).map(|known| known.n)
     }
 
-    /// An expression with the numbers that are known.
+    /// Replaces the known values in an expression.
     fn value_of(&self, expr: &Int, state: &State) -> Int {
         expr.subst(&mut |var| self.number(Value(var.id), state).map(Int::from))
     }
 
-    /// What an instruction without effect gives, if that is known.
-    fn result(&self, inst: &Inst<Tensor>, state: &State) -> Option<Known> {
+    /// The known result of an instruction without effect, if there is one.
+    fn result(&self, inst: &Inst<Tensor>, state: &State) -> Option<KnownInt> {
         match (inst.op.arith(), inst.op.view(), inst.op.var()) {
             (Some(Arith::Convert { a }), ..) => self.known(*a, state),
             (_, Some(View::Index { expr }), _) => {
                 let mut open = false;
                 expr.vars(&mut |var| open |= self.known(Value(var.id), state).is_none());
                 let n = if open { None } else { self.value_of(expr, state).as_const() };
-                n.map(|n| Known { n, stage: None })
+                n.map(|n| KnownInt { n, stage: None })
             }
             (.., Some(Var::LocalGet { local })) => state.locals.get(local).copied(),
             _ => None,
@@ -309,7 +312,7 @@ impl Walk<'_, '_> {
                 let (number, stages) = (*count, self.stages(*pipe));
                 *count += 1;
                 let stage = (!fills).then_some(Stage { pipe: *pipe, wait: number });
-                state.values.insert(v, Known { n: number % stages, stage });
+                state.values.insert(v, KnownInt { n: number % stages, stage });
             }
             Tile::Release { pipe } => self.released(v, *pipe, state),
             Tile::Skip { pipe, stages } => {
@@ -326,7 +329,7 @@ impl Walk<'_, '_> {
             Tile::TmaInstead {} => state.copies.push(self.reader(v, &[], state)),
             Tile::TmaWait { pending, .. } => newest(&mut state.copies, *pending),
             Tile::TmaLoad { dst, .. } | Tile::BulkLoad { dst, .. } => self.written(v, *dst, state),
-            // The CTA that gets it says when it has come.
+            // The CTA that gets the bytes observes their arrival.
             Tile::BulkStore { pipe: Some(_), .. } => {}
             Tile::Pipeline { .. }
             | Tile::Commit { .. }
@@ -355,7 +358,7 @@ impl Walk<'_, '_> {
         parts
     }
 
-    /// What reads tensors in shared memory.
+    /// A reader of tensors in shared memory.
     fn reader(&self, by: Value, tensors: &[Value], state: &State) -> Reader {
         let mut stages = Vec::new();
         for v in tensors {
@@ -372,7 +375,7 @@ impl Walk<'_, '_> {
         Reader { by, stages, parts }
     }
 
-    /// Calls `see` with the offsets of a tensor's views. Gives the allocation.
+    /// Calls `see` with the offsets of a tensor's views. Returns the allocation.
     fn offsets(&self, mut v: Value, see: &mut dyn FnMut(&Int)) -> Option<Value> {
         loop {
             match self.k.insts.get(v)?.op.view()? {
@@ -388,7 +391,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Where a tensor in shared memory lies, for all threads together, if that is known.
+    /// The part of shared memory that a tensor covers for all threads together, if it is known.
     fn part(&self, v: Value, state: &State) -> Option<Part> {
         let mut sum = Int::from(0);
         let memory = self.offsets(v, &mut |offset| sum = &sum + self.value_of(offset, state))?;
@@ -434,7 +437,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Keeps the newest of what is under way.
+/// Keeps the newest `pending` readers.
 fn newest(readers: &mut Vec<Reader>, pending: u32) {
     let done = readers.len().saturating_sub(pending as usize);
     readers.drain(..done);
@@ -444,7 +447,8 @@ fn released_early(k: &Kernel, v: Value, by: Value, product: bool) -> Diagnostic 
     let (who, help) = if product {
         (
             "product",
-            "release it behind an `mma_wait` that covers the product: `mma_wait<n>` covers all but the newest n",
+            "release it after an `mma_wait` that covers the product: `mma_wait<n>` covers all but the \
+             newest n",
         )
     } else {
         ("copy", "wait for the copy first: `tma_wait<read>(0);`")
@@ -460,7 +464,7 @@ fn overwritten(k: &Kernel, v: Value, by: Value) -> Diagnostic {
     Diagnostic::error(OVERWRITTEN, k.insts[v].span, message)
         .related(k.insts[by].span, "this copy may not have read it")
         .help(
-            "wait until the copy has read it: `tma_wait<read>(n);` leaves the newest n copies in flight, and \
-             `sync_threads();` behind it tells the other threads",
+            "wait until the copy has read it: `tma_wait<read>(n);` leaves the newest n copies in \
+            flight, and a `sync_threads();` after it informs the other threads",
         )
 }

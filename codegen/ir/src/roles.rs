@@ -1,4 +1,4 @@
-//! The rules of roles: groups of warps of a CTA with code of their own.
+//! The rules of roles, which are groups of warps of a CTA that run code of their own.
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Kernel};
@@ -10,18 +10,19 @@ use crate::types::{TypeRef, ValueType};
 /// Roles that do not fit the CTA, its registers, or each other.
 pub const BAD_ROLES: Code = Code(244);
 
-/// Threads of a warp.
+/// The number of threads of a warp.
 pub const WARP: u32 = 32;
-/// Threads of a warpgroup, which registers are given to as a whole.
+/// The number of threads of a warpgroup, the unit in which registers are assigned.
 pub const WARPGROUP: u32 = 128;
-/// Most threads of a CTA.
+/// The maximum number of threads of a CTA.
 pub const MAX_THREADS: u32 = 1024;
-/// Most roles: each has a barrier of its own, of 16 (PTX ISA, barrier), of which the CTA has one.
+/// The maximum number of roles. Each role uses one of the 16 barriers of a CTA (PTX ISA, barrier),
+/// and the CTA uses one too.
 pub const MAX_ROLES: usize = 15;
-/// Registers of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities).
+/// The number of registers of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities).
 pub const REGISTERS: u32 = 65_536;
 
-/// Registers that a thread of a CTA of `threads` threads starts with.
+/// The number of registers with which a thread of a CTA of `threads` threads starts.
 pub fn registers_at_start(threads: u32) -> u32 {
     (REGISTERS / threads.max(1) / 8 * 8).min(255)
 }
@@ -35,7 +36,7 @@ pub(crate) fn check<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
     }
     let (asked, threads) = (check.registers, k.threads());
     if asked > REGISTERS {
-        let message = format!("the roles of {threads} threads ask for {asked} registers together");
+        let message = format!("the roles of {threads} threads need {asked} registers together");
         found.push(
             Diagnostic::error(BAD_ROLES, k.span, message)
                 .help(format!("a CTA has {REGISTERS}: threads times `regs`, added up over warpgroups")),
@@ -45,7 +46,7 @@ pub(crate) fn check<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
 
 struct Check<'a, L: Level> {
     k: &'a Kernel<L>,
-    /// The thread behind the last role.
+    /// The index of the thread after the last role.
     next: u32,
     registers: u32,
     has_roles: bool,
@@ -53,8 +54,8 @@ struct Check<'a, L: Level> {
 }
 
 impl<L: Level> Check<'_, L> {
-    /// All threads of a cluster wait for each other, so the threads of one role cannot. (The barrier that ends a kernel
-    /// of roles is put into each of them by a pass.)
+    /// Reports operations of all threads of a cluster, which a role cannot execute alone. (A pass
+    /// adds the barrier at the end of a kernel with roles to each of them.)
     fn clusters(&mut self, block: &Block, role: &str) {
         for &v in &block.0 {
             let Some(inst) = self.k.insts.get(v) else { continue };
@@ -64,13 +65,14 @@ impl<L: Level> Check<'_, L> {
                     inst.op.quoted_name()
                 );
                 self.found
-                    .push(Diagnostic::error(BAD_ROLES, inst.span, message).help("put it before the roles"));
+                    .push(Diagnostic::error(BAD_ROLES, inst.span, message).help("move it before the roles"));
             }
             inst.op.blocks().into_iter().for_each(|b| self.clusters(b, role));
         }
     }
 
-    /// Reports the first accumulator in a block that a thread with so many registers cannot hold.
+    /// Reports the first accumulator in a block that does not fit into `registers` registers per
+    /// thread.
     fn accumulators(&mut self, block: &Block, who: &str, registers: u32) -> bool {
         block.0.iter().any(|v| {
             let Some(inst) = self.k.insts.get(*v) else { return false };
@@ -82,16 +84,17 @@ impl<L: Level> Check<'_, L> {
                 return inst.op.blocks().into_iter().any(|b| self.accumulators(b, who, registers));
             }
             let message = format!(
-                "a thread of {who} has {registers} registers, and its part of the accumulator takes {held}"
+                "a thread of {who} has {registers} registers, but its part of the accumulator needs {held}"
             );
             self.found.push(Diagnostic::error(BAD_ROLES, inst.span, message).help(
-                "share the accumulator out over more warpgroups, take a smaller tile, or give the role more `regs`",
+                "divide the accumulator over more warpgroups, use a smaller tile, or give the role more \
+                 `regs`",
             ));
             true
         })
     }
 
-    /// A block that may have roles, or one that may not.
+    /// Checks a block. `may` says whether it can contain roles.
     fn block(&mut self, block: &Block, may: bool) {
         let mut behind = false;
         for &v in &block.0 {
@@ -101,7 +104,7 @@ impl<L: Level> Check<'_, L> {
             };
             let Some(Control::Role { name, first, threads, regs, body }) = inst.op.control() else {
                 if behind {
-                    bad("there is code behind a role".into(), "put it before the roles, or into one");
+                    bad("there is code after a role".into(), "move it before the roles, or into one of them");
                     return;
                 }
                 inst.op.blocks().into_iter().for_each(|b| self.block(b, false));
@@ -111,26 +114,26 @@ impl<L: Level> Check<'_, L> {
             self.has_roles = true;
             let end = first.checked_add(*threads).unwrap_or(u32::MAX);
             if !may {
-                bad("a role stands in other code".into(), "roles are the last statements of a kernel");
+                bad("a role is nested in other code".into(), "roles must be the last statements of a kernel");
             } else if threads % WARP != 0 || *threads == 0 || first % WARP != 0 || end > self.k.threads() {
                 bad(
                     format!("threads {first} to {end} of a CTA of {}", self.k.threads()),
-                    "a role has whole warps of the CTA",
+                    "a role must consist of whole warps of the CTA",
                 );
             } else if *first < self.next {
                 bad(
                     format!("thread {first} is in two roles"),
-                    "roles are disjoint, in the order of their threads",
+                    "roles must be disjoint and in the order of their threads",
                 );
             } else if *regs != 0 && (!(24..=256).contains(regs) || regs % 8 != 0) {
                 bad(
                     format!("a role cannot have {regs} registers per thread"),
-                    "a thread has 24 to 256 registers, in steps of 8",
+                    "a thread can have 24 to 256 registers, in steps of 8",
                 );
             } else if *regs != 0 && (first % WARPGROUP != 0 || threads % WARPGROUP != 0) {
                 bad(
                     format!("{regs} registers for a part of a warpgroup"),
-                    "128 threads have as many registers each",
+                    "all 128 threads of a warpgroup must have the same number of registers",
                 );
             }
             self.registers = self.registers.saturating_add(regs.saturating_mul(*threads));

@@ -1,4 +1,4 @@
-//! Signals that nobody sends, and counters that add up the signals of several puts.
+//! Checks for signals that nothing sends, and for counters that add up the signals of several puts.
 
 use crate::diag::{Code, Diagnostic, Span};
 use crate::kernel::{Block, Inst, Kernel, Value};
@@ -14,16 +14,16 @@ pub const NOBODY_SIGNALS: Code = Code(230);
 /// One counter adds up the signals of several non-blocking puts.
 pub const SHARED_COUNTER: Code = Code(231);
 
-/// Who sends signals and who waits for them.
+/// The senders and receivers of signals in a kernel.
 pub(crate) struct Signals {
-    /// Waits: the instruction, the variables, whether it asks for at least a value.
+    /// The waits: the instruction, the variables, and whether the wait is for at least a value.
     waits: Vec<(Value, Region, bool)>,
-    /// Parameters that somebody writes, here or on other PEs.
+    /// The parameters that the kernel writes, on this PE or on others.
     sent: HashSet<u32>,
-    /// Non-blocking puts that add to a signal: the instruction, the signal, whether a loop repeats it with none of them
-    /// done in between, and after how many completions it stands.
+    /// The non-blocking puts that add to a signal: the instruction, the signal, whether a loop
+    /// repeats the put without completing it, and the number of completions before it.
     adds: Vec<(Value, Region, bool, u32)>,
-    /// Completions so far: quiets, barriers, waits.
+    /// The number of completions so far: quiets, barriers and waits.
     done: u32,
 }
 
@@ -74,7 +74,7 @@ impl Signals {
         if let Remote::PutSignal { signal, op: SignalKind::Add, nbi: true, .. } = op
             && let Some((region, _)) = behind(k, *signal)
         {
-            // A signal that the round picks counts its own chunk only.
+            // A signal whose index depends on the round counts only its own chunk.
             let picked = varies(k, &region.offset);
             self.adds.push((v, region, looped && !picked, self.done));
         }
@@ -93,10 +93,11 @@ impl Signals {
                     Diagnostic::warning(
                         NOBODY_SIGNALS,
                         span(*v),
-                        format!("nothing in this kernel signals `{name}`, which is waited for"),
+                        format!("this kernel waits for `{name}`, but nothing in it signals `{name}`"),
                     )
                     .help(format!(
-                        "if the host or another kernel does, say so in the kernel's head: `signaled({name})`"
+                        "if the host or another kernel signals it, state this in the kernel's head: \
+                         `signaled({name})`"
                     )),
                 );
             }
@@ -111,10 +112,16 @@ impl Signals {
                     Diagnostic::warning(
                         SHARED_COUNTER,
                         span(*v),
-                        format!("`{name}` counts the signals of several non-blocking puts, which may come in any order"),
+                        format!(
+                            "`{name}` counts the signals of several non-blocking puts, which can \
+                             arrive in any order"
+                        ),
                     )
-                    .related(span(*at), "this adds to it")
-                    .help("a count tells how many have come, not which: give each its own signal, or wait for all of them with `eq`"),
+                    .related(span(*at), "this put adds to it")
+                    .help(
+                        "the count says how many puts have arrived, but not which: give each put its \
+                         own signal, or wait for all of them with `eq`",
+                    ),
                 );
             }
         }
@@ -128,7 +135,7 @@ fn completes(k: &Kernel, block: &Block) -> bool {
     })
 }
 
-/// Whether a number has other values in other rounds or threads.
+/// Whether a number differs between rounds or threads.
 fn varies(k: &Kernel, n: &Int) -> bool {
     let mut found = false;
     n.vars(&mut |var| {

@@ -1,4 +1,5 @@
-//! The typing rules of tiles that move asynchronously, of pipelines and the barriers behind them, and of matrix products.
+//! The typing rules of asynchronous tile copies, of pipelines and their barriers, and of matrix
+//! products.
 
 use crate::diag::Code;
 use crate::kernel::Value;
@@ -10,21 +11,22 @@ use std::sync::Arc;
 use weft_abi::MAP_DIMS;
 use weft_layout::ATOM_ROWS;
 
-/// Most stages of a pipeline: more than shared memory has room for.
+/// The maximum number of stages of a pipeline. Shared memory has no space for more.
 pub const MAX_STAGES: u32 = 64;
-/// Bytes that a barrier can expect in one phase (PTX ISA, mbarrier: tx-count).
+/// The maximum number of bytes that a barrier can expect in one phase (PTX ISA, mbarrier:
+/// tx-count).
 pub const MAX_EXPECTED: u32 = (1 << 20) - 1;
 
-/// A tensor map beyond its limits.
+/// A tensor map exceeds a limit of the hardware.
 pub const BAD_MAP: Code = Code(246);
 
 type Rule<L> = Result<<L as Level>::Type, TypeError>;
 
-/// Pipelines and copies of tiles.
+/// The rules of pipelines and copies of tiles.
 impl<L: Level> Typing<'_, L> {
     pub(crate) fn pipeline(&self, stages: u32) -> Rule<L> {
         if !(1..=MAX_STAGES).contains(&stages) {
-            return fail(MISMATCH, format!("a pipeline has 1 to {MAX_STAGES} stages, not {stages}"));
+            return fail(MISMATCH, format!("a pipeline must have 1 to {MAX_STAGES} stages, not {stages}"));
         }
         self.make(TypeRef::Pipeline(stages))
     }
@@ -63,12 +65,13 @@ impl<L: Level> Typing<'_, L> {
         self.tma(dst, src, at, along)
     }
 
-    /// A copy that arrives on a pipeline, in CTAs that differ from this one in these dimensions of the cluster.
+    /// Checks a copy that arrives on a pipeline in the CTAs that differ from this one in these
+    /// dimensions of the cluster.
     fn arrives(&self, pipe: Value, dims: u32) -> Result<(), TypeError> {
         if dims >= 1 << 3 {
             return fail(MISMATCH, format!("`{}` along dimensions {dims:#b} of a cluster", self.name));
         }
-        // Once the pipeline is lowered, it is the barrier of the stage.
+        // After lowering, the pipeline is the barrier of the stage.
         self.in_shared(pipe).or_else(|_| self.is_pipeline(pipe))
     }
 
@@ -92,7 +95,7 @@ impl<L: Level> Typing<'_, L> {
             (Space::Cluster, None) => fail_help(
                 MISMATCH,
                 format!("`{}` to another CTA has no pipeline", self.name),
-                "the bytes arrive on a pipeline of that CTA: name it",
+                "the bytes arrive on a pipeline of that CTA: pass the pipeline",
             ),
             (other, _) => self
                 .no_bulk(other, "to `global`, `symm` and multicast memory, peers', and that of other CTAs"),
@@ -104,7 +107,8 @@ impl<L: Level> Typing<'_, L> {
         fail_help(WRONG_SPACE, message, format!("it copies {help}"))
     }
 
-    /// The sides of a copy: the first is in shared memory, and both have as many elements of one type.
+    /// Checks the sides of a copy: the first is in shared memory, and both have the same number of
+    /// elements of one type.
     fn corresponds(&self, inside: &TensorType, outside: &TensorType) -> Result<(), TypeError> {
         if inside.space != Space::Shared {
             return fail(
@@ -120,7 +124,7 @@ impl<L: Level> Typing<'_, L> {
             return fail(
                 NOT_STATIC,
                 format!(
-                    "`{}` of {} to {}: both have the same static shape",
+                    "`{}` of {} to {}: both must have the same static shape",
                     self.name, outside.layout, inside.layout
                 ),
             );
@@ -132,7 +136,7 @@ impl<L: Level> Typing<'_, L> {
         self.tma(src, dst, at, along)
     }
 
-    /// A copy between a tile in shared memory and one of a parameter's tensor.
+    /// Checks a copy between a tile in shared memory and a tile of a parameter's tensor.
     fn tma(&self, shared: Value, global: Value, at: &[Value], along: &[u32]) -> Rule<L> {
         let (inside, outside) = (self.tile(shared)?, self.tile(global)?);
         if !matches!(outside.space, Space::Global | Space::Symmetric | Space::Peer) {
@@ -147,7 +151,7 @@ impl<L: Level> Typing<'_, L> {
             return fail_help(
                 BAD_MAP,
                 format!("`{}` cannot copy tiles of a tensor of {} modes", self.name, at.len()),
-                format!("a tensor map has 1 to {MAP_DIMS} modes"),
+                format!("a tensor map must have 1 to {MAP_DIMS} modes"),
             );
         }
         at.iter().try_for_each(|v| self.is_scalar(*v, Scalar::I64, "coordinate"))?;
@@ -162,9 +166,10 @@ impl<L: Level> Typing<'_, L> {
     }
 }
 
-/// Matrix products.
+/// The rules of matrix products.
 impl<L: Level> Typing<'_, L> {
-    /// Warpgroups have 64 rows or a multiple of them each, and 8 to 256 columns (PTX ISA, wgmma.mma_async).
+    /// Checks an accumulator. A warpgroup has a multiple of 64 rows and 8 to 256 columns (PTX ISA,
+    /// wgmma.mma_async).
     pub(crate) fn accumulator(&self) -> Rule<L> {
         let TypeRef::Accumulator(acc) = self.given.view() else {
             return fail(MISMATCH, format!("expected an accumulator, found {}", self.given));
@@ -173,8 +178,8 @@ impl<L: Level> Typing<'_, L> {
         if !matches!(elem, Scalar::F32 | Scalar::F16 | Scalar::I32) {
             return fail_help(
                 NO_SUCH_OP,
-                format!("matrix products are not added up in {elem}"),
-                "they are in f32 or f16, and those of integers in i32",
+                format!("matrix products cannot be accumulated in {elem}"),
+                "they are accumulated in f32 or f16, and those of integers in i32",
             );
         }
         let split = |n: u32, parts: u32, unit: u32| {
@@ -184,10 +189,10 @@ impl<L: Level> Typing<'_, L> {
             return fail_help(
                 MISMATCH,
                 format!(
-                    "a tile of {rows} x {cols} is not shared out over {} x {} warpgroups",
+                    "a tile of {rows} x {cols} cannot be divided over {} x {} warpgroups",
                     over[0], over[1]
                 ),
-                "each warpgroup has a multiple of 64 rows, and 8 to 256 columns in steps of 8",
+                "each warpgroup must have a multiple of 64 rows, and 8 to 256 columns in steps of 8",
             );
         }
         if acc.lanes(acc.own_cols()) > 256 {
@@ -197,7 +202,7 @@ impl<L: Level> Typing<'_, L> {
                     "a thread would hold {} elements of a tile of {rows} x {cols}",
                     acc.lanes(acc.own_cols())
                 ),
-                "a thread has 255 registers: share the tile out over more warpgroups, or take a smaller one",
+                "a thread has 255 registers: divide the tile over more warpgroups, or use a smaller tile",
             );
         }
         Ok(self.given.clone())
@@ -225,9 +230,12 @@ impl<L: Level> Typing<'_, L> {
         if !sum_types(elem, y.elem).contains(&acc_ty.elem) {
             return fail_help(
                 NO_SUCH_OP,
-                format!("there is no product of {elem} and {} in {}", y.elem, acc_ty.elem),
-                "bf16, f16, f32 (as tf32) and fp8 are added up in f32, f16 and fp8 also in f16, and integers of 8 bits in \
-                 i32",
+                format!(
+                    "there is no matrix product of {elem} and {} that is accumulated in {}",
+                    y.elem, acc_ty.elem
+                ),
+                "products of bf16, f16, f32 (as tf32) and fp8 are accumulated in f32, those of f16 and \
+                fp8 also in f16, and those of 8-bit integers in i32",
             );
         }
         let extents = |t: &TensorType| {
@@ -242,7 +250,7 @@ impl<L: Level> Typing<'_, L> {
             return fail_help(
                 MISMATCH,
                 format!("`mma` of {a} and {} to {m} x {n}", y.layout),
-                format!("the tiles have static modes ({m}, K) and ({n}, K)"),
+                format!("the tiles must have static modes ({m}, K) and ({n}, K)"),
             );
         }
         Ok(self.k.ty(acc).clone())
@@ -263,7 +271,7 @@ impl<L: Level> Typing<'_, L> {
             return fail_help(
                 MISMATCH,
                 format!("columns {first} to {} of {}", u64::from(first) + u64::from(cols), acc.cols),
-                "columns are read in steps of 8, and all at once where warpgroups share them out",
+                "columns are read in steps of 8, and all at once if they are divided over warpgroups",
             );
         }
         Ok(L::Type::lanes_of(acc.elem, acc.lanes(cols / acc.over[1].max(1))))
@@ -300,7 +308,7 @@ impl<L: Level> Typing<'_, L> {
         self.registers(acc)
     }
 
-    /// Registers of an accumulator that do not come from others.
+    /// The type of an accumulator's registers that do not come from other registers.
     pub(crate) fn unset(&self) -> Rule<L> {
         match self.given.view() {
             TypeRef::Vector(Scalar::F32 | Scalar::I32, _) => Ok(self.given.clone()),
@@ -308,12 +316,12 @@ impl<L: Level> Typing<'_, L> {
         }
     }
 
-    /// The registers of an accumulator, which have the type that sums are held in.
+    /// Checks the registers of an accumulator, whose type depends on the type of the sums.
     fn sums(&self, acc: Value, sum: Scalar) -> Rule<L> {
         let held = if sum == Scalar::F32 { Scalar::F32 } else { Scalar::I32 };
         match self.k.ty(acc).view() {
             TypeRef::Vector(elem, _) if elem == held => self.registers(acc),
-            other => fail(MISMATCH, format!("sums in {sum} are held in {held}, and not in {other}")),
+            other => fail(MISMATCH, format!("sums of type {sum} are held in {held}, not in {other}")),
         }
     }
 
@@ -341,7 +349,7 @@ impl<L: Level> Typing<'_, L> {
     }
 }
 
-/// Matrix products of warps.
+/// The rules of matrix products of warps.
 impl<L: Level> Typing<'_, L> {
     pub(crate) fn ldmatrix(&self, ptr: Value, count: u32) -> Rule<L> {
         self.in_shared(ptr)?;
@@ -375,16 +383,16 @@ impl<L: Level> Typing<'_, L> {
     }
 }
 
-/// The columns of a tile of which a thread holds `lanes` elements as it holds those of an accumulator, to which the tile's
-/// product is added.
+/// The number of columns of a tile A in registers. A thread holds `lanes` elements of it in the
+/// order of an accumulator's elements, and the product is added to `acc`.
 fn held_depth(elem: Scalar, lanes: u32, acc: Accumulator) -> Result<i64, TypeError> {
     let blocks = acc.rows / (ATOM_ROWS as u32).saturating_mul(acc.over[0]).max(1);
     if elem.bytes() != 2 {
         return fail_help(
             NO_SUCH_OP,
             format!("`mma` cannot take {elem} from registers"),
-            "registers hold factors of 16 bits as they hold an accumulator's columns: convert to bf16 or f16, or store the \
-             tile to shared memory",
+            "only factors of 16 bits can be in registers: convert to bf16 or f16, or store the tile to \
+            shared memory",
         );
     }
     let depth = lanes.saturating_mul(2) / blocks.max(1);
@@ -392,13 +400,13 @@ fn held_depth(elem: Scalar, lanes: u32, acc: Accumulator) -> Result<i64, TypeErr
         return fail_help(
             MISMATCH,
             format!("`mma` cannot take {depth} columns from registers"),
-            "one instruction multiplies 16 columns of A: take a multiple of 16",
+            "one instruction multiplies 16 columns of A: use a multiple of 16",
         );
     }
     Ok(i64::from(depth))
 }
 
-/// The types in which products of two types are added up.
+/// The types in which products of two types are accumulated.
 fn sum_types(a: Scalar, b: Scalar) -> &'static [Scalar] {
     let byte = |s: Scalar| matches!(s, Scalar::I8 | Scalar::U8);
     match (a, b) {
@@ -410,12 +418,12 @@ fn sum_types(a: Scalar, b: Scalar) -> &'static [Scalar] {
     }
 }
 
-/// Sums of a type that a register of 32 bits holds.
+/// The number of sums of a type that a register of 32 bits holds.
 pub fn per_register(sum: Scalar) -> u32 {
     if sum == Scalar::F16 { 2 } else { 1 }
 }
 
-/// Barriers in shared memory, and single boxes.
+/// The rules of barriers in shared memory and of single boxes.
 impl<L: Level> Typing<'_, L> {
     fn in_shared(&self, ptr: Value) -> Result<(), TypeError> {
         match self.k.ty(ptr).view() {
@@ -455,7 +463,7 @@ impl<L: Level> Typing<'_, L> {
         self.unit()
     }
 
-    /// Bytes between shared memory and other memory.
+    /// Checks a copy of bytes between shared memory and other memory.
     pub(crate) fn bulk_bytes(&self, shared: Value, _: Value, mbar: Value) -> Rule<L> {
         self.in_shared(shared)?;
         match self.k.ty(mbar).view() {
@@ -471,16 +479,17 @@ impl<L: Level> Typing<'_, L> {
         }
     }
 
-    /// The reductions of `cp.reduce.async.bulk.tensor` (PTX ISA).
+    /// Checks a reduction of `cp.reduce.async.bulk.tensor` (PTX ISA).
     pub(crate) fn tma_reduction(&self, op: Option<RedOp>) -> Result<(), TypeError> {
         match op {
-            Some(RedOp::Mul) => fail(MISMATCH, "memory does not multiply"),
+            Some(RedOp::Mul) => fail(MISMATCH, "memory does not support the reduction `mul`"),
             _ => Ok(()),
         }
     }
 }
 
-/// The ranks of the CTAs of a cluster that differ from the one of rank 0 only in these dimensions (x is bit 0), as bits.
+/// The ranks of the CTAs of a cluster that differ from the CTA of rank 0 only in these dimensions
+/// (x is bit 0), as bits.
 pub fn line(cluster: [u32; 3], dims: u32) -> u32 {
     let extent = |d: usize| if dims >> d & 1 == 1 { cluster[d] } else { 1 };
     let mut ranks = 0;

@@ -1,7 +1,8 @@
-//! How often the roles of a kernel fill, wait for and release the stages of each pipeline.
+//! Checks how often the roles of a kernel fill, wait for and release the stages of each pipeline.
 //!
-//! Counts are symbolic: sums of products of the loops' numbers of rounds, which are taken to be positive. Where the
-//! numbers of stages that are filled and waited for cannot be compared, that is a warning.
+//! Counts are symbolic: sums of products of the loops' numbers of rounds, which are assumed to be
+//! positive. If the numbers of filled and awaited stages cannot be compared, the check gives a
+//! warning.
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Kernel, Value};
@@ -14,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weft_layout::{Int, Node};
 
-/// Roles that do not agree on how many stages go through a pipeline.
+/// Roles disagree about the number of stages that pass through a pipeline.
 pub const UNEVEN: Code = Code(242);
 
-/// Reports pipelines whose users do not agree.
+/// Reports pipelines whose users disagree.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut pipes = Vec::new();
     k.walk(&mut |v, inst| pipes.extend(matches!(inst.op.tile(), Some(Tile::Pipeline { .. })).then_some(v)));
@@ -29,45 +30,45 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     found.extend(pipes.into_iter().filter_map(|pipe| walk.judge(pipe)));
 }
 
-/// What is done with a pipeline.
+/// An operation on a pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Use {
+enum PipelineOp {
     Acquire,
     Await,
     Release,
     Skip,
 }
 
-/// How often, if that is known, and where first.
+/// The number of times that a user does an operation, if it is known, and the first occurrence.
 #[derive(Clone)]
 struct Count {
     n: Option<Int>,
     at: Value,
 }
 
-type Counts = BTreeMap<(Value, Use), Count>;
+type Counts = BTreeMap<(Value, PipelineOp), Count>;
 
-/// A role, or the code outside of roles.
+/// A role, or the code outside of roles, that uses pipelines.
 struct User {
     name: Arc<str>,
     counts: Counts,
 }
 
-/// What a symbol of a count stands for.
+/// The meaning of a symbol in a count.
 #[derive(Clone, PartialEq)]
 enum Atom {
-    /// The variable of a loop that is so many loops deep, by its bounds and step.
+    /// The variable of a loop at a nesting depth, with its bounds and step.
     Round(usize, [Int; 3]),
-    /// 1 in all rounds of that loop but the first one.
+    /// 1 in all rounds of that loop except the first one, where it is 0.
     Later(Int),
-    /// 1 where a condition holds.
+    /// 1 if a condition holds, and 0 otherwise.
     Holds(CmpOp, Int, Int),
     /// The sum of a count over the rounds of a loop.
     Sum(Int, Int),
 }
 
-/// A loop around the code at hand: its variable, the symbol that stands for it, and its first value.
-struct Around {
+/// A surrounding loop: its variable, the symbol that stands for it, and its first value.
+struct EnclosingLoop {
     var: Value,
     symbol: Int,
     first: Int,
@@ -75,11 +76,11 @@ struct Around {
 
 struct Walk<'k> {
     k: &'k Kernel,
-    /// What symbols stand for, and the values that name them in messages.
+    /// The meanings of symbols, and the values that name them in messages.
     atoms: Vec<(Atom, Value)>,
-    /// The numbers of rounds that were met.
+    /// The numbers of rounds that occur in the kernel.
     trips: Vec<Int>,
-    inside: Vec<Around>,
+    inside: Vec<EnclosingLoop>,
     users: Vec<User>,
 }
 
@@ -99,11 +100,11 @@ impl Walk<'_> {
             let one =
                 |pipe: &Value, what| Counts::from([((*pipe, what), Count { n: Some(Int::ONE), at: v })]);
             let own = match (inst.op.tile(), inst.op.control()) {
-                (Some(Tile::Acquire { pipe }), _) => one(pipe, Use::Acquire),
-                (Some(Tile::Await { pipe }), _) => one(pipe, Use::Await),
-                (Some(Tile::Release { pipe }), _) => one(pipe, Use::Release),
+                (Some(Tile::Acquire { pipe }), _) => one(pipe, PipelineOp::Acquire),
+                (Some(Tile::Await { pipe }), _) => one(pipe, PipelineOp::Await),
+                (Some(Tile::Release { pipe }), _) => one(pipe, PipelineOp::Release),
                 (Some(Tile::Skip { pipe, stages }), _) => {
-                    Counts::from([((*pipe, Use::Skip), Count { n: self.expr(*stages), at: v })])
+                    Counts::from([((*pipe, PipelineOp::Skip), Count { n: self.expr(*stages), at: v })])
                 }
                 (_, Some(control)) => self.control(control),
                 _ => continue,
@@ -163,7 +164,7 @@ impl Walk<'_> {
         let symbol = self.symbol(Atom::Round(self.inside.len(), bounds.clone()), var);
         let [lo, hi, step] = bounds;
         let trips = (hi - &lo).ceil_div(&step);
-        self.inside.push(Around { var, symbol: symbol.clone(), first: lo });
+        self.inside.push(EnclosingLoop { var, symbol: symbol.clone(), first: lo });
         let mut counts = self.block(body);
         self.inside.pop();
         if !counts.is_empty() && !self.trips.contains(&trips) {
@@ -182,19 +183,20 @@ impl Walk<'_> {
         counts
     }
 
-    /// An integer in terms of the loops around it.
+    /// An integer in terms of the surrounding loops.
     fn expr(&self, v: Value) -> Option<Int> {
         let at = |id: u32| self.inside.iter().find(|around| around.var == Value(id));
         let n = number(self.k, v)?.subst(&mut |x| at(x.id).map(|around| around.symbol.clone()));
         n.poison().is_none().then_some(n)
     }
 
-    /// 1 where a condition holds, and 0 elsewhere, as a symbol.
+    /// A symbol that is 1 if a condition holds, and 0 otherwise.
     fn holds(&mut self, cond: Value) -> Option<Int> {
         let Some(Arith::Compare { op, a, b }) = self.k.insts.get(cond)?.op.arith() else { return None };
         let (x, y) = (self.expr(*a)?, self.expr(*b)?);
-        let behind =
-            |around: &&Around| around.symbol == x && around.first == y && matches!(op, CmpOp::Gt | CmpOp::Ne);
+        let behind = |around: &&EnclosingLoop| {
+            around.symbol == x && around.first == y && matches!(op, CmpOp::Gt | CmpOp::Ne)
+        };
         let atom = match self.inside.iter().find(behind) {
             Some(around) => Atom::Later(around.symbol.clone()),
             None => Atom::Holds(*op, x, y),
@@ -202,7 +204,7 @@ impl Walk<'_> {
         Some(self.symbol(atom, cond))
     }
 
-    /// The symbol that stands for an atom; `v` names it in messages.
+    /// The symbol that stands for an atom. `v` names it in messages.
     fn symbol(&mut self, atom: Atom, v: Value) -> Int {
         let known = self.atoms.iter().position(|(known, _)| *known == atom);
         let at = known.unwrap_or_else(|| {
@@ -219,7 +221,7 @@ impl Walk<'_> {
         Int::var(weft_layout::Var { id, name: v.to_string().into(), div: 1, min, max })
     }
 
-    /// Whether a count changes from round to round of a loop, but for the first one.
+    /// Whether a count changes from round to round of a loop, apart from the first round.
     fn depends(&self, n: &Int, symbol: &Int) -> bool {
         let mut found = false;
         n.vars(&mut |x| {
@@ -236,18 +238,20 @@ impl Walk<'_> {
         found
     }
 
-    /// What is wrong with a pipeline, if anything is.
+    /// The error in the use of a pipeline, if there is one.
     fn judge(&self, pipe: Value) -> Option<Diagnostic> {
-        let of = |what: Use| self.users.iter().filter_map(move |u| Some((u, u.counts.get(&(pipe, what))?)));
-        let fills: Vec<_> = of(Use::Acquire).collect();
-        let Some((filler, filled)) = fills.first().copied().filter(|_| of(Use::Await).next().is_some())
+        let of =
+            |what: PipelineOp| self.users.iter().filter_map(move |u| Some((u, u.counts.get(&(pipe, what))?)));
+        let fills: Vec<_> = of(PipelineOp::Acquire).collect();
+        let Some((filler, filled)) =
+            fills.first().copied().filter(|_| of(PipelineOp::Await).next().is_some())
         else {
             return self.one_sided(pipe);
         };
         let acquires = fills.iter().try_fold(Int::ZERO, |sum, (_, c)| Some(sum + c.n.as_ref()?));
         let mut open = None;
-        for (user, wait) in of(Use::Await) {
-            let skip = user.counts.get(&(pipe, Use::Skip));
+        for (user, wait) in of(PipelineOp::Await) {
+            let skip = user.counts.get(&(pipe, PipelineOp::Skip));
             let skips = skip.map_or(Some(Int::ZERO), |count| count.n.clone());
             let (Some(acquires), Some(waits), Some(skips)) = (&acquires, &wait.n, skips) else {
                 open = open.or(Some((user, wait)));
@@ -263,9 +267,9 @@ impl Walk<'_> {
                     "`{}` waits for {waits} stages{skips} of a pipeline that `{}` fills {acquires} times",
                     user.name, filler.name
                 ));
-                return Some(self.report(wait.at, message, filled.at, "it is filled here"));
+                return Some(self.report(wait.at, message, filled.at, "the pipeline is filled here"));
             }
-            let release = user.counts.get(&(pipe, Use::Release));
+            let release = user.counts.get(&(pipe, PipelineOp::Release));
             let releases = match release {
                 Some(count) => count.n.clone(),
                 None => Some(Int::ZERO),
@@ -278,7 +282,8 @@ impl Walk<'_> {
             };
             if too_few {
                 let message = self.say(format!(
-                    "`{}` releases {releases} of the {acquires} stages that it waits for, and the pipeline has {}",
+                    "`{}` releases {releases} of the {acquires} stages that it waits for, but the \
+                     pipeline has only {}",
                     user.name,
                     self.stages(pipe)
                 ));
@@ -286,7 +291,7 @@ impl Walk<'_> {
                     wait.at,
                     message,
                     filled.at,
-                    "this waits for a stage to be released",
+                    "this call waits for a stage to be released",
                 ));
             }
             if let Some(release) = release.filter(|_| self.positive(&(&releases - waits))) {
@@ -298,27 +303,30 @@ impl Walk<'_> {
         open.map(|(user, wait)| self.unclear((user, wait), (filler, filled)))
     }
 
-    /// Nobody knows whether two roles agree.
+    /// The warning that two roles cannot be compared.
     fn unclear(&self, (user, wait): (&User, &Count), (filler, filled): (&User, &Count)) -> Diagnostic {
         let span = |v: Value| self.k.insts[v].span;
         let message = format!(
-            "`{}` may wait for other numbers of stages of a pipeline than `{}` fills",
+            "`{}` may wait for a different number of stages of a pipeline than `{}` fills",
             user.name, filler.name
         );
-        Diagnostic::warning(UNEVEN, span(wait.at), message).related(span(filled.at), "it is filled here").help(
-            "loops of the same bounds and conditions of the same values can be compared; a role that waits forever \
-             is found by `weft check`",
-        )
+        Diagnostic::warning(UNEVEN, span(wait.at), message)
+            .related(span(filled.at), "the pipeline is filled here")
+            .help(
+                "give both roles loops with the same bounds and conditions on the same values, which can \
+            be compared; `weft check` finds a role that waits forever",
+            )
     }
 
-    /// A pipeline that nobody fills, or that nobody waits for.
+    /// The error for a pipeline that nothing fills or nothing waits for.
     fn one_sided(&self, pipe: Value) -> Option<Diagnostic> {
-        let first = |what: Use| self.users.iter().find_map(|u| Some((u, u.counts.get(&(pipe, what))?)));
-        if let Some((user, count)) = first(Use::Await).or_else(|| first(Use::Release)) {
+        let first =
+            |what: PipelineOp| self.users.iter().find_map(|u| Some((u, u.counts.get(&(pipe, what))?)));
+        if let Some((user, count)) = first(PipelineOp::Await).or_else(|| first(PipelineOp::Release)) {
             let message = format!("`{}` waits for stages of a pipeline that no role fills", user.name);
             return Some(self.report(count.at, message, pipe, "this pipeline"));
         }
-        let (user, count) = first(Use::Acquire)?;
+        let (user, count) = first(PipelineOp::Acquire)?;
         let n = count.n.as_ref()?;
         let endless = match n.as_const() {
             Some(n) => n > self.stages(pipe),
@@ -331,8 +339,8 @@ impl Walk<'_> {
     fn report(&self, at: Value, message: String, other: Value, what: &str) -> Diagnostic {
         let span = |v: Value| self.k.insts[v].span;
         Diagnostic::error(UNEVEN, span(at), message).related(span(other), what).help(
-            "every stage that is filled is waited for once and released once by each role that reads the pipeline: \
-             give the loops of these roles the same rounds",
+            "each role that reads the pipeline must wait for every filled stage once and release it \
+            once: give the loops of these roles the same number of rounds",
         )
     }
 
@@ -351,7 +359,7 @@ impl Walk<'_> {
         self.positive(&(a - b)) || self.positive(&(b - a))
     }
 
-    /// Whether a number is positive where every loop has a round.
+    /// Whether a number is positive if every loop has at least one round.
     fn positive(&self, n: &Int) -> bool {
         if n.lower_bound() >= 1 || self.trips.contains(n) {
             return true;
@@ -364,12 +372,12 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a variable is that symbol.
+/// Whether a variable is the symbol `symbol`.
 fn same(x: &weft_layout::Var, symbol: &Int) -> bool {
     matches!(symbol.node(), Node::Var(v) if v.id == x.id)
 }
 
-/// Adds counts, each so many times.
+/// Adds `times` times the counts of `more`.
 fn add(counts: &mut Counts, more: Counts, times: &Int) {
     for (key, count) in more {
         let n = count.n.map(|n| n * times).filter(|n| n.poison().is_none());
@@ -378,7 +386,7 @@ fn add(counts: &mut Counts, more: Counts, times: &Int) {
     }
 }
 
-/// Makes counts unknown.
+/// Makes the counts unknown.
 fn forget(counts: &mut Counts) {
     counts.values_mut().for_each(|count| count.n = None);
 }
@@ -394,8 +402,8 @@ fn uses(k: &Kernel, block: &Block) -> bool {
     })
 }
 
-/// Whether a jump goes past code that uses a pipeline; `around` has, for each loop and `once` around the block, whether it
-/// has such code.
+/// Whether a jump skips code that uses a pipeline. `around` has an entry for each surrounding loop
+/// and `once`, which says whether it has such code.
 fn jumps(k: &Kernel, block: &Block, around: &mut Vec<bool>) -> bool {
     block.0.iter().filter_map(|v| k.insts.get(*v)).any(|inst| match inst.op.control() {
         Some(Control::Return {}) => true,

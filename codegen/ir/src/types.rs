@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use weft_layout::{Int, Layout, Swizzle, Var};
 
-/// A type of any level, borrowed: what code that serves several levels matches on.
+/// A reference to a type of any level, for code that serves several levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TypeRef<'a> {
     /// The type of ops without a result.
@@ -24,38 +24,38 @@ pub enum TypeRef<'a> {
     Team,
     /// Counters of a team barrier.
     Barrier,
-    /// Barriers of that many stages of shared memory.
+    /// The barriers of a pipeline with the given number of stages of shared memory.
     Pipeline(u32),
-    /// A tile that matrix instructions add to.
+    /// A tile to which matrix instructions add.
     Accumulator(Accumulator),
 }
 
-/// A tile that matrix instructions add to, shared out over warpgroups. It is no register tensor: while instructions are
-/// under way, nothing else touches it.
+/// A tile to which matrix instructions add, divided over warpgroups. It differs from a register
+/// tensor in that nothing else accesses it while instructions are in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Accumulator {
     /// The type of the tile's elements.
     pub elem: Scalar,
-    /// Rows of the tile.
+    /// The number of rows of the tile.
     pub rows: u32,
-    /// Columns of the tile.
+    /// The number of columns of the tile.
     pub cols: u32,
-    /// Warpgroups that share out the rows, and the columns.
+    /// The number of warpgroups that divide the rows, and of those that divide the columns.
     pub over: [u32; 2],
 }
 
 impl Accumulator {
-    /// Warpgroups that hold it together.
+    /// The number of warpgroups that hold the tile together.
     pub fn warpgroups(&self) -> u32 {
         self.over[0].saturating_mul(self.over[1])
     }
 
-    /// Columns of each warpgroup.
+    /// The number of columns of each warpgroup.
     pub fn own_cols(&self) -> u32 {
         self.cols / self.over[1].max(1)
     }
 
-    /// Elements that each thread holds of `cols` columns.
+    /// The number of elements that each thread holds of `cols` columns.
     pub fn lanes(&self, cols: u32) -> u32 {
         self.rows.saturating_mul(cols) / WARPGROUP.saturating_mul(self.over[0]).max(1)
     }
@@ -63,13 +63,13 @@ impl Accumulator {
 
 /// A type of some level.
 pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display + From<Shared> {
-    /// The type, to match on.
+    /// The type as a reference, for pattern matching.
     fn view(&self) -> TypeRef<'_>;
 
-    /// This level's type of that kind; `None` if the level has none.
+    /// This level's type of that kind, or `None` if the level has none.
     fn of(ty: TypeRef<'_>) -> Option<Self>;
 
-    /// No value: the type of an op that is there for its effect.
+    /// The type of ops that have no result.
     fn unit() -> Self {
         Shared::Unit.into()
     }
@@ -79,7 +79,7 @@ pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display +
         Shared::Scalar(s).into()
     }
 
-    /// `n` elements: a scalar for 1.
+    /// The type of `n` elements, which is a scalar if `n` is 1.
     fn lanes_of(elem: Scalar, n: u32) -> Self {
         if n == 1 { Shared::Scalar(elem).into() } else { Shared::Vector(elem, n).into() }
     }
@@ -96,7 +96,7 @@ pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display +
         }
     }
 
-    /// Elements of a scalar (1) or vector.
+    /// The number of elements of a scalar (1) or vector.
     fn lanes(&self) -> Option<u32> {
         match self.view() {
             TypeRef::Scalar(_) => Some(1),
@@ -105,7 +105,7 @@ pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display +
         }
     }
 
-    /// The same shape of another element type.
+    /// The same shape with another element type.
     #[must_use]
     fn with_elem(&self, elem: Scalar) -> Self {
         match self.view() {
@@ -143,7 +143,7 @@ pub enum Shared {
     Vector(Scalar, u32),
 }
 
-/// Declares the type of a level: the shared variants, and those named.
+/// Declares the type of a level: the shared variants and the given ones.
 macro_rules! level_type {
     ($(#[$meta:meta])* $module:ident: $($(#[$vmeta:meta])* $variant:ident $(($field:ty = $bind:ident => $view:expr, $make:expr))?),* $(,)?) => {
         pub(crate) mod $module {
@@ -152,9 +152,9 @@ macro_rules! level_type {
             $(#[$meta])*
             #[derive(Clone, PartialEq, Eq, Hash, Debug)]
             pub enum Type {
-                /// No value: an op for its effect.
+                /// The type of ops without a result.
                 Unit,
-                /// One element.
+                /// A single number of the given type.
                 Scalar(Scalar),
                 /// A number of elements in a thread's registers.
                 Vector(Scalar, u32),
@@ -211,23 +211,23 @@ level_type! {
     Team,
     /// Symmetric, zero-initialised counters of a [`TeamBarrier`](crate::op::Team::Barrier).
     Barrier,
-    /// Barriers of that many stages of shared memory.
+    /// The barriers of a pipeline with the given number of stages of shared memory.
     Pipeline(u32 = n => *n, n),
-    /// A tile that matrix instructions add to.
+    /// A tile to which matrix instructions add.
     Accumulator(Accumulator = a => *a, a),
 }
 
 level_type! {
     /// The type of a value at the machine level.
     machine:
-    /// An address.
+    /// An address in the given memory space.
     Pointer(Space = s => *s, s),
 }
 
 level_type! {
     /// The type of a value while passes lower a kernel.
     mixed:
-    /// An address.
+    /// An address in the given memory space.
     Pointer(Space = s => *s, s),
     /// A view of memory.
     Tensor(Arc<TensorType> = t => t, t.clone()),
@@ -235,9 +235,9 @@ level_type! {
     Team,
     /// Symmetric, zero-initialised counters of a [`TeamBarrier`](crate::op::Team::Barrier).
     Barrier,
-    /// Barriers of that many stages of shared memory.
+    /// The barriers of a pipeline with the given number of stages of shared memory.
     Pipeline(u32 = n => *n, n),
-    /// A tile that matrix instructions add to.
+    /// A tile to which matrix instructions add.
     Accumulator(Accumulator = a => *a, a),
 }
 
@@ -273,7 +273,7 @@ impl From<tensor::Type> for mixed::Type {
 pub struct TensorType {
     /// The type of the tensor's elements.
     pub elem: Scalar,
-    /// Coordinate to element offset.
+    /// The layout, which maps coordinates to element offsets.
     pub layout: Layout,
     /// The permutation of the bytes of a tensor in shared memory. It maps the distance in bytes from the
     /// allocation's first byte, which the layout and the views' offsets give, to the place in memory. (PTX
@@ -281,22 +281,25 @@ pub struct TensorType {
     pub swizzle: Option<Swizzle>,
     /// The memory space that the tensor is in.
     pub space: Space,
-    /// Provable alignment of its first element, in bytes; a power of two.
+    /// The provable alignment of the first element in bytes, a power of two.
     pub align: u32,
-    /// The predicates under which the element of a coordinate exists. A divide by a tile that does not divide
-    /// the extent gives coordinates beyond the end; accesses there read as zero and are not written.
+    /// The predicates under which the element of a coordinate exists. A division by a tile that
+    /// does not divide the extent has coordinates beyond the end. Loads there read zero, and stores
+    /// there do nothing.
     pub bounds: Vec<Bound>,
 }
 
-/// The predicate under which a coordinate is in bounds: `offset + layout(coordinate) < limit`. The left side is the
-/// coordinate in one mode of the tensor that the view was made from (CuTe writes it with an identity tensor).
+/// The predicate under which a coordinate is in bounds: `offset + layout(coordinate) < limit`. The
+/// left side is the coordinate in one mode of the tensor from which the view was made. (CuTe
+/// expresses it with an identity tensor.)
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Bound {
-    /// Extent of the original mode.
+    /// The extent of the original mode.
     pub limit: Int,
     /// The position in the original mode at which the view begins.
     pub offset: Int,
-    /// The view's coordinates to positions in it; same sizes, mode by mode, as the view's layout.
+    /// The layout from the view's coordinates to positions in the mode. Its modes have the same
+    /// sizes as those of the view's layout.
     pub layout: Layout,
 }
 

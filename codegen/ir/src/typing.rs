@@ -1,5 +1,5 @@
-//! The typing rules of the ops, one place for the builder and the verifier. The table of the ops says which rule is
-//! whose; the rules of NVSHMEM's operations are in [`remote`](crate::remote).
+//! The typing rules of the ops, which the builder and the verifier share. The table of the ops says
+//! which rule each op has. The rules of NVSHMEM's operations are in [`remote`](crate::remote).
 
 use crate::diag::Code;
 use crate::kernel::{Kernel, LocalId, Value};
@@ -11,10 +11,10 @@ use crate::types::{TensorType, TypeRef, ValueType};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Most elements that one op moves into a thread's registers.
+/// The maximum number of elements that one op moves into a thread's registers.
 pub const MAX_LANES: u32 = 1024;
 
-/// A type error: the code of its family, what is wrong, what to do.
+/// A type error: the code of its family, what is wrong, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TypeError {
@@ -22,22 +22,22 @@ pub struct TypeError {
     pub code: Code,
     /// One line that says what is wrong.
     pub message: String,
-    /// A text that says what the user can do, if there is one.
+    /// Advice for the user, if there is any.
     pub help: Option<String>,
 }
 
-/// Operand or result of a wrong type.
+/// An operand or result has a wrong type.
 pub const MISMATCH: Code = Code(200);
-/// An op that its element type does not have.
+/// The element type does not have this op.
 pub const NO_SUCH_OP: Code = Code(201);
-/// A tensor in a memory space the op cannot reach.
+/// A tensor is in a memory space that the op cannot access.
 pub const WRONG_SPACE: Code = Code(202);
-/// A tensor whose number of elements is not a compile-time constant where it must be.
+/// A tensor does not have a compile-time constant number of elements, but must.
 pub const NOT_STATIC: Code = Code(203);
-/// A literal outside its type.
+/// A literal is outside the range of its type.
 pub const LITERAL: Code = Code(204);
 
-/// The type of an op's result, or why there is none.
+/// The type of an op's result, or the reason why there is none.
 type Rule<L> = Result<<L as Level>::Type, TypeError>;
 
 pub(crate) fn fail<T>(code: Code, message: impl Into<String>) -> Result<T, TypeError> {
@@ -104,11 +104,11 @@ impl<L: Level> Typing<'_, L> {
     }
 }
 
-/// Arithmetic.
+/// The rules of arithmetic.
 impl<L: Level> Typing<'_, L> {
     pub(crate) fn constant(&self, value: Constant) -> Rule<L> {
         let TypeRef::Scalar(s) = self.given.view() else {
-            return fail(MISMATCH, format!("a literal is a scalar, not {}", self.given));
+            return fail(MISMATCH, format!("a literal must be a scalar, not {}", self.given));
         };
         let fits = match (value, s.kind()) {
             (Constant::Bool(_), NumberKind::Bool) | (Constant::Float(_), NumberKind::Float) => true,
@@ -168,7 +168,7 @@ impl<L: Level> Typing<'_, L> {
     }
 
     fn has(&self, ok: bool, op: &str, s: Scalar) -> Result<(), TypeError> {
-        /// The operators that the text writes as signs.
+        /// The operators that the source text writes as signs.
         const SIGNS: [(&str, &str); 5] =
             [("rem", "%"), ("shl", "<<"), ("shr", ">>"), ("neg", "-"), ("not", "!")];
         let op = SIGNS.iter().find(|(name, _)| *name == op).map_or(op, |(_, sign)| sign);
@@ -177,16 +177,17 @@ impl<L: Level> Typing<'_, L> {
         } else if s.is_fp8() {
             fail_help(
                 NO_SUCH_OP,
-                format!("there is no `{op}` on {s}"),
+                format!("`{op}` does not exist for {s}"),
                 "fp8 is a storage type: convert first, `.to<f32>()`",
             )
         } else {
-            fail(NO_SUCH_OP, format!("there is no `{op}` on {s}"))
+            fail(NO_SUCH_OP, format!("`{op}` does not exist for {s}"))
         }
     }
 }
 
-/// Changes of shape and representation. The result is the given type, if `ok` holds for its element type and lanes.
+/// Changes of shape and representation. The result is the given type if `ok` holds for its element
+/// type and lanes.
 impl<L: Level> Typing<'_, L> {
     fn shape(ty: &L::Type) -> Option<(Scalar, u32)> {
         ty.elem().zip(ty.lanes())
@@ -198,12 +199,12 @@ impl<L: Level> Typing<'_, L> {
             return fail(MISMATCH, format!("expected a scalar or vector type, found {given}"));
         };
         if lanes == 0 || lanes > MAX_LANES {
-            return fail(MISMATCH, format!("a vector has 1 to {MAX_LANES} lanes, not {lanes}"));
+            return fail(MISMATCH, format!("a vector must have 1 to {MAX_LANES} lanes, not {lanes}"));
         }
         if ok(to, lanes) {
             Ok(given.clone())
         } else {
-            fail(MISMATCH, format!("{mnemonic} does not give {given}"))
+            fail(MISMATCH, format!("{mnemonic} cannot have the result {given}"))
         }
     }
 
@@ -259,7 +260,7 @@ impl<L: Level> Typing<'_, L> {
     }
 }
 
-/// Threads, variables, control, messages.
+/// The rules of threads, variables, control flow and messages.
 impl<L: Level> Typing<'_, L> {
     pub(crate) fn shuffle(&self, value: Value, lane: Value) -> Rule<L> {
         self.is_scalar(lane, Scalar::I32, "lane")?;
@@ -316,7 +317,7 @@ impl<L: Level> Typing<'_, L> {
     }
 }
 
-/// Tensors.
+/// The rules of tensors.
 impl<L: Level> Typing<'_, L> {
     pub(crate) fn symmetric(&self, base: Value, to: Space) -> Rule<L> {
         match self.ty(base).view() {
@@ -345,7 +346,7 @@ impl<L: Level> Typing<'_, L> {
             other => fail_help(
                 WRONG_SPACE,
                 format!("`{}` needs a tensor in shared memory, found {other}", self.name),
-                "other CTAs of the cluster have the tensors that `shared<T>(layout)` makes",
+                "tensors that `shared<T>(layout)` makes exist in the other CTAs of the cluster too",
             ),
         }
     }
@@ -355,16 +356,19 @@ impl<L: Level> Typing<'_, L> {
             (TypeRef::Tensor(b), TypeRef::Tensor(t)) if b.elem == t.elem && b.space == t.space => {
                 Ok(self.given.clone())
             }
-            (b, t) => fail(MISMATCH, format!("{t} is no view of {b}")),
+            (b, t) => fail(MISMATCH, format!("{t} is not a view of {b}")),
         }
     }
 
-    /// What a thread has of a tile that warpgroups share out.
+    /// The type of the elements that a thread has of a tile which warpgroups divide.
     pub(crate) fn dealt(&self, base: Value, over: &[u32]) -> Rule<L> {
         let part = self.view(base)?;
         let modes = self.ty(base).tensor().map_or(0, |t| t.layout.rank());
         if modes != 2 || over.len() != 2 || over.contains(&0) {
-            return fail(MISMATCH, format!("a tile of {modes} modes, shared out over {over:?} warpgroups"));
+            return fail(
+                MISMATCH,
+                format!("a tile of {modes} modes cannot be divided over {over:?} warpgroups"),
+            );
         }
         Ok(part)
     }
@@ -415,8 +419,8 @@ impl<L: Level> Typing<'_, L> {
         }
         fail_help(
             NO_SUCH_OP,
-            format!("`{s}` is not accumulated in `{acc}`"),
-            "the accumulator is the element type itself, or a wider float",
+            format!("`{s}` cannot be accumulated in `{acc}`"),
+            "the accumulator must have the element type itself or a wider float type",
         )
     }
 
@@ -427,7 +431,7 @@ impl<L: Level> Typing<'_, L> {
         self.elem(value)
     }
 
-    /// As many lanes as a tensor has elements.
+    /// The type with as many lanes as a tensor has elements.
     fn lanes_at(&self, place: Value, switch: bool) -> Rule<L> {
         let TypeRef::Tensor(t) = self.ty(place).view() else {
             return fail(MISMATCH, format!("`{}` needs a tensor, found {}", self.name, self.ty(place)));
@@ -437,7 +441,7 @@ impl<L: Level> Typing<'_, L> {
             Some(n) if (1..=MAX_LANES).contains(&n) => Ok(L::Type::lanes_of(t.elem, n)),
             Some(n) => fail_help(
                 NOT_STATIC,
-                format!("a thread moves 1 to {MAX_LANES} elements at once, not {n}"),
+                format!("a thread can move 1 to {MAX_LANES} elements at once, not {n}"),
                 "partition the tensor over `threads()` and loop over the steps",
             ),
             None => fail_help(
@@ -448,7 +452,7 @@ impl<L: Level> Typing<'_, L> {
         }
     }
 
-    /// The switch takes multicast addresses, and nothing else does.
+    /// Checks that the switch, and nothing else, accesses a multicast address.
     fn reaches(&self, space: Space, switch: bool) -> Result<(), TypeError> {
         if (space == Space::Multicast) == switch {
             return Ok(());
@@ -466,11 +470,11 @@ impl<L: Level> Typing<'_, L> {
             RedOp::Add | RedOp::Mul | RedOp::Min | RedOp::Max => s != Scalar::Bool,
             RedOp::And | RedOp::Or | RedOp::Xor => s.is_int() || s == Scalar::Bool,
         };
-        if ok { Ok(()) } else { fail(NO_SUCH_OP, format!("there is no reduction `{op}` on {s}")) }
+        if ok { Ok(()) } else { fail(NO_SUCH_OP, format!("the reduction `{op}` does not exist for {s}")) }
     }
 }
 
-/// Addresses.
+/// The rules of addresses.
 impl<L: Level> Typing<'_, L> {
     fn space(&self, ptr: Value) -> Result<Space, TypeError> {
         match self.ty(ptr).view() {
@@ -489,7 +493,7 @@ impl<L: Level> Typing<'_, L> {
 
     pub(crate) fn shared_at(&self, align: u32) -> Rule<L> {
         if !align.is_power_of_two() {
-            return fail(MISMATCH, format!("an alignment is a power of two, not {align}"));
+            return fail(MISMATCH, format!("an alignment must be a power of two, not {align}"));
         }
         self.pointer(Space::Shared)
     }
@@ -511,7 +515,7 @@ impl<L: Level> Typing<'_, L> {
         self.is_scalar(a, Scalar::I64, "address")?;
         match self.given.view() {
             TypeRef::Pointer(_) => Ok(self.given.clone()),
-            other => fail(MISMATCH, format!("an address is a pointer, not {other}")),
+            other => fail(MISMATCH, format!("an address must be a pointer, not {other}")),
         }
     }
 
@@ -519,14 +523,14 @@ impl<L: Level> Typing<'_, L> {
         self.space(a).and_then(|_| self.scalar(Scalar::I64))
     }
 
-    /// A value of that type moves in one access: a power of two of bytes, at most 16.
+    /// Checks that one access can move a value of the type: a power of two of bytes, at most 16.
     fn moves(&self, ty: &L::Type) -> Result<Scalar, TypeError> {
         let bytes = ty.elem().zip(ty.lanes()).map(|(s, n)| (s, n.saturating_mul(s.bytes())));
         match bytes {
             Some((s, bytes)) if bytes.is_power_of_two() && bytes <= 16 => Ok(s),
             _ => fail_help(
                 MISMATCH,
-                format!("there is no access of a {ty}"),
+                format!("one access cannot move a {ty}"),
                 "an access moves 1, 2, 4, 8 or 16 bytes of numbers",
             ),
         }
@@ -550,7 +554,7 @@ impl<L: Level> Typing<'_, L> {
         self.accumulates(op, &ty, acc).map(|()| ty)
     }
 
-    /// Result: the old value.
+    /// Checks an atomic operation at an address. Result: the old value.
     pub(crate) fn reduce_at(&self, ptr: Value, value: Value, op: Option<RedOp>, switch: bool) -> Rule<L> {
         let s = self.accessed(ptr, self.ty(value), switch)?;
         op.map_or(Ok(()), |op| self.reduction(op, s)).map(|()| self.ty(value).clone())
@@ -561,7 +565,8 @@ impl<L: Level> Typing<'_, L> {
         self.same(expected, self.ty(value), "expected value").map(|()| self.ty(value).clone())
     }
 
-    /// A function takes and returns what C has in registers: 16-bit floats are structs there.
+    /// Checks a call. A function takes and returns types that C has in registers. 16-bit floats are
+    /// structs there.
     pub(crate) fn call(&self, args: &[Value]) -> Rule<L> {
         let passes = |ty: &L::Type| match ty.view() {
             TypeRef::Scalar(s) => s.is_int() || matches!(s, Scalar::F32 | Scalar::F64),
@@ -580,7 +585,7 @@ impl<L: Level> Typing<'_, L> {
             Some(ty) => fail_help(
                 MISMATCH,
                 format!("a function cannot take or return {ty}"),
-                "it takes pointers, integers, f32 and f64, and returns one of them or nothing",
+                "it can take pointers, integers, f32 and f64, and return one of them or nothing",
             ),
         }
     }

@@ -1,14 +1,17 @@
-//! Which values differ between the threads of a CTA, and which code runs under such a condition.
+//! Determines which values differ between the threads of a CTA, and which code runs under a
+//! condition that does.
 //!
-//! A plain load is as uniform as its address: threads that read one place read one value. So is a relaxed load, such as
-//! that of a counter that the CTA alone changes, unless it is in a `while` loop, where it polls. What polls and acquires
-//! read may differ from thread to thread, since others may write the place between their reads. A `for` loop that a jump
-//! leaves polls as a `while` loop does.
+//! A plain load is as uniform as its address, because threads that read one address read one value.
+//! A relaxed load is too, for example of a counter that only the CTA changes, unless it polls in a
+//! `while` loop. The results of loads that poll and of acquires can differ from thread to thread,
+//! because others can write the element between the reads. A `for` loop that a jump leaves polls
+//! like a `while` loop.
 //!
-//! Threads that jump are not there for the code that they pass over: what is behind a jump that only some of them take is
-//! as divergent as the jump, up to where they come together again. That is the end of what a `break` leaves, and the end
-//! of the round for a `continue`; after a `return` it is nowhere. A loop that some threads leave before others has all of
-//! its rounds under that condition.
+//! Threads that jump do not execute the code that they skip. If only some threads jump, the code
+//! after the jump is as divergent as the jump up to the point where the threads meet again. For a
+//! `break` this is the end of the block or loop that it leaves, and for a `continue` the end of the
+//! round. After a `return` there is no such point. A loop that some threads leave before others has
+//! all of its rounds under that condition.
 
 mod numbers;
 
@@ -24,21 +27,22 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use weft_layout::{Int, Node};
 
-/// The extent to which a value may differ between threads. The join of two is the greater.
+/// The extent to which a value can differ between threads. The join of two is the greater one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Varies {
     /// The value is the same in all threads of a CTA.
     No,
     /// The value is the same in all lanes of a warp.
     ByWarp,
-    /// May differ from lane to lane.
+    /// The value can differ from lane to lane.
     ByThread,
 }
 
-/// How the decision to run code varies, and the instruction that makes it so: a condition, or a jump past the code.
+/// The extent to which the decision to run code varies, and the instruction that causes it: a
+/// condition, or a jump past the code.
 type Cause = (Varies, Option<Value>);
 
-/// All threads run it.
+/// The code that all threads run.
 const BY_ALL: Cause = (Varies::No, None);
 
 /// The result of [`analyze`].
@@ -47,9 +51,10 @@ pub struct Uniformity {
     values: Vec<Varies>,
     locals: Vec<Varies>,
     control: Vec<Cause>,
-    /// The role that each instruction is in, counted from 1 in the order of the text; 0 is the whole CTA.
+    /// The role that each instruction is in, counted from 1 in the order of the text. 0 is the
+    /// whole CTA.
     roles: Vec<u32>,
-    /// Threads of each role.
+    /// The number of threads of each role.
     threads: Vec<u32>,
 }
 
@@ -59,20 +64,22 @@ impl Uniformity {
         self.values.get(v.index()).copied().unwrap_or(Varies::No)
     }
 
-    /// The threads that the code around an instruction speaks of as the CTA's: its role's, or all.
+    /// The number of threads that the code of an instruction treats as the CTA: those of its role,
+    /// or all.
     pub fn threads<L: Level>(&self, k: &Kernel<L>, v: Value) -> u32 {
         let role = self.roles.get(v.index()).copied().unwrap_or(0);
         role.checked_sub(1).and_then(|i| self.threads.get(i as usize)).copied().unwrap_or(k.threads())
     }
 
-    /// The way in which the decision to run an instruction varies, and the innermost condition, or the jump,
-    /// that makes it so.
+    /// The extent to which the decision to run an instruction varies, and the innermost condition
+    /// or the jump that causes it.
     pub fn control(&self, v: Value) -> (Varies, Option<Value>) {
         self.control.get(v.index()).copied().unwrap_or(BY_ALL)
     }
 }
 
-/// Finds how every value of a kernel varies. Linear in its size, times the few rounds that locals need.
+/// Determines how every value of a kernel varies. The time is linear in its size, times the few
+/// rounds that local variables need.
 pub fn analyze<L: Level>(k: &Kernel<L>) -> Uniformity {
     let u = Uniformity {
         values: vec![Varies::No; k.insts.len()],
@@ -94,7 +101,7 @@ pub fn analyze<L: Level>(k: &Kernel<L>) -> Uniformity {
         role: 0,
     };
     a.find_roles(&k.body, 0);
-    // Values only grow, and there are two steps to grow: this ends.
+    // A value only moves up, by at most two steps, so the iteration ends.
     while std::mem::take(&mut a.changed) {
         a.open = vec![(None, BY_ALL)];
         a.block(&k.body, BY_ALL);
@@ -106,23 +113,23 @@ struct Analysis<'k, L: Level> {
     k: &'k Kernel<L>,
     u: Uniformity,
     changed: bool,
-    /// Whether the code stands in a loop that waits for something.
+    /// Whether the code is in a loop that waits for something.
     polls: bool,
-    /// The kernel, then the loops and `once` around the code at hand, with the jumps to the end of each so far.
+    /// The kernel and then the surrounding loops and `once`, each with the jumps to its end so far.
     open: Vec<(Option<Value>, Cause)>,
-    /// The loops that jumps leave, with how these vary.
+    /// The loops that jumps leave, with the variation of these jumps.
     exits: HashMap<Value, Cause>,
-    /// The numbers of all threads, of values that depend on the thread alone.
+    /// For values that depend on the thread alone, the numbers of all threads.
     numbers: RefCell<HashMap<Value, Option<Rc<Vec<i64>>>>>,
-    /// The extents of the CTA, or of the role whose code is at hand.
+    /// The extents of the CTA, or of the role that the current code belongs to.
     cta: [u32; 3],
-    /// The role whose code is at hand; 0 for none.
+    /// The role that the current code belongs to, or 0.
     role: u32,
 }
 
-/// Roles: in each, everything that is said of the CTA holds of the role.
+/// Roles. Within a role, statements about the CTA apply to the role.
 impl<L: Level> Analysis<'_, L> {
-    /// Notes the role that each instruction of a block is in.
+    /// Records the role of each instruction of a block.
     fn find_roles(&mut self, block: &Block, role: u32) {
         for &v in &block.0 {
             if let Some(slot) = self.u.roles.get_mut(v.index()) {
@@ -141,7 +148,7 @@ impl<L: Level> Analysis<'_, L> {
         }
     }
 
-    /// The code of a role: all of its threads come to its begin.
+    /// Analyses the code of a role, whose begin all of its threads reach.
     fn role(&mut self, threads: u32, body: &Block) {
         let role = body.0.first().and_then(|v| self.u.roles.get(v.index())).copied().unwrap_or(0);
         let outside = (self.cta, self.role);
@@ -152,7 +159,8 @@ impl<L: Level> Analysis<'_, L> {
         (self.cta, self.role) = outside;
     }
 
-    /// Whether a value is of the code at hand: what another role, or the whole CTA, calls a thread's index is another.
+    /// Whether a value belongs to the current code. The thread index of another role, or of the
+    /// whole CTA, is a different value.
     fn is_own(&self, v: Value) -> bool {
         self.u.roles.get(v.index()).copied().unwrap_or(0) == self.role
     }
@@ -177,7 +185,7 @@ impl<L: Level> Analysis<'_, L> {
         for &v in &block.0 {
             if self.k.insts.get(v).is_some() {
                 let control = self.open.iter().fold(control, |all, (_, left)| joined(all, *left));
-                // Of a jump that makes a loop diverge, what made it so itself is kept.
+                // If a jump makes its own loop diverge, the original cause of the jump is kept.
                 if control.1 != Some(v) {
                     self.u.control[v.index()] = control;
                 }
@@ -218,7 +226,7 @@ impl<L: Level> Analysis<'_, L> {
         self.raise(v, varies);
     }
 
-    /// What differs as much as the values among the op's fields.
+    /// The join of the values among the op's fields.
     fn operands(&self, inst: &Inst<L>) -> Varies {
         let mut out = Varies::No;
         inst.op.operands(&mut |x| out = out.max(self.u.value(x)));
@@ -257,7 +265,7 @@ impl<L: Level> Analysis<'_, L> {
         Varies::No
     }
 
-    /// The blocks of a loop.
+    /// Analyses the blocks of a loop.
     fn rounds(&mut self, v: Value, blocks: &[&Block], control: Cause, polls: bool) {
         let outside = self.polls;
         self.polls |= polls;
@@ -267,12 +275,12 @@ impl<L: Level> Analysis<'_, L> {
         self.polls = outside;
     }
 
-    /// Where among what is open a jump goes to.
+    /// The index in `open` of the target of a jump.
     fn around(&self, depth: u32) -> usize {
         self.open.len().saturating_sub(1 + depth as usize)
     }
 
-    /// A jump to the end of what is open at `to`, or of its round.
+    /// Records a jump to the end of the open item `to`, or of its round.
     fn jump(&mut self, v: Value, to: usize, again: bool, control: Cause) {
         let cause = if control.0 == Varies::No { BY_ALL } else { (control.0, Some(v)) };
         if let Some((_, left)) = self.open.get_mut(to) {
@@ -345,7 +353,8 @@ impl<L: Level> Analysis<'_, L> {
         }
     }
 
-    /// What is computed of the thread's index alone is the same for a warp if it is so for all 32 of its threads.
+    /// A value computed from the thread index alone is uniform in a warp if it is equal for all 32
+    /// threads of each warp.
     fn arith(&self, v: Value, inst: &Inst<L>, op: &Arith) -> Varies {
         let operands = self.operands(inst);
         let by_warp = operands == Varies::ByThread
@@ -389,7 +398,7 @@ impl<L: Level> Analysis<'_, L> {
         }
     }
 
-    /// `thread_idx / 32k` is the same for a whole warp, where x alone tells the warp.
+    /// Whether `thread_idx / 32k` is uniform in a warp, because x alone determines the warp.
     fn is_warp_index(&self, a: Value, b: Value, ok: impl Fn(i64) -> bool) -> bool {
         let whole = self.cta[0].is_multiple_of(32) || (self.cta[1] == 1 && self.cta[2] == 1);
         let op = self.k.op(b);
@@ -409,7 +418,7 @@ impl<L: Level> Analysis<'_, L> {
             Node::Const(_) | Node::Poison(_) => Varies::No,
             Node::Var(v) => self.u.value(Value(v.id)),
             Node::Add(terms) => {
-                // What depends on the thread alone is looked at together.
+                // The terms that depend on the thread alone are considered together.
                 let (own, rest): (Vec<&Int>, Vec<&Int>) = terms.iter().partition(|n| self.is_of_thread(n));
                 let own = own.into_iter().fold(Int::ZERO, |sum, n| sum + n);
                 let rest = rest.into_iter().map(|n| self.int(n)).max().unwrap_or(Varies::No);
@@ -429,7 +438,7 @@ impl<L: Level> Analysis<'_, L> {
         out
     }
 
-    /// Whether it depends on the thread's indices, and on nothing else.
+    /// Whether the expression depends only on the thread's indices.
     fn is_of_thread(&self, e: &Int) -> bool {
         let (mut some, mut all) = (false, true);
         e.vars(&mut |v| {
@@ -439,8 +448,8 @@ impl<L: Level> Analysis<'_, L> {
         some && all
     }
 
-    /// Whether a quotient, or a sum with one, of thread indices is the same for all threads of each warp. Warps are
-    /// made of threads whose linear indices follow one another.
+    /// Whether a quotient of thread indices, or a sum with one, is the same for all threads of each
+    /// warp. A warp consists of threads with consecutive linear indices.
     fn is_of_warp(&self, e: &Int) -> bool {
         if !divides(e) || !self.is_of_thread(e) {
             return false;
@@ -448,7 +457,7 @@ impl<L: Level> Analysis<'_, L> {
         self.is_same_in_warps(|t| self.at_thread(e, t))
     }
 
-    /// Whether the threads of each warp have one answer, and all have one.
+    /// Whether all threads have a result, and those of each warp have the same one.
     fn is_same_in_warps<T: PartialEq>(&self, at: impl Fn(i64) -> Option<T>) -> bool {
         let threads = i64::from(self.threads());
         threads <= 1024
@@ -459,12 +468,12 @@ impl<L: Level> Analysis<'_, L> {
     }
 }
 
-/// The one that varies more, and `a` where neither does.
+/// The cause that varies more, or `a` if both vary equally.
 fn joined(a: Cause, b: Cause) -> Cause {
     if b.0 > a.0 { b } else { a }
 }
 
-/// The dimension whose thread index a value is.
+/// The dimension of the thread index that a value reads.
 fn thread_dim<L: Level>(k: &Kernel<L>, v: Value) -> Option<Dim> {
     let op = &k.insts.get(v)?.op;
     if let Some(Thread::Special { reg: Sreg::ThreadIdx, dim }) = op.thread() {
@@ -480,19 +489,19 @@ fn thread_dim<L: Level>(k: &Kernel<L>, v: Value) -> Option<Dim> {
     }
 }
 
-/// The lane in a warp.
+/// Whether a value is the lane index in a warp.
 fn is_lane<L: Level>(k: &Kernel<L>, v: Value) -> bool {
     let op = k.insts.get(v).and_then(|i| i.op.thread());
     matches!(op, Some(Thread::Special { reg: Sreg::LaneIdx, .. }))
 }
 
-/// The coordinates of a thread in its CTA, by its linear index.
+/// The coordinates in the CTA of the thread with a linear index.
 fn point(cta: [u32; 3], thread: i64) -> [i64; 3] {
     let [x, y, _] = cta.map(|n| i64::from(n.max(1)));
     [thread % x, thread / x % y, thread / (x * y)]
 }
 
-/// The number that a thread has, by its linear index, if it depends on nothing else.
+/// The number that a thread has by its linear index, if the expression depends on nothing else.
 pub(crate) fn at_thread<L: Level>(k: &Kernel<L>, cta: [u32; 3], e: &Int, thread: i64) -> Option<i64> {
     let point = point(cta, thread);
     let known = e.subst(&mut |v| match thread_dim(k, Value(v.id)) {
@@ -502,7 +511,7 @@ pub(crate) fn at_thread<L: Level>(k: &Kernel<L>, cta: [u32; 3], e: &Int, thread:
     known.as_const()
 }
 
-/// Whether there is a quotient in it.
+/// Whether the expression contains a quotient.
 fn divides(e: &Int) -> bool {
     match e.node() {
         Node::FloorDiv(..) => true,

@@ -1,5 +1,6 @@
-//! The verifier: every error of a module at once. A module that verifies either lowers or is rejected with a diagnostic;
-//! later stages never panic on it. The rules that levels do not share are with their heads.
+//! The verifier, which reports every error of a module at once. A module that verifies either
+//! lowers or is rejected with a diagnostic, and later stages never panic on it. The rules of a
+//! single level are with its head.
 
 use crate::diag::{Code, Diagnostic, Severity};
 use crate::kernel::{Block, Inst, Kernel, Module, TeamRef, Value};
@@ -14,24 +15,24 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A value used where it is not defined.
+/// A value is used where it is not defined.
 pub const UNDEFINED: Code = Code(210);
-/// The code for an instruction that is in no block, or in two.
+/// An instruction is in no block, or in two.
 pub const MISPLACED: Code = Code(211);
-/// An op that all threads of a group must reach, under a condition that differs between them.
+/// An op that all threads of a group must reach is under a condition that differs between them.
 pub const DIVERGENT: Code = Code(212);
-/// A memory order that the op does not have.
+/// An op has a memory order that it cannot have.
 pub const BAD_ORDER: Code = Code(213);
-/// A launch shape that no GPU has.
+/// The launch shape is not possible on any GPU.
 pub const BAD_LAUNCH: Code = Code(214);
-/// A team that is no team parameter.
+/// A parameter that is named as a team is not a team parameter.
 pub const NO_TEAM: Code = Code(215);
-/// A print format that does not fit its arguments.
+/// A print format does not match its arguments.
 pub const BAD_FORMAT: Code = Code(216);
-/// A function that no library can have, or one with two signatures.
+/// A function has a name that no library function can have, or two signatures.
 pub const BAD_FUNCTION: Code = Code(218);
 
-/// A module without errors. Only the verifier makes it; later stages ask for it.
+/// A module without errors. Only the verifier creates this type, and later stages require it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verified<L: Level = Tensor> {
     module: Module<L>,
@@ -40,7 +41,7 @@ pub struct Verified<L: Level = Tensor> {
 }
 
 impl<L: Level> Verified<L> {
-    /// The module, to change it; it must be verified again.
+    /// The module, for changes. It must be verified again.
     pub fn into_module(self) -> Module<L> {
         self.module
     }
@@ -60,7 +61,7 @@ impl<L: Level> Deref for Verified<L> {
 pub fn verify<L: Level>(module: Module<L>) -> Result<Verified<L>, Vec<Diagnostic>> {
     let mut found = Vec::new();
     for k in &module.kernels {
-        // What one kernel lacks says nothing of the next.
+        // The errors of one kernel do not affect the next one.
         let mut of_kernel = Vec::new();
         kernel(k, &mut of_kernel);
         found.append(&mut of_kernel);
@@ -83,19 +84,19 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
         let [x, y, z] = k.block;
         found.push(launch(
             format!("block({x}, {y}, {z}) has {threads} threads"),
-            "a CTA has 1 to 1024 threads, at most 64 in z",
+            "a CTA must have 1 to 1024 threads, with at most 64 in z",
         ));
     }
     let ctas = k.cluster.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).unwrap_or(u32::MAX);
     if !(1..=MAX_CLUSTER).contains(&ctas) {
         let [x, y, z] = k.cluster;
-        let help = "every device with clusters has clusters of 1 to 8 CTAs";
+        let help = "a cluster can have 1 to 8 CTAs on every device that supports clusters";
         found.push(launch(format!("cluster({x}, {y}, {z}) has {ctas} CTAs"), help));
     }
     if !is_identifier(&k.name) {
         found.push(launch(
             format!("`{}` cannot name a kernel", k.name),
-            "letters, digits and `_`, a letter first",
+            "use letters, digits and `_`, and begin with a letter",
         ));
     } else if k.name.starts_with(LIBRARY) {
         found.push(launch(
@@ -107,7 +108,7 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
     let mut order = Order { k, defined: HashSet::new(), seen: HashSet::new(), around: Vec::new(), found };
     order.block(&k.body, 0);
     if has_errors(order.found) {
-        // Types and uniformity mean nothing while values are undefined.
+        // Types and uniformity are undefined while values are undefined.
         return;
     }
     check_locals(k, found);
@@ -123,13 +124,15 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// How the functions of NVSHMEM's device library begin. Remote operations become calls of them.
+/// The prefix of the functions of NVSHMEM's device library. Remote operations become calls of these
+/// functions.
 const LIBRARY: &str = "nvshmem";
 
-/// Most CTAs of a cluster on every device (CUDA C++ Programming Guide, Thread Block Clusters).
+/// The maximum number of CTAs of a cluster that every device supports (CUDA C++ Programming Guide,
+/// Thread Block Clusters).
 pub const MAX_CLUSTER: u32 = 8;
 
-/// Deepest nesting of blocks: what comes after walks them recursively.
+/// The maximum nesting of blocks. Later stages walk them recursively.
 const MAX_DEPTH: usize = 200;
 
 fn is_identifier(name: &str) -> bool {
@@ -138,7 +141,7 @@ fn is_identifier(name: &str) -> bool {
         && name.len() <= 256
 }
 
-/// What a function returns and takes in C, where all pointers are of one kind.
+/// The signature of a function in C, where all pointers have one type.
 fn c_signature<L: Level>(k: &Kernel<L>, result: &L::Type, args: &[Value]) -> Vec<L::Type> {
     let types = std::iter::once(result).chain(args.iter().map(|a| k.ty(*a)));
     let pointer = L::Type::of(TypeRef::Pointer(Space::Global));
@@ -149,7 +152,8 @@ fn c_signature<L: Level>(k: &Kernel<L>, result: &L::Type, args: &[Value]) -> Vec
     types.map(one_kind).collect()
 }
 
-/// A called function has a C name, no kernel's, and one signature in all of the module.
+/// Checks that a called function has a C name, is not a kernel, and has one signature in the whole
+/// module.
 fn functions<L: Level>(module: &Module<L>, found: &mut Vec<Diagnostic>) {
     let mut known: HashMap<Arc<str>, Vec<L::Type>> = HashMap::new();
     for k in &module.kernels {
@@ -161,7 +165,7 @@ fn functions<L: Level>(module: &Module<L>, found: &mut Vec<Diagnostic>) {
             if !is_identifier(function) || module.kernels.iter().any(|k| k.name == *function) {
                 found.push(bad(
                     format!("`{}` cannot name a function", function.escape_debug()),
-                    "letters, digits and `_`, a letter first, and no kernel's name",
+                    "use letters, digits and `_`, begin with a letter, and do not use the name of a kernel",
                 ));
                 return;
             }
@@ -169,19 +173,20 @@ fn functions<L: Level>(module: &Module<L>, found: &mut Vec<Diagnostic>) {
             if *known.entry(function.clone()).or_insert_with(|| here.clone()) != here {
                 found.push(bad(
                     format!("`{function}` is called with two signatures"),
-                    "a function has the same parameters and result wherever it is called",
+                    "give the function the same parameters and result in all calls",
                 ));
             }
         });
     }
 }
 
-/// Every value is defined before it is used, in its block or one around it; every instruction stands once.
+/// Checks that every value is defined before its use, in its block or a surrounding one, and that
+/// every instruction is in one block.
 struct Order<'a, L: Level> {
     k: &'a Kernel<L>,
     defined: HashSet<Value>,
     seen: HashSet<Value>,
-    /// The loops (`true`) and `once` around the code at hand, outermost first.
+    /// The surrounding loops (`true`) and `once` (`false`), outermost first.
     around: Vec<bool>,
     found: &'a mut Vec<Diagnostic>,
 }
@@ -203,7 +208,7 @@ impl<L: Level> Order<'_, L> {
                 continue;
             };
             if !self.seen.insert(v) {
-                self.found.push(Diagnostic::error(MISPLACED, inst.span, format!("{v} stands in two places")));
+                self.found.push(Diagnostic::error(MISPLACED, inst.span, format!("{v} is in two places")));
                 continue;
             }
             self.inst(inst, depth);
@@ -230,7 +235,7 @@ impl<L: Level> Order<'_, L> {
                     matches!(i.op.var(), Some(Var::LoopVar { .. })) && i.ty == L::Type::scalar(Scalar::I64)
                 });
                 if !(self.seen.insert(var) && is_loop_var) {
-                    let message = format!("{var} is no fresh loop variable");
+                    let message = format!("{var} is not a new loop variable");
                     self.found.push(Diagnostic::error(MISPLACED, inst.span, message));
                 }
                 self.defined.insert(var);
@@ -240,7 +245,7 @@ impl<L: Level> Order<'_, L> {
                 self.defined.remove(&var);
             }
             Some(Control::While { head, cond, body }) => {
-                // The condition is computed in the head, so it is known after it and in the body.
+                // The head computes the condition, so it is defined after the head and in the body.
                 self.around.push(true);
                 self.block(head, depth + 1);
                 let known = self.defined.clone();
@@ -271,17 +276,18 @@ impl<L: Level> Order<'_, L> {
         }
     }
 
-    /// A jump goes to something around it, and only loops have rounds to go on with.
+    /// Checks that a jump has a target around it. Only loops can continue with a next round.
     fn jump(&mut self, inst: &Inst<L>, depth: u32, again: bool) {
         let to = self.around.iter().rev().nth(depth as usize);
         if to.is_none_or(|is_loop| again && !is_loop) {
-            let message = format!("`{} {depth}` has nothing to go to", inst.op.mnemonic());
+            let message = format!("`{} {depth}` has no target", inst.op.mnemonic());
             self.found.push(Diagnostic::error(MISPLACED, inst.span, message));
         }
     }
 
     fn uses(&mut self, uses: &[Value], inst: &Inst<L>) {
-        // A parameter's layout may be made of other parameters and team sizes, wherever they are.
+        // A parameter's layout can refer to other parameters and team sizes, wherever they are
+        // defined.
         let of_launch = |v: Value| {
             self.k.insts.get(v).is_some_and(|i| {
                 let queries =
@@ -301,15 +307,15 @@ impl<L: Level> Order<'_, L> {
     }
 }
 
-/// Why nothing can have a type, if nothing can.
+/// The reason why no value can have the type, if there is one.
 fn no_value(ty: TypeRef<'_>) -> Option<String> {
     match ty {
         TypeRef::Vector(_, n) if !(1..=MAX_LANES).contains(&n) => {
-            Some(format!("a vector has 1 to {MAX_LANES} lanes, not {n}"))
+            Some(format!("a vector must have 1 to {MAX_LANES} lanes, not {n}"))
         }
         TypeRef::Pointer(Space::Register) => Some("registers have no address".into()),
         TypeRef::Tensor(t) if !t.align.is_power_of_two() => {
-            Some(format!("an alignment is a power of two, not {}", t.align))
+            Some(format!("an alignment must be a power of two, not {}", t.align))
         }
         TypeRef::Unit
         | TypeRef::Scalar(_)
@@ -323,7 +329,7 @@ fn no_value(ty: TypeRef<'_>) -> Option<String> {
     }
 }
 
-/// Every local variable holds a value.
+/// Checks that every local variable can hold a value.
 fn check_locals<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
     for (_, local) in k.locals.iter() {
         let ty = local.ty.view();
@@ -356,7 +362,7 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
         let message = format!("`{}` by a cluster", inst.op.mnemonic());
         found.push(
             Diagnostic::error(MISMATCH, inst.span, message)
-                .help("operations on other PEs are of a thread, a warp or a CTA"),
+                .help("a thread, a warp or a CTA executes operations on other PEs"),
         );
     }
     if let Some((sem, allowed)) = inst.op.order()
@@ -370,7 +376,7 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
     }
     for TeamRef(team) in inst.op.teams() {
         if TeamRef(team) != TeamRef::WORLD && !k.head.is_team(team) {
-            found.push(Diagnostic::error(NO_TEAM, inst.span, format!("parameter {team} is no team")));
+            found.push(Diagnostic::error(NO_TEAM, inst.span, format!("parameter {team} is not a team")));
         }
     }
     if let Some(Debug::Print { format, args }) = inst.op.debug() {
@@ -378,7 +384,7 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
     }
 }
 
-/// All threads of a group come to an operation of theirs, with the same arguments.
+/// Checks that all threads of a group reach the group's operations with the same arguments.
 fn check_threads<L: Level>(
     k: &Kernel<L>,
     u: &Uniformity,
@@ -388,7 +394,7 @@ fn check_threads<L: Level>(
 ) {
     let Some(group) = inst.op.group().or_else(|| together(k, inst)) else { return };
     let (varies, cond) = u.control(v);
-    // A CTA of one warp differs as little as its warp.
+    // For a CTA of one warp, being uniform in the warp is sufficient.
     let whole = matches!(group, Group::Block | Group::Cluster) && u.threads(k, v) > 32;
     let limit = if whole { Varies::No } else { Varies::ByWarp };
     if varies > limit {
@@ -399,7 +405,8 @@ fn check_threads<L: Level>(
     }
 }
 
-/// The CTA, where an access is to what its threads have of a tile.
+/// The group that must reach an access together: the CTA, for a view of the threads' elements of a
+/// tile.
 fn together<L: Level>(k: &Kernel<L>, inst: &Inst<L>) -> Option<Group> {
     let place = k.insts.get(inst.op.access()?.place())?;
     matches!(place.op.view(), Some(View::Dealt { .. })).then_some(Group::Block)
@@ -425,11 +432,17 @@ fn check_uniform_arguments<L: Level>(
     let mut d = Diagnostic::error(
         remote::NOT_SAME,
         inst.span,
-        format!("an argument of {} differs between {who}, which call it together", inst.op.quoted_name()),
+        format!(
+            "an argument of {} differs between {who}, which must call it together",
+            inst.op.quoted_name()
+        ),
     )
-    .help("pass all of them the same, or let each thread do its own: without `<warp>` or `<block>`");
+    .help(
+        "pass the same value in all of them, or let each thread execute its own operation: omit \
+         `<warp>` or `<block>`",
+    );
     if let Some(at) = k.insts.get(v) {
-        d = d.related(at.span, "this differs from thread to thread");
+        d = d.related(at.span, "this value differs from thread to thread");
     }
     found.push(d);
 }
@@ -451,20 +464,21 @@ fn divergent<L: Level>(
         inst.span,
         format!("{} in divergent control flow: every {who} must reach it", inst.op.quoted_name()),
     )
-    .label("some threads never come here")
+    .label("some threads never reach this operation")
     .help("move it out of the condition, or make the condition the same for all threads");
     let Some((cause, at)) = cond.and_then(|c| Some((c, k.insts.get(c)?))) else { return d };
     if !at.op.control().is_some_and(Control::is_jump) {
-        return d.related(at.span, "this differs from thread to thread");
+        return d.related(at.span, "this value differs from thread to thread");
     }
-    d = d.related(at.span, "some threads go past it from here");
+    d = d.related(at.span, "some threads skip it from here");
     match u.control(cause).1.and_then(|c| k.insts.get(c)) {
-        Some(why) => d.related(why.span, "this differs from thread to thread"),
+        Some(why) => d.related(why.span, "this value differs from thread to thread"),
         None => d,
     }
 }
 
-/// `%d`-like conversions of a format: as many as arguments, of their kind.
+/// Checks that a format has as many conversions such as `%d` as there are arguments, and of the
+/// same kinds.
 fn check_format<L: Level>(
     format: &str,
     args: &[Value],
@@ -480,12 +494,13 @@ fn check_format<L: Level>(
         .collect();
     let bad = |message: String| {
         Diagnostic::error(BAD_FORMAT, inst.span, message).help(
-            "%d for signed, %u and %x for unsigned integers, %f, %e and %g for floats, one for each argument",
+            "use %d for signed integers, %u and %x for unsigned integers, and %f, %e and %g for floats, \
+             one for each argument",
         )
     };
     if specs.len() != args.len() {
         found.push(bad(format!(
-            "the format has {} conversions and there are {} arguments",
+            "the format has {} conversions, but there are {} arguments",
             specs.len(),
             args.len()
         )));
@@ -494,7 +509,7 @@ fn check_format<L: Level>(
     for (spec, a) in specs.iter().zip(args) {
         let float = k.ty(*a).elem().is_some_and(Scalar::is_float);
         if !(if float { "feg" } else { "dixuc" }).contains(*spec) {
-            found.push(bad(format!("`%{spec}` does not print a {}", k.ty(*a))));
+            found.push(bad(format!("`%{spec}` cannot print a {}", k.ty(*a))));
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Every code that the crate declares: a module with exactly that fault, at each level where it can be.
+//! Tests every code that the crate declares: for each there is a module with exactly that error, at
+//! each level that can have it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -31,7 +32,8 @@ const ALL: &[At] = &[Tensor, Machine, Mixed];
 const TENSORS: &[At] = &[Tensor, Mixed];
 const ADDRESSES: &[At] = &[Machine, Mixed];
 
-/// Parameters of the kernels with tensors: `%1` and `%2` are symmetric, `%3` is not, `%4` is a signal.
+/// The parameters of the kernels with tensors: `%1` and `%2` are symmetric, `%3` is not, and `%4`
+/// is a signal.
 const PARAMS: &str = "\
   param 0 n : i32
   param 1 x : tensor<f32, symm, {(64):(1)}, align 16>
@@ -49,7 +51,7 @@ const PARAMS: &str = "\
   %7 = const 1 : i64
 ";
 
-/// Parameters of the kernels with addresses.
+/// The parameters of the kernels with addresses.
 const POINTERS: &str = "\
   param 0 a : i64
   %0 = param 0 : i64
@@ -57,7 +59,8 @@ const POINTERS: &str = "\
   %2 = int_to_ptr %0 : ptr<multicast>
 ";
 
-/// What is wrong, where that can be, what comes before, and the code.
+/// The code, the levels that can have the error, the text before the error, and the text with the
+/// error.
 type Row = (Code, &'static [At], &'static str, &'static str);
 
 const TABLE: &[Row] = &[
@@ -148,7 +151,7 @@ const TABLE: &[Row] = &[
         "",
         "%0 = special lane_idx, x : i32\n %1 = const 3 : i32\n %2 = compare lt, %0, %1 : bool\n %4 = if %2, {\n %3 = converge warp\n }, {\n }",
     ),
-    // What threads have of a tile that warpgroups share out they access together.
+    // Threads access their elements of a tile that warpgroups divide together.
     (
         DIVERGENT,
         TENSORS,
@@ -219,13 +222,13 @@ const TABLE: &[Row] = &[
     ),
 ];
 
-/// A kernel of 64 threads.
+/// The text of a kernel of 64 threads.
 fn text(head: &str, before: &str, body: &str) -> String {
     format!("kernel @{head} {{\n{before}\n{body}\n}}\n")
 }
 
 #[test]
-fn each_fault_is_found_and_nothing_else() {
+fn each_error_is_found_and_no_other() {
     for (code, levels, before, body) in TABLE {
         let text = text("k block(64, 1, 1)", before, body);
         for level in *levels {
@@ -235,7 +238,7 @@ fn each_fault_is_found_and_nothing_else() {
 }
 
 #[test]
-fn what_comes_before_is_sound() {
+fn the_texts_before_the_errors_are_valid() {
     for (levels, before) in [(ALL, ""), (TENSORS, PARAMS), (ADDRESSES, POINTERS)] {
         for level in levels {
             assert_eq!(level.codes(&text("k block(64, 1, 1)", before, "")), [], "{level:?} level");
@@ -260,7 +263,8 @@ fn launch_shapes_and_names() {
     }
 }
 
-/// No text has these: what it defines twice is refused, and it defines a loop's variable where the loop names it.
+/// Tests modules that no text can express: the reader rejects values that are defined twice, and a
+/// loop defines its own variable.
 fn misplaced<L: Level>() {
     let source =
         text("k block(64, 1, 1)", "", "%0 = const 1 : i64\n %2 = for %1 (0 1 1), %0, %0, %0, 1, {\n }");
@@ -300,9 +304,9 @@ fn instructions_in_two_places() {
     misplaced::<level::Mixed>();
 }
 
-/// A builder refuses at once what the verifier would find.
+/// Checks that a builder rejects at once what the verifier would find.
 #[test]
-fn the_builder_says_the_same() {
+fn the_builder_reports_the_same_errors() {
     let mut b = machine::Builder::new("k", [1, 1, 1]);
     let x = b.pointer_param("x", Space::Global, 16).unwrap();
     b.at(Span { file: 3, start: 4, end: 5 });
@@ -313,7 +317,8 @@ fn the_builder_says_the_same() {
     assert_eq!(b.kernel().insts.len(), 1);
 }
 
-/// All errors of all kernels are found, and a module without any keeps its warnings.
+/// Checks that the errors of all kernels are found, and that a module without errors keeps its
+/// warnings.
 #[test]
 fn errors_of_all_kernels_are_found() {
     let bad = |name: &str| {
@@ -340,7 +345,7 @@ fn no_code_is_without_a_row() {
     let mut all = BTreeSet::new();
     declared(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
     assert!(all.len() >= 23 && all.iter().all(|code| (200..260).contains(code)), "{all:?}");
-    // These have tests of their own.
+    // These codes have tests of their own.
     let mut shown = BTreeSet::from([BAD_LAUNCH.0, MISPLACED.0]);
     shown.extend(TABLE.iter().map(|(code, ..)| code.0));
     assert_eq!(shown, all);

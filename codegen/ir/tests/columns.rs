@@ -1,6 +1,6 @@
-//! What the table of the ops says of each op, as text: a column that changes is seen.
+//! A snapshot of the table of the ops, so that a change of a column shows in the diff.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{Complete, read};
 use weft_ir::level::Mixed;
 use weft_ir::op::{AccessedMemory, Operation};
 
-/// `%3`, and `%3 there` for another PE's copy.
+/// `%3`, or `%3 there` for another PE's copy.
 fn places(places: Vec<AccessedMemory>) -> String {
     let one = |p: &AccessedMemory| format!("{}{}", p.value, if p.remote { " there" } else { "" });
     if places.is_empty() { "-".into() } else { places.iter().map(one).collect::<Vec<_>>().join(" ") }

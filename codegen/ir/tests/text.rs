@@ -1,6 +1,7 @@
-//! The text form: what was read prints as it was, at every level, and no text makes the reader or the verifier panic.
+//! Tests of the text form: a parsed text prints unchanged at every level, and no text makes the
+//! reader or the verifier panic.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -14,7 +15,7 @@ use weft_ir::op::{self, Operation};
 use weft_ir::text::print_module;
 use weft_ir::verify::verify;
 
-/// Mnemonics of the families of a level.
+/// The mnemonics of the families of a level.
 type Table = &'static [(&'static str, bool)];
 const BOTH: [Table; 5] =
     [op::Arith::TABLE, op::Thread::TABLE, op::Var::TABLE, op::Control::TABLE, op::Debug::TABLE];
@@ -63,9 +64,9 @@ fn numbers_keep_their_bits() {
     }
 }
 
-/// What a level does not have is no text of it.
+/// Checks that a text of one level is rejected at a level without its ops.
 #[test]
-fn levels_are_kept_apart() {
+fn ops_of_another_level_are_rejected() {
     fn says<L: Level>(body: &str) -> String {
         let text = format!("kernel @k block(1, 1, 1) {{\n{body}\n}}\n");
         common::parse::<L>(&text).unwrap_err().message
@@ -85,7 +86,7 @@ fn levels_are_kept_apart() {
     assert!(common::parse::<Mixed>(&format!("kernel @k block(1, 1, 1) {{\n{load}\n}}\n")).is_ok());
 }
 
-/// Reads, verifies, and if both go well, prints and reads again.
+/// Reads and verifies a text. If both succeed, prints it and reads it again.
 fn survives<L: Level>(text: &str) -> bool {
     let Ok(module) = common::parse::<L>(text) else { return false };
     let printed = print_module(&module);
@@ -95,7 +96,7 @@ fn survives<L: Level>(text: &str) -> bool {
     true
 }
 
-/// Words that occur in texts, and numbers at which something ends.
+/// Words that occur in texts, and numbers at limits.
 const WORDS: &[&str] = &[
     "f32",
     "i64",
@@ -150,7 +151,7 @@ const WORDS: &[&str] = &[
     "",
 ];
 
-/// The word at or after a place (in thousandths of the text), replaced.
+/// Replaces the word at or after a position, which is in thousandths of the text.
 fn replaced(text: &str, at: usize, new: &str) -> String {
     let words: Vec<_> =
         text.match_indices(|c: char| c.is_alphanumeric() || "%$(){}[]\",:".contains(c)).collect();
@@ -171,7 +172,8 @@ fn swapped(text: &str, (a, b): (usize, usize)) -> String {
     lines.join("\n")
 }
 
-/// Every case at every level is read or refused; some are sound, and some are not.
+/// Checks that every case is read or rejected at every level, and that there are cases of both
+/// kinds.
 fn all_survive<T: std::fmt::Debug>(strategy: impl Strategy<Value = T>, change: impl Fn(&str, &T) -> String) {
     let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
     let (sound, refused) = (Cell::new(0), Cell::new(0));
@@ -192,19 +194,19 @@ fn all_survive<T: std::fmt::Debug>(strategy: impl Strategy<Value = T>, change: i
 }
 
 #[test]
-fn mutated_texts_are_read_or_refused() {
+fn mutated_texts_are_read_or_rejected() {
     let changes = prop::collection::vec((0usize..1000, 0usize..1000), 1..4);
     all_survive(changes, |text, changes| mutated(text, changes));
 }
 
 #[test]
-fn texts_with_swapped_lines_are_read_or_refused() {
+fn texts_with_swapped_lines_are_read_or_rejected() {
     all_survive((0usize..1000, 0usize..1000), |text, lines| swapped(text, *lines));
 }
 
-/// A text that ends anywhere within a kernel is no text.
+/// Checks that a text that ends within a kernel is rejected.
 #[test]
-fn truncated_texts_are_refused() {
+fn truncated_texts_are_rejected() {
     fn truncated<L: Complete>() {
         let text = L::text();
         let ends = |at: &usize| text.is_char_boundary(*at);
@@ -232,7 +234,7 @@ fn a_value_is_defined_once() {
 }
 
 #[test]
-fn blocks_that_nest_too_deep_are_refused() {
+fn blocks_that_nest_too_deep_are_rejected() {
     let mut text = "kernel @k block(1, 1, 1) {\n  %0 = const true : bool\n".to_owned();
     for i in 0..5000 {
         text.push_str(&format!("%{} = if %0, {{\n", i + 1));

@@ -1,6 +1,6 @@
-//! The typing rules: for each family what they accept, and what they refuse with which code.
+//! Tests of the typing rules: what each family accepts, and what it rejects with which code.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -23,7 +23,8 @@ const NUMBERS: &str = "\
   %8 = special grid_dim, x : i32
 ";
 
-/// Tensors: of 4 elements in each space, one of a run-time size, one with steps, single elements.
+/// Tensors: of 4 elements in each space, with a run-time size, with strides, and of single
+/// elements.
 const TENSORS: &str = "\
   param 0 x : tensor<f32, symm, {(4):(1)}, align 16>
   param 1 g : tensor<f32, global, {(4):(1)}, align 16>
@@ -54,9 +55,9 @@ const ADDRESSES: &str = "\
 
 const OK: Option<Code> = None;
 
-/// An instruction, and the code that it is refused with.
+/// An instruction, and the code with which it is rejected, if it is.
 type Row = (&'static str, Option<Code>);
-/// What comes before, the levels, the tables.
+/// The text before the instructions, the levels, and the tables.
 type Families<'a> = (&'a str, &'a [At], &'a [&'static [Row]]);
 
 const ARITH: &[Row] = &[
@@ -286,7 +287,7 @@ const BRIDGE: &[Row] = &[
 ];
 
 #[test]
-fn each_family_accepts_and_refuses() {
+fn each_family_accepts_and_rejects() {
     let before = |parts: &[&str]| {
         // Parameters and variables come first.
         let lines = parts.iter().flat_map(|part| part.lines().map(str::trim));

@@ -1,4 +1,5 @@
-//! Whether a form exists on a target; where not, which column is to blame and what it could be.
+//! Checks whether a form exists on a target. If it does not, the error names the wrong column and
+//! the words that it can have.
 
 use std::fmt;
 
@@ -7,7 +8,8 @@ use crate::table::{Family, Row, families, tables};
 use crate::target::{PtxVersion, Target};
 use crate::words::ElemType;
 
-/// A form that a target has. Only [`check`] makes one, and only from one is an instruction written.
+/// A form that a target has. Only [`check`] creates this type, and instructions are only written
+/// from it.
 #[derive(Clone, Copy)]
 pub struct Legal {
     pub(crate) form: Form,
@@ -22,12 +24,12 @@ impl Legal {
         &self.form
     }
 
-    /// The least `.version` that has it on this target.
+    /// The lowest `.version` that has the form on this target.
     pub fn min_ptx(&self) -> PtxVersion {
         self.min_ptx
     }
 
-    /// Section and anchor in the PTX ISA manual.
+    /// The section of the PTX ISA manual that describes it, and the section's anchor.
     pub fn manual(&self) -> (&'static str, &'static str) {
         self.family.manual
     }
@@ -42,16 +44,16 @@ impl fmt::Debug for Legal {
 /// The reasons why a form is illegal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rule {
-    /// A word that does not go with the others.
+    /// A word that cannot be combined with the others.
     Column(Column),
     /// The form exists, but not on this target.
     Target,
-    /// ptxas takes it; the manual does not.
+    /// ptxas accepts the form, but the manual does not have it.
     Refused,
 }
 
 impl Rule {
-    /// Each rule, its stable code, what the thing is called and what to know.
+    /// Each rule with its error code, the name of what is wrong, and a note.
     const FACTS: [(Rule, u16, &'static str, &'static str); 8] = [
         (Rule::Column(Column::Op), 701, "reduction", "not every reduction exists for every element type"),
         (
@@ -64,25 +66,27 @@ impl Rule {
             Rule::Column(Column::Vec),
             703,
             "vector width",
-            "one access moves 4, 8 or 16 bytes; f16, bf16 and fp8 need a vector or a packed type; integers and f64 have no vectors",
+            "one access moves 4, 8 or 16 bytes; f16, bf16 and fp8 need a vector or a packed type, and \
+             integers and f64 have no vectors",
         ),
         (
             Rule::Column(Column::Acc),
             704,
             "accumulator",
-            "acc::f32 goes with add of f16 and bf16, acc::f16 with add of fp8",
+            "acc::f32 can be used with add of f16 and bf16, and acc::f16 with add of fp8",
         ),
         (
             Rule::Column(Column::Sem),
             705,
             "memory semantics",
-            "loads take weak, relaxed or acquire; stores weak, relaxed or release; red relaxed or release; atom relaxed, acquire, release or acq_rel",
+            "loads can be weak, relaxed or acquire, and stores weak, relaxed or release; red can be \
+             relaxed or release, and atom relaxed, acquire, release or acq_rel",
         ),
         (
             Rule::Column(Column::Scope),
             706,
             "scope",
-            "a weak access has no scope; relaxed, acquire and release need one",
+            "a weak access has no scope; relaxed, acquire and release accesses need one",
         ),
         (Rule::Target, 707, "target", "compile for one of these targets, or use a type that this one has"),
         (Rule::Refused, 708, "form", "its meaning is not documented; use another form"),
@@ -93,13 +97,13 @@ impl Rule {
         found.map_or((700, "form", ""), |(_, code, what, help)| (*code, what, help))
     }
 
-    /// Stable number of the error: `E0701` is 701.
+    /// The stable number of the error: `E0701` is 701.
     pub fn code(self) -> u16 {
         self.facts().0
     }
 }
 
-/// A form that does not exist. `Display` is one line without the code and the help.
+/// A form that does not exist. `Display` writes one line without the code and the help.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Illegal {
     /// The form that was asked for.
@@ -108,19 +112,19 @@ pub struct Illegal {
     pub target: Target,
     /// The reason why it is illegal.
     pub rule: Rule,
-    /// The words that would be legal instead, with everything else as asked. If more than one column is
-    /// wrong, they go with the columns before it. For [`Rule::Refused`], the reason.
+    /// The words that would be legal if everything else stays as requested. If more than one column
+    /// is wrong, these words fit the columns before it. For [`Rule::Refused`] this is the reason.
     pub expected: Vec<&'static str>,
 }
 
 impl Illegal {
-    /// Stable number of the error.
+    /// The stable number of the error.
     pub fn code(&self) -> u16 {
         self.rule.code()
     }
 
-    /// A text that says what to do: it names a type that carries this one's data, if the target has the form
-    /// with it.
+    /// Advice on what to do. It names a type that carries this type's data, if the target has the
+    /// form with that type.
     pub fn help(&self) -> String {
         let legal_with = |ty: &&ElemType| find(&Form { ty: **ty, ..self.form }, self.target).is_some();
         let carriers = tables().carriers.iter().filter(|carrier| carrier.carries(&self.form));
@@ -136,7 +140,7 @@ impl Illegal {
         self.rule.facts().2.into()
     }
 
-    /// The element types that the instruction has this reduction for, on the target.
+    /// The element types for which the instruction has this reduction on the target.
     fn types_of_reduction(&self) -> Vec<&'static str> {
         let exists = |ty: ElemType| {
             [1, 2, 4, 8].into_iter().any(|vec| {
@@ -148,7 +152,7 @@ impl Illegal {
         all.filter(|(ty, _)| exists(**ty)).map(|(_, name)| *name).collect()
     }
 
-    /// What stands where something else is expected.
+    /// The word in the column that the error is about.
     fn found(&self) -> String {
         match self.rule {
             Rule::Column(column) => match self.form.word(column) {
@@ -186,16 +190,17 @@ impl Row {
         form.word(column).is_some_and(|word| self.masks[column as usize] >> word & 1 == 1)
     }
 
-    /// The least version of PTX on a target, if the row is for it.
+    /// The lowest version of PTX that has the row on a target, if the target has it.
     fn min_ptx(&self, target: Target) -> Option<PtxVersion> {
         self.targets.iter().any(|spec| spec.has(target)).then(|| target.min_ptx().max(self.ptx))
     }
 }
 
-/// Looks a form up.
+/// Checks whether a target has a form.
 ///
 /// # Errors
-/// Fails if the target does not have the form. [`Illegal`] names the first column that must be different.
+/// Fails if the target does not have the form. [`Illegal`] names the first column that must be
+/// different.
 pub fn check(form: &Form, target: Target) -> Result<Legal, Illegal> {
     find(form, target).ok_or_else(|| diagnose(form, target))
 }
@@ -208,10 +213,11 @@ pub(crate) fn find(form: &Form, target: Target) -> Option<Legal> {
     Some(Legal { form: *form, family, row, min_ptx })
 }
 
-/// The order in which columns are blamed where one change would do: the type is the user's data, so last.
+/// The order in which columns are reported if a change of any of several would do. The type is
+/// last, because the user's data determines it.
 const BLAME: [Column; 6] = [Column::Vec, Column::Acc, Column::Scope, Column::Sem, Column::Op, Column::Type];
 
-/// The order in which columns narrow the rows where several are wrong.
+/// The order in which columns narrow down the rows if several are wrong.
 const NARROW: [Column; 6] = [Column::Type, Column::Op, Column::Acc, Column::Vec, Column::Sem, Column::Scope];
 
 fn diagnose(form: &Form, target: Target) -> Illegal {
@@ -253,7 +259,7 @@ fn diagnose(form: &Form, target: Target) -> Illegal {
     illegal(Rule::Target, Vec::new())
 }
 
-/// Every form that some target has, semantics and scopes included, in the order of the tables.
+/// Every form that some target has, including semantics and scopes, in the order of the tables.
 pub fn legal_forms() -> impl Iterator<Item = Form> {
     let rows = families().iter().flat_map(|family| family.rows.iter().map(move |row| (family, row)));
     rows.filter(|(_, row)| row.refused.is_none()).flat_map(|(family, row)| expand(family, row))

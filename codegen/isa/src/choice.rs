@@ -1,4 +1,5 @@
-//! Forms of instructions with columns of their own: whether a target has one, and how it is written.
+//! Forms of instructions whose tables name their own columns: whether a target has a form, and its
+//! text.
 
 use std::fmt;
 
@@ -6,7 +7,8 @@ use crate::instruction::{Choices, Instruction};
 use crate::target::{PtxVersion, Target};
 use crate::template::{Piece, pieces};
 
-/// A form of an instruction, legal or not: a word for each column. `Display` is what PTX writes before the operands.
+/// A form of an instruction, legal or not, which has a word for each column. `Display` writes the
+/// PTX text before the operands.
 #[derive(Clone)]
 pub struct Choice {
     /// The instruction that the form belongs to.
@@ -23,18 +25,18 @@ pub struct Spelling {
     min_ptx: PtxVersion,
 }
 
-/// Why a form does not exist.
+/// The reason why a form does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// The word of this column does not go with the others.
+    /// The word of this column cannot be combined with the others.
     Word(&'static str),
     /// The form exists, but not on this target.
     Target,
-    /// ptxas takes it; the manual does not have it.
+    /// ptxas accepts the form, but the manual does not have it.
     Refused,
 }
 
-/// A form that does not exist. `Display` is one line without the code and the help.
+/// A form that does not exist. `Display` writes one line without the code and the help.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoForm {
     /// The form that was asked for, as PTX would write it.
@@ -45,8 +47,8 @@ pub struct NoForm {
     pub reason: Reason,
     /// The word that does not fit.
     pub found: String,
-    /// The words that would be legal instead, with everything else as asked. If more than one column is
-    /// wrong, they go with the columns before it. For [`Reason::Refused`], the reason.
+    /// The words that would be legal if everything else stays as requested. If more than one column
+    /// is wrong, these words fit the columns before it. For [`Reason::Refused`] this is the reason.
     pub expected: Vec<String>,
 }
 
@@ -71,7 +73,7 @@ impl fmt::Display for NoForm {
 }
 
 impl NoForm {
-    /// Stable number of the error: `E0709` is 709.
+    /// The stable number of the error: `E0709` is 709.
     pub fn code(&self) -> u16 {
         match self.reason {
             Reason::Word(_) => 709,
@@ -82,7 +84,7 @@ impl NoForm {
 }
 
 impl Choice {
-    /// A form with these words.
+    /// Creates a form with these words.
     pub fn new(instruction: &'static Instruction, words: &[&str]) -> Choice {
         Choice { instruction, words: words.iter().map(ToString::to_string).collect() }
     }
@@ -96,11 +98,11 @@ impl Choice {
         self
     }
 
-    /// Whether a target has the form.
+    /// Checks whether a target has the form.
     ///
     /// # Errors
-    /// Fails if the target does not have the form. [`NoForm`] names the first column that must be different,
-    /// and what it can be.
+    /// Fails if the target does not have the form. [`NoForm`] names the first column that must be
+    /// different, and the words that it can have.
     pub fn check(&self, target: Target) -> Result<Spelling, NoForm> {
         self.find(target).ok_or_else(|| self.diagnose(target))
     }
@@ -130,7 +132,8 @@ impl Choice {
             return no(Reason::Target, "", everywhere(&|t| self.find(t).is_some()));
         }
         let columns = || self.instruction.columns.iter().copied().zip(&self.words).enumerate();
-        // One change that would do: in the last column that has one, since the first hold the user's data.
+        // If one change suffices, the error is about the last column for which it does. The first
+        // columns hold the user's data.
         for (column, (name, word)) in columns().rev() {
             let fits = |other: &&str| self.clone().with(column, other).find(target).is_some();
             let expected: Vec<_> = self.instruction.words(column).into_iter().filter(fits).collect();
@@ -158,7 +161,7 @@ impl Choice {
         no(Reason::Target, "", everywhere(&|t| rows.iter().any(|row| row.min_ptx(t).is_some())))
     }
 
-    /// The text, with `operand` writing each operand.
+    /// Fills in the text. `operand` writes each operand.
     fn fill(&self, operands: &str, operand: &mut dyn FnMut(&str) -> String) -> String {
         let mut out = String::with_capacity(128);
         self.append(self.instruction.template, operands, operand, &mut out);
@@ -191,7 +194,7 @@ impl Choice {
         }
     }
 
-    /// What stands for a column in the text; none where there is no such column.
+    /// The printed word of a column, or `None` if there is no such column.
     fn printed(&self, column: &str) -> Option<&str> {
         let at = self.instruction.columns.iter().position(|name| *name == column)?;
         let word = self.words.get(at).map_or("", String::as_str);
@@ -220,17 +223,18 @@ impl fmt::Debug for Spelling {
 }
 
 impl Spelling {
-    /// The form that the text spells.
+    /// The form that the instruction is written from.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// The least `.version` that has it on the target.
+    /// The lowest `.version` that has the form on the target.
     pub fn min_ptx(&self) -> PtxVersion {
         self.min_ptx
     }
 
-    /// The instruction with operands: `operand` is asked for each, by the name that the table has for it.
+    /// The instruction with its operands. `operand` is called with the name that the table gives to
+    /// each operand.
     pub fn ptx(&self, mut operand: impl FnMut(&str) -> String) -> String {
         self.choice.fill(self.row.operands, &mut operand)
     }

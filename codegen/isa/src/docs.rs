@@ -1,4 +1,4 @@
-//! docs/multimem.md, from the tables.
+//! Generates docs/multimem.md from the tables.
 
 use crate::form::{Column, Form};
 use crate::table::{Family, carriers, families};
@@ -32,7 +32,7 @@ ptxas rejects what no row allows.
 
 ";
 
-/// A markdown table; empty without rows.
+/// Writes a Markdown table, or nothing if there are no rows.
 pub(crate) fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     let mut line = |cells: &[String]| {
         out.push_str("| ");
@@ -49,7 +49,7 @@ pub(crate) fn code(cell: &str) -> String {
     if cell == "-" { cell.into() } else { format!("`{cell}`") }
 }
 
-/// The words of a cell, each as code.
+/// The words of a cell, each formatted as code.
 pub(crate) fn codes(cell: &str) -> String {
     cell.split_whitespace().map(code).collect::<Vec<_>>().join(" ")
 }
@@ -68,7 +68,7 @@ fn family(out: &mut String, family: &Family) {
     let (refused, rows): (Vec<&[&str; 10]>, Vec<_>) =
         family.lines.iter().partition(|cells| !cells[9].is_empty());
     let columns = ["op", "type", "vec", "acc", "semantics", "scope", "extra", "PTX", "targets"];
-    // A column that says nothing in any row is left out.
+    // A column that is empty in all rows is left out.
     let kept: Vec<usize> = (0..9).filter(|i| rows.iter().any(|cells| cells[*i] != "-")).collect();
     let head: Vec<&str> = kept.iter().map(|i| columns[*i]).collect();
     table(out, &head, rows.iter().map(|cells| kept.iter().map(|i| codes(cells[*i])).collect()));
@@ -82,7 +82,7 @@ fn family(out: &mut String, family: &Family) {
     }
 }
 
-/// The page docs/multimem.md: every family, carriers and targets.
+/// The page docs/multimem.md: every family, the carrier types and the targets.
 pub fn markdown() -> String {
     let mut out = HEAD.to_owned();
     let (multimem, global): (Vec<_>, Vec<_>) = families().iter().partition(|f| f.instr.is_multimem());

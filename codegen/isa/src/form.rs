@@ -1,4 +1,4 @@
-//! One instruction with all its modifiers, and the columns a table has for them.
+//! An instruction with all its modifiers, and the columns that the tables have for them.
 
 use std::fmt;
 
@@ -6,27 +6,28 @@ use crate::table::{Mask, tables};
 use crate::template;
 use crate::words::{Acc, ElemType, Instr, RedOp, Scope, Sem};
 
-/// An instruction with all its modifiers, legal or not. `Display` is what PTX writes before the operands.
+/// An instruction with all its modifiers, legal or not. `Display` writes the PTX text before the
+/// operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Form {
     /// The instruction without its modifiers.
     pub instr: Instr,
-    /// The reduction, of instructions that have one.
+    /// The reduction, for instructions that have one.
     pub op: Option<RedOp>,
     /// The type of the elements.
     pub ty: ElemType,
-    /// Elements a vector: 1 (no `.vec`), 2, 4 or 8.
+    /// The number of elements of the vector: 1 (without `.vec`), 2, 4 or 8.
     pub vec: u8,
-    /// Precision of the sum, where it is not the element's.
+    /// The precision of the sum, if it differs from the element's.
     pub acc: Option<Acc>,
     /// The memory semantics of the access.
     pub sem: Sem,
-    /// Scope; of all but weak accesses.
+    /// The scope, which weak accesses do not have.
     pub scope: Option<Scope>,
 }
 
 impl Form {
-    /// Weak, scalar, without op.
+    /// Creates a weak, scalar form without a reduction.
     pub fn new(instr: Instr, ty: ElemType) -> Form {
         Form { instr, op: None, ty, vec: 1, acc: None, sem: Sem::Weak, scope: None }
     }
@@ -49,23 +50,24 @@ impl Form {
         Form { acc: Some(acc), ..self }
     }
 
-    /// Strong, with semantics and scope.
+    /// Makes the access strong, with the given semantics and scope.
     #[must_use]
     pub fn order(self, sem: Sem, scope: Scope) -> Form {
         Form { sem, scope: Some(scope), ..self }
     }
 
-    /// Bytes moved for each PE.
+    /// The number of bytes that are moved for each PE.
     pub fn bytes(&self) -> u32 {
         u32::from(self.ty.bytes()) * u32::from(self.vec)
     }
 
-    /// Scalars moved for each PE: 8 of `.v4.f16x2`.
+    /// The number of scalars that are moved for each PE, for example 8 for `.v4.f16x2`.
     pub fn scalars(&self) -> u32 {
         u32::from(self.ty.lanes()) * u32::from(self.vec)
     }
 
-    /// The word of `column` it has, as an index into [`Column::words`]; `None` where the column has no such word.
+    /// The form's word in `column`, as an index into [`Column::words`]. It is `None` if the column
+    /// does not have such a word.
     pub(crate) fn word(&self, column: Column) -> Option<usize> {
         fn optional(index: Option<usize>) -> Option<usize> {
             Some(index.map_or(0, |i| i + 1))
@@ -80,7 +82,7 @@ impl Form {
         }
     }
 
-    /// With the `index`th word of `column` instead.
+    /// The form with the `index`th word of `column` instead.
     pub(crate) fn with_word(mut self, column: Column, index: usize) -> Form {
         let rest = index.wrapping_sub(1);
         match column {
@@ -103,10 +105,10 @@ impl fmt::Display for Form {
     }
 }
 
-/// How many columns of a row choose a form.
+/// The number of columns of a row that select a form.
 pub(crate) const COLUMNS: usize = 6;
 
-/// The columns that choose a form, in a row's order.
+/// The columns that select a form, in the order of a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Column {
     /// The column of the reduction, such as `.add`.
@@ -115,7 +117,7 @@ pub enum Column {
     Type,
     /// The column of the number of elements of a vector.
     Vec,
-    /// Precision of the sum.
+    /// The column of the precision of the sum.
     Acc,
     /// The column of the memory semantics.
     Sem,
@@ -130,7 +132,7 @@ const OP_WORDS: &[&str] = &with_none::<7>(RedOp::NAMES);
 const ACC_WORDS: &[&str] = &with_none::<3>(Acc::NAMES);
 const SCOPE_WORDS: &[&str] = &with_none::<5>(Scope::NAMES);
 
-/// `-`, then the names.
+/// `-`, followed by the names.
 const fn with_none<const N: usize>(names: &[&'static str]) -> [&'static str; N] {
     let mut words = ["-"; N];
     let mut i = 1;
@@ -142,7 +144,7 @@ const fn with_none<const N: usize>(names: &[&'static str]) -> [&'static str; N] 
 }
 
 impl Column {
-    /// Every column, in a row's order.
+    /// Every column, in the order of a row.
     pub const ALL: &'static [Column; COLUMNS] =
         &[Column::Op, Column::Type, Column::Vec, Column::Acc, Column::Sem, Column::Scope];
 

@@ -12,13 +12,14 @@ pub struct Instruction {
     pub name: &'static str,
     /// Section and anchor in the PTX ISA manual.
     pub manual: (&'static str, &'static str),
-    /// The template that forms are written by.
+    /// The template from which the text of forms is made.
     pub template: &'static str,
     /// The names of the columns, in the order in which an error narrows down what is wrong.
     pub columns: Vec<&'static str>,
-    /// The rows as written: the cells of the columns, operands, least PTX, targets, and why a row is refused.
+    /// The rows as written: the cells of the columns, the operands, the lowest PTX version, the
+    /// targets, and the reason why a row is rejected.
     pub lines: Vec<Vec<&'static str>>,
-    /// What is printed for words that are not printed as they are.
+    /// The printed text for words that are not printed as they are.
     pub(crate) prints: Vec<(&'static str, &'static str)>,
     pub(crate) rows: Vec<Choices>,
 }
@@ -31,7 +32,7 @@ pub(crate) struct Choices {
     pub operands: &'static str,
     ptx: PtxVersion,
     targets: Vec<TargetSpec>,
-    /// Why these forms are illegal although ptxas takes them.
+    /// The reason why these forms are illegal although ptxas accepts them.
     pub refused: Option<&'static str>,
 }
 
@@ -41,12 +42,12 @@ impl Choices {
         self.words.get(column).is_some_and(|words| words.iter().any(|w| w == word))
     }
 
-    /// Whether the form with these words is one of the row's.
+    /// Whether the row includes the form with these words.
     pub(crate) fn has_all(&self, words: &[String]) -> bool {
         words.len() == self.words.len() && words.iter().enumerate().all(|(i, word)| self.has(i, word))
     }
 
-    /// The least version that has these forms on a target; none where the target lacks them.
+    /// The lowest version that has these forms on a target, or `None` if the target lacks them.
     pub(crate) fn min_ptx(&self, target: Target) -> Option<PtxVersion> {
         self.targets.iter().any(|spec| spec.has(target)).then(|| self.ptx.max(target.min_ptx()))
     }
@@ -59,17 +60,17 @@ impl fmt::Debug for Instruction {
 }
 
 impl Instruction {
-    /// The instruction of that name.
+    /// The instruction with that name.
     pub fn named(name: &str) -> Option<&'static Instruction> {
         instructions().find(|instruction| instruction.name == name)
     }
 
-    /// Whether a target has any form of it.
+    /// Whether a target has any form of the instruction.
     pub fn is_on(&self, target: Target) -> bool {
         self.rows.iter().any(|row| row.refused.is_none() && row.min_ptx(target).is_some())
     }
 
-    /// Every word that a column has in some row, in the order of the rows.
+    /// Every word that a column has in any row, in the order of the rows.
     pub fn words(&self, column: usize) -> Vec<&str> {
         let mut seen = BTreeSet::new();
         let all = self.rows.iter().filter_map(|row| row.words.get(column)).flatten();
@@ -77,7 +78,8 @@ impl Instruction {
     }
 }
 
-/// The tables of instructions with columns of their own, each with the name of its page in `docs/`.
+/// The tables of instructions that name their own columns, each with the name of its page in
+/// `docs/`.
 pub(crate) const TABLES: [(&str, &str); 2] = [
     ("mma", include_str!("../ptx_templates/mma.table")),
     ("bulk", include_str!("../ptx_templates/bulk.table")),
@@ -139,7 +141,7 @@ fn read_row(line: Line, targets: &Targets, to: &mut Instruction) -> Result<(), T
     Ok(())
 }
 
-/// The words of a cell; `8-256/8` is 8, 16 and so on to 256.
+/// The words of a cell. `8-256/8` stands for 8, 16 and so on to 256.
 fn spread(cell: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for word in cell.split_whitespace() {
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_says_nothing_known_is_an_error_with_its_number() {
+    fn an_unknown_line_is_an_error_with_its_number() {
         const ROW: &str = "the columns, operands, a PTX version and targets";
         let cases = [
             ("columns a", 1, "`family` first"),
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_instruction_is_whole() {
+    fn every_instruction_is_complete() {
         for instruction in instructions() {
             let name = instruction.name;
             assert!(instruction.template.starts_with(name), "{name}");

@@ -1,12 +1,14 @@
-//! Which memory and matrix instructions PTX has beyond what LLVM prints, on which targets, and how they are written.
+//! The memory and matrix instructions of PTX that LLVM does not print: which forms exist on which
+//! targets, and how they are written.
 //!
-//! The facts are tables in `ptx_templates/`: a row names the words of each modifier that go together, with the
-//! least version of PTX and the targets. From them come
-//! - [`check`]: a [`Form`] (an instruction with all its modifiers) is [`Legal`] on a [`Target`], or [`Illegal`]
-//!   with the column to blame and what it could be;
-//! - [`Legal::asm`] and [`Legal::ptx`]: the instruction, for LLVM's inline assembly or by itself;
-//! - [`widths`]: the accesses for an element type, widest first, that width selection walks;
-//! - [`legal_forms`] and [`markdown`]: everything, for tests and for docs/multimem.md.
+//! The facts are tables in `ptx_templates/`. A row names the words of each modifier that can be
+//! combined, the lowest version of PTX, and the targets. They provide
+//! - [`check`]: a [`Form`] (an instruction with all its modifiers) is [`Legal`] on a [`Target`], or
+//!   [`Illegal`] with the wrong column and the words that it can have;
+//! - [`Legal::asm`] and [`Legal::ptx`]: the instruction, for LLVM's inline assembly or as PTX;
+//! - [`widths`]: the accesses for an element type, widest first, from which the compiler selects a
+//!   width;
+//! - [`legal_forms`] and [`markdown`]: all forms, for tests and for docs/multimem.md.
 //!
 //! ```
 //! use weft_isa::{Acc, ElemType, Form, Instr, RedOp, Scope, Sem, check};
@@ -24,9 +26,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Instructions that share few modifiers with others (matrix products, bulk copies) have tables that name their own
-//! columns. A form of one is a [`Choice`] of words, which [`Choice::check`] makes a [`Spelling`] or refuses in the same
-//! way; [`Product`] makes those of matrix products from types.
+//! Instructions that share few modifiers with others (matrix products, bulk copies) have tables
+//! that name their own columns. A form of such an instruction is a [`Choice`] of words.
+//! [`Choice::check`] turns it into a [`Spelling`] or rejects it in the same way. [`Product`] makes
+//! the forms of matrix products from types.
 //!
 //! ```
 //! use weft_isa::{Choice, Instruction};

@@ -1,4 +1,4 @@
-//! docs/mma.md and docs/bulk.md, from the tables.
+//! Generates docs/mma.md and docs/bulk.md from the tables.
 
 use crate::docs::{MANUAL, code, codes, table};
 use crate::instruction::Instruction;
@@ -69,7 +69,7 @@ fn section(out: &mut String, instruction: &Instruction) {
     }
 }
 
-/// The page of that name, `mma` or `bulk`; none of another name.
+/// The page with that name, `mma` or `bulk`, or `None` for another name.
 pub fn page(name: &str) -> Option<String> {
     let head = if name == "mma" { MMA } else { BULK };
     let (_, all) = tables().instructions.iter().find(|(page, _)| *page == name)?;

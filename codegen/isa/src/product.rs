@@ -1,9 +1,9 @@
-//! Matrix products and their fragments, by the types that are multiplied.
+//! Matrix products and their fragments, selected by the types that are multiplied.
 
 use crate::choice::Choice;
 use crate::instruction::Instruction;
 
-/// A product of matrices: element types as the tables call them.
+/// A product of matrices, with the element types in the words of the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Product {
     /// The element type of matrix A.
@@ -14,8 +14,8 @@ pub struct Product {
     pub sum: &'static str,
 }
 
-/// Element types whose name in the language is not the one that matrix instructions have. `f32` operands are multiplied
-/// as tf32, with 10 bits of mantissa.
+/// The element types whose names in the language differ from those of matrix instructions. `f32`
+/// operands are multiplied as tf32, with 10 bits of mantissa.
 const OPERANDS: [(&str, &str); 7] = [
     ("f32", "tf32"),
     ("i8", "s8"),
@@ -32,14 +32,14 @@ fn renamed(names: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
 }
 
 impl Product {
-    /// The product of two element types in a third, by their names in the language; none where an operand or sum of that
-    /// type is in no table.
+    /// The product of two element types that is accumulated in a third, by their names in the
+    /// language. It is `None` if no table has an operand or sum of that type.
     pub fn new(a: &str, b: &str, sum: &str) -> Option<Product> {
         let operand = |name| renamed(&OPERANDS, name);
         Some(Product { a: operand(a)?, b: operand(b)?, sum: renamed(&SUMS, sum)? })
     }
 
-    /// Elements along K that an instruction multiplies: 32 bytes of them.
+    /// The number of elements along K that an instruction multiplies, which is 32 bytes of them.
     pub fn depth(&self) -> u32 {
         match self.a {
             "tf32" => 8,
@@ -48,8 +48,8 @@ impl Product {
         }
     }
 
-    /// The product of a warpgroup with `n` columns of B; A is in registers or in shared memory, and each operand
-    /// contiguous along K, or (`mn`) along M or N.
+    /// The product of a warpgroup with `n` columns of B. A is in registers (`regs`) or in shared
+    /// memory. Each operand is contiguous along K, or along M or N if its `mn` is set.
     pub fn of_warpgroup(&self, n: u32, regs: bool, mn: [bool; 2]) -> Option<Choice> {
         let major = |mn| if mn { "mn" } else { "k" };
         let (k, n) = (self.depth().to_string(), n.to_string());
@@ -58,7 +58,7 @@ impl Product {
         Some(Choice::new(Instruction::named("wgmma.mma_async")?, &words))
     }
 
-    /// The product of a warp: 16 rows of A with 8 columns of B.
+    /// The product of a warp, which multiplies 16 rows of A with 8 columns of B.
     pub fn of_warp(&self) -> Option<Choice> {
         let k = self.depth().to_string();
         Some(Choice::new(Instruction::named("mma.sync")?, &[self.a, self.b, self.sum, &k]))

@@ -1,43 +1,46 @@
-//! Bulk copies, by the memories and elements that they are between.
+//! Bulk copies, selected by the memories and the elements that they copy.
 
 use crate::choice::Choice;
 use crate::form::Form;
 use crate::instruction::Instruction;
 use crate::words::{ElemType, Instr, RedOp, Scope, Sem};
 
-/// Element types whose name in the language is not the one that reductions have. Sums of signed integers of 64 bits are
-/// those of unsigned ones.
+/// The element types whose names in the language differ from those of reductions. Sums of signed
+/// 64-bit integers are computed as unsigned ones.
 const TYPES: [(&str, &str); 2] = [("i32", "s32"), ("i64", "s64")];
 
-/// The copy of global memory to shared memory, of this CTA or of several of the cluster.
+/// The copy of global memory to the shared memory of this CTA, or of several CTAs of the cluster.
 pub fn bulk_load(multicast: bool) -> Option<Choice> {
     let multicast = if multicast { "multicast::cluster" } else { "-" };
     let words = ["shared::cluster", "global", "mbarrier::complete_tx::bytes", multicast, "-"];
     Some(Choice::new(Instruction::named("cp.async.bulk")?, &words))
 }
 
-/// The copy of shared memory to `global` memory, or to that of another CTA (`shared::cluster`).
+/// The copy of shared memory to `global` memory, or to the shared memory of another CTA
+/// (`shared::cluster`).
 pub fn bulk_store(to: &str) -> Option<Choice> {
     let words = [to, "shared::cta", done(to), "-", "-"];
     Some(Choice::new(Instruction::named("cp.async.bulk")?, &words))
 }
 
-/// The reduction of shared memory into such memory, by the names that type and reduction have in the language.
+/// The reduction of shared memory into such memory. Type and reduction have their names in the
+/// language.
 pub fn bulk_reduction(elem: &str, op: &str, to: &str) -> Option<Choice> {
     let ty = reduced(elem, op);
     let op = if op == "add" && matches!(elem, "f16" | "bf16") { "add.noftz" } else { op };
     Some(Choice::new(Instruction::named("cp.reduce.async.bulk")?, &[ty, to, "shared::cta", done(to), op]))
 }
 
-/// The reduction of shared memory into the memory of every PE, or without one the copy, in the switch. PEs reduce into the
-/// same elements at the same time, so the reduction is one of the whole system; the weak one is not (PTX ISA).
+/// The instruction that reduces shared memory into the memory of every PE, or copies it if there is
+/// no reduction, in the switch. PEs reduce into the same elements at the same time, so the
+/// reduction must have system scope. The weak reduction does not have it (PTX ISA).
 pub fn bulk_in_switch(elem: &str, op: Option<RedOp>) -> Option<Form> {
     let Some(op) = op else { return Some(Form::new(Instr::CpBulk, ElemType::B8)) };
     let ty = ElemType::parse(reduced(elem, op.name()))?;
     Some(Form::new(Instr::CpReduceBulk, ty).op(op).order(Sem::Relaxed, Scope::Sys))
 }
 
-/// The type that a reduction of elements of a type has in PTX.
+/// The type in PTX of a reduction of elements of a type.
 fn reduced<'a>(elem: &'a str, op: &str) -> &'a str {
     let named = TYPES.iter().find(|(from, _)| *from == elem).map_or(elem, |(_, to)| *to);
     match (op, elem) {
@@ -48,7 +51,7 @@ fn reduced<'a>(elem: &'a str, op: &str) -> &'a str {
     }
 }
 
-/// How a copy to such memory is waited for.
+/// The word for the way in which a copy to such memory completes.
 fn done(to: &str) -> &'static str {
     if to == "global" { "bulk_group" } else { "mbarrier::complete_tx::bytes" }
 }

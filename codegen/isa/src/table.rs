@@ -1,6 +1,7 @@
-//! Reads the tables of `ptx_templates/`, once a process.
+//! Reads the tables of `ptx_templates/`, once per process.
 //!
-//! They are compiled in and small; reading them takes some tens of microseconds (`tests/tables.rs` measures).
+//! The tables are small and compiled into the program. Reading them takes some tens of microseconds
+//! (`tests/tables.rs` measures it).
 
 use std::sync::LazyLock;
 
@@ -20,53 +21,55 @@ pub struct Family {
     pub manual: (&'static str, &'static str),
     /// The template of the PTX text, for example `multimem.st{.sem}{.scope}.global{.vec}{.type} [{a}], {b};`.
     pub template: &'static str,
-    /// Semantics that are left out in the text.
+    /// The semantics that the text leaves out.
     pub default: Option<Sem>,
-    /// Whether what no row allows is no PTX at all.
+    /// Whether every form that no row allows is also rejected by ptxas.
     pub covers_all: bool,
-    /// A column whose words ptxas ignores here, though no row has any.
+    /// A column whose words ptxas ignores for this instruction, although no row has any.
     pub ignores: Option<Column>,
-    /// The rows as written: op, type, vec, acc, sem, scope, extra, least PTX, targets, why refused.
+    /// The rows as written: op, type, vec, acc, sem, scope, extra, lowest PTX version, targets, and
+    /// the reason why the row is rejected.
     pub lines: Vec<[&'static str; 10]>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// A set of forms: one word of each cell.
+/// A set of forms, which have one word from each cell.
 pub(crate) struct Row {
     pub masks: [Mask; COLUMNS],
-    /// A modifier that goes with the row.
+    /// A modifier that all forms of the row have.
     pub extra: &'static str,
     pub ptx: PtxVersion,
     pub targets: Vec<TargetSpec>,
-    /// Why these are illegal although ptxas takes them.
+    /// The reason why these forms are illegal although ptxas accepts them.
     pub refused: Option<&'static str>,
 }
 
 /// A type that carries the data of another type, as `carriers.table` lists them.
 pub struct Carrier {
-    /// The instructions for which this holds.
+    /// The instructions to which this applies.
     pub instrs: Vec<Instr>,
-    /// The reductions for which this holds; none stands for an instruction without a reduction.
+    /// The reductions to which this applies. `None` stands for an instruction without a reduction.
     pub ops: Vec<Option<RedOp>>,
     /// The types whose data are carried.
     pub types: Vec<ElemType>,
-    /// The memory semantics for which this holds.
+    /// The memory semantics to which this applies.
     pub sems: Vec<Sem>,
-    /// The types that carry, best first.
+    /// The types that carry the data, best first.
     pub by: Vec<ElemType>,
-    /// Why the meaning is the same.
+    /// The reason why the meaning is the same.
     pub why: &'static str,
 }
 
 pub(crate) struct Tables {
-    /// The instructions that have columns of their own, by the page of the manual that shows them.
+    /// The instructions whose tables name their own columns, by the page of the manual that shows
+    /// them.
     pub instructions: Vec<(&'static str, Vec<Instruction>)>,
     pub targets: Targets,
     pub families: Vec<Family>,
     pub carriers: Vec<Carrier>,
 }
 
-/// The tables.
+/// The tables, which are read at first use.
 pub(crate) fn tables() -> &'static Tables {
     #[expect(clippy::expect_used, reason = "the tables are compiled in, and a test reads them")]
     static TABLES: LazyLock<Tables> =
@@ -89,7 +92,7 @@ pub(crate) struct Line {
     pub text: &'static str,
 }
 
-/// The lines that say something.
+/// The lines that contain more than a comment.
 pub(crate) fn lines(text: &'static str) -> impl Iterator<Item = Line> {
     let strip = |(i, line): (usize, &'static str)| Line {
         number: i + 1,
@@ -180,7 +183,8 @@ fn read_row(line: Line, targets: &Targets, family: &mut Family) -> Result<(), Ta
     let specs = specs.split_whitespace().map(|word| TargetSpec::parse(word, targets));
     let specs: Vec<TargetSpec> = specs.collect::<Option<_>>().ok_or_else(|| line.error("targets"))?;
     family.lines.push(cells);
-    // Weak accesses have no scope, the others need one: two rows where a line speaks of both.
+    // Weak accesses have no scope, and other accesses need one. A line that covers both makes two
+    // rows.
     let (sem, scope) = (Column::Sem as usize, Column::Scope as usize);
     let weak: Mask = 1 << Sem::Weak as usize;
     for (sems, scopes) in [(masks[sem] & weak, 1), (masks[sem] & !weak, masks[scope] & !1)] {
@@ -195,13 +199,13 @@ fn read_row(line: Line, targets: &Targets, family: &mut Family) -> Result<(), Ta
     Ok(())
 }
 
-/// With an empty cell behind.
+/// The cells with an empty cell after them.
 fn pad(cells: [&'static str; 9]) -> [&'static str; 10] {
     std::array::from_fn(|i| cells.get(i).copied().unwrap_or_default())
 }
 
 fn read_carrier(line: Line) -> Result<Carrier, TableError> {
-    /// Each word of a cell through `parse`.
+    /// Parses each word of a cell.
     fn each<T>(cell: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
         cell.split_whitespace().map(parse).collect()
     }
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_are_whole() {
+    fn the_tables_are_complete() {
         assert!(Tables::read().is_ok());
         for instr in Instr::ALL {
             assert_eq!(families().iter().filter(|family| family.instr == *instr).count(), 1, "{instr}");
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_says_nothing_known_is_an_error_with_its_number() {
+    fn an_unknown_line_is_an_error_with_its_number() {
         const CELLS: &str = "the same number of cells as in every row";
         let cases = [
             ("family nop", 1, "the name of an instruction"),
@@ -281,9 +285,10 @@ mod tests {
         assert_eq!(rows, [(1, 1), (1 << Sem::Acquire as usize, 1 << 4)]);
     }
 
-    /// A cold process has 50 ms to get from text to PTX; the tables must not be seen in it.
+    /// Checks that reading the tables takes a negligible part of the 50 ms that a cold process has
+    /// to compile a kernel.
     #[test]
-    fn reading_takes_well_under_a_millisecond() {
+    fn reading_takes_less_than_a_millisecond() {
         let time = || {
             let start = std::time::Instant::now();
             assert!(Tables::read().is_ok());

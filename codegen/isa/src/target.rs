@@ -1,4 +1,4 @@
-//! What code is compiled for: targets, their families, and versions of PTX.
+//! Targets of compilation, their families, and versions of PTX.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::table::{TableError, tables};
 pub struct PtxVersion {
     /// The number before the point.
     pub major: u8,
-    /// After the point, one digit.
+    /// The digit after the point.
     pub minor: u8,
 }
 
@@ -20,8 +20,8 @@ impl PtxVersion {
         PtxVersion { major, minor }
     }
 
-    /// The highest version that LLVM 22 prints. What needs more is printed as this one and has its `.version`
-    /// line raised.
+    /// The highest version that LLVM 22 prints. A kernel that needs a higher version is printed
+    /// with this one, and its `.version` line is replaced.
     pub fn llvm_highest() -> PtxVersion {
         tables().targets.llvm_ptx
     }
@@ -59,12 +59,12 @@ fn digit(text: &str) -> Option<u8> {
 #[error("`{0}` is not a version of PTX: expected two digits with a point between, such as 8.6")]
 pub struct BadVersion(pub String);
 
-/// The later architectures on which a target's code may run.
+/// The later architectures on which a target's code can run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Variant {
-    /// `sm_90`: it and every later one.
+    /// `sm_90`: code runs on this and every later architecture.
     Plain,
-    /// `sm_100f`: it and the later ones of its family.
+    /// `sm_100f`: code runs on this and the later architectures of its family.
     Family,
     /// `sm_90a`: code runs on this architecture alone.
     Arch,
@@ -82,7 +82,7 @@ pub(crate) struct TargetRow {
     pub shared: u32,
 }
 
-/// `targets.table`.
+/// The contents of `targets.table`.
 pub(crate) struct Targets {
     pub llvm_ptx: PtxVersion,
     pub rows: Vec<TargetRow>,
@@ -109,7 +109,7 @@ impl Targets {
     }
 }
 
-/// `sm_100f` as 100 and [`Variant::Family`].
+/// Splits a name: `sm_100f` gives 100 and [`Variant::Family`].
 fn split_name(name: &str) -> Option<(u16, Variant)> {
     let rest = name.strip_prefix("sm_")?;
     let (digits, variant) = match rest.as_bytes().last()? {
@@ -120,7 +120,8 @@ fn split_name(name: &str) -> Option<(u16, Variant)> {
     digits.parse().ok().map(|number| (number, variant))
 }
 
-/// One of the targets that a kernel can be compiled for. `Display` and [`FromStr`]: `sm_90a`.
+/// A target that kernels can be compiled for. `Display` and [`FromStr`] use its name, such as
+/// `sm_90a`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Target(&'static TargetRow);
 
@@ -135,7 +136,7 @@ impl Target {
         self.0.name
     }
 
-    /// The number of the architecture, such as 100 of `sm_100a`.
+    /// The number of the architecture, such as 100 for `sm_100a`.
     pub fn number(self) -> u16 {
         self.0.number
     }
@@ -145,23 +146,24 @@ impl Target {
         self.0.variant
     }
 
-    /// The number of the oldest target of its family: 100 of `sm_103a`.
+    /// The number of the oldest target of its family, such as 100 for `sm_103a`.
     pub fn family(self) -> u16 {
         self.0.family
     }
 
-    /// The least version of PTX that has it.
+    /// The lowest version of PTX that has the target.
     pub fn min_ptx(self) -> PtxVersion {
         self.0.ptx
     }
 
-    /// Bytes of shared memory that a CTA can have.
+    /// The maximum number of bytes of shared memory of a CTA.
     pub fn shared_limit(self) -> u32 {
         self.0.shared * 1024
     }
 
-    /// The CPU to give to LLVM: its own name, or, where LLVM 22 does not know it, the nearest older target of
-    /// its family; the `.target` line LLVM prints must then be replaced.
+    /// The CPU for LLVM: the target's own name, or the nearest older target of its family if LLVM
+    /// 22 does not know it. In the second case the `.target` line that LLVM prints must be
+    /// replaced.
     pub fn llvm_cpu(self) -> &'static str {
         self.0.llvm
     }
@@ -198,7 +200,7 @@ fn known() -> String {
     Target::all().map(Target::name).collect::<Vec<_>>().join(", ")
 }
 
-/// Which targets have a form: a word of a row's last column.
+/// The targets that have a form, as a word in a row's last column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TargetSpec {
     /// `sm_90+`.

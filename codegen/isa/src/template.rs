@@ -1,19 +1,20 @@
-//! Fills templates: from a legal form and operands to an instruction.
+//! Fills templates, which turns a legal form and operands into an instruction.
 
 use crate::check::Legal;
 use crate::form::Form;
 use crate::table::{Family, Row};
 use crate::words::Reg;
 
-/// An instruction for LLVM's inline assembly. Always with side effects, and it clobbers memory: LLVM must
-/// neither drop it nor move other accesses across it.
+/// An instruction for LLVM's inline assembly. It always has side effects and clobbers memory, so
+/// that LLVM neither removes it nor moves other accesses across it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asm {
-    /// The instruction with operands `$0`, `$1`, ..., results first, then inputs as written.
+    /// The instruction with operands `$0`, `$1`, .... Results come first, followed by inputs in the
+    /// order of the text.
     pub text: String,
-    /// Constraints of the operands in that order, then the clobber: `=f,=f,l,~{memory}`.
+    /// The constraints of the operands in that order, followed by the clobber: `=f,=f,l,~{memory}`.
     pub constraints: String,
-    /// The registers of the results: of several, LLVM returns a struct.
+    /// The registers of the results. For several results LLVM returns a struct.
     pub outputs: Vec<Reg>,
     /// The operands, in the order of the call's arguments.
     pub inputs: Vec<Input>,
@@ -22,18 +23,18 @@ pub struct Asm {
 /// An operand of [`Asm`] that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Input {
-    /// The address in global memory; of multimem instructions, the multicast address.
+    /// The address in global memory, which is the multicast address for multimem instructions.
     Address,
-    /// The address in shared memory, 32 bits.
+    /// The address in shared memory, which has 32 bits.
     SharedAddress,
-    /// Bytes to move, 32 bits.
+    /// The number of bytes to move, which has 32 bits.
     Bytes,
-    /// One register of data.
+    /// A register of data.
     Data(Reg),
 }
 
 impl Input {
-    /// The register it is in.
+    /// The register that holds the input.
     pub fn reg(self) -> Reg {
         match self {
             Input::Address => Reg::B64,
@@ -52,7 +53,7 @@ pub(crate) enum Piece<'a> {
     Operand(&'a str),
 }
 
-/// Splits a template. A brace without its partner ends it.
+/// Splits a template into pieces. A brace without its partner ends it.
 pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = template;
     std::iter::from_fn(move || {
@@ -75,7 +76,7 @@ pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// What a modifier prints; nothing for none.
+/// The text of a modifier, which is empty if it has none.
 fn modifier(name: &str, family: &Family, row: Option<&Row>, form: &Form) -> &'static str {
     const VECS: [(u8, &str); 3] = [(2, "v2"), (4, "v4"), (8, "v8")];
     match name {
@@ -114,8 +115,8 @@ fn fill(
     out
 }
 
-/// The instruction up to its operands. Of an illegal form without the row's extra modifier, and with those that
-/// the template has no place for at the end.
+/// The instruction up to its operands. An illegal form has no extra modifier of a row, and
+/// modifiers that the template has no place for are at the end.
 pub(crate) fn mnemonic(family: &Family, form: &Form) -> String {
     let row = family.rows.iter().find(|row| row.has(form));
     let mut text = fill(family, row, form, |_, _| {});
@@ -131,7 +132,7 @@ pub(crate) fn mnemonic(family: &Family, form: &Form) -> String {
     text
 }
 
-/// A list as PTX writes it: braces around more than one.
+/// Writes a list as PTX does, with braces around more than one item.
 fn list(out: &mut String, items: &[String]) {
     match items {
         [one] => out.push_str(one),
@@ -144,8 +145,8 @@ fn list(out: &mut String, items: &[String]) {
 }
 
 impl Legal {
-    /// The instruction with named operands: `address` for `{a}`, `shared` and `bytes` for a bulk copy's, and a
-    /// register of data for each of `0..vec` from `data`.
+    /// The instruction with named operands: `address` for `{a}`, `shared` and `bytes` for those of
+    /// a bulk copy, and a register from `data` for each of `0..vec`.
     pub fn ptx(&self, address: &str, shared: &str, bytes: &str, data: impl Fn(u8) -> String) -> String {
         let data: Vec<String> = (0..self.form.vec).map(data).collect();
         fill(self.family, Some(self.row), &self.form, |name, out| match name {
@@ -156,8 +157,9 @@ impl Legal {
         })
     }
 
-    /// The instruction for LLVM's inline assembly. `None` for a form over `.b8` registers (fp8 scalars), which
-    /// LLVM cannot name; its packed twin (`e4m3x4` for `.v4.e4m3`) does the same.
+    /// The instruction for LLVM's inline assembly. It is `None` for a form with `.b8` registers
+    /// (fp8 scalars), which LLVM does not have. The equivalent packed form (`e4m3x4` for
+    /// `.v4.e4m3`) does the same.
     pub fn asm(&self) -> Option<Asm> {
         let form = &self.form;
         let reg = form.ty.reg();
@@ -204,7 +206,7 @@ mod tests {
     use crate::table::families;
 
     #[test]
-    fn templates_name_only_what_there_is() {
+    fn templates_name_only_existing_modifiers_and_operands() {
         for family in families() {
             for piece in pieces(family.template) {
                 let known = match piece {

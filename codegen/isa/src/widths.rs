@@ -1,4 +1,4 @@
-//! Which accesses an instruction has for an element type, widest first.
+//! The accesses that an instruction has for an element type, widest first.
 
 use crate::check::{Legal, find};
 use crate::form::Form;
@@ -6,21 +6,22 @@ use crate::table::{Carrier, tables};
 use crate::target::Target;
 use crate::words::{ElemType, Reg};
 
-/// One way to access consecutive elements.
+/// An access to consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Width {
     /// The instruction that makes the access.
     pub legal: Legal,
-    /// Elements of the type asked for that one access moves.
+    /// The number of elements of the requested type that one access moves.
     pub elements: u32,
-    /// Bytes that one access moves; its address must be a multiple of it.
+    /// The number of bytes that one access moves. Its address must be a multiple of it.
     pub bytes: u32,
-    /// Why the instruction's type may differ from the one asked for: another one carries its bits.
+    /// The reason why the instruction can have another type than the requested one: that type
+    /// carries its bits.
     pub carried: Option<&'static str>,
 }
 
 impl Carrier {
-    /// Whether it speaks of such a form.
+    /// Whether the carrier applies to such a form.
     pub(crate) fn carries(&self, form: &Form) -> bool {
         self.instrs.contains(&form.instr)
             && self.ops.contains(&form.op)
@@ -29,12 +30,14 @@ impl Carrier {
     }
 }
 
-/// Every access width that `target` has for `want`, whose `ty` is the scalar element type and whose `vec` is not
-/// read: one form a width, from the widest (16 bytes) to the narrowest. Of several forms of one width the
-/// element's own type goes before a carrier (`carriers.table`), then the one with the fewest registers; forms
-/// over `.b8` registers are left out. Empty where the target has none.
+/// Every access width that `target` has for `want`. The `ty` of `want` is the scalar element type,
+/// and its `vec` is ignored. There is one form per width, from the widest (16 bytes) to the
+/// narrowest. Among several forms of one width the element's own type is preferred to a carrier
+/// (`carriers.table`), and after that the form with the fewest registers. Forms over `.b8`
+/// registers are left out. The result is empty if the target has none.
 ///
-/// The narrowest may hold more than one element (f16: two): a shorter tail has no instruction of this kind.
+/// The narrowest form can hold more than one element (two for f16). There is no instruction of this
+/// kind for a shorter tail.
 pub fn widths(want: &Form, target: Target) -> Vec<Width> {
     let own = ElemType::ALL.iter().filter(|ty| ty.scalar() == want.ty.scalar()).map(|ty| (*ty, None));
     let carriers = tables().carriers.iter().filter(|carrier| carrier.carries(want));
@@ -62,7 +65,7 @@ pub fn widths(want: &Form, target: Target) -> Vec<Width> {
     found
 }
 
-/// Less is better.
+/// The preference of a width. Lower values are better.
 fn rank(width: &Width) -> (bool, u8) {
     (width.carried.is_some(), width.legal.form().vec)
 }

@@ -1,6 +1,6 @@
-//! The columns of the tables: closed sets of words, spelled as PTX spells them.
+//! The columns of the tables: closed sets of words, written as in PTX.
 
-/// An enum whose text form is one word a variant.
+/// Declares an enum whose text form is one word per variant.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),* $(,)? }) => {
         $(#[$meta])*
@@ -13,12 +13,12 @@ macro_rules! words {
             /// The name of each variant, in order.
             pub const NAMES: &'static [&'static str] = &[$($word),*];
 
-            /// The word PTX has for it.
+            /// The word that PTX uses for it.
             pub fn name(self) -> &'static str {
                 Self::NAMES[self as usize]
             }
 
-            /// The variant PTX has `word` for.
+            /// The variant for a word of PTX.
             pub fn parse(word: &str) -> Option<$name> {
                 Self::NAMES.iter().position(|name| *name == word).map(|i| Self::ALL[i])
             }
@@ -33,17 +33,17 @@ macro_rules! words {
 }
 
 words! {
-    /// Instructions that have a table.
+    /// The instructions that have a table.
     Instr {
-        /// Loads from every PE and reduces, in the switch.
+        /// Loads from every PE and reduces the values in the switch.
         LdReduce = "multimem.ld_reduce",
         /// Stores to every PE.
         St = "multimem.st",
         /// Reduces into every PE's memory.
         Red = "multimem.red",
-        /// [`Instr::St`] that completes later.
+        /// [`Instr::St`] that completes asynchronously.
         StAsync = "multimem.st.async",
-        /// [`Instr::Red`] that completes later.
+        /// [`Instr::Red`] that completes asynchronously.
         RedAsync = "multimem.red.async",
         /// Copies from shared memory to every PE.
         CpBulk = "multimem.cp.async.bulk",
@@ -53,9 +53,10 @@ words! {
         GlobalLd = "ld",
         /// Stores to one address.
         GlobalSt = "st",
-        /// Reduces into one address, without the old value.
+        /// Reduces into one address without returning the old value.
         GlobalRed = "red",
-        /// Read-modify-write of one address; without an op it exchanges. Result: the old value.
+        /// Read-modify-write of one address, which returns the old value. Without an op it
+        /// exchanges.
         GlobalAtom = "atom",
     }
 }
@@ -68,29 +69,29 @@ impl Instr {
 }
 
 words! {
-    /// Reductions.
+    /// The reductions that instructions can have.
     RedOp {
-        /// Sum.
+        /// The sum.
         Add = "add",
-        /// Least.
+        /// The minimum.
         Min = "min",
-        /// Greatest.
+        /// The maximum.
         Max = "max",
-        /// Bitwise and.
+        /// The bitwise and.
         And = "and",
-        /// Bitwise or.
+        /// The bitwise or.
         Or = "or",
-        /// Bitwise exclusive or.
+        /// The bitwise exclusive or.
         Xor = "xor",
     }
 }
 
 words! {
-    /// Precision of the intermediate sum, where it is not the element's own.
+    /// The precision of the intermediate sum, if it differs from the element's.
     Acc {
-        /// Single, for f16 and bf16.
+        /// Single precision, for f16 and bf16.
         F32 = "acc::f32",
-        /// Half, for fp8.
+        /// Half precision, for fp8.
         F16 = "acc::f16",
     }
 }
@@ -98,21 +99,21 @@ words! {
 words! {
     /// Memory semantics (PTX ISA, Memory Consistency Model).
     Sem {
-        /// Ordered by nothing; has no scope.
+        /// A weak access, which is ordered by nothing and has no scope.
         Weak = "weak",
-        /// Strong, without order.
+        /// A strong access without order.
         Relaxed = "relaxed",
-        /// Later accesses stay later.
+        /// Later accesses happen after it.
         Acquire = "acquire",
-        /// Earlier accesses stay earlier.
+        /// Earlier accesses happen before it.
         Release = "release",
-        /// Both; of read-modify-writes.
+        /// Both acquire and release, for read-modify-writes.
         AcqRel = "acq_rel",
     }
 }
 
 words! {
-    /// The threads a strong access is ordered for.
+    /// The threads among which a strong access is ordered.
     Scope {
         /// The threads of the CTA.
         Cta = "cta",
@@ -120,49 +121,49 @@ words! {
         Cluster = "cluster",
         /// The threads of the GPU.
         Gpu = "gpu",
-        /// All of the system, other PEs and the host included.
+        /// All threads of the system, including those of other PEs and the host.
         Sys = "sys",
     }
 }
 
 words! {
-    /// Element types, packed ones included.
+    /// The element types, including packed ones.
     ElemType {
-        /// Unsigned, 32 bits.
+        /// An unsigned integer of 32 bits.
         U32 = "u32",
-        /// Signed, 32 bits.
+        /// A signed integer of 32 bits.
         S32 = "s32",
-        /// Unsigned, 64 bits.
+        /// An unsigned integer of 64 bits.
         U64 = "u64",
-        /// Signed, 64 bits.
+        /// A signed integer of 64 bits.
         S64 = "s64",
-        /// 8 bits of any meaning; only carried by other types.
+        /// 8 bits of any type, which only other types carry.
         B8 = "b8",
-        /// 16 bits of any meaning; only carried by other types.
+        /// 16 bits of any type, which only other types carry.
         B16 = "b16",
-        /// 32 bits of any meaning.
+        /// 32 bits of any type.
         B32 = "b32",
-        /// 64 bits of any meaning.
+        /// 64 bits of any type.
         B64 = "b64",
-        /// IEEE half.
+        /// IEEE half precision.
         F16 = "f16",
         /// Two [`ElemType::F16`] in one register.
         F16x2 = "f16x2",
-        /// bfloat16.
+        /// The type bfloat16.
         BF16 = "bf16",
         /// Two [`ElemType::BF16`] in one register.
         BF16x2 = "bf16x2",
-        /// IEEE single.
+        /// IEEE single precision.
         F32 = "f32",
-        /// IEEE double.
+        /// IEEE double precision.
         F64 = "f64",
-        /// fp8, 4 exponent bits.
+        /// An fp8 type with 4 exponent bits.
         E4M3 = "e4m3",
         /// Two [`ElemType::E4M3`] in one register.
         E4M3x2 = "e4m3x2",
         /// Four [`ElemType::E4M3`] in one register.
         E4M3x4 = "e4m3x4",
-        /// fp8, 5 exponent bits.
+        /// An fp8 type with 5 exponent bits.
         E5M2 = "e5m2",
         /// Two [`ElemType::E5M2`] in one register.
         E5M2x2 = "e5m2x2",
@@ -174,7 +175,7 @@ words! {
 /// A kind of PTX register.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reg {
-    /// `.b8`; LLVM has no such register.
+    /// A register of 8 bits (`.b8`), which LLVM does not have.
     B8,
     /// A register of 16 bits without a type (`.b16`).
     B16,
@@ -199,12 +200,12 @@ impl Reg {
         ("f64", Some('d')),
     ];
 
-    /// The type to declare it with: `b32`.
+    /// The type that declares the register, such as `b32`.
     pub fn ptx(self) -> &'static str {
         Self::FACTS[self as usize].0
     }
 
-    /// The letter of LLVM's inline-assembly constraint: `r`. None for [`Reg::B8`].
+    /// The letter of LLVM's inline-assembly constraint, such as `r`. [`Reg::B8`] has none.
     pub fn constraint(self) -> Option<char> {
         Self::FACTS[self as usize].1
     }
@@ -238,12 +239,12 @@ impl ElemType {
         ]
     };
 
-    /// The scalar it is made of: `f16` of `f16x2`.
+    /// The scalar of which it consists, such as `f16` for `f16x2`.
     pub fn scalar(self) -> ElemType {
         Self::FACTS[self as usize].0
     }
 
-    /// The number of scalars that one of it holds: 2 for `f16x2`.
+    /// The number of scalars that a value holds, such as 2 for `f16x2`.
     pub fn lanes(self) -> u8 {
         Self::FACTS[self as usize].1
     }
@@ -253,7 +254,7 @@ impl ElemType {
         Self::FACTS[self as usize].2
     }
 
-    /// The register one of it lives in.
+    /// The kind of register that holds a value.
     pub fn reg(self) -> Reg {
         Self::FACTS[self as usize].3
     }

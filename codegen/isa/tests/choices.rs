@@ -1,4 +1,4 @@
-//! Tables that name their own columns: matrix products and bulk copies.
+//! Tests of the tables that name their own columns: matrix products and bulk copies.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,7 @@ fn target(name: &str) -> Target {
     name.parse().unwrap()
 }
 
-/// Any words of an instruction's columns, in any combination, and words that no column has.
+/// Random words of an instruction's columns in any combination, and words that no column has.
 fn any_choice() -> impl Strategy<Value = Choice> {
     let all: Vec<&'static Instruction> = instructions().collect();
     prop::sample::select(all).prop_flat_map(|instruction| {
@@ -29,10 +29,10 @@ fn any_choice() -> impl Strategy<Value = Choice> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Nothing panics, each error says something, and each word that it expects makes the form legal or leaves an error
-    /// of a later column.
+    /// Checks that nothing panics, that each error has a text, and that each expected word makes
+    /// the form legal or leaves an error of a later column.
     #[test]
-    fn an_answer_always_says_something(choice in any_choice(), at in prop::sample::select(Target::all().collect::<Vec<_>>())) {
+    fn every_check_returns_an_explanation(choice in any_choice(), at in prop::sample::select(Target::all().collect::<Vec<_>>())) {
         match choice.check(at) {
             Ok(spelling) => {
                 prop_assert!(spelling.min_ptx() >= at.min_ptx());
@@ -63,7 +63,7 @@ proptest! {
 }
 
 #[test]
-fn no_form_stands_twice_and_each_has_a_target() {
+fn no_form_occurs_twice_and_each_has_a_target() {
     for instruction in instructions() {
         let mut seen = HashSet::new();
         for choice in choices(instruction) {
@@ -82,7 +82,7 @@ fn words_without_a_column_are_no_form() {
 }
 
 #[test]
-fn products_are_spelled_as_ptx_has_them() {
+fn products_are_written_as_in_ptx() {
     let spelled = |choice: Choice, at: &str| choice.check(target(at)).unwrap().ptx(str::to_lowercase);
     let bf16 = Product::new("bf16", "bf16", "f32").unwrap();
     assert_eq!(
@@ -112,7 +112,7 @@ fn products_are_spelled_as_ptx_has_them() {
 }
 
 #[test]
-fn errors_name_the_column_and_what_it_could_be() {
+fn errors_name_the_column_and_the_expected_words() {
     let says = |choice: Option<Choice>, at: &str| {
         let no = choice.unwrap().check(target(at)).unwrap_err();
         (no.code(), no.to_string())
@@ -135,7 +135,7 @@ fn errors_name_the_column_and_what_it_could_be() {
     assert_eq!(Choice::new(reduce, &words).check(target("sm_90")).unwrap_err().reason, Reason::Refused);
 }
 
-/// The depth that `Product` says is the greatest that a row has.
+/// Checks that the depth which `Product` reports is the greatest that a row has.
 #[test]
 fn depths_are_those_of_the_tables() {
     for instruction in ["wgmma.mma_async", "mma.sync"].map(|name| Instruction::named(name).unwrap()) {

@@ -1,4 +1,4 @@
-//! The generated pages of docs/ are what the tables say.
+//! Checks that the generated pages of docs/ match the tables.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

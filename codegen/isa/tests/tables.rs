@@ -1,4 +1,5 @@
-//! What the tables must hold whatever stands in them, and the facts that everything else leans on.
+//! Properties that the tables must have whatever they contain, and facts on which the compiler
+//! relies.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -15,7 +16,7 @@ fn hopper() -> Target {
     target("sm_90a")
 }
 
-/// Every value of every column, sensible together or not.
+/// Every combination of values of the columns, whether legal or not.
 fn any_form() -> impl Strategy<Value = Form> {
     (
         prop::sample::select(Instr::ALL),
@@ -49,7 +50,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn an_answer_is_never_a_panic_and_always_says_something(form in any_form(), target in any_target()) {
+    fn every_check_returns_an_explanation_and_never_panics(form in any_form(), target in any_target()) {
         match check(&form, target) {
             Ok(legal) => {
                 prop_assert!(legal.min_ptx() >= target.min_ptx());
@@ -69,10 +70,10 @@ proptest! {
         }
     }
 
-    /// From a legal form, one column changed: if the error names a column, then every word it expects there
-    /// makes the form legal.
+    /// Changes one column of a legal form. If the error names a column, then every word that it
+    /// expects there makes the form legal.
     #[test]
-    fn what_is_expected_is_legal(pick in any::<prop::sample::Index>(), other in any_form(), column in 0..6usize) {
+    fn expected_words_are_legal(pick in any::<prop::sample::Index>(), other in any_form(), column in 0..6usize) {
         let forms: Vec<Form> = legal_forms().collect();
         let legal = forms[pick.index(forms.len())];
         let mut form = legal;
@@ -100,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn no_form_stands_twice_and_each_has_a_target() {
+fn no_form_occurs_twice_and_each_has_a_target() {
     let mut seen = HashSet::new();
     for form in legal_forms() {
         assert!(seen.insert(form), "twice: {form}");
@@ -135,7 +136,7 @@ fn fp8_is_for_architecture_and_family_specific_targets() {
 }
 
 #[test]
-fn errors_name_the_column_and_what_it_could_be() {
+fn errors_name_the_column_and_the_expected_words() {
     let ld = Form::new(Instr::LdReduce, ElemType::F32).op(RedOp::Add).vec(4).order(Sem::Relaxed, Scope::Sys);
     let red = Form { instr: Instr::Red, ..ld };
     let cases = [
@@ -155,7 +156,7 @@ fn errors_name_the_column_and_what_it_could_be() {
     for (form, column, expected) in cases {
         let illegal = check(&form, hopper()).unwrap_err();
         if (form.instr, form.sem) == (Instr::Red, Sem::Weak) {
-            // Two columns are wrong: no semantics goes with no scope.
+            // Two columns are wrong: `red` has no weak form, and its other semantics need a scope.
             assert_eq!(illegal.rule, Rule::Column(Column::Sem));
             assert_eq!(illegal.expected, ["relaxed", "release"]);
         } else {

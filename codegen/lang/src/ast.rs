@@ -1,10 +1,11 @@
-//! What the parser makes of a `.weft` file. Every node has its span; nothing is resolved yet.
+//! The syntax tree that the parser makes of a `.weft` file. Every node has its span, and names are
+//! not resolved yet.
 
 use std::sync::Arc;
 use weft_ir::Role;
 use weft_ir::diag::Span;
 
-/// A name with its place in the source.
+/// A name with its span in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ident {
     /// The text of the name.
@@ -31,7 +32,8 @@ pub enum Item {
     Kernel(Kernel),
     /// A function: `fn name<...>(...) { ... }`
     Function(Function),
-    /// `reference fn name(...) { ... }`: what a kernel computes, evaluated on the host
+    /// A function that the host evaluates and that states what a kernel computes: `reference fn
+    /// name(...) { ... }`
     Reference(Function),
 }
 
@@ -44,12 +46,12 @@ pub struct Use {
     pub span: Span,
 }
 
-/// The two kinds of `use`.
+/// The forms of a `use`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum UsePath {
-    /// A file, relative to the one that says so.
+    /// The path of a file, relative to the file that contains the `use`.
     File(Arc<str>),
-    /// Segments of a built-in library path: `weft::collectives`.
+    /// The segments of a path in the built-in library: `weft::collectives`.
     Builtin(Vec<Ident>),
 }
 
@@ -71,7 +73,7 @@ pub struct GenericParam {
     pub name: Ident,
     /// The kind of value, such as `float`, `int` or `dtype`.
     pub bound: Ident,
-    /// `% 8`: known to be divisible by.
+    /// The divisor, written `% 8`.
     pub div: Option<Expr>,
     /// The default value, such as `= f32`.
     pub default: Option<Expr>,
@@ -84,7 +86,7 @@ pub struct GenericParam {
 pub struct TypeExpr {
     /// The name of the type, such as `symm`, `f32` or `T`.
     pub name: Ident,
-    /// Between `<` and `>`; `align = 16` is a named one.
+    /// The arguments between `<` and `>`. `align = 16` is a named argument.
     pub args: Vec<Arg>,
     /// The divisor, written `% 8`.
     pub div: Option<Box<Expr>>,
@@ -92,10 +94,10 @@ pub struct TypeExpr {
     pub span: Span,
 }
 
-/// A run-time parameter. Functions may leave the type out (they are generic by inlining).
+/// A run-time parameter. Parameters of functions can omit the type, because functions are inlined.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
-    /// The use that the kernel makes of it: `zeroed`, if the text says so.
+    /// The role of the parameter, such as `zeroed`, if the text states one.
     pub role: Option<Role>,
     /// The name of the parameter.
     pub name: Ident,
@@ -133,7 +135,7 @@ pub struct Kernel {
     pub span: Span,
 }
 
-/// A function: inlined where it is called.
+/// A function, which is inlined where it is called.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Function {
     /// The name of the function.
@@ -150,7 +152,7 @@ pub struct Function {
     pub span: Span,
 }
 
-/// `{ ... }`, with the value of its last expression if that has no semicolon.
+/// A block `{ ... }`. Its value is its last expression, if that has no semicolon.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Block {
     /// The statements in source order.
@@ -159,10 +161,10 @@ pub struct Block {
     pub value: Option<Box<Expr>>,
 }
 
-/// A statement with its place in the source.
+/// A statement with its span in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
-    /// The statement without its place.
+    /// The statement without its span.
     pub kind: StmtKind,
     /// The source text of the statement.
     pub span: Span,
@@ -170,37 +172,37 @@ pub struct Stmt {
 
 /// The kinds of statements.
 #[derive(Clone, PartialEq, Debug)]
-#[expect(clippy::large_enum_variant, reason = "files are short; boxes would make every match longer")]
+#[expect(clippy::large_enum_variant, reason = "files are short, and boxes would make every match longer")]
 pub enum StmtKind {
-    /// `let x = e;`, `let mut x: f32 = e;`
+    /// The declaration of a variable: `let x = e;`, `let mut x: f32 = e;`
     Let {
         /// Whether the variable can be assigned.
         mutable: bool,
         /// The name of the variable.
         name: Ident,
-        /// The type, if said.
+        /// The type of the variable, if the text states it.
         ty: Option<TypeExpr>,
         /// The expression for the first value.
         value: Expr,
     },
-    /// `place = e;`, `place += e;`
+    /// An assignment: `place = e;`, `place += e;`
     Assign {
-        /// A name or an indexed tensor.
+        /// The target of the assignment: a name or an indexed tensor.
         target: Expr,
-        /// The operator of `+=` and its like.
+        /// The operator of `+=` and similar assignments.
         op: Option<BinOp>,
         /// The expression for the new value.
         value: Expr,
     },
-    /// `for i in lo..hi step s unroll(4) { ... }`
+    /// A loop over integers: `for i in lo..hi step s unroll(4) { ... }`
     For {
         /// The name of the loop variable.
         var: Ident,
         /// The expression for the first value.
         lo: Expr,
-        /// One past the last.
+        /// The bound that the variable stays below.
         hi: Expr,
-        /// `step s`, else 1.
+        /// The step `step s`, which is 1 if it is left out.
         step: Option<Expr>,
         /// The request to unroll, written `unroll(4)` or `unroll`.
         unroll: Option<Unroll>,
@@ -209,23 +211,23 @@ pub enum StmtKind {
     },
     /// A loop with a condition: `while cond { ... }`
     While {
-        /// Tested before each round.
+        /// The condition, which is tested before each round.
         cond: Expr,
         /// The block that each round runs.
         body: Block,
     },
     /// A loop that only `break` or `return` ends: `loop { ... }`
     Loop {
-        /// The body, which ends the loop.
+        /// The body of the loop, which contains the jump that ends it.
         body: Block,
     },
-    /// `role name(threads, regs = n) { ... }`
+    /// A role: `role name(threads, regs = n) { ... }`
     Role {
         /// The name of the role.
         name: Ident,
-        /// Its threads, and their registers.
+        /// The number of threads, and the number of registers per thread.
         args: Vec<Arg>,
-        /// What its threads do.
+        /// The code that its threads run.
         body: Block,
     },
     /// The end of a loop: `break;`
@@ -241,13 +243,13 @@ pub enum StmtKind {
 /// The way in which a loop is unrolled.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Unroll {
-    /// `unroll`: wholly; the bounds are compile-time constants.
+    /// `unroll`: complete unrolling of a loop whose bounds are compile-time constants.
     Full,
-    /// `unroll(n)`: by the factor `n`.
+    /// `unroll(n)`: unrolling by the factor `n`.
     By(Expr),
 }
 
-/// An argument, maybe named: `acc = f32`.
+/// An argument, which can be named: `acc = f32`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Arg {
     /// The name in `name = value`.
@@ -256,10 +258,10 @@ pub struct Arg {
     pub value: Expr,
 }
 
-/// An expression with its place in the source.
+/// An expression with its span in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
-    /// The expression without its place.
+    /// The expression without its span.
     pub kind: ExprKind,
     /// The source text of the expression.
     pub span: Span,
@@ -284,11 +286,11 @@ pub enum ExprKind {
     Unary(UnOp, Box<Expr>),
     /// An operator between two operands: `a + b`
     Binary(BinOp, Box<Expr>, Box<Expr>),
-    /// `(a)`: a parenthesised expression, or a rank-1 tuple where a tuple is wanted
+    /// A parenthesised expression `(a)`, which is a tuple of rank 1 where a tuple is expected.
     Paren(Box<Expr>),
     /// A tuple: `(a, b)`, `()`
     Tuple(Vec<Expr>),
-    /// `(x = a, y = b)`
+    /// A tuple with named fields: `(x = a, y = b)`
     Record(Vec<(Ident, Expr)>),
     /// A field of a record: `r.x`
     Field {
@@ -299,7 +301,7 @@ pub enum ExprKind {
     },
     /// A layout, written `shape : stride`.
     Layout(Box<Expr>, Box<Expr>),
-    /// `a..b` (in an index)
+    /// A range `a..b`, which can be an index.
     Range(Box<Expr>, Box<Expr>),
     /// A call of a function: `f<generics>(args)`
     Call {
@@ -328,18 +330,18 @@ pub enum ExprKind {
         /// The indices, one for each mode.
         indices: Vec<Expr>,
     },
-    /// `if c { a } else { b }`
+    /// A conditional: `if c { a } else { b }`
     If {
         /// The condition of the branch.
         cond: Box<Expr>,
         /// The block that runs if the condition is true.
         then: Block,
-        /// If false (`else if` nests).
+        /// The block that runs if the condition is false. `else if` is a nested conditional.
         otherwise: Option<Block>,
     },
 }
 
-/// The operators that stand before their operand.
+/// The prefix operators of expressions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnOp {
     /// The negative of a number, `-`.
@@ -348,9 +350,10 @@ pub enum UnOp {
     Not,
 }
 
-/// Infix operators, loosest binding first: `||`, `&&`, comparisons, `|`, `^`, `&`, shifts, sums, products.
+/// The infix operators, beginning with those that bind least tightly: `||`, `&&`, comparisons, `|`,
+/// `^`, `&`, shifts, sums, products.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[expect(missing_docs, reason = "each is its sign")]
+#[expect(missing_docs, reason = "each variant is named after its operator")]
 pub enum BinOp {
     Or,
     And,
@@ -373,7 +376,8 @@ pub enum BinOp {
 }
 
 impl Expr {
-    /// Whether it is a value: everything is but a conditional none of whose blocks ends in one.
+    /// Whether the expression has a value. All expressions have one, except conditionals whose
+    /// blocks have none.
     pub fn has_value(&self) -> bool {
         match &self.kind {
             ExprKind::If { then, otherwise, .. } => {
@@ -385,7 +389,8 @@ impl Expr {
 }
 
 impl From<Expr> for Block {
-    /// The block whose last expression this is: its value if it has one, else its last statement.
+    /// The block that ends with this expression. If the expression has a value, it is the block's
+    /// value, and otherwise its last statement.
     fn from(last: Expr) -> Block {
         if last.has_value() {
             return Block { stmts: Vec::new(), value: Some(Box::new(last)) };

@@ -1,4 +1,5 @@
-//! Every error code, with its title, what it means and an example: `weft explain E0011` and docs/errors.md.
+//! Every error code, with its title, its explanation and an example, for `weft explain E0011` and
+//! docs/errors.md.
 
 pub use weft_ir::codes::{Example, Info};
 use weft_ir::diag::Code;
@@ -9,7 +10,7 @@ pub mod syntax;
 pub mod tile;
 pub mod verify;
 
-/// One entry a family, in ascending order of codes.
+/// The tables of the families of codes, in ascending order.
 const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING, verify::VERIFY, remote::REMOTE, tile::TILE];
 
 /// Every code, in ascending order.
@@ -27,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_ascend_and_say_something() {
+    fn codes_ascend_and_have_explanations() {
         let codes: Vec<_> = all().map(|info| info.code).collect();
         assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
         for info in all() {

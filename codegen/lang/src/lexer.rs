@@ -1,5 +1,6 @@
-//! Text to tokens. Malformed pieces become [`Kind::Bad`] tokens and a diagnostic each, and lexing goes on, so
-//! that one run finds them all; the parser keeps silent about a place that has been complained of already.
+//! The lexer, which turns text into tokens. A malformed piece becomes a [`Kind::Bad`] token and a
+//! diagnostic, and lexing continues, so that one run reports all errors. The parser reports nothing
+//! for such tokens.
 
 use crate::codes::syntax as code;
 use nom::branch::alt;
@@ -9,24 +10,24 @@ use nom::combinator::{opt, peek, recognize, value};
 use nom::{IResult, Parser};
 use weft_ir::diag::{Diagnostic, Span};
 
-/// Declares the tokens that always read the same, with their text.
+/// Declares the tokens with a fixed text.
 macro_rules! fixed {
     ($($kind:ident $text:literal)*) => {
-        /// What a token is.
+        /// The kind of a token.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Kind {
             Ident,
             Int,
             Float,
             Str,
-            /// Something malformed that has been reported.
+            /// A malformed piece that has been reported.
             Bad,
-            /// The end of the file; always the last token.
+            /// The end of the file, which is always the last token.
             End,
             $($kind,)*
         }
 
-        /// Keywords, then operators and brackets; longer ones before their prefixes.
+        /// The keywords, followed by operators and brackets. Longer ones precede their prefixes.
         const FIXED: &[(&str, Kind)] = &[$(($text, Kind::$kind),)*];
     };
 }
@@ -43,7 +44,7 @@ fixed! {
 }
 
 impl Kind {
-    /// The text of a token that always reads the same.
+    /// The text of a token, if it is fixed.
     pub(crate) fn text(self) -> Option<&'static str> {
         FIXED.iter().find(|(_, kind)| *kind == self).map(|(text, _)| *text)
     }
@@ -59,10 +60,11 @@ pub fn keywords() -> impl Iterator<Item = &'static str> {
     FIXED.iter().filter(|(_, kind)| kind.is_keyword()).map(|(text, _)| *text)
 }
 
-/// Words that are reserved in one place only: in front of a function, in heads of loops, and in front of a role.
+/// Words that are reserved in one place only: before a function, in heads of loops, and before a
+/// role.
 pub const PLACED_WORDS: &[&str] = &["reference", "step", "unroll", "role"];
 
-/// A token and its bytes.
+/// A token and its byte range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
@@ -70,12 +72,12 @@ pub(crate) struct Token {
     pub(crate) end: u32,
 }
 
-/// What is wrong with a piece of text: code, message, label, help.
-type Complaint = (weft_ir::diag::Code, String, &'static str, &'static str);
+/// An error in a piece of text: code, message, label, help.
+type LexError = (weft_ir::diag::Code, String, &'static str, &'static str);
 type Lexed<'a, T> = IResult<&'a str, T>;
 
-/// Tokens of `text`, which must be shorter than 4 GiB, ended by [`Kind::End`]. Stops early after `limit`
-/// complaints.
+/// The tokens of `text`, which must be shorter than 4 GiB. The last one is [`Kind::End`]. Lexing
+/// stops after `limit` errors.
 pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagnostic>) {
     let mut tokens = Vec::with_capacity(text.len() / 4 + 1);
     let mut found = Vec::new();
@@ -111,12 +113,12 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
     (tokens, found)
 }
 
-fn diagnostic(span: Span, (code, message, label, help): Complaint) -> Diagnostic {
+fn diagnostic(span: Span, (code, message, label, help): LexError) -> Diagnostic {
     Diagnostic::error(code, span, message).label(label).help(help)
 }
 
-/// Skips white space and comments; also gives the outermost block comment that does not end, with which the
-/// text is over.
+/// Skips white space and comments. Also returns a block comment that is not closed and extends to
+/// the end of the text.
 fn trivia(mut text: &str) -> (&str, Option<&str>) {
     loop {
         let rest = text.trim_start_matches([' ', '\t', '\r', '\n']);
@@ -131,7 +133,8 @@ fn trivia(mut text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What follows a block comment, which may hold others. Counts instead of recursing: any depth is fine.
+/// The text after a block comment, which can contain block comments. It counts the nesting and does
+/// not recurse, so any depth is possible.
 pub(crate) fn block_comment(text: &str) -> Option<&str> {
     let (bytes, mut depth, mut at) = (text.as_bytes(), 0usize, 0);
     while at + 1 < bytes.len() {
@@ -158,7 +161,7 @@ fn word_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-fn word(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+fn word(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
     let name = recognize((satisfy(|c| c.is_ascii_alphabetic() || c == '_'), take_while(word_char)));
     name.map(|word: &str| {
         Ok(FIXED.iter().find(|(text, _)| *text == word).map_or(Kind::Ident, |(_, kind)| *kind))
@@ -171,8 +174,8 @@ fn digits(text: &str) -> Lexed<'_, &str> {
         .parse(text)
 }
 
-/// A number, with whatever letters stick to its end.
-fn number(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+/// Reads a number, including letters that follow it directly.
+fn number(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
     let radix = |prefix, base| {
         recognize((
             tag_no_case(prefix),
@@ -198,8 +201,8 @@ fn number(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
     Ok((rest, Err((code::MALFORMED_NUMBER, format!("malformed number `{number}`"), "not a number", help))))
 }
 
-/// A string, up to its quote or to the end of the line.
-fn string(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+/// Reads a string, up to its quote or to the end of the line.
+fn string(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
     let (mut rest, _) = char('"').parse(text)?;
     loop {
         (rest, _) = take_while(|c| !matches!(c, '"' | '\\' | '\n')).parse(rest)?;
@@ -209,16 +212,16 @@ fn string(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
             _ => break,
         }
     }
-    // Up to the end of the line, where the next token has a chance to be what it seems.
+    // Skip to the end of the line, where the next token is more likely to be read correctly.
     let (rest, _) = take_while(|c| c != '\n').parse(rest)?;
     let help = "close it with `\"`; a line break in a string is `\\n`";
     let message = "this string does not end on its line".into();
     Ok((rest, Err((code::UNTERMINATED_STRING, message, "opened here", help))))
 }
 
-/// An operator or a bracket. What begins with `>` is left in single signs for the parser to join, because
-/// `>` also ends type arguments: `let x: symm<T, N>= y`.
-fn operator(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+/// Reads an operator or a bracket. Operators that begin with `>` are left as single characters for
+/// the parser to join, because `>` also ends type arguments: `let x: symm<T, N>= y`.
+fn operator(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
     let first = peek(anychar).parse(text)?.1;
     if first == '>' {
         return value(Ok(Kind::Gt), tag(">")).parse(text);
@@ -230,8 +233,8 @@ fn operator(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
     Ok((&text[sign.len()..], Ok(*kind)))
 }
 
-/// A run of characters that no token begins with.
-fn foreign(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+/// Reads a sequence of characters with which no token begins.
+fn foreign(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
     let begins = |c: char| {
         word_char(c)
             || matches!(c, '"' | ' ' | '\t' | '\r' | '\n')
@@ -247,13 +250,13 @@ fn foreign(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
         '\u{d7}' => "times is `*`",
         '~' => "`!x` inverts",
         '#' => "comments begin with `//`",
-        _ => "remove it; only comments and strings may hold any character",
+        _ => "remove it; only comments and strings can contain it",
     };
-    let message = format!("`{}` means nothing here", first.escape_debug());
-    Ok((rest, Err((code::FOREIGN_CHARACTER, message, "foreign to the language", help))))
+    let message = format!("`{}` is not part of the language", first.escape_debug());
+    Ok((rest, Err((code::FOREIGN_CHARACTER, message, "not part of the language", help))))
 }
 
-/// The head of a text that may be long.
+/// The beginning of a text, which can be long.
 pub(crate) fn clip(text: &str) -> &str {
     &text[..text.floor_char_boundary(40)]
 }

@@ -1,4 +1,4 @@
-//! The `.weft` text: parser, formatter, resolution, diagnostics.
+//! The `.weft` language: parser, formatter, name resolution, elaboration and diagnostics.
 
 pub mod ast;
 pub mod codes;

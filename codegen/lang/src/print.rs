@@ -1,10 +1,11 @@
-//! Syntax trees as text that parses back to them (comments are not in the tree, so they are lost).
+//! Prints syntax trees as text that parses to the same trees. Comments are not in the tree, so they
+//! are lost.
 
 use crate::ast::*;
 use crate::parser::{ESCAPES, sign};
 use std::fmt::{self, Display, Formatter, Write};
 
-/// The text of a file, four spaces a level.
+/// The text of a file, indented by four spaces per level.
 pub fn print(file: &File) -> String {
     Printed { node: file, indent: 0 }.to_string()
 }
@@ -42,7 +43,7 @@ impl Display for BinOp {
     }
 }
 
-/// A node that prints itself in a block of this level.
+/// A node that can print itself in a block of a given level.
 trait Print {
     fn print(&self, f: &mut Formatter<'_>, indent: usize) -> fmt::Result;
 }
@@ -62,7 +63,7 @@ fn text(node: &Expr, indent: usize) -> Printed<'_, Expr> {
     Printed { node, indent }
 }
 
-/// The nodes, separated by commas, between brackets.
+/// Prints nodes separated by commas between brackets.
 fn list<T: Print>(f: &mut Formatter<'_>, indent: usize, brackets: [&str; 2], nodes: &[T]) -> fmt::Result {
     f.write_str(brackets[0])?;
     for (n, node) in nodes.iter().enumerate() {
@@ -72,12 +73,13 @@ fn list<T: Print>(f: &mut Formatter<'_>, indent: usize, brackets: [&str; 2], nod
     f.write_str(brackets[1])
 }
 
-/// `<a, b>`, or nothing if there are none.
+/// Prints `<a, b>`, or nothing if there are no nodes.
 fn angles<T: Print>(f: &mut Formatter<'_>, indent: usize, nodes: &[T]) -> fmt::Result {
     if nodes.is_empty() { Ok(()) } else { list(f, indent, ["<", ">"], nodes) }
 }
 
-/// The parameters of a head: on one line if they are short, else on a line each.
+/// Prints the parameters of a head, on one line if they are short, and otherwise each on its own
+/// line.
 fn params(f: &mut Formatter<'_>, indent: usize, params: &[Param]) -> fmt::Result {
     let texts: Vec<String> =
         params.iter().map(|param| Printed { node: param, indent: indent + 1 }.to_string()).collect();
@@ -93,7 +95,7 @@ fn params(f: &mut Formatter<'_>, indent: usize, params: &[Param]) -> fmt::Result
     f.write_str(")")
 }
 
-/// `before node`, if it is there.
+/// Prints `before node`, if there is a node.
 fn maybe<T: Print>(f: &mut Formatter<'_>, indent: usize, before: &str, node: Option<&T>) -> fmt::Result {
     let Some(node) = node else { return Ok(()) };
     f.write_str(before)?;
@@ -264,7 +266,7 @@ impl Print for Stmt {
             StmtKind::Continue => f.write_str("continue;"),
             StmtKind::Expr(value) => {
                 value.print(f, indent)?;
-                // Without `;` a conditional that has a value would be the value of the block.
+                // Without `;`, a conditional that has a value would be the value of the block.
                 let done = matches!(&value.kind, ExprKind::If { .. }) && !value.has_value();
                 f.write_str(if done { "" } else { ";" })
             }
@@ -328,7 +330,7 @@ impl Print for Expr {
     }
 }
 
-/// The conditional of `else if`.
+/// The conditional of an `else if`.
 pub(crate) fn chained(otherwise: &Block) -> Option<&Expr> {
     let last = match (&otherwise.stmts[..], &otherwise.value) {
         ([], Some(value)) => value,

@@ -1,4 +1,4 @@
-//! Diagnostics as people read them: message, source with the places marked, help.
+//! Renders diagnostics for people: the message, the source with marked places, and the help.
 
 use crate::source::SourceMap;
 use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
@@ -14,35 +14,35 @@ pub enum Color {
     Always,
 }
 
-/// Columns of the longest line; source lines that are longer are shown in part.
+/// The maximum number of columns of a line. Longer source lines are shown in part.
 const WIDTH: usize = 120;
 
-/// The most bytes of a file that are laid out for one diagnostic. Places farther apart get an excerpt each, and
-/// of a single line that is longer a piece is shown.
+/// The maximum number of bytes of a file that one diagnostic shows. Places farther apart get an
+/// excerpt each, and only a piece of a longer line is shown.
 const EXCERPT: usize = 32 << 10;
 
-/// Bytes shown on either side of a place in a line longer than [`EXCERPT`].
+/// The number of bytes shown on either side of a place in a line longer than [`EXCERPT`].
 const CONTEXT: usize = 60;
 
-/// Something to tell that has places in source text: a [`Diagnostic`], or what another room found.
+/// A message with places in source text: a [`Diagnostic`], or a finding of another crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// Whether it is an error or a warning.
     pub severity: Severity,
     /// The stable code of the message.
     pub code: &'a str,
-    /// One line, no full stop.
+    /// The message: one line without a full stop.
     pub message: &'a str,
-    /// The places of the message, the primary one first, each with a text that says what is there (which may
-    /// be empty).
+    /// The places of the message, with the primary one first. Each has a description, which can be
+    /// empty.
     pub places: &'a [(Span, String)],
     /// Further lines below the source text.
     pub notes: &'a [String],
-    /// What the user can do about it.
+    /// Advice for the user.
     pub help: Option<&'a str>,
 }
 
-/// One paragraph a diagnostic, in the given order, an empty line between.
+/// Renders each diagnostic as a paragraph, in the given order and separated by empty lines.
 pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, color: Color) -> String {
     let paragraph = |d: &Diagnostic| {
         let primary = (d.span, d.label.clone());
@@ -87,7 +87,8 @@ struct MarkedSpan<'a> {
     kind: AnnotationKind,
 }
 
-/// The source text that a message speaks of: an excerpt a file, that of the primary place first.
+/// The source text of a message's places: an excerpt per file, beginning with that of the primary
+/// place.
 fn excerpts<'a>(message: &Message<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
     let mut files: Vec<Vec<MarkedSpan<'a>>> = Vec::new();
     for (i, (span, label)) in message.places.iter().enumerate() {
@@ -108,7 +109,7 @@ fn excerpts<'a>(message: &Message<'a>, sources: &'a SourceMap) -> Vec<Element<'a
     elements
 }
 
-/// One excerpt with all places of a file, if they are near each other.
+/// An excerpt with all places of a file, if they are near each other.
 fn excerpt<'a>(places: &[MarkedSpan<'a>], sources: &'a SourceMap) -> Option<Element<'a>> {
     let all = places.iter().fold(Span::NONE, |all, place| all.to(place.span));
     let (lines, first) = sources.lines_of(all)?;
@@ -131,7 +132,8 @@ fn mark<'a>(place: &MarkedSpan<'a>, bytes: Range<usize>) -> Annotation<'a> {
     if place.label.is_empty() { mark } else { mark.label(place.label) }
 }
 
-/// A place by itself: its lines, or a piece of them if they are very long, or only where it is.
+/// An excerpt of a single place: its lines, a piece of them if they are very long, or only its
+/// position.
 fn alone<'a>(place: &MarkedSpan<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
     if let Some(element) = excerpt(std::slice::from_ref(place), sources) {
         return vec![element];

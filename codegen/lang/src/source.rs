@@ -1,13 +1,14 @@
-//! Source files by number, and the line and column of a byte.
+//! Source files by number, and the lines and columns of bytes.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 use weft_ir::diag::Span;
 
-/// The largest `.weft` file that is read, in bytes; a longer one is rejected before its text is looked at.
+/// The maximum size of a `.weft` file in bytes. A larger file is rejected before its text is read.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// The files of one compilation. A [`Span`]'s `file` is the number that [`SourceMap::add`] gave.
+/// The files of one compilation. A [`Span`]'s `file` is the number that [`SourceMap::add`]
+/// returned.
 #[derive(Default, Debug)]
 pub struct SourceMap {
     files: Vec<SourceFile>,
@@ -17,7 +18,8 @@ pub struct SourceMap {
 struct SourceFile {
     name: String,
     text: String,
-    /// First byte of every line; made on the first question, since most compilations ask none.
+    /// The first byte of every line, computed when it is first needed, since most compilations do
+    /// not need it.
     lines: OnceLock<Vec<u32>>,
 }
 
@@ -36,7 +38,7 @@ impl SourceMap {
         SourceMap::default()
     }
 
-    /// Takes a file in and gives its number. The name is what diagnostics show: a path, `<stdin>`.
+    /// Adds a file and returns its number. Diagnostics show the name, such as a path or `<stdin>`.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u32 {
         self.files.push(SourceFile { name: name.into(), text: text.into(), lines: OnceLock::new() });
         u32::try_from(self.files.len() - 1).unwrap_or(Span::NONE.file)
@@ -47,7 +49,7 @@ impl SourceMap {
         self.files.len()
     }
 
-    /// Whether it holds none.
+    /// Whether the map has no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -72,8 +74,8 @@ impl SourceMap {
         Some(LineColumn { line: count(line + 1), column: count(column) })
     }
 
-    /// The span from a place to the end of its line, without a comment at the end. It is `None` if there is
-    /// no such place.
+    /// The span from a position to the end of its line, without a comment at the end. It is `None`
+    /// if the position does not exist.
     pub fn span_at(&self, file: u32, at: LineColumn) -> Option<Span> {
         let f = self.file(file)?;
         let line = (at.line as usize).checked_sub(1)?;
@@ -85,20 +87,20 @@ impl SourceMap {
         Some(Span::new(file, count(start + skipped), count(start + skipped + rest.len())))
     }
 
-    /// The number of the file of that name.
+    /// The number of the file with that name.
     pub fn find(&self, name: &str) -> Option<u32> {
         self.files.iter().position(|f| f.name == name).map(count)
     }
 
-    /// The text of `span`, or `None` if the span has no source text. A span that exceeds its file or cuts a
-    /// character is narrowed.
+    /// The text of `span`, or `None` if the span has no source text. A span that exceeds its file
+    /// or cuts a character is narrowed.
     pub fn snippet(&self, span: Span) -> Option<&str> {
         let file = self.file(span.file)?;
         file.text.get(file.clamp(span))
     }
 
-    /// The bytes of the whole lines that hold `span` (without the last line's end) and the number of the
-    /// first of them, from 1.
+    /// The bytes of the whole lines that hold `span` (without the end of the last line) and the
+    /// number of the first line, from 1.
     pub(crate) fn lines_of(&self, span: Span) -> Option<(Range<usize>, u32)> {
         let file = self.file(span.file)?;
         let bytes = file.clamp(span);
@@ -108,7 +110,7 @@ impl SourceMap {
         Some((start..end, count(first + 1)))
     }
 
-    /// The bytes of `span` that its file has, on character borders.
+    /// The bytes of `span` that exist in its file, on character boundaries.
     pub(crate) fn bytes_of(&self, span: Span) -> Option<Range<usize>> {
         Some(self.file(span.file)?.clamp(span))
     }
@@ -119,7 +121,8 @@ impl SourceMap {
 }
 
 impl SourceFile {
-    /// Lines past [`MAX_FILE_BYTES`] are not told apart: nothing there is ever compiled.
+    /// The beginnings of lines. Lines beyond [`MAX_FILE_BYTES`] are not separated, because nothing
+    /// there is compiled.
     fn lines(&self) -> &[u32] {
         self.lines.get_or_init(|| {
             let head = &self.text.as_bytes()[..self.text.len().min(MAX_FILE_BYTES)];
@@ -128,7 +131,7 @@ impl SourceFile {
         })
     }
 
-    /// The line, from 0, of a byte.
+    /// The line of a byte, from 0.
     fn line_of(&self, at: usize) -> usize {
         self.lines().partition_point(|start| *start as usize <= at).saturating_sub(1)
     }
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_found_again() {
+    fn a_position_is_found_again() {
         let mut map = SourceMap::new();
         let file = map.add("a.weft", "let x = 1;\n\"é\" + y;  // why\n");
         let rest = |line, column| map.snippet(map.span_at(file, LineColumn { line, column })?);

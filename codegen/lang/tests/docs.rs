@@ -1,4 +1,4 @@
-//! docs/language.md and the example kernels say what the parser does.
+//! Checks that docs/language.md and the example kernels match the parser.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

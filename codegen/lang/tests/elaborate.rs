@@ -1,4 +1,4 @@
-//! From text to verified IR.
+//! Tests of elaboration, from text to verified IR.
 
 use weft_ir::level::Tensor;
 use weft_ir::text::{parse_module, print_module};

@@ -1,4 +1,4 @@
-//! Every syntax error: its code on its example, and how it reads.
+//! Tests of every syntax error: the code of its example, and its rendered text.
 
 #![expect(clippy::expect_used, reason = "helpers of tests")]
 
@@ -44,7 +44,7 @@ fn the_codes_without_an_example() {
     assert!(parse(0, &" ".repeat(MAX_FILE_BYTES)).is_ok());
 }
 
-/// Other ways to the same codes, and errors that must not drag others with them.
+/// Checks other texts with the same codes, and errors that must not cause further errors.
 #[test]
 fn errors_that_people_make() {
     let texts = [

@@ -1,4 +1,5 @@
-//! The formatter over every kernel file of the project, and over generated and mutated ones.
+//! Tests of the formatter on every kernel file of the project, and on generated and mutated
+//! kernels.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -15,7 +16,7 @@ fn formatted(text: &str) -> Option<String> {
     }
 }
 
-/// The only kernel file of the project that has syntax errors, which are what it tests.
+/// The only kernel file of the project with syntax errors, which it tests.
 const UNFORMATTED: &str = "tests/filetests/errors/syntax.weft";
 
 /// A kernel text of the project: a file, or a snippet of a page.
@@ -24,8 +25,8 @@ struct Kernel {
     text: String,
 }
 
-/// The files of the project whose names end in this, without those in hidden folders, in build output, and in what the
-/// fuzzer collects.
+/// The files of the project with this ending, without those in hidden folders, in build output, and
+/// in the corpus of the fuzzer.
 fn files(extension: &str) -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")];
     let mut files = Vec::new();
@@ -70,7 +71,7 @@ fn corpus() -> Vec<Kernel> {
     kernels
 }
 
-/// WEFT_BLESS=1 formats them.
+/// Checks that all kernels are formatted. WEFT_BLESS=1 formats them.
 #[test]
 fn kernels_of_the_project_are_formatted() {
     let bless = std::env::var_os("WEFT_BLESS").is_some();
@@ -93,7 +94,8 @@ fn kernels_of_the_project_are_formatted() {
     );
 }
 
-/// What the formatter makes of a text stays as it is, means the same, and fits.
+/// Checks that formatted text does not change when it is formatted again, has the same meaning, and
+/// fits.
 #[test]
 fn formatting_is_stable() {
     for Kernel { file, text } in corpus() {

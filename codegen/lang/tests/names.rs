@@ -1,11 +1,11 @@
-//! Names are resolved in every function, also in one that no kernel calls.
+//! Tests that names are resolved in every function, including functions that no kernel calls.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use weft_lang::elaborate::{Defines, NoFiles, Program};
 use weft_lang::source::SourceMap;
 
-/// What is found in a text, as `line: message`, with helps behind `; `.
+/// The errors of a text, as `line: message`, with helps after `; `.
 fn found(text: &str) -> Vec<String> {
     let mut sources = SourceMap::new();
     let root = sources.add("k.weft", text);
@@ -69,11 +69,11 @@ fn twice(x) { 2 * x }
 fn h(x) { x.apply<twice, add>() }
 fn wrong(x) { apply<thrice, add>(x) }
 kernel k() block(32) { }";
-    let help = "it is defined in this file or in one that it uses: `fn name(...) { ... }`";
+    let help = "define it in this file or in one that it uses: `fn name(...) { ... }`";
     assert_eq!(found(text), [format!("5: there is no function `thrice`; {help}")]);
 }
 
-/// Names do not hide other errors of a kernel, and are reported once.
+/// Checks that errors of names do not hide other errors of a kernel, and are reported once.
 #[test]
 fn with_the_other_errors_of_a_kernel() {
     let text = "

@@ -1,4 +1,4 @@
-//! What texts mean: the shape of their trees.
+//! Tests of the parser: the trees that texts have.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
@@ -9,7 +9,7 @@ use weft_lang::{parse, parse_expr};
 const TWO_SHOT: &str = include_str!("weft/two_shot.weft");
 const RMS_NORM: &str = include_str!("weft/rms_norm.weft");
 
-/// The tree of an expression: `[operator operands]`.
+/// The tree of an expression as text: `[operator operands]`.
 fn tree(expr: &Expr) -> String {
     let args = |head: &str, generics: &[Arg], args: &[Arg]| {
         let arg = |arg: &Arg| {
@@ -101,7 +101,7 @@ fn tuples_and_parentheses() {
 }
 
 #[test]
-fn generic_calls_are_told_from_comparisons() {
+fn generic_calls_are_distinguished_from_comparisons() {
     insta::assert_snapshot!(trees(&[
         "f<add, acc = f32>(x)",
         "f<-1, _, true,>(x)",
@@ -175,7 +175,7 @@ fn white_space_and_comments_do_not_matter() {
     }
 }
 
-/// The statements of a kernel with this body, one a line, then the value of the block.
+/// The statements of a kernel with this body, one per line, followed by the value of the block.
 fn body(text: &str) -> String {
     let text = format!("kernel k() {{ {text} }}");
     let file = parse(0, &text).expect(&text);

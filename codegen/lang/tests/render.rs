@@ -1,4 +1,4 @@
-//! How diagnostics read.
+//! Tests of the rendering of diagnostics.
 
 use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_lang::render::{Color, render};

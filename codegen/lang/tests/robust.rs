@@ -1,4 +1,4 @@
-//! Whatever the input: no panic, no overflow of the stack, errors that lie inside the text.
+//! Tests that no input causes a panic or a stack overflow, and that errors lie inside the text.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -23,7 +23,7 @@ fn vocabulary() -> Vec<&'static str> {
     WORDS.split(' ').filter(|word| !word.is_empty()).collect()
 }
 
-/// What holds for any result.
+/// Checks the properties that every result must have.
 fn check(text: &str, result: Result<File, Vec<Diagnostic>>) -> Result<(), TestCaseError> {
     match result {
         Ok(file) => {
@@ -71,7 +71,7 @@ proptest! {
         check(&body, parse(0, &body))?;
     }
 
-    /// A kernel with some of its words removed, doubled or replaced.
+    /// Checks a kernel in which some words are removed, doubled or replaced.
     #[test]
     fn damaged_kernels(edits in vec((any::<prop::sample::Index>(), 0..3, any::<prop::sample::Index>()), 1..6)) {
         let mut words: Vec<&str> = KERNEL.split_inclusive(|c: char| !c.is_alphanumeric()).collect();
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// Texts of `n` levels, and whether each is well-formed.
+/// Texts with `n` levels of nesting, and whether each is well-formed.
 fn towers(n: usize) -> Vec<(String, bool)> {
     let around = |before: &str, middle: &str, after: &str| {
         format!("kernel k() {{ x = {}{middle}{}; }}", before.repeat(n), after.repeat(n))
@@ -134,7 +134,7 @@ fn towers(n: usize) -> Vec<(String, bool)> {
     ]
 }
 
-/// Runs with three quarters of the stack that Rust gives a thread.
+/// Runs `run` with three quarters of the stack that Rust gives a thread.
 fn on_a_small_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         thread::Builder::new().stack_size(3 << 19).spawn_scoped(scope, run).unwrap().join().unwrap()
@@ -150,7 +150,7 @@ fn high_towers_are_errors_and_low_ones_are_not() {
         for n in (1..=MAX_HEIGHT as usize + 1).chain([20_000]) {
             for (text, _) in towers(n) {
                 match parse(0, &text) {
-                    // Whatever is accepted can be walked, copied and dropped.
+                    // An accepted text can be walked, copied and dropped.
                     Ok(file) => assert!(file.clone() == file && !format!("{file:?}").is_empty()),
                     Err(errors) => assert!(errors.len() <= MAX_ERRORS),
                 }
@@ -188,7 +188,8 @@ fn long_lists_are_fine() {
 
 #[test]
 fn garbage_is_rejected_at_once() {
-    // Tens of milliseconds in a release build; the bound leaves room for a busy machine and no optimization.
+    // A release build takes tens of milliseconds. The bound allows for a busy machine and no
+    // optimization.
     let patterns: [&[u8]; 6] = [b"\0", b"\xff\xd8", b"garbage ", b"((((", b"/*", b"kernel k( "];
     for pattern in patterns {
         for size in [MAX_FILE_BYTES, 100_000_000] {

@@ -1,4 +1,5 @@
-//! Random syntax trees, printed and parsed, are themselves again; expressions stand where their spans say.
+//! Tests that random syntax trees are unchanged after printing and parsing, and that spans show
+//! their expressions.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -10,7 +11,8 @@ use weft_lang::format::format;
 use weft_lang::print::print;
 use weft_lang::{parse, parse_expr};
 
-/// How tightly an expression binds: a layout 0, infix operators 1 to 9, prefix operators 10, the rest 11.
+/// The precedence of an expression: a layout 0, infix operators 1 to 9, prefix operators 10, the
+/// rest 11.
 fn level(expr: &Expr) -> u8 {
     use BinOp::*;
     match &expr.kind {
@@ -38,7 +40,8 @@ fn node(kind: ExprKind) -> Expr {
     Expr { kind, span: Span::NONE }
 }
 
-/// The expression where one of this level is wanted: in parentheses if it binds less tightly.
+/// The expression at a place that requires this precedence, in parentheses if it binds less
+/// tightly.
 fn at(min: u8, expr: Expr) -> Box<Expr> {
     Box::new(if level(&expr) < min { node(ExprKind::Paren(Box::new(expr))) } else { expr })
 }
@@ -47,12 +50,13 @@ fn binary(op: BinOp, a: Expr, b: Expr) -> Expr {
     let level = level(&node(ExprKind::Binary(op, Box::new(a.clone()), Box::new(b.clone()))));
     let left = at(if level == COMPARISON { level + 1 } else { level }, a);
     let right = at(level + 1, b);
-    // `f(a < b, c > (d))` is a call of `a<b, c>`.
+    // `f(a < b, c > (d))` would be parsed as a call of `a<b, c>`.
     let op = if op == BinOp::Gt && right.to_string().starts_with('(') { BinOp::Ge } else { op };
     node(ExprKind::Binary(op, left, right))
 }
 
-/// The expression where it begins a statement: one that begins with `if` would end behind its block.
+/// The expression at the beginning of a statement. One that begins with `if` would end after its
+/// block.
 fn first_in_stmt(expr: Expr) -> Expr {
     let conditional = matches!(expr.kind, ExprKind::If { .. });
     if expr.to_string().starts_with("if ") && !conditional { *at(POSTFIX + 1, expr) } else { expr }
@@ -269,7 +273,7 @@ fn without_spans(tree: &impl std::fmt::Debug) -> String {
     parts.fold(first, |text, part| text + part.split_once('}').map_or(part, |(_, rest)| rest))
 }
 
-/// The expressions in an expression, as far as no block lies between.
+/// The direct subexpressions of an expression, except those in blocks.
 fn children(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
         ExprKind::Unary(_, a) | ExprKind::Paren(a) => vec![a],
@@ -294,7 +298,7 @@ fn check_spans(text: &str, expr: &Expr) -> Result<(), TestCaseError> {
     children(expr).into_iter().try_for_each(|child| check_spans(text, child))
 }
 
-/// The text with comments and line breaks in the place of some of its spaces.
+/// The text in which comments and line breaks replace some of its spaces.
 fn disturbed(text: &str, places: &[(usize, &str)]) -> String {
     let spaces: Vec<usize> = text.match_indices(' ').map(|(at, _)| at).collect();
     let mut places: Vec<(usize, &str)> = places
@@ -308,7 +312,7 @@ fn disturbed(text: &str, places: &[(usize, &str)]) -> String {
     })
 }
 
-/// Where pieces are put into a text.
+/// The positions at which pieces are inserted into a text.
 fn places() -> BoxedStrategy<Vec<(usize, &'static str)>> {
     const PIECES: &[&str] = &[
         "\n",
@@ -324,7 +328,8 @@ fn places() -> BoxedStrategy<Vec<(usize, &'static str)>> {
     vec((0..1000usize, prop::sample::select(PIECES)), 0..12).boxed()
 }
 
-/// A text that parses is formatted to one that says the same and stays as it is.
+/// Checks that a text that parses is formatted to a text with the same meaning, which the formatter
+/// does not change again.
 fn check_format(text: &str) -> Result<(), TestCaseError> {
     let Ok(tree) = parse(0, text) else { return Ok(()) };
     let once = format(0, text).map_err(|e| TestCaseError::fail(format!("{text}\n{e:?}")))?;
@@ -339,7 +344,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_formatted_file_says_the_same_and_stays(file in file(), places in places()) {
+    fn a_formatted_file_has_the_same_meaning_and_is_stable(file in file(), places in places()) {
         check_format(&disturbed(&print(&file), &places))?;
     }
 
@@ -362,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn an_expression_stands_where_its_span_says(expr in expr()) {
+    fn the_span_of_an_expression_contains_its_text(expr in expr()) {
         let text = expr.to_string();
         let parsed = parse_expr(0, &text).map_err(|e| TestCaseError::fail(format!("{text}\n{e:?}")))?;
         prop_assert_eq!(parsed.span, Span::new(0, 0, text.len() as u32));

@@ -1,17 +1,18 @@
-//! How the accumulators of matrix instructions lie in the registers of warpgroups.
+//! The layout of the accumulators of matrix instructions in the registers of warpgroups.
 
 use crate::{IntTuple, Layout, Result};
 
-/// Rows of the tile that one instruction computes.
+/// The number of rows of the tile that one instruction computes.
 pub const ATOM_ROWS: i64 = 64;
 
-/// The elements of a tile of `rows` x `cols` that each thread holds, where `over` warpgroups share out the rows and the
-/// columns: a layout of modes (value, thread) to `row + rows * column`.
+/// The elements of a tile of `rows` x `cols` that each thread holds. `over` warpgroups divide the
+/// rows and the columns among themselves. The result is a layout of modes (value, thread) to `row +
+/// rows * column`.
 ///
-/// Each instruction computes 64 rows (PTX ISA, wgmma: Register Fragments, matrix D). Values are in the order of the
-/// instruction's registers; a warpgroup with more rows has one instruction's registers behind the other's. Threads of
-/// the warpgroups that share out the rows come first. Pre: `rows` is a multiple of `64 * over[0]`, `cols` of
-/// `8 * over[1]`.
+/// Each instruction computes 64 rows (PTX ISA, wgmma: Register Fragments, matrix D). Values are in
+/// the order of the instruction's registers. If a warpgroup has more rows, the registers of one
+/// instruction follow those of the other. Threads of the warpgroups that divide the rows come
+/// first. Pre: `rows` is a multiple of `64 * over[0]`, and `cols` is a multiple of `8 * over[1]`.
 ///
 /// # Errors
 /// Fails if an extent is too large for a layout.
@@ -26,8 +27,9 @@ pub fn accumulator(rows: i64, cols: i64, over: [i64; 2]) -> Result<Layout> {
     )
 }
 
-/// The rows of [`accumulator`]'s elements: a layout of modes (value, thread) to the row, with one value for each row that a
-/// thread has elements of. Four threads that follow each other have the same rows. Pre: as for [`accumulator`].
+/// The rows of [`accumulator`]'s elements: a layout of modes (value, thread) to the row, with one
+/// value for each row in which a thread has elements. Four consecutive threads have the same rows.
+/// Pre: as for [`accumulator`].
 ///
 /// # Errors
 /// Fails if an extent is too large for a layout.
@@ -48,7 +50,7 @@ mod tests {
     use crate::Int;
 
     #[test]
-    fn every_element_is_held_once_and_where_the_manual_says() {
+    fn every_element_is_held_once_at_its_place_in_the_manual() {
         for (rows, cols, over) in [(64, 8, [1, 1]), (128, 256, [2, 1]), (256, 64, [2, 2])] {
             let tv = accumulator(rows, cols, over).unwrap();
             let mut held = vec![0; (rows * cols) as usize];
@@ -58,7 +60,8 @@ mod tests {
             }
             assert!(held.iter().all(|n| *n == 1), "{rows} x {cols}");
         }
-        // PTX ISA: row = lane / 4 + 16 * warp (+ 8 for i of 2 and 3 modulo 4), column = lane % 4 * 2 + i % 2 + i / 4 * 8.
+        // PTX ISA: row = lane / 4 + 16 * warp (+ 8 if i modulo 4 is 2 or 3), column = lane % 4 * 2
+        // + i % 2 + i / 4 * 8.
         let tv = accumulator(64, 32, [1, 1]).unwrap();
         for (thread, i) in [(0, 0), (5, 3), (37, 6), (127, 15)] {
             let (lane, warp) = (thread % 32, thread / 32);

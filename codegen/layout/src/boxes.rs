@@ -3,17 +3,18 @@
 use crate::error::invalid;
 use crate::{Int, IntTuple, Layout, Result};
 
-/// Most elements of a box in a dimension (PTX ISA, Tensors; CUDA Driver API, `cuTensorMapEncodeTiled`).
+/// The maximum number of elements of a box in a dimension (PTX ISA, Tensors; CUDA Driver API,
+/// `cuTensorMapEncodeTiled`).
 const MAX_BOX: i64 = 256;
-/// Rows of a box are multiples of this many bytes.
+/// The row of a box is a multiple of this many bytes.
 const ROW: i64 = 16;
 
-/// One box: where it begins in the tile, dimension by dimension, and in shared memory, in elements.
+/// A box, with the position of its first element in the tile and in shared memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TileBox {
-    /// Elements from the tile's first in each dimension.
+    /// The coordinate of its first element in the tile, by dimension.
     pub at: Vec<i64>,
-    /// Elements from the tile's first in shared memory.
+    /// The distance from the tile's first element in shared memory, in elements.
     pub offset: i64,
 }
 
@@ -26,20 +27,23 @@ pub struct TileBoxes {
     pub boxes: Vec<TileBox>,
 }
 
-/// A mode of the tile: extents with the distances between neighbours, in elements.
+/// A mode of the tile: its extents, each with the distance between neighbours in elements.
 pub(crate) type Steps = Vec<(i64, i64)>;
 
 impl TileBoxes {
-    /// Cuts a tile into boxes. `shared` maps the tile's coordinates to elements in shared memory, of `bytes` bytes each.
-    /// `dims` has the tile's mode that runs along each dimension of the tensor, dimension 0 the one of stride 1; `None`
-    /// where the tile has one element. `row` is the width of the swizzle in bytes, which a row of a box then has.
+    /// Cuts a tile into boxes. `shared` maps the tile's coordinates to elements in shared memory,
+    /// which have `bytes` bytes each. `dims` names for each dimension of the tensor the mode of the
+    /// tile that runs along it. Dimension 0 has stride 1. `None` stands for a dimension in which
+    /// the tile has one element. `row` is the width of the swizzle in bytes, which the rows of a
+    /// box must then have.
     ///
-    /// A box is dense in shared memory, dimension 0 first. Post: every element of the tile is in one box, and its place
-    /// in shared memory is the box's plus its place in the dense box.
+    /// A box is dense in shared memory, with dimension 0 first. Post: every element of the tile is
+    /// in one box, and its place in shared memory is the box's place plus its place in the dense
+    /// box.
     ///
     /// # Errors
-    /// Fails if the layout is not static, a mode of the tile runs along no dimension, or the tile is no
-    /// sequence of such boxes.
+    /// Fails if the layout is not static, a mode of the tile runs along no dimension, or the tile
+    /// is not a sequence of such boxes.
     pub fn new(shared: &Layout, dims: &[Option<usize>], bytes: u32, row: Option<u32>) -> Result<TileBoxes> {
         let bytes = i64::from(bytes.max(1));
         let modes = (0..shared.rank()).map(|i| steps("tma", shared, i)).collect::<Result<Vec<_>>>()?;
@@ -67,14 +71,14 @@ impl TileBoxes {
         if extents.iter().map(|e| i64::from(*e)).product::<i64>() * boxes.len() as i64
             != modes.iter().flatten().map(|(n, _)| n).product::<i64>()
         {
-            return invalid("tma", format!("{shared} is no sequence of dense boxes"));
+            return invalid("tma", format!("{shared} is not a sequence of dense boxes"));
         }
         Ok(TileBoxes { extents, boxes })
     }
 }
 
 impl TileBox {
-    /// The box in one dimension more.
+    /// This box with one more dimension.
     fn with(&self, (at, offset): (i64, i64)) -> TileBox {
         let mut out = self.clone();
         out.at.push(at);
@@ -83,14 +87,15 @@ impl TileBox {
     }
 }
 
-/// Most elements of a tile, and greatest distance between two: more than shared memory has room for.
+/// The limit of a tile's elements and of the distance between two. Shared memory is smaller than
+/// this.
 const MAX_ELEMENTS: i64 = 1 << 20;
 
-/// The extents and strides of a mode, without those of one element, neighbours that continue each other as one. `what`
-/// is done with the tile, for messages.
+/// The extents and strides of a mode. Extents of one element are dropped, and neighbours that
+/// continue each other are merged. `what` names the operation in messages.
 pub(crate) fn steps(what: &'static str, layout: &Layout, mode: usize) -> Result<Steps> {
     if !layout.size().as_const().is_some_and(|n| (1..=MAX_ELEMENTS).contains(&n)) {
-        return invalid(what, format!("{layout} has no elements, or more than shared memory has room for"));
+        return invalid(what, format!("{layout} has no elements, or more than fit in shared memory"));
     }
     let mode = layout.mode(mode).unwrap_or_else(Layout::one);
     let (shape, stride) = (mode.shape().leaves(), mode.stride().leaves());
@@ -100,7 +105,7 @@ pub(crate) fn steps(what: &'static str, layout: &Layout, mode: usize) -> Result<
             return invalid(what, format!("{layout} is not known when the kernel is compiled"));
         };
         if !(-MAX_ELEMENTS..=MAX_ELEMENTS).contains(&d) {
-            return invalid(what, format!("{layout} has the stride {d}"));
+            return invalid(what, format!("{layout} has the stride {d}, but strides must be positive"));
         }
         match out.last_mut() {
             _ if n == 1 => {}
@@ -111,8 +116,8 @@ pub(crate) fn steps(what: &'static str, layout: &Layout, mode: usize) -> Result<
     Ok(out)
 }
 
-/// The greatest extent of a box along a mode whose elements lie `pitch` apart: at most `most`, a divisor of the mode's, and
-/// a multiple of `whole`.
+/// The greatest extent of a box along a mode whose elements lie `pitch` apart. It is at most
+/// `most`, divides the mode's extent, and is a multiple of `whole`.
 fn dense(steps: &[(i64, i64)], pitch: i64, most: i64, whole: i64) -> i64 {
     match steps.first() {
         Some((n, stride)) if *stride == pitch => {
@@ -123,7 +128,8 @@ fn dense(steps: &[(i64, i64)], pitch: i64, most: i64, whole: i64) -> i64 {
     }
 }
 
-/// Where parts of `extent` elements begin along a mode: in the tile, and in shared memory.
+/// The first elements of parts of `extent` elements along a mode, as offsets in the tile and in
+/// shared memory.
 pub(crate) fn starts(steps: &[(i64, i64)], extent: i64) -> Vec<(i64, i64)> {
     let mut out = vec![(0, 0)];
     let mut before = 1;
@@ -141,30 +147,31 @@ fn check_row(shared: &Layout, has: i64, row: Option<u32>) -> Result<()> {
     match row {
         Some(row) if has != i64::from(row) => invalid(
             "tma",
-            format!("a row of {shared} has {has} consecutive bytes, and one of its swizzle {row}"),
+            format!("a row of {shared} has {has} consecutive bytes, but its swizzle permutes rows of {row}"),
         ),
         None if has % ROW != 0 => invalid(
             "tma",
-            format!("a row of {shared} has {has} consecutive bytes, which is not a multiple of {ROW}"),
+            format!("a row of {shared} has {has} consecutive bytes, but it must be a multiple of {ROW}"),
         ),
         _ => Ok(()),
     }
 }
 
-/// The layout of a tile in shared memory whose rows are split into panels of `width` elements, one panel after the other,
-/// as tensor copies and matrix instructions have it: `shape` is the tile's, `major` its contiguous mode, and the modes
-/// behind the first two are stages.
+/// The layout of a tile in shared memory whose rows are split into panels of `width` elements that
+/// follow each other, as tensor copies and matrix instructions expect it. `shape` is the tile's
+/// shape and `major` is its contiguous mode. The modes after the first two are stages.
 ///
-/// Post: the contiguous mode is `(width, panels)`; each panel has all elements of the other mode, `width` apart.
+/// Post: the contiguous mode is `(width, panels)`; each panel has all elements of the other mode,
+/// `width` apart.
 ///
 /// # Errors
-/// Fails if the shape has fewer than two modes, `major` is neither of them, or `width` does not divide the
-/// contiguous one.
+/// Fails if the shape has fewer than two modes, `major` is neither of them, or `width` does not
+/// divide the contiguous one.
 pub fn panels(shape: &[i64], major: usize, width: i64) -> Result<Layout> {
     let (Some(&row), Some(&rows)) = (shape.get(major), shape.get(1usize.wrapping_sub(major))) else {
         return invalid(
             "swizzled",
-            "a tile has at least two modes, and one of the first two is contiguous".to_owned(),
+            "a tile must have at least two modes, and one of the first two must be contiguous".to_owned(),
         );
     };
     if width < 1 || row % width != 0 {
@@ -198,7 +205,7 @@ mod tests {
         parse_layout(text, &mut |_| None).unwrap()
     }
 
-    /// Every element of the tile is in one box, at its place.
+    /// Checks that every element of the tile is at its place in exactly one box.
     fn covers(shared: &Layout, dims: &[Option<usize>], boxes: &TileBoxes) {
         let n = shared.size().as_const().unwrap();
         let mut seen = vec![0; n as usize];
@@ -252,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sequence_of_boxes_is_an_error() {
+    fn a_tile_that_is_not_a_sequence_of_boxes_is_an_error() {
         for (text, dims, bytes, row) in [
             ("(8,3):(3,1)", [Some(1), Some(0)], 2, None),
             ("(8,64):(64,1)", [Some(1), Some(0)], 2, Some(64)),
@@ -261,7 +268,8 @@ mod tests {
         ] {
             let shared = layout(text);
             match TileBoxes::new(&shared, &dims, bytes, row) {
-                // A swizzle narrower than the rows cuts them, and then the rows of a box do not follow each other.
+                // A swizzle narrower than the rows cuts them, so the rows of a box are not
+                // adjacent.
                 Ok(boxes) => assert_eq!(boxes.extents[1], 1, "{text}"),
                 Err(e) => assert!(e.to_string().contains("tma"), "{e}"),
             }

@@ -1,4 +1,4 @@
-//! What each code of a [`LayoutError`](crate::LayoutError) means.
+//! The meaning of each code of a [`LayoutError`](crate::LayoutError).
 
 /// A code with its explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,8 @@ pub struct Info {
     pub title: &'static str,
     /// One paragraph that says what is wrong and what to do.
     pub explanation: &'static str,
-    /// An expression of `weft layout` that fails so. It is empty where only symbolic layouts fail so.
+    /// An expression of `weft layout` that fails with this code. It is empty if only symbolic
+    /// layouts do.
     pub example: &'static str,
 }
 

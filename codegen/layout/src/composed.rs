@@ -1,4 +1,4 @@
-//! [`ComposedLayout`]: a swizzle after an offset after a layout.
+//! [`ComposedLayout`]: a layout followed by an offset and a swizzle.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,10 +8,10 @@ use crate::coord::{Coord, dice};
 use crate::error::{Mode, invalid};
 use crate::{Int, IntTuple, Layout, LayoutError, Result, Swizzle, Tiler};
 
-/// `swizzle o offset o layout`: the layout's offset plus a fixed one, then swizzled.
+/// `swizzle o offset o layout`: adds a fixed offset to the layout's offset, then swizzles the sum.
 ///
-/// The inner layout defines the domain. A function of layouts that works on the domain alone (divisions, products, modes,
-/// coalesce) carries over through [`ComposedLayout::map`].
+/// The inner layout defines the domain. A function of layouts that works on the domain alone
+/// (divisions, products, modes, coalesce) carries over through [`ComposedLayout::map`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ComposedLayout {
     swizzle: Swizzle,
@@ -19,17 +19,18 @@ pub struct ComposedLayout {
     layout: Layout,
 }
 
-/// A slice of a swizzled layout: still swizzled, or plain where the slice meets only bits that the swizzle leaves.
+/// A slice of a swizzled layout. It is plain if the slice reaches only bits that the swizzle does
+/// not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnyLayout {
-    /// A layout of its own.
+    /// A layout without a swizzle.
     Plain(Layout),
     /// The slice is still swizzled.
     Composed(ComposedLayout),
 }
 
 impl ComposedLayout {
-    /// `swizzle o offset o layout`.
+    /// Creates `swizzle o offset o layout`.
     ///
     /// # Errors
     /// Fails if the offset has no value.
@@ -45,7 +46,7 @@ impl ComposedLayout {
         self.swizzle
     }
 
-    /// Added to the layout's offset before swizzling.
+    /// The offset that is added to the layout's offset before swizzling.
     pub fn offset(&self) -> &Int {
         &self.offset
     }
@@ -84,7 +85,8 @@ impl ComposedLayout {
     pub fn right_inverse(&self) -> Result<AnyLayout> {
         self.without_offset("right_inverse")?;
         let inverse = self.layout.right_inverse()?;
-        // The swizzle must map the indices of the inverse onto themselves, or else both layouts go on alike.
+        // The swizzle must map the indices of the inverse onto themselves. Otherwise both layouts
+        // must continue alike.
         let (y, z) = (self.swizzle.source_mask(), self.swizzle.target_mask());
         let block = Int::from(1i64 << (64 - z.leading_zeros()));
         let idle = y == 0 || inverse.size().is_le(&Int::from(y & y.wrapping_neg()));
@@ -120,7 +122,7 @@ impl ComposedLayout {
         if self.offset.is(0) {
             return Ok(());
         }
-        invalid(function, format!("{self} has an offset, so its inverse is no swizzle of a layout"))
+        invalid(function, format!("{self} has an offset, so its inverse is not a swizzle of a layout"))
     }
 
     /// The composition `lhs ∘ self`, which applies `lhs` last.
@@ -170,7 +172,7 @@ impl ComposedLayout {
         if down == 1 { Ok(coarse) } else { coarse.downcast(down) }
     }
 
-    /// See [`Layout::max_common_vector`]; a swizzle leaves runs of `2^base`.
+    /// See [`Layout::max_common_vector`]. A swizzle keeps runs of `2^base` elements together.
     ///
     /// # Errors
     /// Fails where [`Layout::max_common_vector`] fails.
@@ -178,7 +180,7 @@ impl ComposedLayout {
         Ok(self.layout.max_common_vector(other)?.min(&self.run()))
     }
 
-    /// See [`Layout::max_common_vector`]; equal swizzles do not matter to each other.
+    /// See [`Layout::max_common_vector`]. Two equal swizzles do not affect the result.
     ///
     /// # Errors
     /// Fails where [`Layout::max_common_vector`] fails.
@@ -188,7 +190,7 @@ impl ComposedLayout {
         Ok(if equal { plain } else { plain.min(&self.run()).min(&other.run()) })
     }
 
-    /// See [`Layout::max_common_layout`]; a swizzle leaves runs of `2^base`.
+    /// See [`Layout::max_common_layout`]. A swizzle keeps runs of `2^base` elements together.
     ///
     /// # Errors
     /// Fails where [`Layout::max_common_layout`] fails.
@@ -213,8 +215,9 @@ impl ComposedLayout {
         Ok(shared.into())
     }
 
-    /// The sublayout of the modes `coord` has a `_` for, and an offset to add to it. It decays to a plain layout where
-    /// no bit of it is swizzled with another bit of it and the coordinate is constant.
+    /// The sublayout of the modes for which `coord` has a `_`, and an offset to add to it. It
+    /// decays to a plain layout if the swizzle combines no two of its bits and the coordinate is
+    /// constant.
     ///
     /// Post: `result(c) + offset == self(coord with c for its _s)`.
     ///
@@ -229,8 +232,9 @@ impl ComposedLayout {
         Ok((AnyLayout::Composed(sliced), Int::ZERO))
     }
 
-    /// CuTe's slice of a swizzled layout: what the coordinate contributes outside the swizzled bits becomes a plain
-    /// offset, and the swizzle goes if the slice leaves it nothing to do. Nothing if the layout is in the way.
+    /// CuTe's slice of a swizzled layout. The part of the coordinate outside the swizzled bits
+    /// becomes a plain offset. The swizzle is dropped if it has no effect on the slice. The result
+    /// is `None` if the layout does not permit this.
     fn decay(&self, coord: &Coord) -> Option<(AnyLayout, Int)> {
         fn all_kept(c: &Coord) -> bool {
             match c {
@@ -250,7 +254,7 @@ impl ComposedLayout {
         let swizzled = only.composition(&diced).ok()?.crd2idx(&consumed).ok()?;
         let passed = anti.composition(&diced).ok()?.crd2idx(&consumed).ok()?;
         let (mine, swizzled, passing) = (self.offset.as_const()?, swizzled.as_const()?, passed.as_const()?);
-        // Sums are only bitwise where no two terms share a bit.
+        // A sum is a bitwise or only if no two terms share a bit.
         let mut used = disjoint(mine, swizzled).and_then(|u| disjoint(u, passing))?;
         for (s, d) in flat(&sliced) {
             used = disjoint(used, bits_of(&s, &d)?)?;
@@ -297,7 +301,7 @@ impl ComposedLayout {
     }
 }
 
-/// The bits that a mode of `extent` with `stride` may set; nothing if they are not of its own.
+/// The bits that a mode of `extent` with `stride` can set, or `None` if it shares bits with others.
 fn bits_of(extent: &Int, stride: &Int) -> Option<i64> {
     let (s, d) = (extent.as_const()?, stride.as_const()?);
     let span = u64::try_from(s).ok()?.checked_next_power_of_two()?;
@@ -308,12 +312,12 @@ fn bits_of(extent: &Int, stride: &Int) -> Option<i64> {
     }
 }
 
-/// Both sets of bits together, if they have none in common.
+/// The union of both sets of bits, or `None` if they have bits in common.
 fn disjoint(a: i64, b: i64) -> Option<i64> {
     (a & b == 0 && a >= 0 && b >= 0).then_some(a | b)
 }
 
-/// `swizzle` after `layout`; the layout itself where the swizzle moves nothing.
+/// `swizzle` after `layout`. The result is the layout itself if the swizzle moves nothing.
 ///
 /// # Errors
 /// Does not fail for a layout that has values.
@@ -324,17 +328,19 @@ pub fn swizzled(swizzle: Swizzle, layout: Layout) -> Result<AnyLayout> {
     ComposedLayout::new(swizzle, Int::ZERO, layout).map(AnyLayout::Composed)
 }
 
-/// `layout` after `swizzle`, as another swizzle after the layout: the one that moves the images of the bits.
+/// `layout` after `swizzle`, expressed as another swizzle after the layout, which moves the images
+/// of the bits.
 ///
 /// Post: `result(i) == layout(swizzle(i))` for all i in the size of the layout.
 ///
 /// # Errors
-/// Fails if the layout is symbolic, or does not keep the moved bits together and apart from the others.
+/// Fails if the layout is symbolic, or does not keep the moved bits together and apart from the
+/// others.
 pub fn swizzle_after(layout: &Layout, swizzle: Swizzle) -> Result<AnyLayout> {
     swizzle_below(layout, swizzle, &layout.size())
 }
 
-/// As [`swizzle_after`], for all i below `bound`.
+/// Does what [`swizzle_after`] does, for all i below `bound`.
 fn swizzle_below(layout: &Layout, swizzle: Swizzle, bound: &Int) -> Result<AnyLayout> {
     const NAME: &str = "composition";
     let constant = |i: &Int| {
@@ -352,12 +358,13 @@ fn swizzle_below(layout: &Layout, swizzle: Swizzle, bound: &Int) -> Result<AnyLa
         if s & (s - 1) != 0 {
             return invalid(
                 NAME,
-                format!("extent {s} of {layout} is no power of two, so {swizzle} cannot pass it"),
+                format!("extent {s} of {layout} is not a power of two, so {swizzle} cannot pass it"),
             );
         }
     }
     let image = |k: u32| constant(&layout.crd2idx(&(1i64 << k).into())?);
-    // Bits that may be set below the bound, and those that the swizzle reads and, if it reads any of them, writes.
+    // The bits that can be set below the bound, the bits that the swizzle reads, and, if it reads
+    // any of them, the bits that it writes.
     let within = 64 - (constant(bound)?.max(1) - 1).leading_zeros();
     let (y, z) = (swizzle.source_mask(), swizzle.target_mask());
     let idle = y.trailing_zeros() >= within;
@@ -377,7 +384,7 @@ fn swizzle_below(layout: &Layout, swizzle: Swizzle, bound: &Int) -> Result<AnyLa
         }
     }
     let outer = Swizzle::from_masks(moved.0, moved.1)?;
-    // Bit by bit, in the same order.
+    // The bits must map one by one, in the same order.
     for k in 0..outer.bits() {
         let low = |mask: i64| mask.trailing_zeros() + k;
         if image(low(y))? != 1 << low(moved.0) || image(low(z))? != 1 << low(moved.1) {
@@ -387,7 +394,8 @@ fn swizzle_below(layout: &Layout, swizzle: Swizzle, bound: &Int) -> Result<AnyLa
     swizzled(outer, layout.clone())
 }
 
-/// The five fields of an offset under a swizzle: base, lower bits, between, upper bits, the rest.
+/// The five fields of an offset under a swizzle: the base, the lower bits, the bits between, the
+/// upper bits, and the rest.
 struct SwizzleFields {
     swizzle: Swizzle,
     extents: [i64; 4],
@@ -419,8 +427,8 @@ impl SwizzleFields {
         Layout::new(IntTuple::tuple(extents), IntTuple::tuple((0..5).map(kept)))
     }
 
-    /// The swizzle as a layout around `offset`: what stepping along one bit adds while the bit it is swizzled with
-    /// stays.
+    /// The swizzle as a layout around `offset`. Its strides say what a step along one bit adds
+    /// while the bit that is combined with it stays.
     fn linear_at(&self, offset: i64) -> Result<Layout> {
         let lowest = |mask: i64| mask & mask.wrapping_neg();
         let (y, z) = (lowest(self.swizzle.source_mask()), lowest(self.swizzle.target_mask()));

@@ -10,7 +10,7 @@ use crate::{Int, IntTuple, Layout, LayoutError, Result};
 pub enum Coord {
     /// One index into a mode.
     Int(Int),
-    /// `_`: all of the mode.
+    /// `_`, which keeps the whole mode.
     All,
     /// Coordinates of the modes.
     Tuple(Vec<Coord>),
@@ -84,14 +84,14 @@ fn mismatch(function: &'static str, coord: &dyn Display, shape: &dyn Display) ->
     }
 }
 
-/// Which modes a walk over a coordinate and a tree keeps.
+/// The modes that a walk over a coordinate and a tree keeps.
 #[derive(Clone, Copy, PartialEq)]
 enum Keep {
     Sliced,
     Diced,
 }
 
-/// The kept modes under `coord`, spliced into one list; nothing else has a place in the result.
+/// The kept modes under `coord`, spliced into one list. The result contains nothing else.
 fn kept<T: Modes>(coord: &Coord, t: &T, keep: Keep, function: &'static str) -> Result<Vec<T>> {
     match coord {
         Coord::Tuple(c) => {
@@ -111,12 +111,12 @@ fn cut<T: Modes>(coord: &Coord, t: &T, keep: Keep, function: &'static str) -> Re
     let mut modes = kept(coord, t, keep, function)?;
     match coord {
         Coord::Tuple(_) => Ok(T::from_modes(modes)),
-        // A bare `_` (or, to dice, a bare index) gives the tree itself, not a tuple of it.
+        // A bare `_` (or a bare index for `dice`) gives the tree itself, not a tuple of it.
         _ => Ok(modes.pop().unwrap_or_else(|| T::from_modes(vec![]))),
     }
 }
 
-/// The modes of `t` that `coord` has a `_` for.
+/// The modes of `t` for which `coord` has a `_`.
 ///
 /// # Errors
 /// Fails if `coord` is not weakly congruent with `t`.
@@ -124,7 +124,7 @@ pub fn slice<T: Modes>(coord: &Coord, t: &T) -> Result<T> {
     cut(coord, t, Keep::Sliced, "slice")
 }
 
-/// The modes of `t` that `coord` has an index for.
+/// The modes of `t` for which `coord` has an index.
 ///
 /// # Errors
 /// Fails if `coord` is not weakly congruent with `t`.
@@ -132,8 +132,8 @@ pub fn dice<T: Modes>(coord: &Coord, t: &T) -> Result<T> {
     cut(coord, t, Keep::Diced, "dice")
 }
 
-/// Quotient and remainder of an index. As in CuTe those of constants truncate, so that a negative index mirrors the
-/// positive one; a symbolic index is taken to be non-negative.
+/// The quotient and the remainder of an index. As in CuTe, those of constants truncate, so that a
+/// negative index mirrors the positive one. A symbolic index is assumed to be non-negative.
 fn div_rem(a: &Int, b: &Int) -> (Int, Int) {
     if let (Some(x), Some(y)) = (a.as_const(), b.as_const())
         && let (Some(q), Some(r)) = (x.checked_div(y), x.checked_rem(y))
@@ -143,7 +143,8 @@ fn div_rem(a: &Int, b: &Int) -> (Int, Int) {
     (a.floor_div(b), a.rem(b))
 }
 
-/// The offset at an index of a part of a layout; an extent that is the last one is not a limit.
+/// The offset at an index of a part of a layout. The last extent of the layout does not limit the
+/// index.
 fn offset_of_index(index: &Int, shape: &IntTuple, stride: &IntTuple) -> Int {
     match (shape, stride) {
         (IntTuple::Tuple(s), IntTuple::Tuple(d)) => {
@@ -197,7 +198,8 @@ pub fn crd2idx(coord: &IntTuple, shape: &IntTuple) -> Result<Int> {
     defined(coord.iter().zip(&extents).rev().fold(Int::ZERO, horner), "crd2idx")
 }
 
-/// The coordinate of `shape` at colexicographic index `index`. The last mode is not reduced: past the size it runs over.
+/// The coordinate of `shape` at colexicographic index `index`. The last mode is not reduced, so an
+/// index past the size exceeds its extent.
 ///
 /// Post: `crd2idx(result, shape) == index`.
 ///
@@ -231,7 +233,8 @@ pub fn idx2crd(index: &IntTuple, shape: &IntTuple) -> Result<IntTuple> {
 fn hier_coord(index: &IntTuple, shape: &IntTuple, stride: &IntTuple) -> Result<IntTuple> {
     match (index, shape, stride) {
         (IntTuple::Int(i), IntTuple::Int(s), IntTuple::Int(d)) => {
-            // A mode of one element has coordinate 0 whatever its stride, which may be 0.
+            // The coordinate of a mode of one element is 0 whatever its stride is. The stride can
+            // be 0.
             Ok(if s.is(1) { Int::ZERO } else { div_rem(&div_rem(i, d).0, s).1 }.into())
         }
         (IntTuple::Int(_), IntTuple::Tuple(s), IntTuple::Tuple(d)) => {
@@ -265,9 +268,11 @@ pub fn crd2crd(coord: &IntTuple, from: &IntTuple, to: &IntTuple) -> Result<IntTu
 }
 
 impl Layout {
-    /// The offset of `coord`: an integer counts colexicographically, a tuple goes mode by mode.
+    /// The offset of `coord`. An integer is a colexicographic index, and a tuple applies mode by
+    /// mode.
     ///
-    /// Post: the inner product of the natural coordinate and the stride. Past the domain the last mode goes on.
+    /// Post: the inner product of the natural coordinate and the stride. The last mode continues
+    /// past the domain.
     ///
     /// # Errors
     /// Fails if `coord` is not weakly congruent with the shape.
@@ -302,9 +307,10 @@ impl Layout {
         crd2idx(&self.idx2crd(&index.clone().into())?, self.shape())
     }
 
-    /// The sublayout of the modes `coord` has a `_` for.
+    /// The sublayout of the modes for which `coord` has a `_`.
     ///
-    /// Post: `result(c) + offset == self(coord with c for its _s)` for the offset of [`Layout::slice_and_offset`].
+    /// Post: `result(c) + offset == self(coord with c for its _s)` for the offset of
+    /// [`Layout::slice_and_offset`].
     ///
     /// # Errors
     /// Fails if `coord` is not weakly congruent with the layout.
@@ -312,7 +318,7 @@ impl Layout {
         slice(coord, self)
     }
 
-    /// The sublayout of the modes `coord` has an index for.
+    /// The sublayout of the modes for which `coord` has an index.
     ///
     /// # Errors
     /// Fails if `coord` is not weakly congruent with the layout.

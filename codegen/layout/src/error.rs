@@ -1,4 +1,4 @@
-//! What the layout functions reject, and where.
+//! The errors of layout functions, which say what was rejected and in which mode.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,12 +7,13 @@ use crate::{Int, IntTuple, Poison};
 /// The result of a layout function.
 pub type Result<T> = std::result::Result<T, LayoutError>;
 
-/// A mode of a layout as the path of indices that leads to it, outermost first; empty for the whole layout.
+/// A mode of a layout as the path of indices that leads to it, outermost first. It is empty for the
+/// whole layout.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Mode(pub Vec<usize>);
 
 impl Mode {
-    /// This mode as it is called from a layout that holds it as its mode `index`.
+    /// The path of this mode in a layout that contains this one as its mode `index`.
     pub(crate) fn inside(mut self, index: usize) -> Mode {
         self.0.insert(0, index);
         self
@@ -29,13 +30,15 @@ impl Display for Mode {
     }
 }
 
-/// Why a layout function has no answer. The text names the function, the mode and the numbers.
+/// The reason why a layout function has no result. The text names the function, the mode and the
+/// numbers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// Shape and stride differ in their nesting.
     #[error(
-        "shape {shape} and stride {stride} are not congruent: they must nest alike, with one stride per extent"
+        "shape {shape} and stride {stride} are not congruent: they must have the same nesting, with one \
+         stride per extent"
     )]
     NotCongruent {
         /// The shape that was given.
@@ -52,12 +55,12 @@ pub enum LayoutError {
         what: &'static str,
         /// The argument, as it is displayed.
         given: String,
-        /// What it was applied to.
+        /// A description of the object that it was applied to.
         against: String,
-        /// What would have been right.
+        /// A description of an argument that would have been right.
         expected: &'static str,
     },
-    /// An extent below zero, or one that may be.
+    /// An extent is negative, or cannot be proven not to be.
     #[error("{mode} has extent {extent}, but extents are never negative")]
     NegativeExtent {
         /// The mode that has the extent.
@@ -65,7 +68,7 @@ pub enum LayoutError {
         /// The extent that was given.
         extent: Int,
     },
-    /// A mode that does not exist.
+    /// A function was asked for a mode that does not exist.
     #[error("{function}: there is no mode {mode} in {of}, which has rank {rank}")]
     NoSuchMode {
         /// The layout function that failed.
@@ -77,7 +80,8 @@ pub enum LayoutError {
         /// A description of what was indexed.
         of: String,
     },
-    /// Composition: the stride of a mode of the right-hand side must step over whole modes of the left-hand side.
+    /// In a composition, the stride of a mode of the right-hand side must step over whole modes of
+    /// the left-hand side.
     #[error(
         "composition: {mode} of the right-hand side has stride {stride}, which must be a multiple of the left-hand \
          side's extent {extent} or smaller than it"
@@ -85,12 +89,13 @@ pub enum LayoutError {
     StrideDivisibility {
         /// The mode of the right-hand side.
         mode: Mode,
-        /// What remains of its stride at the mode of the left-hand side in question.
+        /// The part of its stride that remains at the mode of the left-hand side in question.
         stride: Int,
-        /// The extent of that mode.
+        /// The extent of that mode of the left-hand side.
         extent: Int,
     },
-    /// Composition: the extent of a mode of the right-hand side must fill whole modes of the left-hand side.
+    /// In a composition, the extent of a mode of the right-hand side must fill whole modes of the
+    /// left-hand side.
     #[error(
         "composition: {mode} of the right-hand side has extent {extent} with stride {stride}, which must fill the \
          left-hand side's extent {by} evenly"
@@ -98,14 +103,14 @@ pub enum LayoutError {
     ShapeDivisibility {
         /// The mode of the right-hand side.
         mode: Mode,
-        /// What remains of its extent at the mode of the left-hand side in question.
+        /// The part of its extent that remains at the mode of the left-hand side in question.
         extent: Int,
-        /// What remains of its stride there.
+        /// The part of its stride that remains at that mode.
         stride: Int,
-        /// The extent of that mode.
+        /// The extent of that mode of the left-hand side.
         by: Int,
     },
-    /// Composition: modes of the right-hand side overlap in a mode of the left-hand side.
+    /// In a composition, modes of the right-hand side overlap in a mode of the left-hand side.
     #[error(
         "composition: together the modes of the right-hand side reach {reach} in coalesced mode {mode} of the left-hand \
          side, past its extent {extent}, so no layout is their composition"
@@ -115,10 +120,11 @@ pub enum LayoutError {
         mode: usize,
         /// The greatest coordinate that the modes reach together.
         reach: Int,
-        /// The extent of that mode.
+        /// The extent of that mode of the left-hand side.
         extent: Int,
     },
-    /// A condition that may hold at run time but cannot be proven from the divisibility and bounds of the variables.
+    /// A condition that can hold at run time but cannot be proven from the divisibility and bounds
+    /// of the variables.
     #[error(
         "{function}: {mode}: cannot prove that {condition}; declare the divisibility or bounds of its variables"
     )]
@@ -127,10 +133,10 @@ pub enum LayoutError {
         function: &'static str,
         /// The mode in which it failed.
         mode: Mode,
-        /// What would have to hold.
+        /// The condition that would have to hold.
         condition: String,
     },
-    /// Complement: two modes overlap, or interleave without nesting.
+    /// In a complement, two modes overlap, or interleave without nesting.
     #[error(
         "complement: stride {stride} of {layout} is not a multiple of {span}, the span of the modes below it: modes overlap"
     )]
@@ -142,7 +148,7 @@ pub enum LayoutError {
         /// The span it collides with.
         span: Int,
     },
-    /// Another divisibility that CuTe asserts does not hold.
+    /// A division has a remainder where CuTe asserts that it has none.
     #[error("{function}: {mode}: {value} is not divisible by {by}")]
     NotDivisible {
         /// The layout function that failed.
@@ -164,15 +170,15 @@ pub enum LayoutError {
         /// The symbolic value that was found.
         value: Int,
     },
-    /// An argument outside what the function is defined for.
+    /// An argument for which the function is not defined.
     #[error("{function}: {reason}")]
     Invalid {
         /// The layout function that failed.
         function: &'static str,
-        /// What is wrong and what to do.
+        /// A text that says what is wrong and what to do.
         reason: String,
     },
-    /// Arithmetic without a representable result.
+    /// The result of an arithmetic operation cannot be represented.
     #[error("{function}: {}", match poison {
         Poison::Overflow => "a number left the range of 64-bit signed integers",
         Poison::Undefined => "division by zero",
@@ -184,7 +190,7 @@ pub enum LayoutError {
         /// The reason why the result does not exist.
         poison: Poison,
     },
-    /// More nesting or more elements than the function takes on.
+    /// The layout has more nesting or more elements than the function accepts.
     #[error("{function}: {what} {value} is over the limit of {limit}")]
     TooLarge {
         /// The layout function that failed.
@@ -212,7 +218,7 @@ pub(crate) fn invalid<T>(function: &'static str, reason: impl Into<String>) -> R
 }
 
 impl LayoutError {
-    /// A stable code, `L01` and up, one a variant.
+    /// The stable code of the error, from `L01` on. Each variant has one.
     pub fn code(&self) -> &'static str {
         match self {
             LayoutError::NotCongruent { .. } => "L01",
@@ -232,7 +238,7 @@ impl LayoutError {
         }
     }
 
-    /// The same error, met in mode `index` of a larger layout.
+    /// The same error as seen from a larger layout that contains this one as mode `index`.
     pub(crate) fn inside(mut self, index: usize) -> Self {
         match &mut self {
             LayoutError::NegativeExtent { mode, .. }

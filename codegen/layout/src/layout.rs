@@ -5,7 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use crate::error::Mode;
 use crate::{Int, IntTuple, LayoutError, Result, Var};
 
-/// A function from coordinates of `shape` to offsets, by the inner product of coordinate and `stride`.
+/// A function from coordinates of `shape` to offsets: the inner product of the coordinate and
+/// `stride`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: IntTuple,
@@ -33,13 +34,14 @@ impl Layout {
         Layout::raw(Int::ONE.into(), Int::ZERO.into())
     }
 
-    /// Parts known to be congruent.
+    /// A layout of parts that are known to be congruent.
     pub(crate) fn raw(shape: IntTuple, stride: IntTuple) -> Layout {
         debug_assert!(shape.is_congruent(&stride), "{shape}:{stride}");
         Layout { shape, stride }
     }
 
-    /// It, or an error if one of its numbers has no value or it has become too large.
+    /// Returns the layout, or an error if one of its numbers has no value or it has become too
+    /// large.
     pub(crate) fn checked(self, function: &'static str) -> Result<Layout> {
         self.shape.check(function, true)?;
         self.stride.check(function, false)?;
@@ -56,12 +58,12 @@ impl Layout {
         &self.shape
     }
 
-    /// Offset of one step along each extent.
+    /// The stride: the distance of one step along each extent.
     pub fn stride(&self) -> &IntTuple {
         &self.stride
     }
 
-    /// Modes at the top level.
+    /// The number of modes at the top level.
     pub fn rank(&self) -> usize {
         self.shape.rank()
     }
@@ -71,7 +73,7 @@ impl Layout {
         self.shape.depth()
     }
 
-    /// Elements in the domain.
+    /// The number of elements in the domain.
     pub fn size(&self) -> Int {
         self.shape.product()
     }
@@ -85,17 +87,17 @@ impl Layout {
         last + 1
     }
 
-    /// Mode `index` as a layout of its own; mode 0 of a layout of one integer is itself.
+    /// Mode `index` as a layout. Mode 0 of a layout of one integer is the layout itself.
     pub fn mode(&self, index: usize) -> Option<Layout> {
         Some(Layout { shape: self.shape.mode(index)?.clone(), stride: self.stride.mode(index)?.clone() })
     }
 
-    /// Whether all its numbers are constants.
+    /// Whether all of the layout's numbers are constants.
     pub fn is_static(&self) -> bool {
         self.shape.is_static() && self.stride.is_static()
     }
 
-    /// The layout with variables replaced.
+    /// The layout with its variables replaced by what `f` returns for them.
     ///
     /// # Errors
     /// Fails if a replacement gives a negative extent or a number without value.
@@ -116,7 +118,7 @@ fn check_extents(shape: &IntTuple) -> Result<()> {
     }
 }
 
-/// Calls `f` with extent and stride of each leaf, left to right.
+/// Calls `f` with the extent and the stride of each leaf, from left to right.
 pub(crate) fn for_each_mode<'a>(
     shape: &'a IntTuple,
     stride: &'a IntTuple,

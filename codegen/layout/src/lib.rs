@@ -1,32 +1,37 @@
-//! The CuTe layout algebra: hierarchical shapes and strides, exact where extents are constants and symbolic where they
-//! are kernel arguments.
+//! The CuTe layout algebra: hierarchical shapes and strides, exact where extents are constants and
+//! symbolic where they are kernel arguments.
 //!
-//! A [`Layout`] is a function from coordinates to offsets; every function of this crate states what it returns as a
-//! postcondition ("Post:") on that function. Nothing here panics: what CuTe rejects with a static assertion is a
-//! [`LayoutError`] that names the mode and the numbers.
+//! A [`Layout`] is a function from coordinates to offsets. Every function of this crate states what
+//! it returns as a postcondition ("Post:"). Nothing here panics. Where CuTe has a static assertion,
+//! this crate returns a [`LayoutError`] that names the mode and the numbers.
 //!
 //! ```
 //! use weft_layout::{Int, Layout, Tiler, Var, parse_layout};
 //!
 //! let tiled = parse_layout("(16,32):(32,1)", &mut |_| None)?.zipped_divide(&Tiler::from(8))?;
-//! // An extent known at run time, of which it is known that 8 divides it.
+//! // The extent is known at run time and is known to be divisible by 8.
 //! let n = Int::var(Var { div: 8, ..Var::extent(0, "N") });
 //! let vectors = Layout::col_major(n)?.zipped_divide(&Tiler::from(8))?;
 //! assert_eq!(vectors.to_string(), "(8,N/8):(1,8)");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Where it differs from CuTe C++
-//! Answers are CuTe's, to the printed form (`tests/cute.rs` compares thousands), except that
-//! - constants are CuTe's static integers and symbolic values its dynamic ones, but these simplify and merge like
-//!   constants wherever that can be proven; what cannot be proven is an error, where CuTe trusts the caller;
-//! - results that CuTe compiles but that break the function's postcondition are errors: a composition in which modes carry
-//!   or a stride does not divide the mode it leaves, a division that would miss elements, an inverse of modes that
-//!   overlap, the complement of negative strides, a swizzle pushed through a layout that does not move bits as they are;
-//! - a slice of a swizzled layout decays to a plain layout only for constant coordinates;
-//! - quotients of negative numbers round down in expressions (coordinates mirror, as in CuTe).
+//! # Differences from CuTe C++
+//! Results are those of CuTe, in the same printed form (`tests/cute.rs` compares thousands), with
+//! these exceptions:
+//! - Constants correspond to CuTe's static integers and symbolic values to its dynamic integers.
+//!   Here symbolic values also simplify and merge like constants if that can be proven. If a
+//!   condition cannot be proven, the result is an error, where CuTe trusts the caller.
+//! - Some results that CuTe compiles break the function's postcondition, and are errors here.
+//!   Examples are a composition in which modes carry or a stride does not divide the mode it
+//!   leaves, a division that would miss elements, an inverse of modes that overlap, the complement
+//!   of negative strides, and a swizzle pushed through a layout that does not move bits as they
+//!   are.
+//! - A slice of a swizzled layout decays to a plain layout only for constant coordinates.
+//! - Quotients of negative numbers round down in expressions. Coordinates mirror, as in CuTe.
 //!
-//! Strides are integers: CuTe's scaled basis elements, as of identity layouts, have no counterpart here.
+//! Strides are integers. CuTe's scaled basis elements, such as those of identity layouts, are not
+//! supported.
 
 mod accumulator;
 mod algebra;

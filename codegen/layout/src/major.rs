@@ -1,21 +1,21 @@
-//! Compact layouts: strides that follow from the shape and an order of its modes.
+//! Compact layouts, whose strides follow from the shape and an order of its modes.
 
 use crate::error::invalid;
 use crate::modes::Modes;
 use crate::{Int, IntTuple, Layout, LayoutError, Result};
 
-/// The end of a shape that is contiguous.
+/// The end of a shape at which the mode is contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The leftmost mode: generalised column-major.
+    /// The leftmost mode is contiguous: generalised column-major.
     LayoutLeft,
-    /// The rightmost mode: generalised row-major.
+    /// The rightmost mode is contiguous: generalised row-major.
     LayoutRight,
 }
 
 fn compact(shape: &IntTuple, major: Order, step: &mut Int) -> IntTuple {
     match shape {
-        // An extent of 1 is never stepped along.
+        // There is never a step along an extent of 1.
         IntTuple::Int(s) if s.is(1) => Int::ZERO.into(),
         IntTuple::Int(s) => {
             let next = &*step * s;
@@ -32,7 +32,7 @@ fn compact(shape: &IntTuple, major: Order, step: &mut Int) -> IntTuple {
     }
 }
 
-/// Strides of `shape` compact from the left, beginning at `first`.
+/// The strides of `shape` compact from the left, with `first` as the first stride.
 pub(crate) fn col_major_strides(shape: &IntTuple, first: Int) -> IntTuple {
     compact(shape, Order::LayoutLeft, &mut { first })
 }
@@ -62,10 +62,11 @@ impl Layout {
         Layout::new(shape, stride)
     }
 
-    /// The compact layout of `shape` whose modes are contiguous in ascending `order`; symbolic orders come last, from
-    /// the left.
+    /// The compact layout of `shape` whose modes are contiguous in ascending `order`. Symbolic
+    /// orders come last, from the left.
     ///
-    /// Post, for an order without ties: a bijection onto `0..size`, with strides ascending in `order`.
+    /// Post, for an order without ties: a bijection onto `0..size`, with strides ascending in
+    /// `order`.
     ///
     /// # Errors
     /// Fails if `order` is not weakly congruent with `shape`.
@@ -80,7 +81,7 @@ impl Layout {
         })?;
         let largest = order.leaves().iter().filter_map(|o| o.as_const()).max().unwrap_or(0).max(0);
         let keys = order.leaves().into_iter().enumerate();
-        // Symbolic orders are later than every constant, and leftmost first among themselves.
+        // Symbolic orders come after every constant, and among themselves from left to right.
         let keys: Vec<i128> =
             keys.map(|(i, o)| o.as_const().map_or(i128::from(largest) + 1 + i as i128, i128::from)).collect();
         let extents = extents.leaves();
@@ -94,7 +95,8 @@ impl Layout {
         Layout::new(shape, stride)
     }
 
-    /// The compact layout of this shape, with its modes in the order of these strides; strides of 0 stay.
+    /// The compact layout of this shape, with its modes in the order of these strides. Strides of 0
+    /// stay 0.
     ///
     /// Post: same shape; injective on the modes with a stride other than 0.
     ///
@@ -106,8 +108,9 @@ impl Layout {
         Layout::new(self.shape().clone(), compact.into_parts().1)
     }
 
-    /// A compact layout of this shape, with mode 0 contiguous from the left (strides of 0 kept) and the others in the
-    /// order of their strides: how CuTe lays out register fragments.
+    /// A compact layout of this shape in the form in which CuTe lays out register fragments. Mode 0
+    /// is contiguous from the left, and its strides of 0 are kept. The other modes are in the order
+    /// of their strides.
     ///
     /// Post: same shape.
     ///
@@ -126,7 +129,8 @@ impl Layout {
     }
 }
 
-/// Compact strides for the part of `shape` under each leaf of `order`, beginning at `first(leaf)`.
+/// The compact strides for the part of `shape` under each leaf of `order`, which begin at
+/// `first(leaf)`.
 fn order_strides(shape: &IntTuple, order: &IntTuple, first: &mut dyn FnMut(&Int) -> Int) -> IntTuple {
     match (shape, order) {
         (IntTuple::Tuple(s), IntTuple::Tuple(o)) => {

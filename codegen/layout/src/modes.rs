@@ -1,18 +1,19 @@
-//! What shapes, layouts, coordinates and tilers have in common: they are trees whose children are called modes.
+//! The common interface of shapes, layouts, coordinates and tilers, which are trees whose children
+//! are called modes.
 
 use std::fmt::Display;
 
 use crate::error::no_such_mode;
 use crate::{Int, IntTuple, Layout, LayoutError, Mode, Result, Tiler};
 
-/// A hierarchy of modes, and CuTe's functions that only rearrange them.
+/// A hierarchy of modes, with CuTe's functions that only rearrange them.
 ///
 /// A leaf counts as its own only mode, so `rank` is 1, and `get(0)` is the leaf.
 pub trait Modes: Clone + Display {
-    /// The children of an inner node; nothing for a leaf.
+    /// The children of an inner node, or `None` for a leaf.
     fn children(&self) -> Option<Vec<Self>>;
 
-    /// The inner node with these children.
+    /// The inner node with these modes as children.
     fn from_modes(modes: Vec<Self>) -> Self;
 
     /// The top-level modes; the tree itself if it is a leaf.
@@ -42,7 +43,7 @@ pub trait Modes: Clone + Display {
         Ok(Self::from_modes(range.to_vec()))
     }
 
-    /// The modes listed, in that order, as a tuple.
+    /// The modes with the indices `which`, in that order, as a tuple.
     ///
     /// # Errors
     /// Fails if one of the modes does not exist.
@@ -111,7 +112,7 @@ pub trait Modes: Clone + Display {
         Ok(Self::from_modes(modes))
     }
 
-    /// The leaves, left to right.
+    /// The leaves, from left to right.
     fn leaf_modes(&self) -> Vec<Self> {
         match self.children() {
             None => vec![self.clone()],
@@ -119,7 +120,7 @@ pub trait Modes: Clone + Display {
         }
     }
 
-    /// The leaves as a tuple of depth 1; a leaf stays a leaf.
+    /// The leaves as a tuple of depth 1. A leaf stays a leaf.
     fn flatten(&self) -> Self {
         if self.children().is_none() { self.clone() } else { Self::from_modes(self.leaf_modes()) }
     }
@@ -154,7 +155,7 @@ pub trait Modes: Clone + Display {
 
     /// `((a,b,..),(x,y,..),..)` turned into `((a,x,..),(b,y,..),..)`.
     ///
-    /// Post: an involution on what is a tuple of tuples of one rank.
+    /// Post: an involution on tuples of tuples of one rank.
     ///
     /// # Errors
     /// Fails if the modes differ in rank.
@@ -219,7 +220,7 @@ impl Modes for Layout {
     }
 }
 
-/// `n` copies of `x`, or `x` itself for one, as CuTe's `repeat`.
+/// `n` copies of `x`, or `x` itself if `n` is 1, as CuTe's `repeat` does.
 pub(crate) fn repeat<T: Modes>(n: usize, x: T) -> T {
     if n == 1 { x } else { T::from_modes(vec![x; n]) }
 }
@@ -261,8 +262,9 @@ impl IntTuple {
         }
     }
 
-    /// Whether every coordinate into this shape is also a coordinate into `other` of the same index: weakly congruent,
-    /// with equal sizes at the leaves of this.
+    /// Whether every coordinate into this shape is also a coordinate into `other` with the same
+    /// index. This holds if it is weakly congruent with `other` and the sizes are equal at its
+    /// leaves.
     pub fn is_compatible(&self, other: &IntTuple) -> bool {
         match (self, other) {
             (IntTuple::Int(a), _) => *a == other.product(),
@@ -273,9 +275,11 @@ impl IntTuple {
         }
     }
 
-    /// CuTe's `ceil_div` of tuples: mode by mode, or an integer divisor spread over the modes from the left.
+    /// CuTe's `ceil_div` of tuples. It applies mode by mode, or spreads an integer divisor over the
+    /// modes from the left.
     ///
-    /// Post, for an integer divisor b of positive extents: the product of the result is at least `ceil(size / b)`.
+    /// Post, for an integer divisor b of positive extents: the product of the result is at least
+    /// `ceil(size / b)`.
     ///
     /// # Errors
     /// Fails if the divisor has more modes.
@@ -306,7 +310,8 @@ impl IntTuple {
         }
     }
 
-    /// CuTe's `shape_div`: as [`IntTuple::ceil_div`], but of integers one must divide the other.
+    /// CuTe's `shape_div`. It does what [`IntTuple::ceil_div`] does, but one of two integers must
+    /// divide the other.
     ///
     /// # Errors
     /// Fails if neither divides the other, that cannot be proven, or the tuples differ in rank.

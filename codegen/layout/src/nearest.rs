@@ -1,13 +1,14 @@
-//! Layouts of tiles in shared memory that tensor copies and matrix instructions take.
+//! Layouts of tiles in shared memory that tensor copies and matrix instructions accept.
 
 use crate::{Layout, Result, Swizzle, panels};
 use std::fmt;
 
-/// The narrowest swizzle permutes rows of this many bytes.
+/// The width in bytes of the rows that the narrowest swizzle permutes.
 const NARROWEST: i64 = 32;
 
-/// The layout of a tile of elements of `bytes` bytes with mode `major` contiguous: [`panels`] as wide as the widest of the
-/// swizzles of 128, 64 and 32 bytes that divides a row, and that swizzle. None where no swizzle divides a row.
+/// The layout of a tile of elements of `bytes` bytes with mode `major` contiguous. It consists of
+/// [`panels`] and of the widest of the swizzles of 128, 64 and 32 bytes that divides a row. The
+/// panels are as wide as the swizzle. The result is `None` if no swizzle divides a row.
 ///
 /// # Errors
 /// Fails where [`panels`] fails.
@@ -22,7 +23,8 @@ pub fn swizzled_panels(shape: &[i64], major: usize, bytes: u32) -> Result<Option
     Ok(None)
 }
 
-/// The tile nearest to another one that copies and instructions take; `Display` has what evaluates to it, and its value.
+/// The accepted tile that is nearest to another tile. `Display` writes an expression for it, and
+/// the value of the expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nearest {
     elem: String,
@@ -33,14 +35,15 @@ pub struct Nearest {
 }
 
 impl Nearest {
-    /// The tile nearest to `tile`, of elements `elem` of `bytes` bytes. It keeps the contiguous mode, where `mn` allows it to
-    /// be the first one, and has at most 31 more bytes in a row. None for a layout that is not static, or of one mode.
+    /// The nearest tile to `tile`, whose elements have type `elem` and `bytes` bytes. It keeps the
+    /// contiguous mode, which can be the first one only if `mn` is set. It has at most 31 more
+    /// bytes in a row. The result is `None` for a layout that is not static or has one mode.
     pub fn new(tile: &Layout, (elem, bytes): (&str, u32), mn: bool) -> Option<Nearest> {
         let first = tile.mode(0)?.stride().leaves().first().is_some_and(|d| d.is(1));
         Nearest::along(tile, (elem, bytes), usize::from(!(mn && first)))
     }
 
-    /// Finds layouts like [`new`](Nearest::new), with mode `major` contiguous.
+    /// Does what [`new`](Nearest::new) does, with mode `major` contiguous.
     pub fn along(tile: &Layout, (elem, bytes): (&str, u32), major: usize) -> Option<Nearest> {
         let extent = |mode: usize| tile.mode(mode)?.size().as_const().filter(|n| *n > 0);
         let mut shape = (0..tile.rank()).map(extent).collect::<Option<Vec<_>>>()?;
@@ -78,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_tile_is_taken() {
+    fn the_nearest_tile_is_found() {
         for (text, elem, bytes, mn, nearest) in [
             (
                 "(64,3):(3,1)",

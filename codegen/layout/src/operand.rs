@@ -1,34 +1,37 @@
-//! [`Operand`]: a tile in shared memory as the tensor cores' instructions over shared memory (wgmma) read it.
+//! [`Operand`]: a tile in shared memory in the form in which the matrix instructions over shared
+//! memory (wgmma) read it.
 //!
-//! The layouts are those of the PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout": core matrices of
-//! eight rows of 16 bytes, or rows of 32, 64 or 128 bytes whose 16-byte pieces a swizzle permutes.
+//! The layouts are those of the PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory
+//! Layout": core matrices of eight rows of 16 bytes, or rows of 32, 64 or 128 bytes whose 16-byte
+//! pieces a swizzle permutes.
 
 use crate::boxes::{Steps, starts, steps};
 use crate::error::invalid;
 use crate::{Layout, Result, Swizzle};
 
-/// Bytes along K that one instruction multiplies, whatever the element type.
+/// The number of bytes along K that one instruction multiplies, for every element type.
 const SLICE: i64 = 32;
-/// Descriptors count units of 16 bytes in 14 bits.
+/// The unit of offsets in descriptors, which have 14 bits for each offset.
 const UNIT: i64 = 16;
 const LIMIT: i64 = UNIT << 14;
 
 /// The fields of a matrix descriptor for a tile of (M or N) x K. All distances are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operand {
-    /// Whether elements follow each other along M or N instead of K.
+    /// Whether consecutive elements lie along M or N instead of K.
     pub mn_major: bool,
-    /// The swizzle's number in bits 62 and 63: 0 for none, 1, 2 and 3 for 128, 64 and 32 bytes.
+    /// The value of bits 62 and 63, which selects the swizzle: 0 for none, 1, 2 and 3 for 128, 64
+    /// and 32 bytes.
     pub mode: u64,
-    /// The leading dimension byte offset.
+    /// The leading dimension byte offset of the descriptor.
     pub leading: i64,
-    /// The stride dimension byte offset.
+    /// The stride dimension byte offset of the descriptor.
     pub stride: i64,
-    /// Elements along K that one instruction multiplies.
+    /// The number of elements along K that one instruction multiplies.
     pub slice: i64,
     /// The offset of each slice along K, in bytes.
     pub slices: Vec<i64>,
-    /// Rows after which an instruction can begin.
+    /// The number of rows between two rows at which an instruction can begin.
     pub block: i64,
     /// The offset of each block of rows, in bytes.
     pub blocks: Vec<i64>,
@@ -37,39 +40,42 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// The operand that `tile` is: a static layout of modes (M or N, K), in elements of `bytes` bytes, whose bytes `swizzle`
-    /// permutes.
+    /// The operand of `tile`: a static layout of modes (M or N, K), with elements of `bytes` bytes
+    /// that `swizzle` permutes.
     ///
-    /// Post: the instruction with [`bits`](Operand::bits) and a start address of the tile's plus `blocks[i] + slices[j]`
-    /// reads row `i * block` and place `j * slice` as its first element, and every other element where the layout has it.
+    /// Post: consider the instruction with [`bits`](Operand::bits) and a start address of the
+    /// tile's plus `blocks[i] + slices[j]`. Its first element is that of row `i * block` and of
+    /// position `j * slice` along K. It reads every other element at the address that the layout
+    /// gives it.
     ///
     /// # Errors
-    /// Fails if no instruction reads the tile. The message says what the tile lacks.
+    /// Fails if no instruction reads the tile. The message says which property the tile lacks.
     pub fn new(tile: &Layout, swizzle: Option<Swizzle>, bytes: u32) -> Result<Operand> {
         let bytes = i64::from(bytes.max(1));
         if tile.rank() != 2 {
-            return invalid("mma", format!("{tile} has {} modes; an operand has two", tile.rank()));
+            return invalid("mma", format!("{tile} has {} modes, but an operand has two", tile.rank()));
         }
         let (rows, depth) = (steps("mma", tile, 0)?, steps("mma", tile, 1)?);
         let (mode, span) = match swizzle {
             None => (0, UNIT),
             Some(s) => match ((s.base(), s.shift()), s.bits()) {
                 ((4, 3), bits @ 1..=3) => (4 - u64::from(bits), UNIT << bits),
-                _ => return invalid("mma", format!("no instruction over matrices permutes as {s}")),
+                _ => return invalid("mma", format!("no matrix instruction has the swizzle {s}")),
             },
         };
         let is_first = |steps: &Steps| steps.first().is_some_and(|(_, d)| *d == 1);
         match (is_first(&depth), is_first(&rows)) {
             (true, _) => k_major(tile, (&rows, &depth), (mode, span), bytes),
             (_, true) if bytes == 2 => mn_major(tile, (&rows, &depth), (mode, span)),
-            (_, true) => {
-                invalid("mma", format!("{tile} is contiguous along M or N, and only types of 16 bits can be"))
-            }
+            (_, true) => invalid(
+                "mma",
+                format!("{tile} is contiguous along M or N, which only types of 16 bits permit"),
+            ),
             _ => invalid("mma", format!("{tile} is contiguous along neither of its modes")),
         }
     }
 
-    /// The descriptor but for its start address (PTX ISA, Matrix Descriptor Format).
+    /// The bits of the descriptor without its start address (PTX ISA, Matrix Descriptor Format).
     pub fn bits(&self) -> u64 {
         let field = |bytes: i64| (bytes / UNIT).unsigned_abs() & 0x3fff;
         field(self.leading) << 16 | field(self.stride) << 32 | self.mode << 62
@@ -84,12 +90,12 @@ impl Operand {
         Some(self.blocks.get(block)? + self.slices.get(slice)?)
     }
 
-    /// Bytes of a row of an atom; eight of them are the period of its swizzle.
+    /// The bytes of a row of an atom. The period of its swizzle is eight rows.
     pub fn span(&self) -> i64 {
         UNIT << self.swizzle_bits()
     }
 
-    /// Bits of an address that its swizzle changes; 0 without one.
+    /// The bits of an address that the swizzle changes, or 0 without a swizzle.
     pub fn swizzle_bits(&self) -> u32 {
         [0, 3, 2, 1].get(self.mode as usize).copied().unwrap_or(0)
     }
@@ -101,8 +107,8 @@ impl Operand {
         Some(self.blocks.get(block)? + row % self.block * step)
     }
 
-    /// The distance between the two halves of a slice along K, of 16 bytes or, where the tile is contiguous along M or N,
-    /// of eight elements.
+    /// The distance in bytes between the two halves of a slice along K. A half has 16 bytes, or
+    /// eight elements if the tile is contiguous along M or N.
     pub fn half(&self) -> i64 {
         if self.mn_major && self.mode != 0 { self.stride } else { self.leading }
     }
@@ -113,14 +119,16 @@ impl Operand {
             .find(|(_, n)| !(0..LIMIT).contains(n) || n % UNIT != 0);
         match wrong {
             None => Ok(self),
-            Some((name, n)) => {
-                invalid("mma", format!("the {name} byte offset of {tile} is {n}, which no descriptor holds"))
-            }
+            Some((name, n)) => invalid(
+                "mma",
+                format!("the {name} byte offset of {tile} is {n}, which does not fit into a descriptor"),
+            ),
         }
     }
 }
 
-/// Rows of the span along K, eight of which make an atom; atoms follow each other along M or N at one distance.
+/// Builds the operand from rows of `span` bytes along K. Eight rows make an atom, and the distance
+/// between atoms along M or N is constant.
 fn k_major(
     tile: &Layout,
     (rows, depth): (&Steps, &Steps),
@@ -156,7 +164,8 @@ fn k_major(
     .checked(tile)
 }
 
-/// Rows of the span along M or N, and atoms of eight of them along K.
+/// Builds the operand from rows of `span` bytes along M or N. Atoms of eight rows follow each other
+/// along K.
 fn mn_major(tile: &Layout, (rows, depth): (&Steps, &Steps), (mode, span): (u64, i64)) -> Result<Operand> {
     const BYTES: i64 = 2;
     let width = span / BYTES;
@@ -182,7 +191,7 @@ fn mn_major(tile: &Layout, (rows, depth): (&Steps, &Steps), (mode, span): (u64, 
     .checked(tile)
 }
 
-/// The bytes after which a swizzle's pattern repeats: eight rows.
+/// The number of bytes after which a swizzle's pattern repeats, which is that of eight rows.
 fn alignment(span: i64) -> u32 {
     u32::try_from(8 * span).unwrap_or(1024)
 }
@@ -191,7 +200,7 @@ fn scaled(elements: &[i64], bytes: i64) -> Vec<i64> {
     elements.iter().map(|n| n * bytes).collect()
 }
 
-/// The first `n` elements of a mode, and its repetitions of them.
+/// The first `n` elements of a mode, and the repetitions of this group.
 fn cut(tile: &Layout, steps: &[(i64, i64)], n: i64) -> Result<(Steps, Steps)> {
     let (mut first, mut rest, mut left) = (Steps::new(), Steps::new(), n);
     for &(extent, stride) in steps {
@@ -217,19 +226,20 @@ fn cut(tile: &Layout, steps: &[(i64, i64)], n: i64) -> Result<(Steps, Steps)> {
 }
 
 fn expect(tile: &Layout, part: &[(i64, i64)], want: (i64, i64), what: String) -> Result<()> {
-    if part == [want] { Ok(()) } else { invalid("mma", format!("{what} in an operand, and not in {tile}")) }
+    if part == [want] { Ok(()) } else { invalid("mma", format!("{what} in an operand, but not in {tile}")) }
 }
 
-/// The one distance between neighbours of a mode; none where there are no neighbours.
+/// The distance between neighbours of a mode, which must be constant. It is `None` if the mode has
+/// one element.
 fn even(tile: &Layout, steps: &[(i64, i64)], what: &str) -> Result<Option<i64>> {
     match steps {
         [] => Ok(None),
         [(_, d)] => Ok(Some(*d)),
-        _ => invalid("mma", format!("{what} of {tile} do not lie at one distance")),
+        _ => invalid("mma", format!("the distance between {what} of {tile} is not constant")),
     }
 }
 
-/// Where the elements of a mode lie.
+/// The offsets of the elements of a mode.
 fn places(steps: &[(i64, i64)]) -> Vec<i64> {
     starts(steps, 1).into_iter().map(|(_, offset)| offset).collect()
 }
@@ -251,7 +261,7 @@ mod tests {
         assert_eq!((k.mn_major, k.mode, k.stride, k.slice, k.block, k.align), (false, 1, 1024, 16, 8, 1024));
         assert_eq!(k.slices, [0, 32, 64, 96]);
         assert_eq!(k.at(64, 1), Some(8192 + 32));
-        // Two panels along K.
+        // The tile has two panels along K.
         let wide = swizzled(&[64, 128], 1, 2, 3).unwrap();
         assert_eq!(wide.slices, [0, 32, 64, 96, 8192, 8224, 8256, 8288]);
         let mn = swizzled(&[128, 64], 0, 2, 3).unwrap();
@@ -262,7 +272,7 @@ mod tests {
         assert_eq!((fp8.mode, fp8.stride, fp8.slice), (2, 512, 32));
     }
 
-    /// The 8 x 8 matrices that warps load are where the layout has their rows.
+    /// Checks that the rows of the 8 x 8 matrices that warps load are where the layout has them.
     #[test]
     fn rows_and_halves_are_where_the_layout_has_them() {
         for (tile, major, bytes, bits) in [
@@ -287,14 +297,15 @@ mod tests {
 
     #[test]
     fn core_matrices_without_a_swizzle_are_operands() {
-        // (8, 8) x (8, 2): rows of 16 bytes, the second column of core matrices behind all of the first.
+        // (8, 8) x (8, 2): rows of 16 bytes. The second column of core matrices follows all of the
+        // first.
         let tile = crate::parse_layout("((8,8),(8,2)):((8,64),(1,512))", &mut |_| None).unwrap();
         let o = Operand::new(&tile, None, 2).unwrap();
         assert_eq!((o.mode, o.leading, o.stride, o.slices), (0, 1024, 128, vec![0]));
     }
 
     #[test]
-    fn what_no_instruction_reads_is_an_error_with_its_reason() {
+    fn a_tile_that_no_instruction_reads_is_an_error_with_a_reason() {
         let bad = |tile: &str, bytes| {
             Operand::new(&crate::parse_layout(tile, &mut |_| None).unwrap(), None, bytes)
                 .unwrap_err()

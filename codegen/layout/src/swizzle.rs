@@ -1,4 +1,4 @@
-//! [`Swizzle`]: an exclusive-or of some bits of an offset into others.
+//! [`Swizzle`]: a function that combines some bits of an offset into others by exclusive or.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -6,7 +6,8 @@ use crate::algebra::recast::{check_factor, ratio};
 use crate::error::invalid;
 use crate::{Int, Result};
 
-/// Exclusive-or of `bits` bits, found `shift` above (negative: below) bit `base`, into those at `base`.
+/// Combines `bits` bits into the bits at `base` by exclusive or. The source bits are `shift` above
+/// the target bits, or below them if `shift` is negative.
 ///
 /// ```text
 /// 0bxxxxxYYYxxxxxZZZxxxx   Z ^= Y
@@ -48,7 +49,8 @@ impl Swizzle {
     /// masks overlap.
     pub fn from_masks(source: i64, target: i64) -> Result<Swizzle> {
         let (y, z) = (source.trailing_zeros(), target.trailing_zeros());
-        // An empty mask has no lowest bit; as in CuTe it counts as bit 32, which is bit 0 of the next word.
+        // An empty mask has no lowest bit. As in CuTe it counts as bit 32, which is bit 0 of the
+        // next word.
         let (y, z) = (if source == 0 { 32 } else { y }, if target == 0 { 32 } else { z });
         let swizzle = (source.count_ones() == target.count_ones())
             .then(|| Swizzle::new(source.count_ones(), y.min(z) % 32, y as i32 - z as i32));
@@ -58,17 +60,18 @@ impl Swizzle {
         }
     }
 
-    /// Bits that are moved.
+    /// The number of bits that the swizzle combines.
     pub fn bits(self) -> u32 {
         self.bits
     }
 
-    /// Low bits that stay as they are.
+    /// The number of low bits that do not change.
     pub fn base(self) -> u32 {
         self.base
     }
 
-    /// Distance from the source bits down to the target bits; negative if the source is the lower.
+    /// The distance from the source bits down to the target bits. It is negative if the source bits
+    /// are lower.
     pub fn shift(self) -> i32 {
         self.shift
     }
@@ -131,7 +134,7 @@ impl Swizzle {
         Swizzle::new(self.bits.saturating_sub(over), self.base.saturating_sub(log), self.shift)
     }
 
-    /// The swizzle of offsets in units of a `n`-th.
+    /// The swizzle of offsets in units of an `n`-th.
     ///
     /// Post: `result(x * n) == self(x) * n`.
     ///
@@ -144,7 +147,7 @@ impl Swizzle {
     /// The swizzle of the same memory in elements of `to` bits instead of `from` bits.
     ///
     /// # Errors
-    /// Fails if the ratio is not one of powers of two.
+    /// Fails if one of the factors is not a power of two.
     pub fn recast(self, from: i64, to: i64) -> Result<Swizzle> {
         let (up, down) = ratio("recast", from, to)?;
         self.upcast(up)?.downcast(down)

@@ -1,12 +1,12 @@
-//! Thread-value layouts: which elements of a tile each thread copies.
+//! Tiled copies: thread-value layouts that say which elements of a tile each thread copies.
 
 use crate::coord::{Coord, slice};
 use crate::error::{Mode, invalid};
 use crate::modes::{Modes, product_each, repeat};
 use crate::{Int, IntTuple, Layout, LayoutError, Result, Tiler};
 
-/// One copy instruction, as layouts from `(thread, value)` to positions: for its source, for its destination,
-/// and the one by which tiled copies are laid out.
+/// A copy instruction, as three layouts from `(thread, value)` to positions: one for its source,
+/// one for its destination, and one for the numbering in tiled copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyAtom {
     /// The position from which each thread reads each value.
@@ -29,7 +29,7 @@ impl CopyAtom {
     }
 }
 
-/// One of the two ends of a copy.
+/// An end of a copy: its source or its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The source of the copy.
@@ -67,10 +67,11 @@ impl TiledCopy {
         Ok(TiledCopy { atom, layout_tv, tiler })
     }
 
-    /// The tiled copy in which `threads` and `values` map coordinates to thread and value indices: each thread's values
-    /// are a block of the tile, the threads repeat it.
+    /// The tiled copy in which `threads` and `values` map coordinates to thread and value indices.
+    /// Each thread's values are a block of the tile, and the block is repeated over the threads.
     ///
-    /// Post: `layout_tv` is a bijection of `(thread, value)` onto the tile, for compact `threads` and `values`.
+    /// Post: `layout_tv` is a bijection of `(thread, value)` onto the tile, for compact `threads`
+    /// and `values`.
     ///
     /// # Errors
     /// Fails where [`Layout::raked_product`] or [`TiledCopy::new`] fails.
@@ -81,7 +82,7 @@ impl TiledCopy {
         TiledCopy::new(atom, layout_tv, Tiler::from(&product_each(layout_mn.shape())))
     }
 
-    /// `(thread, value)` to the colexicographic index in the tile.
+    /// The layout from `(thread, value)` to the colexicographic index in the tile.
     pub fn layout_tv(&self) -> &Layout {
         &self.layout_tv
     }
@@ -104,7 +105,7 @@ impl TiledCopy {
         self.fragments(&layout.zipped_divide(&self.tiler)?, to_reference)
     }
 
-    /// `((tile..),(rest..))` with the tile's modes as threads and values.
+    /// `((tile..),(rest..))` with the tile's modes rearranged as threads and values.
     fn fragments(&self, tiled: &Layout, to_reference: Layout) -> Result<Layout> {
         let atom = Tiler::from(&product_each(self.atom.reference.shape()));
         let by_atom = self.layout_tv.zipped_divide(&atom)?;
@@ -130,7 +131,7 @@ impl TiledCopy {
         fragments.slice_and_offset(&coord)
     }
 
-    /// `(thread, value)` of one end of the copy to the coordinate in the tile.
+    /// The layout from `(thread, value)` of one end of the copy to the coordinate in the tile.
     ///
     /// # Errors
     /// Fails if the tiler leaves a mode open.

@@ -1,4 +1,4 @@
-//! [`Tiler`]: what selects or divides the modes of a layout.
+//! [`Tiler`]: the argument that selects or divides the modes of a layout.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,13 +8,13 @@ use crate::{Int, IntTuple, Layout};
 /// The right-hand side of a composition or a division, given mode by mode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Tiler {
-    /// `_`: leaves the mode as it is.
+    /// `_`, which leaves the mode as it is.
     All,
     /// An extent n, which stands for `n:1`.
     Int(Int),
-    /// A layout, applied to the layout as a function of an index.
+    /// A layout, which is composed with the mode as a function of an index.
     Layout(Layout),
-    /// Tilers for the modes, from the first.
+    /// Tilers for the modes, beginning with the first.
     Tuple(Vec<Tiler>),
 }
 
@@ -27,7 +27,7 @@ impl Tiler {
         }
     }
 
-    /// The shape of what it selects; nothing where a `_` leaves it open.
+    /// The shape of the selected elements, or `None` if a `_` leaves it open.
     pub fn shape(&self) -> Option<IntTuple> {
         match self {
             Tiler::All => None,
@@ -78,7 +78,7 @@ impl Display for Tiler {
             Tiler::All => f.write_str("_"),
             Tiler::Int(i) => write!(f, "{i}"),
             Tiler::Layout(l) => write!(f, "{l}"),
-            // Angle brackets tell a tuple of layouts from a layout of a tuple.
+            // Angle brackets distinguish a tuple of layouts from a layout of a tuple.
             Tiler::Tuple(t) if self.has_layout() => {
                 let parts: Vec<String> = t.iter().map(Tiler::to_string).collect();
                 write!(f, "<{}>", parts.join(","))

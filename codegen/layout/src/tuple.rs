@@ -10,12 +10,12 @@ pub const MAX_DEPTH: usize = 32;
 /// The most modes a layout may have when flattened.
 pub const MAX_LEAVES: usize = 1024;
 
-/// An integer, or a tuple of such.
+/// An integer, or a tuple of int tuples.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IntTuple {
     /// An integer that is a leaf of the tuple.
     Int(Int),
-    /// A node; the empty tuple has rank 0 and size 1.
+    /// A node. The empty tuple has rank 0 and size 1.
     Tuple(Vec<IntTuple>),
 }
 
@@ -25,17 +25,17 @@ impl IntTuple {
         IntTuple::Tuple(elements.into_iter().map(Into::into).collect())
     }
 
-    /// Modes at the top level; 1 for an integer.
+    /// The number of modes at the top level, which is 1 for an integer.
     pub fn rank(&self) -> usize {
         self.as_tuple().map_or(1, <[_]>::len)
     }
 
-    /// Levels of nesting; 0 for an integer.
+    /// The number of levels of nesting, which is 0 for an integer.
     pub fn depth(&self) -> usize {
         self.as_tuple().map_or(0, |t| 1 + t.iter().map(IntTuple::depth).max().unwrap_or(0))
     }
 
-    /// The elements if it is a tuple.
+    /// The elements, if it is a tuple.
     pub fn as_tuple(&self) -> Option<&[IntTuple]> {
         match self {
             IntTuple::Tuple(t) => Some(t),
@@ -43,7 +43,7 @@ impl IntTuple {
         }
     }
 
-    /// The integer if it is one.
+    /// The integer, if it is one.
     pub fn as_int(&self) -> Option<&Int> {
         match self {
             IntTuple::Int(i) => Some(i),
@@ -56,7 +56,7 @@ impl IntTuple {
         self.as_tuple().unwrap_or(std::slice::from_ref(self))
     }
 
-    /// Mode `index`; mode 0 of an integer is itself.
+    /// Mode `index`. Mode 0 of an integer is the integer itself.
     pub fn mode(&self, index: usize) -> Option<&IntTuple> {
         self.as_modes().get(index)
     }
@@ -69,14 +69,14 @@ impl IntTuple {
         }
     }
 
-    /// The leaves, left to right.
+    /// The leaves, from left to right.
     pub fn leaves(&self) -> Vec<&Int> {
         let mut out = Vec::new();
         self.for_each_leaf(&mut |i| out.push(i));
         out
     }
 
-    /// Replaces every leaf by `f` of it.
+    /// Replaces every leaf by the result of `f`.
     pub fn map(&self, f: &mut dyn FnMut(&Int) -> Int) -> IntTuple {
         match self {
             IntTuple::Int(i) => IntTuple::Int(f(i)),
@@ -84,7 +84,7 @@ impl IntTuple {
         }
     }
 
-    /// The product of all leaves; 1 for the empty tuple.
+    /// The product of all leaves, which is 1 for the empty tuple.
     pub fn product(&self) -> Int {
         match self {
             IntTuple::Int(i) => i.clone(),
@@ -99,7 +99,7 @@ impl IntTuple {
         all
     }
 
-    /// Whether both nest alike.
+    /// Whether both tuples have the same nesting.
     pub fn is_congruent(&self, other: &IntTuple) -> bool {
         match (self, other) {
             (IntTuple::Int(_), IntTuple::Int(_)) => true,
@@ -115,13 +115,15 @@ impl IntTuple {
         self.map(&mut |i| i.subst(f))
     }
 
-    /// It, or an error if a leaf has no value, or it nests too deep or has too many leaves.
+    /// Returns the tuple, or an error if a leaf has no value, it nests too deep, or it has too many
+    /// leaves.
     pub(crate) fn checked(self, function: &'static str) -> Result<IntTuple> {
         self.check(function, false)?;
         Ok(self)
     }
 
-    /// An error if it is not fit to be part of a layout; as extents, if one is negative.
+    /// Fails if the tuple cannot be part of a layout. If it holds `extents`, a negative one is an
+    /// error too.
     pub(crate) fn check(&self, function: &'static str, extents: bool) -> Result<()> {
         let defect = match self.defect(extents, MAX_DEPTH, &mut 0) {
             None => return Ok(()),
@@ -164,7 +166,7 @@ enum Defect {
     Wide,
 }
 
-/// `(a,b,c)`, without spaces.
+/// Writes `(a,b,c)` without spaces.
 pub(crate) fn write_tuple<T: Display>(elements: &[T], f: &mut Formatter<'_>) -> fmt::Result {
     f.write_str("(")?;
     for (i, e) in elements.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The postcondition of each function of the algebra, on random layouts.
+//! Tests of the postcondition of each function of the algebra on random layouts.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use support::*;
 use weft_layout::{Int, IntTuple, Layout, LayoutError, Modes, Tiler};
 
-/// A profile of `l`: some of its modes, each whole.
+/// A profile of `l` that has some of its modes, each as a whole.
 fn profile(l: &Layout, keep: usize) -> IntTuple {
     IntTuple::tuple(vec![1i64; l.rank().min(keep.max(1))])
 }
 
-/// A layout that picks elements below `n`: factors of n as strided modes, in any order, some left out, some repeated.
+/// A layout that selects elements below `n`. Its modes are strided factors of n in any order, some
+/// left out and some repeated.
 fn selector(n: i64) -> impl Strategy<Value = Layout> {
     (proptest::collection::vec(0usize..6, 1..5), any::<u64>()).prop_map(move |(picks, seed)| {
         let (mut modes, mut step, mut rest) = (Vec::new(), 1, n);
@@ -136,7 +137,7 @@ proptest! {
 
     #[test]
     fn composition_with_one_mode_or_of_selectors_is_defined((a, b) in with_selector(compact())) {
-        // Into a bijection of one mode anything composes.
+        // Any layout composes with a bijection of one mode.
         let one = Layout::new(a.size(), 3).unwrap();
         prop_assert!(one.composition(&b).is_ok());
         prop_assert_eq!(a.composition(&Layout::col_major(a.shape().clone()).unwrap()).map(|r| offsets(&r)), Ok(offsets(&a)));
@@ -203,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn right_inverse_of_a_bijection_is_whole(l in compact()) {
+    fn right_inverse_of_a_bijection_is_its_inverse(l in compact()) {
         prop_assert_eq!(size(&l.right_inverse().unwrap()), size(&l));
     }
 
@@ -256,7 +257,8 @@ proptest! {
             prop_assert_eq!(r.rank(), 2);
             let (tile, rest) = (r.mode(0).unwrap(), r.mode(1).unwrap());
             prop_assert!(b.shape().is_compatible(tile.shape()));
-            // A tile of broadcast elements repeats them; what it points to is there all the same.
+            // A tile of broadcast elements repeats them. All elements that it points to are present
+            // nonetheless.
             let all: BTreeSet<i64> = offsets(&r).into_iter().collect();
             prop_assert!(offsets(&a).iter().all(|o| all.contains(o)), "{} / {} => {} loses some", a, b, r);
             let plain = b.filter().unwrap();
@@ -292,7 +294,7 @@ proptest! {
             prop_assert!(b.shape().is_compatible(copies.shape()));
             let list = offsets(&r);
             prop_assert_eq!(list.iter().collect::<BTreeSet<_>>().len(), list.len(), "{} x {} => {}", a, b, r);
-            // The order of the repetitions is that of the tiler.
+            // The repetitions follow the order of the tiler.
             let order = |l: &Layout| {
                 let mut ids: Vec<i64> = (0..size(l)).collect();
                 ids.sort_by_key(|&i| at(l, i));
@@ -335,7 +337,7 @@ proptest! {
     fn upcast_counts_in_groups(l in injective(), n in proptest::sample::select(vec![1i64, 2, 3, 4, 6])) {
         if let Ok(r) = l.upcast(n) {
             prop_assert!(r.shape().is_congruent(l.shape()));
-            // Every group that an element is in is in the result.
+            // Every group that contains an element is in the result.
             let groups: BTreeSet<i64> = offsets(&r).into_iter().collect();
             let contiguous = l.shape().leaves().iter().zip(l.stride().leaves())
                 .all(|(s, d)| int(d) % n == 0 || int(s) * int(d) % n == 0);

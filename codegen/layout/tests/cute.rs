@@ -1,11 +1,12 @@
-//! CuTe's own answers: `cute/answers.txt` holds what CuTe C++ prints for some thousands of static expressions, or `!`
-//! where a static assertion of CuTe fails. `cute/generate.py` makes the file.
+//! Compares with CuTe. `cute/answers.txt` holds what CuTe C++ prints for some thousands of static
+//! expressions, or `!` where a static assertion of CuTe fails. `cute/generate.py` makes the file.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use weft_layout::{Int, Layout, Tiler, Value, eval};
 
-/// Expressions that CuTe compiles although the answer is none, where ours is an error (and a magnitude in the last), by
-/// what is wrong with CuTe's. Those whose answer is a wrong function are not listed: see `is_wrong`.
+/// Expressions that CuTe compiles although there is no right answer and that are errors here, by
+/// what is wrong with CuTe's answer. The last list is an exception, where the answers differ in a
+/// magnitude. Expressions that CuTe answers with a wrong function are not listed: see `is_wrong`.
 const NOT_FOLLOWED: &[(&str, &str)] = &[
     ("complement(8:-1,8)", "a negative extent"),
     ("complement((8,6):(6,-1))", "a negative extent"),
@@ -23,7 +24,7 @@ const NOT_FOLLOWED: &[(&str, &str)] = &[
     ("max_alignment((2,8,(5),(6,8)):(-1,0,(2),(3,1)))", "a negative alignment"),
 ];
 
-/// The function a value is.
+/// The value as a function, applied to an index.
 fn at(value: &Value, index: i64) -> i64 {
     let layout = |l: &Layout, i: i64| l.crd2idx(&Int::from(i).into()).unwrap().as_const().unwrap();
     match value {
@@ -83,6 +84,6 @@ fn answers_are_those_of_cute() {
     }
     assert!(differ.is_empty(), "{} of {} differ:\n{}", differ.len(), text.lines().count(), differ.join("\n"));
     assert_eq!(met, NOT_FOLLOWED.len(), "an exemption is not needed");
-    // The file is all there, and exemptions are few.
+    // The file is complete, and there are few exemptions.
     assert!(same > 3000 && refused > 100 && wrong < 30, "{same} same, {refused} refused, {wrong} wrong");
 }

@@ -1,4 +1,4 @@
-//! Tables and SVG.
+//! Tests of tables and SVG.
 #![allow(clippy::unwrap_used)]
 
 use weft_layout::{IntTuple, Layout, Value, eval, svg, svg_tv, table};
@@ -31,7 +31,7 @@ fn a_table_shows_every_offset() {
 }
 
 #[test]
-fn pictures_are_refused_where_they_make_no_sense() {
+fn impossible_pictures_are_rejected() {
     for (text, why) in [
         ("(2,2,2)", "rank 3"),
         ("(1000,1000)", "limit"),
@@ -51,7 +51,7 @@ fn pictures_are_refused_where_they_make_no_sense() {
     assert!(svg_tv(&Layout::one(), &IntTuple::tuple([2, 2])).is_err());
 }
 
-/// The text nodes and the fills of a picture, once it has parsed as XML.
+/// The text nodes and the fills of a picture, which must parse as XML.
 fn read(picture: &str) -> (Vec<String>, Vec<String>) {
     let document = roxmltree::Document::parse(picture).unwrap();
     let root = document.root_element();
@@ -81,11 +81,11 @@ fn svg_of_a_layout() {
     for i in 0..32 {
         assert!(texts[12..].contains(&i.to_string()));
     }
-    // Columns of a row-major layout of 8 columns are of one shade.
+    // All cells in a column of a row-major layout of 8 columns have one shade.
     assert!((0..32).all(|i| fills[i] == fills[i % 8]));
     assert_eq!(fills[0], "#ffffff");
     assert_eq!(fills[7], "#505050");
-    // A title with < and > in it.
+    // The title contains < and >.
     read(&value("Sw<2,0,3> o 0 o (8,8):(8,1)").svg().unwrap());
     read(&value("(3):(-5)").svg().unwrap());
     read(&value("8").svg().unwrap());
@@ -97,7 +97,7 @@ fn svg_of_threads_and_values() {
     assert_eq!(fills.len(), 8 * 16);
     assert_eq!(texts.iter().filter(|t| *t == "T31").count(), 4);
     assert_eq!(texts.iter().filter(|t| *t == "V3").count(), 32);
-    // A hue for each thread modulo 8, and a lightness for each value.
+    // There is a hue for each thread modulo 8, and a lightness for each value.
     assert_eq!(fills.iter().collect::<std::collections::BTreeSet<_>>().len(), 8 * 4);
     // Elements without an owner have no colour.
     let tv = Layout::new(IntTuple::tuple([2, 2]), IntTuple::tuple([1, 2])).unwrap();

@@ -1,4 +1,4 @@
-//! The expression language: what it reads, what it prints, what it refuses.
+//! Tests of the expression language: what it parses, what it prints, and what it rejects.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -12,7 +12,8 @@ fn show(text: &str) -> String {
     eval(text).map_or_else(|e| format!("error: {e}"), |v| v.to_string())
 }
 
-/// Every function at least once: those of CuTe's documentation with the answers it gives.
+/// Calls that use every function at least once. Those from CuTe's documentation have the answers it
+/// gives.
 const EXAMPLES: &[(&str, &str)] = &[
     ("composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))", "(2,4):(8,1)"),
     ("composition((6,2):(8,2),(4,3):(3,1))", "((2,2),3):((24,2),8)"),
@@ -205,7 +206,7 @@ fn syntax() {
 }
 
 #[test]
-fn errors_say_where_and_what() {
+fn errors_have_a_position_and_a_message() {
     for (text, position, says) in [
         ("", 0, "expected a number, a name"),
         ("(4,8", 4, "expected \",\" or \")\""),
@@ -213,7 +214,7 @@ fn errors_say_where_and_what() {
         ("(4,8))", 5, "expected an operator or the end"),
         ("4 8", 2, "expected an operator or the end"),
         ("size()", 0, "does not take 0 arguments; expected size<I..>(L)"),
-        ("size(4,-1)", 7, "-1 is no index"),
+        ("size(4,-1)", 7, "-1 is not an index"),
         ("size(Sw<1,0,1>)", 5, "Sw<1,0,1> is a swizzle; expected a shape or a layout"),
         ("1+(4:1)", 2, "4:1 is a layout; expected an integer"),
         ("(2,3):(1)", 0, "L01 shape (2,3) and stride (1) are not congruent"),
@@ -227,7 +228,7 @@ fn errors_say_where_and_what() {
         ("9223372036854775807*2", 0, "overflow"),
         ("Sw<3,0,2>", 0, "|shift|"),
         ("Sw<3,0>", 0, "3 parameters"),
-        ("N{foo=3}", 0, "foo=3 says nothing about N; expected div="),
+        ("N{foo=3}", 0, "foo=3 is not a fact about N; expected div="),
         ("(N{div=8},N{div=4})", 10, "declared twice"),
         ("N{min=4,max=3}", 0, "max below its min"),
         ("take<3>((1,2))", 0, "takes 2 indices, not 1"),
@@ -270,11 +271,12 @@ fn names_are_looked_up() {
     assert!(matches!(eval_with("coalesce((2,N))", &mut resolve), Ok(Value::Layout(_))));
 }
 
-/// How long a text may take to be refused or answered, on a slow machine without optimisation.
+/// The time within which a text must be answered or rejected, on a slow machine without
+/// optimisation.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 #[test]
-fn deep_and_large_texts_are_answered_or_refused_soon() {
+fn deep_and_large_texts_are_evaluated_or_rejected_quickly() {
     let many = |s: &str, n: usize| s.repeat(n);
     let deep_layout = format!("{}4{}", many("(", 40), many(")", 40));
     let growing = |f: &str| format!("a=(2,3,4):(0,0,0); {} size(a)", many(&format!("a={f}; "), 30));
@@ -324,7 +326,7 @@ fn deep_and_large_texts_are_answered_or_refused_soon() {
     assert!(show(&many(" ", 100_000)).contains("over the limit"));
 }
 
-/// Texts made of what the language is made of.
+/// Random texts made of the tokens of the language.
 fn soup() -> impl Strategy<Value = String> {
     let names: Vec<&'static str> = functions().map(|f| f.name).collect();
     let token = prop_oneof![
@@ -340,7 +342,7 @@ fn soup() -> impl Strategy<Value = String> {
     proptest::collection::vec(token, 0..24).prop_map(|t| t.concat())
 }
 
-/// Calls with arguments of every kind.
+/// Calls of functions with arguments of every kind.
 fn call() -> impl Strategy<Value = String> {
     let names: Vec<&'static str> = functions().map(|f| f.name).collect();
     let argument = proptest::sample::select(vec![
@@ -382,7 +384,7 @@ fn call() -> impl Strategy<Value = String> {
         .prop_map(|(name, template, args)| format!("{name}{template}({})", args.join(",")))
 }
 
-/// Each example of a code fails with that code.
+/// Checks that each example of a code fails with that code.
 #[test]
 fn codes_have_examples() {
     for info in weft_layout::codes::CODES.iter().filter(|info| !info.example.is_empty()) {
@@ -417,11 +419,11 @@ proptest! {
         if let Ok(value) = eval(&text) {
             let shown = value.to_string();
             match &value {
-                // A truth value and a list of results are not written in expressions, and a name stands for itself
-                // only as it was declared.
+                // A truth value and a list of results cannot be written in expressions, and a name
+                // stands for itself only as it was declared.
                 Value::Bool(_) | Value::List(_) => {}
                 _ if text.contains("div") => {}
-                // Names are numbered in the order they appear in.
+                // Names are numbered in the order in which they appear.
                 _ if text.contains(['N', 'M']) => prop_assert_eq!(eval(&shown).map_or_else(|e| e.to_string(), |v| v.to_string()), shown),
                 _ => prop_assert_eq!(eval(&shown).map_err(|e| e.to_string()), Ok(value), "{} of {}", shown, text),
             }

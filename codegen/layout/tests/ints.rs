@@ -1,9 +1,10 @@
-//! Symbolic integers: simplification never changes a value, and what is claimed of a value holds of it.
+//! Tests of symbolic integers: simplification never changes a value, and every stated property of a
+//! value holds.
 
 use proptest::prelude::*;
 use weft_layout::{Int, Node, Poison, Var, parse_int};
 
-/// An expression as it was written, to be evaluated without any simplification.
+/// An expression as it was written, which is evaluated without any simplification.
 #[derive(Debug, Clone)]
 enum Expr {
     Const(i64),
@@ -11,7 +12,7 @@ enum Expr {
     Op(&'static str, Box<Expr>, Box<Expr>),
 }
 
-/// Variables of several kinds, and values that each may take.
+/// Variables of several kinds, with values that each can have.
 fn vars() -> Vec<(Var, Vec<i64>)> {
     let var = |id, name: &str, div, min, max| Var { id, name: name.into(), div, min, max };
     vec![
@@ -88,7 +89,7 @@ fn build(e: &Expr, vars: &[(Var, Vec<i64>)]) -> Int {
     }
 }
 
-/// Evaluates the nodes one by one, as who emits instructions for them does.
+/// Evaluates the nodes one by one, as a code generator does.
 fn evaluate(i: &Int, env: &[i64]) -> Option<i128> {
     let both = |a: &Int, b: &Int| Some((evaluate(a, env)?, evaluate(b, env)?));
     Some(match i.node() {
@@ -111,7 +112,7 @@ fn resolve(name: &str) -> Option<Int> {
     vars().into_iter().find(|(v, _)| &*v.name == name).map(|(v, _)| Int::var(v))
 }
 
-/// An expression and values of its variables.
+/// An expression, and values of its variables.
 fn case() -> impl Strategy<Value = (Expr, Vec<i64>)> {
     let values: Vec<_> = vars().into_iter().map(|(_, v)| proptest::sample::select(v)).collect();
     (expr(), values)
@@ -197,9 +198,10 @@ fn products_and_quotients_cancel() {
     assert_eq!(n8.lower_bound(), 8);
 }
 
-/// Like terms of a sum, and coefficients that a remainder made smaller, meet quotients as the factors of products do.
+/// Checks that quotients combine with like terms of a sum and with coefficients that a remainder
+/// reduced, as they do with the factors of products.
 #[test]
-fn sums_take_in_quotients() {
+fn sums_combine_with_quotients() {
     let shows = |i: Int, text: &str| {
         assert_eq!(i.to_string(), text);
         assert_eq!(parse_int(text, &mut resolve), Ok(i));
@@ -212,7 +214,7 @@ fn sums_take_in_quotients() {
 }
 
 #[test]
-fn what_has_no_value_is_poison() {
+fn undefined_results_are_poison() {
     let max = Int::from(i64::MAX);
     assert_eq!((&max + 1).poison(), Some(Poison::Overflow));
     assert_eq!((&max * 2).poison(), Some(Poison::Overflow));
@@ -257,7 +259,7 @@ fn numbered_variables_are_in_the_order_of_their_numbers() {
 }
 
 #[test]
-fn the_least_coefficient_prints_as_it_reads() {
+fn the_least_coefficient_reads_back() {
     for text in [
         "A*(-9223372036854775808)",
         "A+B*(-9223372036854775808)",

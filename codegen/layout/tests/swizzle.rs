@@ -1,4 +1,4 @@
-//! Swizzles, swizzled layouts, partitions and tiled copies.
+//! Tests of swizzles, swizzled layouts, partitions and tiled copies.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -17,7 +17,7 @@ fn swizzle() -> impl Strategy<Value = Swizzle> {
     })
 }
 
-/// Shapes of powers of two, compact from either side.
+/// Shapes of powers of two that are compact from either side.
 fn powers() -> impl Strategy<Value = Layout> {
     (proptest::collection::vec(0u32..5, 1..4), any::<bool>()).prop_map(|(logs, left)| {
         let shape = IntTuple::tuple(logs.into_iter().map(|l| 1i64 << l));
@@ -25,7 +25,7 @@ fn powers() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// The swizzle by its definition on bits.
+/// The swizzle computed by its definition on bits.
 fn reference(s: Swizzle, x: i64) -> i64 {
     let bits = (1i64 << s.bits()) - 1;
     let (low, high) = (s.base(), s.base() + s.shift().unsigned_abs());
@@ -46,7 +46,7 @@ fn size_of(l: &AnyLayout) -> i64 {
     }
 }
 
-/// A coordinate into each mode of `shape`, `_` where the bit is set.
+/// A coordinate into each mode of `shape`, with `_` where the bit is set.
 fn coord(shape: &IntTuple, holes: u8, index: i64) -> Coord {
     let parts = shape.as_modes().iter().enumerate().map(|(k, s)| match holes >> k & 1 {
         1 => Coord::All,
@@ -63,7 +63,7 @@ proptest! {
         let y = s.apply(&x.into());
         prop_assert_eq!(int(&y), reference(s, x));
         prop_assert_eq!(s.apply(&y), Int::from(x));
-        // A symbolic offset swizzles to the same.
+        // A symbolic offset gives the same swizzled value.
         let var = Int::var(weft_layout::Var { min: 0, ..weft_layout::Var::extent(0, "i") });
         let symbolic = s.apply(&var).subst(&mut |_| Some(x.into()));
         prop_assert_eq!(symbolic, y);
@@ -227,7 +227,7 @@ proptest! {
         let tile = int(&(threads.size() * values.size()));
         prop_assert_eq!(sorted(offsets(copy.layout_tv())), (0..tile).collect::<Vec<_>>());
         prop_assert_eq!(copy.tiler().shape().unwrap().product(), tile.into());
-        // The values of a thread are a block: threads and values reproduce their own layouts.
+        // The values of a thread are a block, so threads and values reproduce their own layouts.
         let extents = [0, 1].map(|k| 1 << (logs[k] + logs[k + 2]));
         let data = Layout::col_major(IntTuple::tuple([extents[0] * by.0, extents[1] * by.1])).unwrap();
         for side in [Side::Source, Side::Destination] {
@@ -246,7 +246,7 @@ proptest! {
 
 #[test]
 fn an_atom_with_its_own_source_and_destination() {
-    // Four threads; thread t reads elements 2t, 2t+1 and writes t, t+4.
+    // There are four threads. Thread t reads elements 2t and 2t+1 and writes t and t+4.
     let layout = |s: [i64; 2], d: [i64; 2]| Layout::new(IntTuple::tuple(s), IntTuple::tuple(d)).unwrap();
     let atom = CopyAtom {
         src: layout([4, 2], [2, 1]),

@@ -1,4 +1,5 @@
-//! Layouts of symbolic extents: what is answered holds for every value the variables may take.
+//! Tests of layouts with symbolic extents: results hold for every value that the variables can
+//! have.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 use support::*;
 use weft_layout::{Int, IntTuple, Layout, LayoutError, Tiler, Value, Var, eval, eval_with};
 
-/// Extents with what is known of them, and values they may take.
+/// Extents with what is known of them, and values that they can have.
 fn vars() -> Vec<(Var, Vec<i64>)> {
     let var = |id, name: &str, div, min| Var { id, name: name.into(), div, min, max: None };
     vec![
@@ -34,7 +35,7 @@ fn extent() -> impl Strategy<Value = Int> {
     proptest::sample::select(texts).prop_map(|t| weft_layout::parse_int(t, &mut resolve).unwrap())
 }
 
-/// A compact layout of symbolic extents, its modes in any order; at times with a gap or a stride of 0.
+/// A compact layout of symbolic extents with modes in any order. Some have a gap or a stride of 0.
 fn layout() -> impl Strategy<Value = Layout> {
     (proptest::collection::vec(extent(), 1..4), any::<u64>()).prop_flat_map(|(extents, seed)| {
         let order = Just((0..extents.len()).collect::<Vec<_>>()).prop_shuffle();
@@ -56,7 +57,7 @@ fn env() -> impl Strategy<Value = Vec<i64>> {
     vars().into_iter().map(|(_, v)| proptest::sample::select(v)).collect::<Vec<_>>()
 }
 
-/// Small enough to enumerate.
+/// Whether the layout is small enough to enumerate.
 fn small(l: &Layout) -> bool {
     size(l) <= 4096
 }
@@ -136,7 +137,7 @@ proptest! {
 
     #[test]
     fn max_common_vector_holds_for_all_values(a in layout(), b in layout(), env in env()) {
-        // The vector may be provable where the layout, a composition, is not.
+        // The vector can be provable where the layout, a composition, is not.
         if let (Ok(n), Ok(r)) = (a.max_common_vector(&b), a.max_common_layout(&b)) {
             let n = size(&bind(&Layout::new(n, 1).unwrap(), &env));
             let (a, b, r) = (bind(&a, &env), bind(&b, &env), bind(&r, &env));
@@ -177,7 +178,7 @@ fn divisions_of_run_time_extents() {
         ("upcast<8>((M,N):(1,M))", "(M/8,N):(1,M/8)"),
         ("crd2idx((P,3),(M,N):(N,1))", "P*N+3"),
     ] {
-        // Names print in the canonical order of the variables.
+        // Names are printed in the canonical order of the variables.
         let text = eval_with(expr, &mut resolve).map_or_else(|e| e.to_string(), |v| v.to_string());
         let sorted = |s: &str| {
             let mut c: Vec<char> = s.chars().collect();
@@ -189,7 +190,7 @@ fn divisions_of_run_time_extents() {
 }
 
 #[test]
-fn what_cannot_be_proven_is_an_error() {
+fn unprovable_conditions_are_errors() {
     for expr in [
         "composition((N,M):(M,1),8:1)",
         "composition((4,N,P):(N*P,P,1),16:2)",

@@ -1,8 +1,9 @@
-//! From the text of machine-level IR to PTX, timed stage by stage; `--print` shows the PTX.
+//! Compiles the text of machine-level IR to PTX and times each stage; `--print` shows the PTX.
 //!
 //! `cargo run --release -p weft-llvm --example stages -- [file.ir] [--arch sm_90a] [--print]`
 //!
-//! Without a file: the two-shot allreduce of bf16, as the passes leave it (`weft compile --emit after:dce`).
+//! Without a file, it compiles the two-shot allreduce of bf16 as the passes leave it (`weft compile
+//! --emit after:dce`).
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
         emit(&module, &options)?;
         let first = start.elapsed();
-        // The least of each: anything more is other work of the machine's.
+        // The minimum of each stage is shown, because longer times include other work of the
+        // machine.
         let mut least: Vec<(&str, Duration)> = Vec::new();
         for _ in 0..ROUNDS {
             let start = Instant::now();

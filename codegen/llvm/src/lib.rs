@@ -1,16 +1,20 @@
-//! From the machine level of the IR to PTX, through LLVM. The only room that sees LLVM.
+//! Compiles the machine level of the IR to PTX through LLVM. This is the only crate that uses LLVM.
 //!
-//! It takes a verified module of the machine level: pointers, numbers, vectors and structured control. It gives PTX text.
+//! Its input is a verified module of the machine level: pointers, numbers, vectors and structured
+//! control. Its output is PTX text.
 //!
-//! Where PTX leaves a result open, the lowering fixes it:
-//! - integer `x / 0` is -1 (all bits set) and `x % 0` is `x`; the least integer divided by -1 is itself, remainder 0;
-//! - a shift count is unsigned: of the width or more it gives 0, or the sign for signed right shifts;
-//! - a lane picked at run time beyond the last is the last;
-//! - NaN converts to the integer 0, and to `true`;
-//! - a local variable is 0 until it is set;
-//! - a loop's step below 1 counts as 1.
+//! Where PTX leaves a result undefined, the lowering defines it:
+//! - An integer `x / 0` is -1 (all bits set) and `x % 0` is `x`. The least integer divided by -1 is
+//!   itself, with remainder 0.
+//! - A shift count is unsigned. If it is the width or more, the result is 0, or the sign for signed
+//!   right shifts.
+//! - A run-time lane index beyond the last lane selects the last lane.
+//! - NaN converts to the integer 0, and to `true`.
+//! - A local variable is 0 until it is set.
+//! - A loop's step below 1 counts as 1.
 //!
-//! Products and sums are never contracted (PTX says `.rn`), and subnormal numbers stay what they are (no `.ftz`).
+//! Products and sums are never contracted (the PTX has `.rn`), and subnormal numbers are preserved
+//! (there is no `.ftz`).
 
 pub mod codes;
 mod link;
@@ -33,7 +37,8 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::machine::Verified;
 use weft_isa::{PtxVersion, Target};
 
-/// The version of LLVM that compiles kernels, such as (22, 1, 0). Opens LLVM's library if it is not open yet.
+/// The version of LLVM that compiles kernels, such as (22, 1, 0). Opens LLVM's library if it is not
+/// open yet.
 ///
 /// # Errors
 /// Fails if no usable library of LLVM is found (E0611).
@@ -42,12 +47,13 @@ pub fn version() -> Result<(u32, u32, u32), Diagnostic> {
     Ok(inkwell::support::get_llvm_version())
 }
 
-/// The path of LLVM's shared library, once a kernel was compiled. `None` where LLVM is built in.
+/// The path of LLVM's shared library, after a kernel was compiled. It is `None` if LLVM is built
+/// in.
 pub fn library() -> Option<&'static Path> {
     raw::opened()
 }
 
-/// A place in a source file, as PTX's `.loc` has it.
+/// A place in a source file, for PTX's `.loc`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
     /// The index into [`weft_ir::Module::files`].
@@ -64,22 +70,24 @@ pub type Locate<'a> = dyn Fn(Span) -> Option<Location> + 'a;
 /// The target of a compilation, and its options.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The target, as PTX's `.target` names it.
+    /// The target, which PTX names in `.target`.
     pub target: Target,
-    /// The version of PTX, as in `.version`. By default, it is the least that the target and the code need.
+    /// The version of PTX in `.version`. By default, it is the lowest version that the target and
+    /// the code need.
     pub ptx_version: Option<PtxVersion>,
     /// The level at which LLVM optimizes.
     pub opt: OptLevel,
-    /// The function that finds places of instructions for `.loc`. Without it, there are none.
+    /// The function that finds the places of instructions for `.loc`. Without it, the PTX has no
+    /// `.loc`.
     pub locate: Option<&'a Locate<'a>>,
-    /// Keep LLVM's IR in the output, as text.
+    /// Whether the output contains LLVM's IR as text.
     pub keep_llvm: bool,
     /// The source of functions that are called.
     pub link: Link<'a>,
 }
 
 impl Options<'_> {
-    /// Optimised, without line information.
+    /// Options for optimised code without line information.
     pub fn new(target: Target) -> Options<'static> {
         Options {
             target,
@@ -105,7 +113,7 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// The PTX of a module, and what was noted on the way.
+/// The PTX of a module, with information about the compilation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Output {
     /// The text of the PTX module.
@@ -116,9 +124,9 @@ pub struct Output {
     pub functions: Vec<Arc<str>>,
     /// The version of NVSHMEM's device bitcode that is linked in.
     pub library: Option<[u32; 3]>,
-    /// LLVM's IR before its passes, if asked for.
+    /// LLVM's IR before its passes, if it was requested.
     pub llvm_before: Option<String>,
-    /// LLVM's IR after its passes, if asked for.
+    /// LLVM's IR after its passes, if it was requested.
     pub llvm: Option<String>,
     /// The time that each stage took, in order.
     pub timings: Vec<(&'static str, Duration)>,
@@ -127,12 +135,12 @@ pub struct Output {
 /// Compiles a module to PTX.
 ///
 /// # Errors
-/// Fails on the first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables, and if
-/// LLVM is not found (E0611).
+/// Fails at the first op that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s
+/// tables. Also fails if LLVM is not found (E0611).
 pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnostic> {
     let mut clock = Clock::start();
     let context = raw::context()?;
-    let said = Diagnostics::collect(&context);
+    let diagnostics = Diagnostics::collect(&context);
     let ir = Ir::new(&context);
     let mut lines = options.locate.and_then(|_| Lines::new(&ir, &module.files));
     let mut needs = Needs::of(options)?;
@@ -152,7 +160,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     let library = match options.link {
         Link::Library(path) if !called.is_empty() => {
             let library =
-                link::functions(&context, &said, llvm, (path, &called), options.target, &mut needs)?;
+                link::functions(&context, &diagnostics, llvm, (path, &called), options.target, &mut needs)?;
             clock.lap("link");
             Some(library)
         }
@@ -162,7 +170,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     let machine = pipeline::Machine::get(options, needs.version)?;
     machine.adopt(llvm);
     clock.lap("machine");
-    // Checking costs as much as lowering does, and finds only our own mistakes.
+    // The check costs as much as the lowering, and finds only faults of this crate.
     if cfg!(debug_assertions) {
         llvm.verify().map_err(|e| failed(e.to_string()))?;
         clock.lap("verify");
@@ -177,7 +185,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
         library.settle(llvm);
     }
     let llvm_after = options.keep_llvm.then(|| llvm.print_to_string().to_string());
-    let ptx = machine.finished(llvm, &said, options.target, needs.version)?;
+    let ptx = machine.finished(llvm, &diagnostics, options.target, needs.version)?;
     clock.lap("print");
     Ok(Output {
         ptx,
@@ -190,13 +198,13 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     })
 }
 
-/// LLVM reported an error.
+/// The error for an error that LLVM reported.
 fn failed(message: impl fmt::Display) -> Diagnostic {
     Diagnostic::error(codes::LLVM_FAILED, Span::NONE, format!("LLVM: {message}"))
         .help("this is a bug of warpweft: please report it with the kernel's text")
 }
 
-/// The least version of PTX that the code so far needs.
+/// The lowest version of PTX that the code so far needs.
 struct Needs {
     version: PtxVersion,
     asked: Option<PtxVersion>,
@@ -210,7 +218,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Something needs at least `version`.
+    /// Records that something needs at least `version`.
     fn raise(
         &mut self,
         version: PtxVersion,
@@ -221,7 +229,7 @@ impl Needs {
             Some(asked) if version > asked => {
                 let message = format!("{} needs PTX {version}, but version {asked} is requested", what());
                 Err(Diagnostic::error(codes::OLD_PTX, span, message)
-                    .help(format!("ask for {version} or later, or leave the version out")))
+                    .help(format!("request {version} or later, or omit the version")))
             }
             _ => {
                 self.version = self.version.max(version);
@@ -231,7 +239,7 @@ impl Needs {
     }
 }
 
-/// Laps of a stopwatch.
+/// A stopwatch that measures the time of each stage.
 struct Clock {
     since: Instant,
     laps: Vec<(&'static str, Duration)>,

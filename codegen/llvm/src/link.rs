@@ -1,7 +1,9 @@
-//! Functions of a device library: left for another object to define, linked into a kernel, or made an object of.
+//! Functions of a device library. They are left for another object to define, linked into a kernel,
+//! or compiled to an object of their own.
 //!
-//! The library's bitcode is opened lazily, and all its functions are marked as ones that a module need not keep, so
-//! LLVM's linker reads and takes only those that are reached. Its variables stay visible: the host initialises them.
+//! The library's bitcode is opened lazily, and all its functions are marked as functions that a
+//! module need not keep. Therefore LLVM's linker reads and takes only those that are reached. Its
+//! variables stay visible, because the host initialises them.
 
 use crate::codes::{NEW_LIBRARY, NO_LIBRARY_FUNCTION};
 use crate::nvshmem::{broken, open, since, version_of};
@@ -28,7 +30,7 @@ pub enum Link<'a> {
     Library(&'a Path),
 }
 
-/// The functions of libraries that a module's kernels call, and where first.
+/// The functions of libraries that a module's kernels call, each with its first call.
 pub fn called_functions(module: &machine::Module) -> BTreeMap<Arc<str>, Span> {
     let mut out = BTreeMap::new();
     for k in &module.kernels {
@@ -41,13 +43,14 @@ pub fn called_functions(module: &machine::Module) -> BTreeMap<Arc<str>, Span> {
     out
 }
 
-/// Functions of at most so many instructions are inlined: less than a call of them takes, or about that.
+/// Functions with at most this number of instructions are inlined, because a call would take about
+/// as many.
 const SMALL: usize = 64;
 
-/// What of a library is in a module.
+/// The parts of a library that are in a module.
 pub(crate) struct Linked<'c> {
     pub version: [u32; 3],
-    /// Functions whose code is as the library has it.
+    /// The functions whose code is unchanged from the library.
     kept: Vec<FunctionValue<'c>>,
     optnone: Attribute,
 }
@@ -55,14 +58,14 @@ pub(crate) struct Linked<'c> {
 /// Links the functions of a library that a module declares.
 pub(crate) fn functions<'c>(
     context: &'c Context,
-    said: &Diagnostics<'c>,
+    diagnostics: &Diagnostics<'c>,
     into: &Module<'c>,
     (path, called): (&Path, &BTreeMap<Arc<str>, Span>),
     target: Target,
     needs: &mut Needs,
 ) -> Result<Linked<'c>, Diagnostic> {
     raw::reading(path, || {
-        let library = Library::open(context, said, path)?;
+        let library = Library::open(context, diagnostics, path)?;
         library.fits(target, needs)?;
         for (name, span) in called {
             library.has(name, *span, into.get_function(name))?;
@@ -71,13 +74,13 @@ pub(crate) fn functions<'c>(
         for f in library.defined() {
             f.set_linkage(Linkage::LinkOnceODR);
         }
-        library.link(said, into)?;
+        library.link(diagnostics, into)?;
         let optnone = enumeration(context, "optnone");
         let mut kept = Vec::new();
         for f in of_library(into) {
             f.set_linkage(Linkage::Internal);
             if !is_small(f) {
-                // For a while, so that no pass spends time on it.
+                // The attribute is removed for now, so that no pass spends time on the function.
                 f.remove_enum_attribute(
                     AttributeLoc::Function,
                     Attribute::get_named_enum_kind_id("alwaysinline"),
@@ -92,8 +95,8 @@ pub(crate) fn functions<'c>(
 }
 
 impl Linked<'_> {
-    /// After the passes: the code generator is to try as hard on its functions as on the others. (Those that are gone
-    /// by then are not looked at.)
+    /// Prepares the functions for the code generator, after the passes. It generates their code
+    /// with the same effort as for the others. (Functions that the passes removed are skipped.)
     pub fn settle(&self, module: &Module<'_>) {
         let kind = self.optnone.get_enum_kind_id();
         for f in module.get_functions().filter(|f| self.kept.iter().any(|k| k == f)) {
@@ -102,32 +105,33 @@ impl Linked<'_> {
     }
 }
 
-/// A module that defines functions of NVSHMEM's device bitcode, in the file at `path`, and nothing else but what they
-/// need: PTX that an assembler makes a relocatable object of, for kernels compiled with [`Link::External`].
+/// Compiles a module that defines functions of NVSHMEM's device bitcode, in the file at `path`, and
+/// only what they need. An assembler turns the PTX into a relocatable object for kernels that are
+/// compiled with [`Link::External`].
 ///
 /// # Errors
-/// Fails if the library lacks a function (E0609), is for later GPUs (E0610) or is no library (E0608), and if LLVM is not
-/// found (E0611).
+/// Fails if the library lacks a function (E0609), is for later GPUs (E0610), or is not a library
+/// (E0608), and if LLVM is not found (E0611).
 pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<Output, Diagnostic> {
     let mut clock = Clock::start();
     let context = raw::context()?;
-    let said = Diagnostics::collect(&context);
+    let diagnostics = Diagnostics::collect(&context);
     let module = context.create_module("nvshmem");
     let mut needs = Needs::of(options)?;
     let version = raw::reading(path, || {
-        let library = Library::open(&context, &said, path)?;
+        let library = Library::open(&context, &diagnostics, path)?;
         library.fits(options.target, &mut needs)?;
         for name in functions {
             library.has(name, Span::NONE, None)?;
         }
         for f in library.defined() {
-            // LLVM's linker takes what is external in any case.
+            // LLVM's linker takes external functions in any case.
             if !functions.iter().any(|name| f.get_name().to_bytes() == name.as_bytes()) {
                 f.set_linkage(Linkage::LinkOnceODR);
             }
         }
         let version = library.version;
-        library.link(&said, &module)?;
+        library.link(&diagnostics, &module)?;
         Ok(version)
     })?;
     for f in of_library(&module) {
@@ -138,7 +142,7 @@ pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<
     machine.adopt(&module);
     clock.lap("machine");
     let llvm = options.keep_llvm.then(|| module.print_to_string().to_string());
-    let ptx = machine.finished(&module, &said, options.target, needs.version)?;
+    let ptx = machine.finished(&module, &diagnostics, options.target, needs.version)?;
     clock.lap("print");
     Ok(Output {
         ptx,
@@ -151,7 +155,7 @@ pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<
     })
 }
 
-/// NVSHMEM's bitcode, opened.
+/// NVSHMEM's bitcode after opening.
 struct Library<'a, 'c> {
     path: &'a Path,
     module: Module<'c>,
@@ -161,15 +165,15 @@ struct Library<'a, 'c> {
 impl<'a, 'c> Library<'a, 'c> {
     fn open(
         context: &'c Context,
-        said: &Diagnostics<'c>,
+        diagnostics: &Diagnostics<'c>,
         path: &'a Path,
     ) -> Result<Library<'a, 'c>, Diagnostic> {
-        let module = open(context, said, path).map_err(|why| broken(path, &why))?;
+        let module = open(context, diagnostics, path).map_err(|why| broken(path, &why))?;
         let version = version_of(&module).map_err(|why| broken(path, &why))?;
         Ok(Library { path, module, version })
     }
 
-    /// `NVSHMEM 3.4.5 (/path/to/libnvshmem_device.bc)`.
+    /// The name for messages: `NVSHMEM 3.4.5 (/path/to/libnvshmem_device.bc)`.
     fn name(&self) -> String {
         let [major, minor, patch] = self.version;
         format!("NVSHMEM {major}.{minor}.{patch} ({})", self.path.display())
@@ -179,7 +183,8 @@ impl<'a, 'c> Library<'a, 'c> {
         self.module.get_functions().filter(|f| is_defined(*f))
     }
 
-    /// The target has what its code was compiled for, and the PTX is of a version that has.
+    /// Checks that the target supports the library's code, and raises the version of PTX to the one
+    /// that it needs.
     fn fits(&self, target: Target, needs: &mut Needs) -> Result<(), Diagnostic> {
         let Some(f) = self.defined().next() else { return Ok(()) };
         let text = |key| {
@@ -188,9 +193,11 @@ impl<'a, 'c> Library<'a, 'c> {
         };
         let least = text("target-cpu").strip_prefix("sm_").and_then(|sm| sm.parse::<u16>().ok());
         if let Some(least) = least.filter(|least| target.number() < *least) {
-            let message = format!("{} is for sm_{least} and later, and the target is {target}", self.name());
-            return Err(Diagnostic::error(NEW_LIBRARY, Span::NONE, message)
-                .help(format!("compile for sm_{least} or later, or use NVSHMEM 3.7 or later, which has a file an architecture")));
+            let message = format!("{} is for sm_{least} and later, but the target is {target}", self.name());
+            return Err(Diagnostic::error(NEW_LIBRARY, Span::NONE, message).help(format!(
+                "compile for sm_{least} or later, or use NVSHMEM 3.7 or later, which has \
+                     one file per architecture"
+            )));
         }
         let features = text("target-features");
         let version = features.split(',').find_map(|f| f.strip_prefix("+ptx")).and_then(|v| {
@@ -203,33 +210,37 @@ impl<'a, 'c> Library<'a, 'c> {
         }
     }
 
-    /// It has that function, as it is `declared`.
+    /// Checks that the library has a function, and that its type is that of `declared`.
     fn has(&self, name: &str, span: Span, declared: Option<FunctionValue<'c>>) -> Result<(), Diagnostic> {
         let error = |message: String| Diagnostic::error(NO_LIBRARY_FUNCTION, span, message);
         match self.module.get_function(name).filter(|f| is_defined(*f)) {
             None => {
                 let help = match since(name) {
                     Some(version) => format!(
-                        "NVSHMEM has it from {version} on: `weft setup --nvshmem {version}` fetches one"
+                        "NVSHMEM has it from {version} on: run `weft setup --nvshmem {version}` to \
+                         download that version"
                     ),
-                    None => "is it a device function? Its name is as NVSHMEM's headers have it".into(),
+                    None => {
+                        "check that it is a device function, and that its name is that in NVSHMEM's headers"
+                            .into()
+                    }
                 };
-                Err(error(format!("{} has no device function `{name}`", self.name())).help(help))
+                Err(error(format!("{} does not have the device function `{name}`", self.name())).help(help))
             }
             Some(f) if declared.is_some_and(|d| d.get_type() != f.get_type()) => {
                 let (theirs, ours) = (f.get_type(), declared.map(FunctionValue::get_type));
                 let ours = ours.map(|ty| ty.to_string()).unwrap_or_default();
-                Err(error(format!("`{name}` of {} is {theirs}, and is called as {ours}", self.name()))
+                Err(error(format!("`{name}` of {} is {theirs}, but is called as {ours}", self.name()))
                     .help("this is a bug of warpweft: please report it with the kernel's text"))
             }
             Some(_) => Ok(()),
         }
     }
 
-    fn link(self, said: &Diagnostics<'c>, into: &Module<'c>) -> Result<(), Diagnostic> {
+    fn link(self, diagnostics: &Diagnostics<'c>, into: &Module<'c>) -> Result<(), Diagnostic> {
         let path = self.path;
-        raw::library::link(into, said, self.module).map_err(|why| broken(path, &why))?;
-        // What it was compiled for would keep its code apart from the kernels'.
+        raw::library::link(into, diagnostics, self.module).map_err(|why| broken(path, &why))?;
+        // The attributes of the library's target would prevent inlining into kernels.
         for f in into.get_functions() {
             for key in ["target-cpu", "target-features"] {
                 f.remove_string_attribute(AttributeLoc::Function, key);
@@ -239,7 +250,7 @@ impl<'a, 'c> Library<'a, 'c> {
     }
 }
 
-/// What a library brought for others' sake.
+/// The functions that came from a library because other functions need them.
 fn of_library<'c>(module: &Module<'c>) -> impl Iterator<Item = FunctionValue<'c>> + use<'c> {
     module.get_functions().filter(|f| f.get_linkage() == Linkage::LinkOnceODR)
 }

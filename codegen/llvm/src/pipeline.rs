@@ -1,4 +1,4 @@
-//! LLVM's own stages: the target machine, the list of passes, and the text that comes out.
+//! LLVM's own stages: the target machine, the list of passes, and the text of the result.
 
 use crate::raw::Diagnostics;
 use crate::{Options, failed};
@@ -15,10 +15,10 @@ use weft_isa::{PtxVersion, Target};
 /// The level at which LLVM optimizes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub enum OptLevel {
-    /// Nothing: the code as lowered, for looking at.
+    /// No optimization: the code as it was lowered, for inspection.
     O0,
-    /// Variables into registers, and simplification; the text is printed as it comes. For kernels that are compiled
-    /// more often than run.
+    /// Turns variables into registers and simplifies. The text is printed without further
+    /// optimization. This level is for kernels that are compiled more often than they run.
     O1,
     /// Optimizes like `O1`, and also loops.
     O2,
@@ -29,10 +29,10 @@ pub enum OptLevel {
 
 /// LLVM's passes of a level, in order, in the syntax of its `opt -passes=`.
 ///
-/// Not `default<O3>`: a kernel has no calls to inline, its vectors are what the layouts say, and its loops are written
-/// in the form that LLVM would bring them to, so this list takes half the time. Every loop says how far it is
-/// unrolled, so `loop-unroll` guesses nothing; loops that are unrolled whole go first, since what was indexed by
-/// their variable then is a register.
+/// The list is not `default<O3>`. A kernel has no calls to inline, its vectors are determined by
+/// the layouts, and its loops already have LLVM's canonical form, so this list takes half the time.
+/// Every loop states its unroll factor, so `loop-unroll` does not guess. Completely unrolled loops
+/// come first, because values that were indexed by their variables are registers afterwards.
 pub fn passes(opt: OptLevel) -> &'static str {
     match opt {
         OptLevel::O0 => "",
@@ -50,10 +50,11 @@ pub fn passes(opt: OptLevel) -> &'static str {
     }
 }
 
-/// Options of LLVM's command line, which hold for the process. Loop strength reduction takes a third of the printing,
-/// and what ptxas makes of its pointers is longer and needs more registers. Straight-line strength reduction compares
-/// every two sums in which a value occurs, so the time that it takes grows with the square of their number; the passes
-/// that compute addresses have left it next to nothing to do.
+/// Options of LLVM's command line, which apply to the whole process. Loop strength reduction takes
+/// a third of the time of printing, and ptxas turns its pointers into longer code with more
+/// registers. Straight-line strength reduction compares every two sums in which a value occurs, so
+/// its time grows with the square of their number. The passes that compute addresses have left it
+/// very little to do.
 const FLAGS: [&std::ffi::CStr; 3] = [c"weft", c"-disable-lsr", c"-opt-disable=slsr"];
 
 const TRIPLE: &str = "nvptx64-nvidia-cuda";
@@ -65,7 +66,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// For a target and a version of PTX.
+    /// The machine for a target and a version of PTX.
     pub fn get(options: &Options<'_>, version: PtxVersion) -> Result<Machine, Diagnostic> {
         static INITIALIZE: LazyLock<()> = LazyLock::new(|| {
             crate::raw::set_flags(&FLAGS);
@@ -88,13 +89,13 @@ impl Machine {
         Ok(Machine { machine, opt: options.opt })
     }
 
-    /// Makes a module one of this machine's.
+    /// Sets the machine's layout and triple in a module.
     pub fn adopt(&self, module: &Module<'_>) {
         module.set_triple(&TargetTriple::create(TRIPLE));
     }
 
-    /// Runs the passes. Of a linked library's functions the small ones are inlined first, and what is then unused
-    /// goes; the others were optimised when the library was made.
+    /// Runs the passes. If a library is linked, its small functions are inlined first, and unused
+    /// functions are removed. The others were optimised when the library was built.
     pub fn optimize(&self, module: &Module<'_>, linked: bool) -> Result<(), Diagnostic> {
         let list = match (passes(self.opt), linked) {
             ("", _) => return Ok(()),
@@ -106,11 +107,12 @@ impl Machine {
             .map_err(|e| failed(e.to_string()))
     }
 
-    /// The PTX. The module is of no further use: what was kept for the sake of a library is not.
+    /// Prints the PTX. The module is of no further use afterwards, because variables that were kept
+    /// for a library are removed.
     pub fn finished(
         &self,
         module: &Module<'_>,
-        said: &Diagnostics<'_>,
+        diagnostics: &Diagnostics<'_>,
         target: Target,
         version: PtxVersion,
     ) -> Result<String, Diagnostic> {
@@ -120,16 +122,16 @@ impl Machine {
             .write_to_memory_buffer(module, FileType::Assembly)
             .map_err(|e| failed(e.to_string()))?;
         let text = String::from_utf8(buffer.as_slice().to_vec()).map_err(failed)?;
-        match said.take().into_iter().next() {
+        match diagnostics.take().into_iter().next() {
             Some(message) => Err(failed(message)),
             None => finish(text, target, version),
         }
     }
 }
 
-/// Takes an empty section out, and sets the `.version` and `.target` that LLVM cannot print.
+/// Removes an empty section, and sets the `.version` and `.target` that LLVM cannot print.
 fn finish(mut text: String, target: Target, version: PtxVersion) -> Result<String, Diagnostic> {
-    // It comes with line information, last but for the file names.
+    // LLVM prints this section with line information, last except for the file names.
     const SECTION: &str = "\t.section\t.debug_macinfo\t{\t}\n";
     if let Some(at) = text.rfind(SECTION) {
         text.replace_range(at..at + SECTION.len(), "");

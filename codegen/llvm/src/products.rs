@@ -1,9 +1,11 @@
-//! Products of a 32-bit number and a constant, as the machine has them: one instruction of 64 bits.
+//! Replaces products of a 32-bit number and a constant by the machine's instruction with a 64-bit
+//! result.
 //!
-//! LLVM's selection sees one block. Where a number is extended in one and multiplied in another, it prints a shift or a
-//! product of 64 bits, each two machine instructions and more wherever ptxas repeats it beside its use; `mul.wide`
-//! becomes part of the addition that uses it. Numbers of CTAs are read anew: one that a CTA has in common for other
-//! reasons is copied to each thread in every round.
+//! LLVM's instruction selection works on one block. If a number is extended in one block and
+//! multiplied in another, it prints a shift or a product of 64 bits. Each of these is two or more
+//! machine instructions, wherever ptxas repeats it at its uses. `mul.wide` becomes a part of the
+//! addition that uses it. The extents of the grid are read again at each use, because otherwise a
+//! value that is uniform in the CTA would be copied to each thread in every round.
 
 use inkwell::InlineAsmDialect;
 use inkwell::module::Module;
@@ -11,14 +13,14 @@ use inkwell::types::BasicMetadataTypeEnum;
 use inkwell::values::{BasicValue, BasicValueEnum, InstructionOpcode, InstructionValue, IntValue};
 use weft_ir::diag::Diagnostic;
 
-/// Grid extents, by LLVM's name and PTX's.
+/// The extents of the grid, by LLVM's name and PTX's name.
 const EXTENTS: [(&str, &str); 3] = [
     ("llvm.nvvm.read.ptx.sreg.nctaid.x", "%nctaid.x"),
     ("llvm.nvvm.read.ptx.sreg.nctaid.y", "%nctaid.y"),
     ("llvm.nvvm.read.ptx.sreg.nctaid.z", "%nctaid.z"),
 ];
 
-/// Rewrites all of a module's functions.
+/// Rewrites all functions of a module.
 pub(crate) fn widen(module: &Module<'_>) -> Result<(), Diagnostic> {
     for function in module.get_functions() {
         for block in function.get_basic_block_iter() {
@@ -34,7 +36,7 @@ pub(crate) fn widen(module: &Module<'_>) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// The number of 32 bits and the constant that an instruction multiplies it by.
+/// The 32-bit number and the constant that an instruction multiplies.
 fn product(inst: InstructionValue<'_>) -> Option<(IntValue<'_>, u64)> {
     let int = |i| match inst.get_operand(i)?.value()? {
         BasicValueEnum::IntValue(v) => Some(v),
@@ -57,7 +59,7 @@ fn product(inst: InstructionValue<'_>) -> Option<(IntValue<'_>, u64)> {
     (fits && (apart || extent(number).is_some())).then_some((number, factor))
 }
 
-/// The special register that a number is read from, if it is a grid's extent.
+/// The special register from which a number is read, if it is an extent of the grid.
 fn extent(number: IntValue<'_>) -> Option<&'static str> {
     let call = number.as_instruction_value().filter(|i| i.get_opcode() == InstructionOpcode::Call)?;
     let callee = call.get_operand(call.get_num_operands().checked_sub(1)?)?.value()?;

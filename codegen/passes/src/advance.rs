@@ -1,4 +1,5 @@
-//! Addresses that are a linear function of a loop's variable become pointers that the loop moves on.
+//! Replaces addresses that are a linear function of a loop's variable by pointers that the loop
+//! increments.
 //!
 //! ```text
 //! for i in lo..hi step s { p = ptr + (a + b*i); .. }
@@ -9,10 +10,11 @@
 //! for i in lo..hi step s { p = $at; ..; $at = $at + b*s }
 //! ```
 //!
-//! `b` is often known at run time only (CTAs times a tile), and a product of 64 bits in every round costs more than all
-//! the rest of a loop that only moves data. LLVM's own strength reduction is off: it takes apart what stands together.
-//! A loop that LLVM is to unroll stays as it is, and so does one whose rounds do not all
-//! come to their end: `continue` would leave the pointers where they are.
+//! `b` is often known only at run time (the number of CTAs times a tile), and a 64-bit product in
+//! every round costs more than the rest of a loop that only moves data. LLVM's own strength
+//! reduction is disabled, because it separates addresses that differ by a constant. Two kinds of
+//! loops stay unchanged: loops that LLVM is to unroll, and loops with a `continue`, which would
+//! skip the increments.
 
 use crate::edit::{Action, Editor, Emit, Rewrite, constant, rewrite};
 use crate::{Options, Report};
@@ -22,21 +24,22 @@ use weft_ir::diag::Diagnostic;
 use weft_ir::mixed::{Kernel, Op, Type};
 use weft_ir::{Address, Arith, BinOp, Block, Bridge, Control, Int, LocalId, Operation, Value, Var, View};
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     rewrite(kernel, &mut Advance)
 }
 
 struct Advance;
 
-/// An address in a loop.
+/// An address that moves with a loop.
 struct Moving {
     value: Value,
-    /// The pointer that the offset is from, or the parameter or allocation whose address it is.
+    /// The pointer from which the offset counts, or the parameter or allocation whose address it
+    /// is.
     origin: Value,
-    /// Bytes behind `origin` in the first round.
+    /// The offset from `origin` in the first round, in bytes.
     first: Int,
-    /// From one round to the next.
+    /// The increment per round, in bytes.
     stride: Int,
 }
 
@@ -80,7 +83,7 @@ impl Rewrite for Advance {
     }
 }
 
-/// What moves with a loop, and its body; none if nothing does.
+/// The addresses that move with a loop, and its body, or `None` if no address moves.
 fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Moving>, Block)> {
     let Some(Control::For { var, lo, step, unroll: 1, body, .. }) = k.op(v).control() else { return None };
     let jumps = |v: &Value| k.op(*v).control().is_some_and(Control::is_jump);
@@ -108,7 +111,8 @@ fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Moving>, Block)> {
     (!found.is_empty()).then(|| (found, body.clone()))
 }
 
-/// Whether code in a block goes on with the next round of the loop that is `depth` levels around it.
+/// Whether code in a block continues with the next round of the loop that is `depth` levels around
+/// it.
 fn continues(k: &Kernel, block: &Block, depth: u32) -> bool {
     block.0.iter().any(|v| {
         let blocks = k.op(*v).blocks();
@@ -123,7 +127,7 @@ fn continues(k: &Kernel, block: &Block, depth: u32) -> bool {
     })
 }
 
-/// An offset as a symbol: an expression, a number, or products of them.
+/// An offset as a symbol: an expression, a number, or a product of them.
 fn bytes_of(k: &Kernel, v: Value) -> Option<Int> {
     let op = k.op(v);
     if let Some(View::Index { expr }) = op.view() {

@@ -1,4 +1,4 @@
-//! Which CTAs of a cluster a copy goes to.
+//! Computes the CTAs of a cluster that get a copy.
 
 use crate::edit::Emit;
 use weft_ir::builder::Built;
@@ -6,7 +6,8 @@ use weft_ir::mixed::Builder;
 use weft_ir::tile::line;
 use weft_ir::{BinOp, Dim, Int, Scalar, Sreg, Value};
 
-/// The ranks of the CTAs that are in one line with this one, for each of these sets of dimensions, as bits.
+/// For each of these sets of dimensions, the CTAs that differ from this one only in these
+/// dimensions. The result is the union of their ranks, as bits.
 pub(crate) fn union(b: &mut Builder, lines: &[u32]) -> Built<Value> {
     let mut all = ranks(b, 0)?;
     for dims in lines {

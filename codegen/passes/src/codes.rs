@@ -1,11 +1,11 @@
-//! E0400 to E0449: what the passes reject. (What an instruction does not have comes from the tables of `weft-isa`,
-//! with their own codes.)
+//! The codes E0400 to E0449, which the passes report. (Forms of instructions that do not exist have
+//! codes of their own, from the tables of `weft-isa`.)
 
 weft_ir::codes! {
-    /// What the passes reject, in ascending order of codes.
+    /// The codes of the passes, in ascending order.
     PASSES Words:
 
-    NO_SUCH_PASS = 400, "there is no pass of that name", "`--emit after:lower`",
+    NO_SUCH_PASS = 400, "there is no pass with that name", "`--emit after:lower`",
     "Only the passes in the list of `weft compile --help` can be selected.";
 
     NO_VALUE = 401, "an index that has no value", "a view that starts at element 2^62 of a tensor of f32",
@@ -27,20 +27,22 @@ weft_ir::codes! {
     "A bound maps each coordinate of the view to a position in the mode that the tile overran. Both must \
      have the same number of elements.";
 
-    BARRIER_ORIGIN = 405, "barrier counters that are not a parameter", "a team barrier on a value picked at run time",
+    BARRIER_ORIGIN = 405, "barrier counters that are not a parameter", "a team barrier on a value that is selected at run time",
     "The launcher supplies the counters' address on every PE for a `barrier` parameter. Pass the parameter \
      itself.";
 
     NO_ACCUMULATOR = 406, "an accumulator that the switch does not have",
     "`ld_reduce<add, acc = f64>` of f32",
-    "The switch sums in the element's own type, f16 and bf16 also in f32, and fp8 in f16. Leave `acc` out, \
-     choose one of these, or use `--lowering unicast`, which sums in any wider float.";
+    "The switch accumulates in the element's own type, for f16 and bf16 also in f32, and for fp8 in f16. \
+     Omit `acc`, choose one of these types, or use `--lowering unicast`, which accumulates in any wider \
+     float type.";
 
     NO_REDUCTION = 407, "a reduction that memory does not have", "`red<mul>` on f32",
     "Products exist among threads (`prod<block>`) and in registers, but no memory operation multiplies. \
      Reduce by add, min, max, and, or or xor. For a product, load, combine and store.";
 
-    OTHER_SHAPES = 408, "sides of a transfer without common parts", "a put of a (4,3):(1,8) to a (3,4):(1,8)",
+    OTHER_SHAPES = 408, "the sides of a transfer have no common pieces", "a put of a (4,3):(1,8) to a \
+         (3,4):(1,8)",
     "A transfer pairs the elements of both sides in coordinate order and moves the largest pieces that are \
      consecutive on both sides. This requires shapes with a common refinement that is known at compile \
      time. Give both views the same shape. Only contiguous sides can differ in size, and then the smaller \
@@ -51,64 +53,64 @@ weft_ir::codes! {
      Compile with `--transport auto` or `nvshmem`. Or synchronise with a `barrier` parameter, and use the \
      tile collectives of `weft::tile`.";
 
-    NO_FUNCTION = 410, "a type that NVSHMEM has no function for", "`reduce<block, and>` of f32",
+    NO_FUNCTION = 410, "NVSHMEM has no function for the type", "`reduce<block, and>` of f32",
     "Each of NVSHMEM's typed functions exists for certain types: waits for integers of 16 to 64 bits, \
      atomics for 32 and 64 bits, and bitwise reductions for integers. Convert, or view the tensor as \
      another type.";
 
-    UNARMED = 430, "a copy that no acquire of its pipeline covers",
+    UNARMED = 430, "no acquire of its pipeline covers a copy",
     "a `tma` that names a pipeline, in a branch or loop without `producer_acquire`",
-    "An acquire arms a stage with the bytes of all copies that follow it in the same block, up to the next \
-     acquire of the pipeline. A copy in another block could be skipped in some rounds, and the stage would \
-     never be full. Put the copies of a stage directly behind its acquire.";
+    "An acquire expects the bytes of all copies that follow it in the same block, up to the next acquire of the pipeline. A copy in another block could be skipped in some rounds, and the stage would \
+     never be full. Put the copies of a stage directly after its acquire.";
 
     BAD_BOX = 431, "a tile that TMA cannot copy", "a `tma` of rows of 6 bytes",
     "TMA copies boxes of at most 256 elements per dimension. In shared memory, a box is dense and its rows \
      are multiples of 16 bytes. The rows of a swizzled tile are as long as the swizzle is wide. The first \
-     mode of the tensor has stride 1. The message says what the tile lacks. `swizzled<T>(shape)` gives a \
-     layout that fits.";
+     mode of the tensor has stride 1. The message says which property the tile lacks. \
+     `swizzled<T>(shape)` makes a suitable layout.";
 
     BAD_OPERAND = 432, "a tile that matrix instructions cannot read", "an `mma` of a plain row-major tile",
     "Matrix instructions read tiles of eight rows by 16 bytes (core matrices), which a swizzle of 32, 64 or \
      128 bytes puts side by side. Elements must be contiguous along K, or for types of 16 bits along M or \
-     N. The message says what the tile lacks. `swizzled<T>(shape)` gives a layout that fits.";
+     N. The message says which property the tile lacks. `swizzled<T>(shape)` makes a suitable layout.";
 
-    BAD_RUN = 433, "bytes that no bulk copy moves", "a `bulk` of a tile of a wider row-major matrix",
-    "A bulk copy moves consecutive bytes. Their number is a multiple of 16, and so are both addresses. The \
-     elements of both sides follow each other in memory in the same order. A tensor of one mode takes the \
-     bytes of a tile in shared memory as they lie there, also those of a swizzled tile.";
+    BAD_RUN = 433, "bytes that no bulk copy can move", "a `bulk` of a tile of a wider row-major matrix",
+    "A bulk copy moves consecutive bytes. Their number is a multiple of 16, and so are both addresses. \
+     The elements of both sides must be contiguous in memory in the same order. A tensor of one mode \
+     receives the bytes of a tile in shared memory in the order in which they lie there, including \
+     those of a swizzled tile.";
 
-    UNWAITED = 439, "a product that reads registers and is not waited for",
-    "`mma` of an accumulator's columns, with `mma_wait<0>` behind the loop around it",
-    "A product in flight reads the registers of its first factor, and nothing can write them meanwhile. Put \
-     `mma_wait<0>` of its accumulator into the same block, behind the product.";
+    UNWAITED = 439, "no wait follows a product that reads registers",
+    "`mma` of an accumulator's columns, with `mma_wait<0>` after the loop around it",
+    "A product in flight reads the registers of its first factor, and nothing can write them meanwhile. \
+     Put `mma_wait<0>` of its accumulator into the same block, after the product.";
 }
 
 weft_ir::codes! {
-    /// What the tables of the ISA do not have, one code for each column, in ascending order.
+    /// The codes of the tables of `weft-isa`, one for each column, in ascending order.
     ISA Words:
 
-    NO_OP = 701, "the instruction has no such reduction", "`ld_reduce<min>` of f32",
+    NO_OP = 701, "the instruction does not have this reduction", "`ld_reduce<min>` of f32",
     "Not every reduction exists for every element type. The switch adds every type, but it finds the \
      minimum and maximum only of integers and of 16-bit and 8-bit floats (docs/multimem.md). The message \
      lists what is legal instead. `--lowering unicast` reduces any type.";
 
-    NO_TYPE = 702, "the instruction has no such element type", "`ld_reduce<add>` of i16",
-    "The switch knows 32-bit and 64-bit integers, f16, bf16, f32, f64 and, on some targets, fp8. Convert to one of \
+    NO_TYPE = 702, "the instruction does not have this element type", "`ld_reduce<add>` of i16",
+    "The switch supports 32-bit and 64-bit integers, f16, bf16, f32, f64 and, on some targets, fp8. Convert to one of \
      them, or use `--lowering unicast`.";
 
-    NO_WIDTH = 703, "the instruction has no such vector width", "a single f16 through `ld_reduce`",
+    NO_WIDTH = 703, "the instruction does not have this vector width", "a single f16 through `ld_reduce`",
     "One access moves 4, 8 or 16 bytes. It moves 16-bit and 8-bit floats as vectors only.";
 
-    NO_ACC = 704, "the instruction has no such accumulator", "`ld_reduce<max, acc = f32>` of f16",
+    NO_ACC = 704, "the instruction does not have this accumulator", "`ld_reduce<max, acc = f32>` of f16",
     "Sums of f16 and bf16 can be accumulated in f32, and sums of fp8 in f16. Other operations and types \
      have no accumulator.";
 
-    NO_SEM = 705, "the instruction has no such memory order", "`ld_reduce<add, release, sys>`",
+    NO_SEM = 705, "the instruction does not have this memory order", "`ld_reduce<add, release, sys>`",
     "Loads are weak, relaxed or acquire. Stores are weak, relaxed or release. Reductions are relaxed or \
      release.";
 
-    NO_SCOPE = 706, "the instruction has no such scope", "a weak access with a scope",
+    NO_SCOPE = 706, "the instruction does not have this scope", "a weak access with a scope",
     "A weak access has no scope. Relaxed, acquire and release accesses need one.";
 
     NO_TARGET = 707, "the target does not have the instruction", "`ld_reduce` of e4m3 for sm_90a",
@@ -118,7 +120,8 @@ weft_ir::codes! {
     UNDOCUMENTED = 708, "the instruction's form is not documented", "`red<min>` of f16 through the switch",
     "The assembler accepts the form, but the manual does not say what it means, so the compiler rejects it.";
 
-    NO_WORD = 709, "the instruction has no such shape or layout", "an accumulator of 40 columns for i8 on sm_90a",
+    NO_WORD = 709, "the instruction does not have this shape or layout", "an accumulator of 40 columns \
+         for i8 on sm_90a",
     "Matrix products exist for certain types, numbers of columns and orders of elements in memory \
      (docs/mma.md). Bulk copies exist for certain memories and reductions (docs/bulk.md). The message names \
      the part that does not match the rest, and lists what does.";
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_ascend_and_say_something() {
+    fn codes_ascend_and_have_explanations() {
         assert!(PASSES.is_sorted_by(|a, b| a.code < b.code));
         assert_eq!(ISA.iter().map(|i| i.code.0).collect::<Vec<_>>(), (701..=709).collect::<Vec<_>>());
         for info in PASSES.iter().chain(ISA) {

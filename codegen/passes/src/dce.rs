@@ -1,10 +1,10 @@
-//! Removes values that nobody uses, and control flow without effect.
+//! Removes values that are not used, and control flow without effect.
 
 use weft_ir::arena::Handle;
 use weft_ir::machine::Kernel;
 use weft_ir::{Block, Control, Debug, Operation, Value, Var};
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(mut k: Kernel) -> Kernel {
     let mut live = Live { k: &k, live: vec![false; k.insts.len()], work: Vec::new() };
     live.roots(&k.body);
@@ -31,7 +31,7 @@ impl Live<'_> {
         }
     }
 
-    /// Marks what has an effect; whether the block has any.
+    /// Marks the ops that have an effect. Returns whether the block has any.
     fn roots(&mut self, block: &Block) -> bool {
         let mut any = false;
         for &v in &block.0 {
@@ -43,7 +43,7 @@ impl Live<'_> {
                     | Control::Once { .. }
                     | Control::Role { .. }),
                 ) => {
-                    // A role that does nothing still gives registers to the others, which wait for them.
+                    // An empty role still releases registers to other roles, which wait for them.
                     let gives = matches!(control, Control::Role { regs, .. } if *regs > 0);
                     op.blocks().into_iter().fold(gives, |any, b| self.roots(b) | any)
                 }

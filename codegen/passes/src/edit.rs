@@ -1,4 +1,4 @@
-//! Writing a kernel anew, op by op.
+//! A framework for passes that rewrite a kernel op by op.
 
 use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
@@ -10,40 +10,40 @@ use weft_ir::{
 };
 use weft_ir::{Value, ValueType, Var, View};
 
-/// What a pass wants done with an op.
+/// The treatment of an op by a pass.
 pub(crate) enum Action {
-    /// It stays, and the ops in its blocks are visited.
+    /// The op stays, and the ops in its blocks are visited.
     Keep,
-    /// Another value takes its place.
+    /// Another value replaces the op.
     Become(Value),
-    /// It goes.
+    /// The op is removed.
     Drop,
 }
 
-/// A pass as a function of one op.
+/// A pass as a function of a single op.
 pub(crate) trait Rewrite {
-    /// Emits what stands for `v`, whose operands are renamed already.
+    /// Emits the replacement of `v`, whose operands have been renamed already.
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action>;
-    /// A nested block begins.
+    /// Is called at the beginning of a nested block.
     fn enter(&mut self) {}
-    /// It ends.
+    /// Is called at the end of a nested block.
     fn leave(&mut self) {}
 }
 
-/// A kernel being written anew.
+/// A kernel that is being rewritten.
 pub(crate) struct Editor {
-    /// Where new ops go.
+    /// The builder to which new ops are added.
     pub b: Builder,
     renamed: FxHashMap<Value, Value>,
     prologue: Vec<Value>,
     errors: Vec<Diagnostic>,
-    /// The first thread of the role whose code is visited; none outside of roles.
+    /// The first thread of the role whose code is visited, or `None` outside of roles.
     role: Option<u32>,
-    /// Threads of a CTA, all roles together.
+    /// The threads of a CTA, including those of all roles.
     whole: [u32; 3],
 }
 
-/// Visits every op of a kernel; all errors at once.
+/// Visits every op of a kernel. All errors are reported at once.
 pub(crate) fn rewrite(kernel: Kernel, pass: &mut dyn Rewrite) -> Result<Kernel, Vec<Diagnostic>> {
     let (b, body) = Builder::edit(kernel);
     let whole = b.kernel().block;
@@ -59,33 +59,33 @@ pub(crate) fn rewrite(kernel: Kernel, pass: &mut dyn Rewrite) -> Result<Kernel, 
 }
 
 impl Editor {
-    /// The first thread of the role whose code is visited; none outside of roles.
+    /// The first thread of the role whose code is visited, or `None` outside of roles.
     pub fn role(&self) -> Option<u32> {
         self.role
     }
 
-    /// The threads of a CTA, also where a role is visited.
+    /// The threads of a CTA, even if a role is visited.
     pub fn whole(&self) -> [u32; 3] {
         self.whole
     }
 
-    /// The op behind a value.
+    /// The op that computes a value.
     pub fn op(&self, v: Value) -> Op {
         self.b.kernel().op(v).clone()
     }
 
-    /// An expression in terms of the values that took the place of others.
+    /// An expression in which values are replaced by the values that took their place.
     pub fn current(&self, e: &Int) -> Int {
         e.subst(&mut |x| self.renamed_symbol(x))
     }
 
-    /// The symbol that took the place of one.
+    /// The symbol that replaces `x`, if there is one.
     fn renamed_symbol(&self, x: &weft_layout::Var) -> Option<Int> {
         let to = self.renamed.get(&Value(x.id))?;
         Some(Int::var(weft_layout::Var { id: to.0, name: to.to_string().into(), ..x.clone() }))
     }
 
-    /// Emits at the start of the kernel, where everything sees it.
+    /// Emits ops at the start of the kernel, where all code can use them.
     pub fn prologue<T>(&mut self, f: impl FnOnce(&mut Builder) -> Built<T>) -> Built<T> {
         self.b.open();
         let result = f(&mut self.b);
@@ -93,12 +93,12 @@ impl Editor {
         result
     }
 
-    /// Puts `new` in the place of `old` among what stands at the start.
+    /// Replaces `old` by `new` in the ops at the start of the kernel.
     pub fn retire(&mut self, old: Value, new: Value) {
         self.prologue.iter_mut().filter(|v| **v == old).for_each(|v| *v = new);
     }
 
-    /// Visits the ops of a block, which go to the open one.
+    /// Visits the ops of a block, which are added to the open block.
     pub fn block(&mut self, block: &Block, pass: &mut dyn Rewrite) {
         for &v in &block.0 {
             if self.b.kernel().insts.get(v).is_some() {
@@ -121,7 +121,7 @@ impl Editor {
             }
             Action::Keep => {
                 self.nested(v, pass);
-                // A while's condition is computed in its head, so its new name is known only now.
+                // The condition of a while loop is computed in its head, so it is renamed only now.
                 self.rename(v);
                 self.b.push(v);
             }
@@ -133,7 +133,7 @@ impl Editor {
             return;
         }
         let mut op = std::mem::replace(&mut self.b.kernel_mut().insts[v].op, Debug::Trap {}.into());
-        // In a role, the CTA is the role.
+        // Within a role, the role takes the place of the CTA.
         let outside = (self.b.kernel().block, self.role);
         if let Some(Control::Role { first, threads, .. }) = op.control() {
             self.b.kernel_mut().block = [*threads, 1, 1];
@@ -174,7 +174,7 @@ impl Editor {
         if !affected {
             return;
         }
-        // Other names make no other layout.
+        // Renaming symbols does not change the layout otherwise.
         if let Ok(ty) = ty.subst(&mut |x| self.renamed_symbol(x)) {
             self.b.kernel_mut().insts[v].ty = Type::Tensor(std::sync::Arc::new(ty));
         }
@@ -189,29 +189,29 @@ pub(crate) fn nested(e: &mut Editor, f: impl FnOnce(&mut Editor) -> Built<()>) -
     result.map(|()| block)
 }
 
-/// What passes emit often.
+/// Sequences of ops that passes emit often.
 pub(crate) trait Emit {
-    /// An `i64` literal.
+    /// Emits an `i64` literal.
     fn i64(&mut self, n: i64) -> Built<Value>;
-    /// An integer literal of 32 bits.
+    /// Emits an integer literal of 32 bits.
     fn i32(&mut self, n: i64) -> Built<Value>;
-    /// `a < b`
+    /// Emits `a < b`.
     fn less(&mut self, a: &Int, b: &Int) -> Built<Value>;
-    /// The conjunction of conditions; `None` if there is none.
+    /// Emits the conjunction of conditions. The result is `None` if there are none.
     fn all(&mut self, conditions: Vec<Value>) -> Built<Option<Value>>;
-    /// The lanes of all parts, in order.
+    /// Emits a vector with the lanes of all parts, in order.
     fn concat(&mut self, parts: Vec<Value>) -> Built<Value>;
-    /// Lanes `first..first + lanes`.
+    /// Emits the lanes `first..first + lanes` of a vector.
     fn slice(&mut self, v: Value, first: u32, lanes: u32) -> Built<Value>;
-    /// The address `bytes` after `ptr`.
+    /// Emits the address `bytes` bytes after `ptr`.
     fn offset(&mut self, ptr: Value, bytes: &Int) -> Built<Value>;
-    /// An address from the bits of an integer of 64 bits.
+    /// Emits an address from the bits of an integer of 64 bits.
     fn address(&mut self, bits: Value, space: Space) -> Built<Value>;
-    /// A loop variable within `min..=max`.
+    /// Makes a loop variable within `min..=max`.
     fn loop_var(&mut self, min: i64, max: i64, div: i64) -> Value;
-    /// A loop over `var`, by `step`, with `unroll` rounds in flight.
+    /// Emits a loop over `var` with the given range and unroll factor.
     fn rounds(&mut self, var: Value, range: [Value; 3], unroll: u32, body: Block) -> Built<Value>;
-    /// `a op b`
+    /// Emits `a op b`.
     fn combine(&mut self, op: RedOp, a: Value, b: Value) -> Built<Value>;
 }
 
@@ -301,7 +301,7 @@ impl Emit for Builder {
     }
 }
 
-/// A value whose number is known now.
+/// The number of a value, if it is a constant.
 pub(crate) fn constant(k: &Kernel, v: Value) -> Option<i64> {
     let op = k.op(v);
     if let Some(Arith::Const { value: Constant::Int(n) }) = op.arith() {
@@ -310,7 +310,7 @@ pub(crate) fn constant(k: &Kernel, v: Value) -> Option<i64> {
     if let Some(View::Index { expr }) = op.view() { expr.as_const() } else { None }
 }
 
-/// The parameter that a value is.
+/// The index of the parameter, if the value is one.
 pub(crate) fn param_index(k: &Kernel, v: Value) -> Option<u32> {
     let Some(Var::Param { index }) = k.op(v).var() else { return None };
     Some(*index).filter(|index| (*index as usize) < k.head.params.len())

@@ -1,10 +1,10 @@
-//! Parameters that the launcher fills in, added when first asked for.
+//! Parameters that the launcher fills in, which are added when they are first needed.
 
 use weft_ir::abi::EntryKind;
 use weft_ir::mixed::{Kernel, Type};
 use weft_ir::{Hidden, Param, ParamKind, Space};
 
-/// The index of that hidden parameter.
+/// The index of a hidden parameter.
 pub(crate) fn param(k: &mut Kernel, hidden: Hidden) -> u32 {
     let kind = ParamKind::Hidden(hidden);
     let params = &mut k.head.params;

@@ -1,5 +1,6 @@
-//! Symbolic integers become 64-bit arithmetic. Equal expressions are computed once where they see each other, and quotients
-//! that a loop does not change before it.
+//! Turns symbolic integers into 64-bit arithmetic. Equal expressions are computed once if one
+//! computation is visible to both uses. Quotients that a loop does not change are computed before
+//! it.
 
 use crate::codes::NO_VALUE;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
@@ -11,13 +12,13 @@ use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{Arith, BinOp, Block, CmpOp, Control, Int, Operation, Scalar, Value, View};
 use weft_layout::{Node, Poison};
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     rewrite(kernel, &mut Index { known: vec![FxHashMap::default()] })
 }
 
 struct Index {
-    /// What is computed already, by block, outermost first.
+    /// The values that are computed already, by block, outermost first.
     known: Vec<FxHashMap<Int, Value>>,
 }
 
@@ -41,7 +42,7 @@ impl Rewrite for Index {
     }
 }
 
-/// What the blocks of a loop compute.
+/// The values that the blocks of a loop compute.
 #[derive(Default)]
 struct Inside {
     values: FxHashSet<u32>,
@@ -77,8 +78,8 @@ impl Inside {
 }
 
 impl Index {
-    /// Computes the quotients that a loop does not change before it. LLVM does not move them there, since the loop may have
-    /// no round; a quotient by 0 has a value here, too.
+    /// Computes the quotients that a loop does not change before the loop. LLVM does not move them
+    /// there, because the loop might have no round. Here a quotient by 0 has a value too.
     fn before_loop(&mut self, e: &mut Editor, v: Value) -> Built<()> {
         let mut inside = Inside::default();
         inside.op(e.b.kernel(), v);
@@ -136,8 +137,8 @@ impl Index {
         all.map_or_else(|| b.i64(i64::from(op == BinOp::Mul)), Ok)
     }
 
-    /// The sum without its constant is shared with other offsets; terms that are subtracted are computed as they are
-    /// written, positive.
+    /// The sum without its constant is shared with other offsets. Terms that are subtracted are
+    /// computed as positive terms.
     fn sum(&mut self, b: &mut Builder, terms: &[Int], span: Span) -> Built<Value> {
         if let [rest @ .., _, last] = terms
             && !rest.is_empty()
@@ -181,7 +182,8 @@ impl Index {
             return self.shift(b, &up, shift, span);
         }
         if x.lower_bound() >= 1 && natural(y) {
-            // Not (x + y - 1) / y: x alone may be known to fit 32 bits.
+            // The expression (x + y - 1) / y is avoided, because x alone can be known to fit 32
+            // bits.
             let before = self.unsigned(b, BinOp::Div, &(x - 1), y, span)?;
             let one = b.i64(1)?;
             return b.binary(BinOp::Add, before, one);
@@ -215,11 +217,13 @@ impl Index {
         b.binary(BinOp::Shr, x, by)
     }
 
-    /// Unsigned division is cheaper than signed, and of 32 bits much cheaper than of 64.
+    /// Unsigned division is cheaper than signed division, and 32-bit division is much cheaper than
+    /// 64-bit division.
     fn unsigned(&mut self, b: &mut Builder, op: BinOp, x: &Int, y: &Int, span: Span) -> Built<Value> {
         const MOST: i64 = u32::MAX as i64;
         let narrow = x.upper_bound().is_some_and(|x| x < MOST);
-        // A divisor that does not fit is greater than the dividend, as is the greatest that does.
+        // A divisor that does not fit 32 bits is greater than the dividend, and so is the greatest
+        // one that fits.
         let y = if narrow { y.min(&Int::from(MOST)) } else { y.clone() };
         let (x, y) = (self.value(b, x, span)?, self.value(b, &y, span)?);
         let mut cast = |a, to| match narrow {
@@ -242,14 +246,15 @@ impl Index {
         let rest = b.binary(BinOp::Rem, x, y)?;
         let zero = b.i64(0)?;
         let exact = b.compare(CmpOp::Ne, rest, zero)?;
-        // The remainder has the dividend's sign: it differs from the divisor's where their exclusive or is negative.
+        // The remainder has the sign of the dividend. It differs from the sign of the divisor if
+        // their exclusive or is negative.
         let signs = b.binary(BinOp::Xor, rest, y)?;
         let differ = b.compare(CmpOp::Lt, signs, zero)?;
         Ok((q, b.binary(BinOp::And, exact, differ)?))
     }
 }
 
-/// What an expression is made of.
+/// The direct subexpressions of an expression.
 fn parts(e: &Int) -> Vec<&Int> {
     match e.node() {
         Node::Const(_) | Node::Var(_) | Node::Poison(_) => Vec::new(),
@@ -272,11 +277,11 @@ fn power_of_two(x: &Int) -> Option<u32> {
     x.as_const().filter(|n| *n > 0 && n.count_ones() == 1).map(i64::trailing_zeros)
 }
 
-/// The error for an expression without value.
+/// The error for an expression without a value.
 pub(crate) fn poison(why: Poison, span: Span) -> Diagnostic {
     let (what, help) = match why {
         Poison::Overflow => ("leaves 64 bits", "make the tile or the tensor smaller"),
-        Poison::Undefined => ("divides by zero", "an extent here may not be 0"),
+        Poison::Undefined => ("divides by zero", "an extent here must not be 0"),
         Poison::TooComplex => ("has too many terms", "bind some of its variables to constants"),
     };
     Diagnostic::error(NO_VALUE, span, format!("an index or extent here {what}")).help(help)

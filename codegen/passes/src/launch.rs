@@ -1,4 +1,4 @@
-//! What the launch of a kernel looks like: the parameters as the text has them, before anything is lowered.
+//! Describes the launch of a kernel by the parameters of the text, before anything is lowered.
 
 use std::sync::Arc;
 use weft_abi::extent::parameter;
@@ -11,7 +11,7 @@ use weft_ir::{
 };
 use weft_ir::{Value, Var};
 
-/// Describes the launch of a kernel, of what its caller passes.
+/// Describes the launch of a kernel and the parameters that its caller passes.
 pub(crate) fn describe(k: &Kernel) -> Result<Launch, Vec<Diagnostic>> {
     let mut errors = Vec::new();
     let mut params = Vec::new();
@@ -37,7 +37,9 @@ fn kind(k: &Kernel, p: &Param<Tensor>) -> Result<weft_abi::ParamKind, Diagnostic
     };
     Ok(match &p.ty {
         Type::Tensor(t) if !matches!(t.space, Space::Global | Space::Symmetric) => {
-            return bad("a caller passes global and symmetric memory: declare the rest in the kernel");
+            return bad(
+                "a caller can pass global and symmetric memory only: declare other memory in the kernel",
+            );
         }
         Type::Tensor(t) => Kind::Tensor {
             dtype: t.elem,
@@ -49,9 +51,9 @@ fn kind(k: &Kernel, p: &Param<Tensor>) -> Result<weft_abi::ParamKind, Diagnostic
         Type::Scalar(s) => Kind::Scalar { dtype: *s, multiple_of: p.div },
         Type::Barrier => Kind::Barrier,
         Type::Team => Kind::Team,
-        Type::Pipeline(_) => return bad("a pipeline is made in the kernel"),
-        Type::Accumulator(_) => return bad("an accumulator is made in the kernel"),
-        Type::Vector(..) | Type::Unit => return bad("pass numbers one by one, or a tensor of them"),
+        Type::Pipeline(_) => return bad("make the pipeline in the kernel"),
+        Type::Accumulator(_) => return bad("make the accumulator in the kernel"),
+        Type::Vector(..) | Type::Unit => return bad("pass the numbers one by one, or pass a tensor of them"),
     })
 }
 
@@ -62,7 +64,7 @@ fn tuple(k: &Kernel, t: &IntTuple) -> Result<IntTuple, Diagnostic> {
     }
 }
 
-/// In terms of what parameters bring.
+/// An extent in terms of values that parameters pass.
 fn extent(k: &Kernel, n: &Int) -> Result<Int, Diagnostic> {
     let mut unknown = false;
     let known = n.subst(&mut |v| {
@@ -80,12 +82,12 @@ fn extent(k: &Kernel, n: &Int) -> Result<Int, Diagnostic> {
         false => Ok(known),
         true => {
             Err(Diagnostic::error(BAD_PARAM, k.span, format!("the extent {n} is not known before a launch"))
-                .help("extents of parameters and grids are made of numbers, integer parameters and n_pes"))
+                .help("extents of parameters and grids can contain numbers, integer parameters and n_pes"))
         }
     }
 }
 
-/// Whether a kernel looks at its grid's second or third dimension.
+/// Whether a kernel reads the second or third dimension of its grid.
 fn uses_grid_planes(k: &Kernel) -> bool {
     let mut found = false;
     k.walk(&mut |_, inst| {

@@ -1,11 +1,13 @@
-//! IR to IR: from tensors, teams and reductions to the machine level that `weft-llvm` takes, one file a pass.
+//! The passes, which lower tensors, teams and reductions to the machine level that `weft-llvm`
+//! takes. There is one file per pass.
 //!
-//! After the passes every memory op's place is a pointer and its value no wider than 16 bytes; no view, team,
-//! symbolic index or reduction is left. What the launcher has to fill in for that stands in hidden parameters
-//! ([`weft_ir::Hidden`]).
+//! After the passes every memory op has a pointer as address and a value of at most 16 bytes. No
+//! views, teams, symbolic indices or reductions remain. Values that the launcher has to provide for
+//! this are hidden parameters ([`weft_ir::Hidden`]).
 //!
-//! Memory rules that the passes rely on: distinct tensor parameters do not overlap; a tensor's declared alignment and
-//! bounds are true; counters of a team barrier belong to that barrier's parameter alone.
+//! The passes rely on these memory rules: distinct tensor parameters do not overlap; a tensor's
+//! declared alignment and bounds are true; the counters of a team barrier belong to that barrier's
+//! parameter alone.
 
 mod advance;
 mod cluster;
@@ -50,27 +52,29 @@ pub struct Options {
     pub lowering: Lowering,
     /// The way in which remote memory operations are carried out.
     pub transport: Transport,
-    /// Whether ranks, and peers' and multicast addresses, come from NVSHMEM's functions, not from hidden parameters.
+    /// Whether ranks, and peers' and multicast addresses, come from NVSHMEM's functions instead of
+    /// hidden parameters.
     pub library_pointers: bool,
     /// The target that code is compiled for.
     pub target: Target,
-    /// Polls after which a wait gives up, prints who waits for what, and traps; none waits for ever.
+    /// The number of polls after which a wait prints its state and traps. Without it, waits have no
+    /// limit.
     pub debug_waits: Option<u64>,
-    /// Whether a wait that takes long reports itself to the host, and goes on waiting.
+    /// Whether a long wait reports itself to the host and continues to wait.
     pub watch: bool,
-    /// Names a place in the text in the messages of waits that give up: `k.weft:12`.
+    /// Names a place in the source text in the messages of waits that trap: `k.weft:12`.
     pub locate: Option<Locate>,
-    /// The pass whose result is wanted as text in [`Lowered::dump`].
+    /// The pass after which the text of the module is stored in [`Lowered::dump`].
     pub dump_after: Option<String>,
-    /// Verify after every pass, not only after the last.
+    /// Whether the verifier runs after every pass, and not only after the last.
     pub verify_each: bool,
 }
 
-/// Names a place in the text.
+/// A function that names a place in the source text.
 pub type Locate = Arc<dyn Fn(Span) -> String + Send + Sync>;
 
 impl Options {
-    /// Plain options: waits without end, no dump; every pass is verified in debug builds.
+    /// Options with waits without limit and without a dump. In debug builds every pass is verified.
     pub fn new(lowering: Lowering, target: Target) -> Options {
         Options {
             lowering,
@@ -87,7 +91,8 @@ impl Options {
 }
 
 impl Options {
-    /// Whether code stands between two polls of a wait, so that no function of NVSHMEM's can do all of it.
+    /// Whether code runs between two polls of a wait, so that a single NVSHMEM function cannot be
+    /// the whole wait.
     pub(crate) fn bounds_waits(&self) -> bool {
         self.debug_waits.is_some() || self.watch
     }
@@ -119,7 +124,7 @@ pub enum Run {
     Machine(fn(machine::Kernel) -> machine::Kernel),
 }
 
-/// One step from tensors to machine level.
+/// A step of the lowering from tensors to the machine level.
 #[derive(Clone, Copy)]
 pub struct Pass {
     /// The name of the pass, as in `--emit after:NAME`.
@@ -134,56 +139,64 @@ pub struct Pass {
 pub const PASSES: &[Pass] = &[
     Pass {
         name: "widen",
-        doc: "rounds of a loop that cannot disturb each other become one round over wider tensors",
+        doc: "combines independent rounds of a loop into one round over wider tensors",
         run: Run::Mixed(widen::run),
     },
     Pass {
         name: "remote",
-        doc: "operations on other PEs' memory become calls of NVSHMEM's functions, or code at the other PE's address",
+        doc: "turns operations on other PEs' memory into calls of NVSHMEM's functions, or into code at \
+             the other PE's address",
         run: Run::Mixed(remote::run),
     },
     Pass {
         name: "teams",
-        doc: "ranks become hidden parameters, team barriers become code",
+        doc: "turns ranks into hidden parameters, and team barriers into code",
         run: Run::Mixed(teams::run),
     },
     Pass {
         name: "pipeline",
-        doc: "pipelines become barriers in shared memory, with the bytes, arrivals and phases that follow from their use",
+        doc: "turns pipelines into barriers in shared memory, with the bytes, arrivals and phases that \
+             follow from their use",
         run: Run::Mixed(pipeline::run),
     },
     Pass {
         name: "proxies",
-        doc: "copies see what threads wrote to global memory: fences before them where the CTA has learned of writes",
+        doc: "inserts fences before copies that read global memory which threads have written",
         run: Run::Mixed(proxies::run),
     },
     Pass {
         name: "memory",
-        doc: "accesses to tensors become accesses to pointers, as wide as layout, alignment and bounds allow",
+        doc: "turns accesses to tensors into accesses to pointers, as wide as layout, alignment and \
+             bounds allow",
         run: Run::Mixed(memory::run),
     },
     Pass {
         name: "reduce",
-        doc: "reductions among threads become shuffles and shared memory",
+        doc: "turns reductions among threads into shuffles and shared memory",
         run: Run::Mixed(reduce::run),
     },
     Pass {
         name: "advance",
-        doc: "addresses that a loop's variable moves become pointers that the loop moves",
+        doc: "turns addresses that depend on a loop's variable into pointers that the loop increments",
         run: Run::Mixed(advance::run),
     },
     Pass {
         name: "watch",
-        doc: "waits get numbers and report themselves where they take long, if that is asked for",
+        doc: "numbers waits and makes long ones report themselves, if that is requested",
         run: Run::Mixed(watch::run),
     },
-    Pass { name: "index", doc: "symbolic integers become 64-bit arithmetic", run: Run::Mixed(index::run) },
+    Pass {
+        name: "index",
+        doc: "turns symbolic integers into 64-bit arithmetic",
+        run: Run::Mixed(index::run),
+    },
     Pass {
         name: "settle",
-        doc: "what is left of parameters and shared memory becomes addresses and numbers: the machine level",
+        doc: "turns the remaining parameters and shared memory into addresses and numbers of the machine \
+             level",
         run: Run::Settle(settle::settle),
     },
-    Pass { name: "dce", doc: "values that nobody uses go", run: Run::Machine(dce::run) },
+    Pass { name: "dce", doc: "removes values that are not used", run: Run::Machine(dce::run) },
 ];
 
 /// A module at the machine level.
@@ -191,9 +204,9 @@ pub const PASSES: &[Pass] = &[
 pub struct Lowered {
     /// The module at the machine level.
     pub module: machine::Verified,
-    /// A report on each access, for `weft explain`.
+    /// A report on each access and tile, for `weft explain`.
     pub report: Report,
-    /// Time each pass took over all kernels, in order.
+    /// The time that each pass took over all kernels, in order.
     pub timings: Vec<(&'static str, Duration)>,
     /// The text of the module after [`Options::dump_after`].
     pub dump: Option<String>,
@@ -244,7 +257,8 @@ impl Stage {
 /// Runs all passes on a module.
 ///
 /// # Errors
-/// Fails with everything that has no machine form and its place, or if a pass name does not exist.
+/// Fails with the errors of all code that cannot be lowered, or if the name of a pass does not
+/// exist.
 pub fn run(module: tensor::Verified, options: &Options) -> Result<Lowered, Vec<Diagnostic>> {
     if let Some(name) = options.dump_after.as_deref()
         && !PASSES.iter().any(|p| p.name == name)
@@ -287,7 +301,7 @@ pub fn run(module: tensor::Verified, options: &Options) -> Result<Lowered, Vec<D
     Ok(Lowered { module, report, timings, dump })
 }
 
-/// Works on all kernels of a module; all errors at once.
+/// Applies a function to all kernels of a module and collects all errors.
 fn each_kernel<A: Level, B: Level>(
     module: Module<A>,
     mut run: impl FnMut(Kernel<A>) -> Result<Kernel<B>, Vec<Diagnostic>>,
@@ -302,7 +316,7 @@ fn each_kernel<A: Level, B: Level>(
     if errors.is_empty() { Ok(Module { kernels, files: module.files }) } else { Err(errors) }
 }
 
-/// What the verifier finds after a pass is that pass's fault: say so.
+/// Marks errors that the verifier finds after a pass as faults of that pass.
 fn internal(found: Vec<Diagnostic>, pass: &Pass) -> Vec<Diagnostic> {
     let blame = |mut d: Diagnostic| {
         d.message = format!("after pass `{}`: {}", pass.name, d.message);

@@ -1,11 +1,12 @@
-//! Pipelines become barriers in shared memory.
+//! Lowers pipelines to barriers in shared memory.
 //!
-//! A pipeline of `S` stages is `2 S` barriers (PTX ISA, mbarrier) of 8 bytes: first the full ones, then the empty ones.
-//! A phase of a full barrier ends when thread 0 has arrived, who also says how many bytes the copies will bring, and
-//! these bytes have come; and where threads write stages, when every warp of theirs has arrived. A phase of an empty
-//! barrier ends when every warp has arrived. Which stage comes next, and the parity of its phase, are variables of each
-//! thread: one pair for those who fill stages, one for those who wait for full ones, and a stage for those who have
-//! written a stage and for those who give one back.
+//! A pipeline of `S` stages is `2 S` barriers (PTX ISA, mbarrier) of 8 bytes: the full ones,
+//! followed by the empty ones. A phase of a full barrier ends when thread 0 has arrived, which also
+//! states how many bytes the copies will write, and these bytes have arrived. If threads write
+//! stages, it ends when every warp of theirs has arrived. A phase of an empty barrier ends when
+//! every warp has arrived. The next stage and the parity of its phase are variables of each thread:
+//! one pair for the threads that fill stages and one for the threads that wait for full ones. There
+//! are also a stage for threads that have written a stage and a stage for threads that release one.
 
 use crate::cluster::union;
 use crate::codes::UNARMED;
@@ -24,15 +25,16 @@ use weft_ir::{
 };
 use weft_ir::{Address, Async, BinOp, Bridge, CmpOp, Control, Debug, Group, Int, UnOp, ValueType, Var};
 
-/// The alignment of a box in shared memory, in bytes (PTX ISA, cp.async.bulk.tensor). A swizzle permutes by the bits of
-/// the address, so that a box may begin inside of its pattern (CUDA programming guide, swizzle modes of TMA).
+/// The alignment of a box in shared memory in bytes (PTX ISA, cp.async.bulk.tensor). A swizzle
+/// permutes by the bits of the address, so a box can begin inside of its pattern (CUDA programming
+/// guide, swizzle modes of TMA).
 pub(crate) const BOX_ALIGN: u32 = 128;
-/// Bytes of a barrier.
+/// The size of a barrier in bytes.
 const BARRIER: i64 = 8;
 const WARP: i64 = 32;
 const I32: Type = Type::Scalar(Scalar::I32);
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(
     mut kernel: Kernel,
     options: &Options,
@@ -74,9 +76,9 @@ pub(crate) fn run(
     Ok(kernel)
 }
 
-/// Writes a block anew in which shared memory stays until the copies out of it have read it: those that thread 0 of the
-/// CTA, or of a role, began. Where CTAs of a cluster fill each other's stages (`shared`), a CTA stays until all are done
-/// with its memory and its barriers.
+/// Rewrites a block so that shared memory stays valid until the copies from it, which thread 0 of
+/// the CTA or of a role began, have read it. If CTAs of a cluster fill each other's stages
+/// (`shared`), a CTA does not end until all others have finished using its memory and its barriers.
 fn finish(b: &mut Builder, body: Block, shared: bool, report: &mut Report) -> Built<()> {
     let (mut copies, mut roles) = (None, false);
     for v in body.0 {
@@ -97,7 +99,7 @@ fn finish(b: &mut Builder, body: Block, shared: bool, report: &mut Report) -> Bu
         b.push(v);
     }
     if let Some(span) = copies {
-        let why = "shared memory stays until the last copies have read it";
+        let why = "keeps shared memory until the last copies have read it";
         report.tile(&b.kernel().name, span, Fact::Wait(why));
         by_first(b, |b| b.emit(Async::BulkWait { pending: 0, read: true }).map(drop))?;
     }
@@ -107,7 +109,7 @@ fn finish(b: &mut Builder, body: Block, shared: bool, report: &mut Report) -> Bu
     Ok(())
 }
 
-/// Where an op, or one in its blocks, copies out of shared memory first.
+/// The first place at which an op, or an op in its blocks, copies out of shared memory.
 fn stores(k: &Kernel, v: Value) -> Option<Span> {
     let op = k.op(v);
     match op.tile() {
@@ -116,40 +118,42 @@ fn stores(k: &Kernel, v: Value) -> Option<Span> {
     }
 }
 
-/// What the kernel's use of its pipelines says.
+/// The properties of the kernel's pipelines.
 #[derive(Default)]
 struct Facts {
     any: bool,
-    /// All pipelines, with their stages.
+    /// All pipelines with their numbers of stages.
     pipelines: Vec<(Value, u32)>,
-    /// Allocations that copies fill, and those that they read.
+    /// The allocations that copies fill, and those that copies read.
     filled: Vec<Value>,
     drained: Vec<Value>,
-    /// Allocations that matrix products read.
+    /// For each pipeline, the allocations that copies which arrive on it fill.
+    stages: FxHashMap<Value, Vec<Value>>,
+    /// The allocations that matrix products read.
     multiplied: Vec<Value>,
-    /// Bytes that arrive in the stage of each acquire.
+    /// The bytes that arrive in the stage of each acquire.
     bytes: FxHashMap<Value, u32>,
-    /// Warps that give stages of each pipeline back, of each role that does.
+    /// For each pipeline, the numbers of warps of the roles that release its stages.
     warps: FxHashMap<Value, Vec<u32>>,
-    /// Warps that write stages of each pipeline.
+    /// The number of warps that write stages of each pipeline.
     writers: FxHashMap<Value, u32>,
-    /// Pipelines that copies arrive on.
+    /// The pipelines on which copies arrive.
     copied: Vec<Value>,
-    /// Pipelines whose stages roles wait for in turns.
+    /// The pipelines for whose stages roles wait in turns.
     turns: Vec<Value>,
-    /// Pipelines whose stages are filled by other CTAs of the cluster, too, and the dimensions in which those differ from
-    /// this one, as bits, for each kind of copy.
+    /// The pipelines whose stages other CTAs of the cluster also fill. For each kind of copy, the
+    /// value has the dimensions in which these CTAs differ from this one, as bits.
     shared: FxHashMap<Value, Vec<u32>>,
-    /// The acquire that armed the stage of each copy.
+    /// The acquire whose stage each copy fills.
     acquires: FxHashMap<Value, Value>,
-    /// Allocations that copies fill and threads read, and those that threads write and copies or matrix
-    /// products read.
+    /// The allocations that copies fill and threads read, and those that threads write and copies
+    /// or matrix products read.
     read: Vec<Value>,
     written: Vec<Value>,
 }
 
 impl Facts {
-    /// Adds up the bytes of the copies behind each acquire of a block.
+    /// Adds up the bytes of the copies after each acquire of a block.
     fn block(&mut self, k: &Kernel, block: &Block) {
         let mut open: FxHashMap<Value, Value> = FxHashMap::default();
         for &v in &block.0 {
@@ -161,8 +165,9 @@ impl Facts {
                 Some(op) if arrival(op).is_some() => {
                     let Some((dst, pipe, dims)) = arrival(op) else { continue };
                     self.copied.push(pipe);
+                    self.stages.entry(pipe).or_default().extend(allocation(k, dst));
                     let by = line(k.cluster, dims).count_ones();
-                    // Each CTA sends to another one, and gets as much from some.
+                    // Each CTA sends to another one, and receives the same amount from one.
                     let sends = matches!(op, Tile::BulkStore { .. });
                     let dims = if sends { EVERY_CTA } else { dims };
                     let by = if sends { 1 } else { by };
@@ -188,8 +193,8 @@ impl Facts {
         }
     }
 
-    /// Counts the warps that write stages, and those that give them back: all of each role that does, of `threads`
-    /// threads.
+    /// Counts the warps that write stages, and those that release them. Each role that does either
+    /// counts with all of its `threads` threads.
     fn users(&mut self, k: &Kernel, block: &Block, threads: u32) {
         let (mut writes, mut releases) = (Vec::new(), Vec::new());
         let mut walk = vec![block];
@@ -215,14 +220,20 @@ impl Facts {
         }
     }
 
-    /// The warps that write stages of a pipeline, and whether copies fill them.
+    /// The number of warps that write stages of a pipeline, and whether copies fill them.
     fn writes(&self, pipe: Value) -> (u32, bool) {
         let writers = self.writers.get(&pipe).copied().unwrap_or(0);
         (writers, writers == 0 || self.copied.contains(&pipe))
     }
 
-    /// The arrivals that empty a stage of a pipeline: of all roles that give stages back, or, where they take turns, of
-    /// one.
+    /// Whether one of these allocations holds stages of a pipeline. A pipeline without copies may
+    /// guard any stage that copies fill.
+    fn hold(&self, among: &[Value], pipe: Value) -> bool {
+        self.stages.get(&pipe).unwrap_or(&self.filled).iter().any(|v| among.contains(v))
+    }
+
+    /// The number of arrivals that empty a stage of a pipeline: those of all roles that release
+    /// stages, or those of one role if they take turns.
     fn arrivals(&self, pipe: Value, span: Span) -> Built<u32> {
         let roles = self.warps.get(&pipe).map_or(&[1][..], |roles| roles);
         if !self.turns.contains(&pipe) {
@@ -232,14 +243,15 @@ impl Facts {
             [first, others @ ..] if others.iter().all(|n| n == first) => Ok(*first),
             _ => {
                 let message =
-                    "roles that take turns with the stages of a pipeline have different numbers of warps";
-                Err(Diagnostic::error(UNARMED, span, message).help("give them as many threads each"))
+                    "roles that take turns with the stages of a pipeline must have the same number of warps";
+                Err(Diagnostic::error(UNARMED, span, message)
+                    .help("give these roles the same number of threads"))
             }
         }
     }
 
-    /// Finds the allocations that both threads and copies touch. Where there are no matrix instructions of warpgroups, it
-    /// is threads that load the operands of products.
+    /// Finds the allocations that both threads and copies access. Without matrix instructions of
+    /// warpgroups, threads load the operands of products.
     fn memory(&mut self, k: &Kernel, has_warpgroups: bool) {
         let (mut loaded, mut stored) = (vec![], vec![]);
         k.walk(&mut |_, inst| match (inst.op.tile(), inst.op.access()) {
@@ -267,7 +279,7 @@ impl Facts {
         self.written = stored.into_iter().filter(taken).collect();
     }
 
-    /// Aligns what copies and matrix products touch as they need it.
+    /// Aligns the allocations as copies and matrix products require.
     fn align(&self, k: &mut Kernel) {
         for &v in self.filled.iter().chain(&self.drained).chain(&self.multiplied) {
             if let Type::Tensor(t) = &mut k.insts[v].ty {
@@ -275,7 +287,7 @@ impl Facts {
                 t.align = t.align.max(BOX_ALIGN);
             }
         }
-        // What another CTA has is aligned as it is here.
+        // An allocation has the same alignment in another CTA.
         let mut there = Vec::new();
         k.walk(&mut |v, inst| {
             if let Some(View::InCta { base, .. }) = inst.op.view() {
@@ -289,15 +301,15 @@ impl Facts {
         }
     }
 
-    /// Copies whose bytes no acquire counts.
+    /// Reports copies whose bytes no acquire counts.
     fn unarmed(&self, k: &Kernel) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         k.walk(&mut |v, inst| {
             if inst.op.tile().and_then(arrival).is_some() && !self.acquires.contains_key(&v) {
-                let message = "no `producer_acquire` of the pipeline stands before this copy in its block";
+                let message = "no `producer_acquire` of the pipeline precedes this copy in its block";
                 found.push(
                     Diagnostic::error(UNARMED, inst.span, message)
-                        .help("put the copies of a stage right behind its acquire"),
+                        .help("put the copies of a stage directly after its acquire"),
                 );
             }
         });
@@ -305,7 +317,7 @@ impl Facts {
     }
 }
 
-/// The allocation in shared memory that a tensor lies in.
+/// The allocation in shared memory that contains a tensor.
 fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     loop {
         match k.op(v).view()? {
@@ -316,32 +328,47 @@ fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     }
 }
 
-/// Where a side of a pipeline stands: the next stage, and the parity of its phase.
+/// The position of a side of a pipeline: the next stage, and the parity of its phase.
 #[derive(Clone, Copy)]
 struct Cursor {
     stage: LocalId,
     parity: LocalId,
 }
 
-/// A pipeline's memory and cursors.
+/// The memory and the cursors of a pipeline.
 #[derive(Clone, Copy)]
 struct Pipe {
     stages: u32,
-    /// CTAs of the cluster that fill a stage, of whose copies in all of them each waits for.
+    /// The number of CTAs of the cluster that fill a stage. Each of them waits for the copies in
+    /// all of them.
     ctas: u32,
-    /// Their ranks, as bits (`i32`); none where it is all of them.
+    /// The ranks of these CTAs as bits (`i32`), or `None` if they are all CTAs of the cluster.
     ranks: Option<Value>,
     /// The address of the barriers.
     barriers: Value,
     fills: Cursor,
     waits: Cursor,
     frees: Cursor,
-    /// Where threads write stages.
+    /// The cursor of the threads that write stages, if there are any.
     writes: Option<Cursor>,
-    /// Whether copies arrive, of which thread 0 says how many bytes they are.
+    /// Whether copies arrive. In that case, thread 0 states their number of bytes.
     copied: bool,
-    /// The arrivals that fill a stage, beside bytes.
+    /// The number of arrivals that fill a stage, in addition to bytes.
     arrivals: u32,
+    /// Whether threads read stages that copies fill.
+    read: bool,
+    /// Whether copies read stages that copies fill.
+    drained: bool,
+}
+
+impl Pipe {
+    /// The scope in which accesses to a stage before its release are visible. A stage that only
+    /// matrix instructions read needs no visibility, because a completed product has read it,
+    /// whichever CTA fills it again. Release and acquire with cluster scope are fences of the whole
+    /// GPU in every step of the loop, and such a fence waits for stores to another GPU.
+    fn scope(&self) -> Scope {
+        if self.ctas > 1 && self.read { Scope::Cluster } else { Scope::Cta }
+    }
 }
 
 struct Pipelines<'a> {
@@ -351,7 +378,7 @@ struct Pipelines<'a> {
     pipes: FxHashMap<Value, Pipe>,
     /// The full barrier of the stage of each acquire.
     armed: FxHashMap<Value, Value>,
-    /// Whether threads wrote what copies will read, and no fence has come since.
+    /// Whether threads have written memory that copies will read, without a fence since then.
     dirty: bool,
 }
 
@@ -403,8 +430,12 @@ impl Rewrite for Pipelines<'_> {
             }
             Tile::Release { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
-                if !self.facts.read.is_empty() {
-                    self.say(e, span, Fact::Fence("threads read stages that copies fill again"));
+                if pipe.read {
+                    self.say(
+                        e,
+                        span,
+                        Fact::Fence("orders reads of stages by threads before copies that fill them again"),
+                    );
                 }
                 self.release(&mut e.b, pipe).map(|()| Action::Drop)
             }
@@ -449,7 +480,8 @@ impl Pipelines<'_> {
         self.report.tile(&e.b.kernel().name, span, fact);
     }
 
-    /// Thread 0 waits for the stage to fall empty, and says how many bytes will come.
+    /// Emits code in which thread 0 waits for the stage to become empty, and states how many bytes
+    /// will arrive.
     fn acquire(&mut self, e: &mut Editor, v: Value, pipe: Pipe, span: Span) -> Built<()> {
         let bytes = self.facts.bytes.get(&v).copied().unwrap_or(0);
         self.say(e, span, Fact::Expects(bytes));
@@ -459,8 +491,8 @@ impl Pipelines<'_> {
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         self.armed.insert(v, full);
-        let scope = self.scope(pipe);
-        // All stages are empty at first: the phase before the first one counts as ended.
+        let scope = pipe.scope();
+        // All stages are empty at first, because the phase before the first one counts as complete.
         let empty_phase = |b: &mut Builder| {
             let one = b.i32(1)?;
             let before = b.binary(BinOp::Xor, parity, one)?;
@@ -481,19 +513,23 @@ impl Pipelines<'_> {
         advance(b, pipe.fills, stage, pipe.stages)
     }
 
-    /// Lets copies and matrix instructions see what threads wrote before.
+    /// Makes earlier writes of threads visible to copies and matrix instructions.
     fn show_writes(&mut self, e: &mut Editor, span: Span) -> Built<()> {
         if std::mem::take(&mut self.dirty) {
-            self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
+            self.say(
+                e,
+                span,
+                Fact::Fence("orders writes of threads before copies or matrix instructions that read them"),
+            );
             e.b.emit(Async::ProxyFence { global: false })?;
         }
         Ok(())
     }
 
-    /// Every warp arrives once its lanes have written the stage.
+    /// Lets every warp arrive after its lanes have written the stage.
     fn commit(&self, b: &mut Builder, pipe: Pipe, span: Span) -> Built<()> {
         let Some(writes) = pipe.writes else {
-            return Err(Diagnostic::error(UNARMED, span, "nobody acquires stages of this pipeline"));
+            return Err(Diagnostic::error(UNARMED, span, "no role acquires stages of this pipeline"));
         };
         b.emit(Thread::GroupBarrier { group: Group::Warp })?;
         let stage = b.get(writes.stage)?;
@@ -505,23 +541,22 @@ impl Pipelines<'_> {
         advance(b, writes, stage, pipe.stages)
     }
 
-    /// Every warp arrives once its lanes are done with the stage.
+    /// Lets every warp arrive after its lanes have finished using the stage.
     fn release(&self, b: &mut Builder, pipe: Pipe) -> Built<()> {
-        if !self.facts.read.is_empty() {
+        if pipe.read {
             b.emit(Async::ProxyFence { global: false })?;
         }
-        // A product that was waited for has read for the whole warp, but each thread reads or copies for itself. It may
-        // also read stages that threads have written.
-        let drains = self.facts.filled.iter().any(|v| self.facts.drained.contains(v));
-        if !self.facts.read.is_empty() || drains || pipe.writes.is_some() {
+        // A completed product has read its operands for the whole warp, but each thread reads or
+        // copies for itself. A product can also read stages that threads have written.
+        if pipe.read || pipe.drained || pipe.writes.is_some() {
             b.emit(Thread::GroupBarrier { group: Group::Warp })?;
         }
         let stage = b.get(pipe.frees.stage)?;
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
-        let scope = self.scope(pipe);
-        // Lane i tells CTA i of those that fill the stage.
+        let scope = pipe.scope();
+        // Lane i signals CTA i of the CTAs that fill the stage.
         let all = if pipe.ctas > 1 { b.kernel().cluster_size() } else { 1 };
         let (lane, end) = (b.index(lane)?, b.i64(all.into())?);
         let mut tells = b.compare(CmpOp::Lt, lane, end)?;
@@ -545,14 +580,7 @@ impl Pipelines<'_> {
         advance(b, pipe.frees, stage, pipe.stages)
     }
 
-    /// The threads that see what was done with a stage before it fell empty. Of a stage that only matrix instructions
-    /// read that is nothing: a product that was waited for has read it, in whichever CTA it is filled again. Release and
-    /// acquire in a cluster are fences of the whole GPU, in every step of the loop.
-    fn scope(&self, pipe: Pipe) -> Scope {
-        if pipe.ctas > 1 && !self.facts.read.is_empty() { Scope::Cluster } else { Scope::Cta }
-    }
-
-    /// Waits until the phase of that parity has ended.
+    /// Waits until the phase with this parity has ended.
     fn wait(&self, b: &mut Builder, (ptr, parity, scope): (Value, Value, Scope), span: Span) -> Built<()> {
         let polls = Polls::new(b, self.options.debug_waits)?;
         b.while_loop(
@@ -574,10 +602,11 @@ impl Pipelines<'_> {
     }
 }
 
-/// Every dimension of a cluster.
+/// All dimensions of a cluster.
 const EVERY_CTA: u32 = 0b111;
 
-/// Where a copy goes that arrives on a pipeline, the pipeline, and the dimensions of the cluster along which it goes.
+/// For a copy that arrives on a pipeline: its destination, the pipeline, and the dimensions of the
+/// cluster along which it goes.
 fn arrival(op: &Tile) -> Option<(Value, Value, u32)> {
     match op {
         Tile::TmaLoad { dst, pipe, dims, .. } | Tile::BulkLoad { dst, pipe, dims, .. } => {
@@ -588,7 +617,7 @@ fn arrival(op: &Tile) -> Option<(Value, Value, u32)> {
     }
 }
 
-/// The memory of all pipelines, made ready by thread 0 before anybody goes on.
+/// Allocates the memory of all pipelines. Thread 0 initialises it before any thread continues.
 fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
     let cluster = b.kernel().cluster;
     let mut made = Vec::new();
@@ -599,7 +628,7 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
         let all = ctas < 2 || ctas == b.kernel().cluster_size();
         let ranks = if all { None } else { Some(union(b, lines)?) };
         let warps = facts.arrivals(v, b.kernel().insts[v].span)?;
-        made.push((v, pipe(b, stages, (ctas, ranks), facts.writes(v))?, warps * ctas));
+        made.push((v, pipe(b, stages, (ctas, ranks), (facts, v))?, warps * ctas));
     }
     by_first(b, |b| {
         for (_, Pipe { stages, barriers, arrivals: fills, .. }, releases) in &made {
@@ -610,18 +639,18 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
         }
         b.emit(Async::MbarFence {}).map(drop)
     })?;
-    // Another CTA's copies and arrivals may come as soon as this one goes on.
+    // Copies and arrivals of another CTA can come as soon as that CTA continues.
     let group = if facts.shared.is_empty() { Group::Block } else { Group::Cluster };
     b.emit(Thread::GroupBarrier { group })?;
     Ok(made.into_iter().map(|(v, pipe, _)| (v, pipe)).collect())
 }
 
-/// The memory and the cursors of one pipeline, whose stages `writers` warps write, and copies fill if `copied`.
+/// The memory and the cursors of a pipeline, and the facts that the kernel's use of it gives.
 fn pipe(
     b: &mut Builder,
     stages: u32,
     (ctas, ranks): (u32, Option<Value>),
-    (writers, copied): (u32, bool),
+    (facts, v): (&Facts, Value),
 ) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
@@ -641,12 +670,14 @@ fn pipe(
         Ok(at)
     };
     let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
+    let (writers, copied) = facts.writes(v);
     let writes = (writers > 0).then(|| cursor("write")).transpose()?;
     let arrivals = writers + u32::from(copied);
-    Ok(Pipe { stages, ctas, ranks, barriers, fills, waits, frees, writes, copied, arrivals })
+    let (read, drained) = (facts.hold(&facts.read, v), facts.hold(&facts.drained, v));
+    Ok(Pipe { stages, ctas, ranks, barriers, fills, waits, frees, writes, copied, arrivals, read, drained })
 }
 
-/// What thread 0 does alone.
+/// Emits code that only thread 0 executes.
 pub(crate) fn by_first(b: &mut Builder, f: impl FnOnce(&mut Builder) -> Built<()>) -> Built<()> {
     let thread = linear(b, Sreg::ThreadIdx)?;
     let (thread, zero) = (b.index(thread)?, b.i64(0)?);
@@ -655,7 +686,7 @@ pub(crate) fn by_first(b: &mut Builder, f: impl FnOnce(&mut Builder) -> Built<()
     b.emit(Control::If { cond: first, then, otherwise: Block::default() }).map(drop)
 }
 
-/// Reads a stage into the value `v`: layouts and offsets know the stage by that number.
+/// Reads a stage into the value `v`, because layouts and offsets refer to the stage by that number.
 fn under_its_number(e: &mut Editor, v: Value, stage: LocalId) -> Value {
     e.b.kernel_mut().insts[v].op = Var::LocalGet { local: stage }.into();
     e.b.push(v);
@@ -668,7 +699,7 @@ fn barrier(b: &mut Builder, barriers: Value, stage: Value) -> Built<Value> {
     b.offset(barriers, &bytes)
 }
 
-/// Goes on to the next stage; behind the last one, to the first of the other parity.
+/// Advances to the next stage. After the last stage follows the first one with the other parity.
 fn advance(b: &mut Builder, at: Cursor, stage: Value, stages: u32) -> Built<()> {
     let (one, zero, end) = (b.i32(1)?, b.i32(0)?, b.i32(stages.into())?);
     let next = b.binary(BinOp::Add, stage, one)?;
@@ -681,7 +712,7 @@ fn advance(b: &mut Builder, at: Cursor, stage: Value, stages: u32) -> Built<()> 
     b.set(at.parity, parity).map(drop)
 }
 
-/// Goes on by a number of stages, both for waiting and for giving back.
+/// Advances both the wait cursor and the release cursor by a number of stages.
 fn skip(b: &mut Builder, pipe: Pipe, stages: Value) -> Built<()> {
     let n = Int::from(i64::from(pipe.stages));
     let stage = b.get(pipe.waits.stage)?;

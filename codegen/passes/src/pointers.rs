@@ -1,4 +1,4 @@
-//! Ranks, sizes and addresses of teams: from hidden parameters, or from NVSHMEM's functions.
+//! Ranks, sizes and addresses of teams, from hidden parameters or from NVSHMEM's functions.
 
 use crate::edit::Emit;
 use crate::remote::library::{TEAM_WORLD, call};
@@ -9,24 +9,25 @@ use weft_ir::{Bridge, Hidden, Int, Memory, Scalar, Scope, Sem, Space, TeamRef, V
 
 const I32: Type = Type::Scalar(Scalar::I32);
 
-/// Who tells.
+/// The source of ranks and addresses.
 #[derive(Clone, Copy)]
-pub(crate) struct Source {
+pub(crate) struct AddressSource {
     library: bool,
 }
 
-/// Every PE's address of a symmetric parameter.
+/// The addresses of a symmetric parameter on all PEs.
 #[derive(Clone, Copy)]
 pub(crate) enum Peers {
-    /// Of a table, one address a rank.
+    /// A table with one address per rank.
     Table(Value),
-    /// By the address here, and the team's number where ranks are not the world's.
+    /// The address on this PE, from which NVSHMEM computes the others, and the number of the team
+    /// if ranks are not those of the world.
     Library(Value, Option<Value>),
 }
 
-impl Source {
-    pub fn of(options: &Options) -> Source {
-        Source { library: options.library_pointers }
+impl AddressSource {
+    pub fn of(options: &Options) -> AddressSource {
+        AddressSource { library: options.library_pointers }
     }
 
     /// This PE's rank (`i32`).
@@ -34,7 +35,7 @@ impl Source {
         self.number(b, team, "my_pe", Hidden::MyPe { team: team.0 })
     }
 
-    /// PEs of a team (`i32`).
+    /// The number of PEs of a team (`i32`).
     pub fn n_pes(self, b: &mut Builder, team: TeamRef) -> Built<Value> {
         self.number(b, team, "n_pes", Hidden::NPes { team: team.0 })
     }
@@ -50,7 +51,7 @@ impl Source {
         }
     }
 
-    /// The multicast address of parameter `base`: a pointer.
+    /// The multicast address of parameter `base`, as a pointer.
     pub fn multicast(self, b: &mut Builder, base: u32, team: TeamRef) -> Built<Value> {
         if !self.library {
             let bits = parameter(b, Hidden::Multicast { base, team: team.0 })?;
@@ -72,7 +73,7 @@ impl Source {
 }
 
 impl Peers {
-    /// The address on a PE, by its rank: a pointer.
+    /// The address on the PE with this rank, as a pointer.
     pub fn address(self, b: &mut Builder, pe: &Int) -> Built<Value> {
         match self {
             Peers::Table(table) => {
@@ -94,7 +95,7 @@ impl Peers {
     }
 }
 
-/// A hidden parameter's value.
+/// The value of a hidden parameter.
 pub(crate) fn parameter(b: &mut Builder, kind: Hidden) -> Built<Value> {
     let index = hidden::param(b.kernel_mut(), kind);
     b.emit(Var::Param { index })

@@ -1,9 +1,10 @@
-//! Copies of tiles see what threads wrote to global memory.
+//! Makes writes of threads to global memory visible to copies of tiles.
 //!
-//! Copies access memory by another proxy than threads do, and do not see the writes of threads by themselves (PTX ISA,
-//! Memory Consistency Model, proxies). In shared memory the pass `pipeline` orders both. Here stands what orders them in
-//! global memory, on the side of the thread that begins the copy: once the CTA has learned that others wrote (it acquired
-//! something, or waited at a barrier), the thread executes a fence before the next copy that could touch such memory.
+//! Copies access memory through another proxy than threads do, so they do not see the writes of
+//! threads automatically (PTX ISA, Memory Consistency Model, proxies). The pass `pipeline` orders
+//! both in shared memory. This pass orders them in global memory, in the thread that begins the
+//! copy. After the CTA has learned of other threads' writes (it acquired something, or waited at a
+//! barrier), the thread executes a fence before the next copy that could access such memory.
 
 use crate::pipeline::by_first;
 use crate::tiles::Fact;
@@ -14,7 +15,7 @@ use weft_ir::diag::Diagnostic;
 use weft_ir::mixed::{Builder, Inst, Kernel, Op, Type};
 use weft_ir::{Async, Block, Control, Operation, Role, Sem, Space, Thread, Tile, Value, Var, View};
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, _: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     let facts = Facts::new(&kernel);
     if !kernel.body.0.iter().any(|v| facts.any(&kernel, *v, Facts::touches)) {
@@ -28,12 +29,13 @@ pub(crate) fn run(kernel: Kernel, _: &Options, report: &mut Report) -> Result<Ke
     Ok(kernel)
 }
 
-/// What the kernel's threads do to the memory that its copies touch.
+/// The accesses of the kernel's threads to the memory that its copies access.
 struct Facts {
-    /// Parameters that threads write, on any PE.
+    /// The parameters that threads write, on any PE.
     written: FxHashSet<u32>,
-    /// Whether copies touch one that threads write on this PE, so that barriers of the CTA order accesses of both. Of
-    /// what was written to another PE's memory, that PE learns by acquiring something.
+    /// Whether copies access a parameter that threads write on this PE, so that barriers of the CTA
+    /// order the accesses of both. A PE learns of writes of other PEs to its memory by acquiring
+    /// something.
     own: bool,
 }
 
@@ -56,14 +58,15 @@ impl Facts {
         Facts { written, own }
     }
 
-    /// Whether something holds of an op, or of one in its blocks.
+    /// Whether `holds` is true for an op, or for an op in its blocks.
     fn any(&self, k: &Kernel, v: Value, holds: fn(&Facts, &Kernel, &Inst) -> bool) -> bool {
         let inst = &k.insts[v];
         let inner = || inst.op.blocks().into_iter().any(|b| b.0.iter().any(|v| self.any(k, *v, holds)));
         holds(self, k, inst) || inner()
     }
 
-    /// Whether an op is a copy of what threads, of this PE or another, may have written while the kernel runs.
+    /// Whether an op is a copy of memory that threads, on this PE or another, may have written
+    /// while the kernel runs.
     fn touches(&self, k: &Kernel, inst: &Inst) -> bool {
         let Some(index) = outside(inst).and_then(|v| parameter(k, v)) else { return false };
         let Some(p) = k.head.params.get(index as usize) else { return false };
@@ -73,7 +76,7 @@ impl Facts {
         self.written.contains(&index) || loads && others_write
     }
 
-    /// Whether a thread knows after an op what others wrote before.
+    /// Whether a thread knows of earlier writes of other threads after an op.
     fn learns(&self, _: &Kernel, inst: &Inst) -> bool {
         let acquires = |(sem, _)| matches!(sem, Sem::Acquire | Sem::AcqRel | Sem::SeqCst);
         let meets = matches!(
@@ -84,7 +87,7 @@ impl Facts {
     }
 }
 
-/// The tensor outside of shared memory that a copy of a tile is of.
+/// The tensor outside of shared memory of a copy of a tile.
 fn outside(inst: &Inst) -> Option<Value> {
     match inst.op.tile()? {
         Tile::TmaLoad { src, .. } | Tile::BulkLoad { src, .. } => Some(*src),
@@ -93,7 +96,7 @@ fn outside(inst: &Inst) -> Option<Value> {
     }
 }
 
-/// The parameter whose memory a tensor is in, on this PE or others.
+/// The parameter whose memory contains a tensor, on this PE or others.
 fn parameter(k: &Kernel, mut v: Value) -> Option<u32> {
     loop {
         match k.op(v).view() {
@@ -126,7 +129,8 @@ struct Fences<'a> {
 }
 
 impl Fences<'_> {
-    /// Writes a block anew. `open` says whether the CTA has learned of writes and executed no fence since.
+    /// Rewrites a block. `open` says whether the CTA has learned of writes and executed no fence
+    /// since then.
     fn block(&mut self, block: Block, open: &mut bool) -> Built<Block> {
         self.b.open();
         for v in block.0 {
@@ -147,7 +151,7 @@ impl Fences<'_> {
         let role = matches!(k.op(v).control(), Some(Control::Role { .. }));
         if copies && !role && std::mem::take(open) {
             let span = k.insts[v].span;
-            let why = Fact::Fence("others wrote what copies touch");
+            let why = Fact::Fence("orders writes of other threads before copies of the same memory");
             self.report.tile(&k.name, span, why);
             self.b.at(span);
             by_first(&mut self.b, |b| b.emit(Async::ProxyFence { global: true }).map(drop))?;
@@ -158,7 +162,7 @@ impl Fences<'_> {
         if !copies || op.blocks().is_empty() {
             return Ok(());
         }
-        // A round follows another one that may have learned something.
+        // A round follows a previous round that may have learned something.
         let repeats = matches!(op.control(), Some(Control::For { .. } | Control::While { .. }));
         let mut op = op.clone();
         let mut after = false;

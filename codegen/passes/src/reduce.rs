@@ -1,11 +1,12 @@
-//! Reductions among threads become shuffles and shared memory.
+//! Lowers reductions among threads to shuffles and shared memory.
 //!
-//! A warp reduces by a butterfly of five shuffles, or, where the CTA's last warp is not full, by a tree towards lane 0;
-//! lane 0 then tells the others. A CTA reduces its warps that way, puts one value a warp
-//! into shared memory, and every thread combines them in the order of the warps. The CTAs of a cluster then read each
-//! other's value from shared memory, and combine them in the order of their ranks. The order is fixed by the thread index
-//! and the same in all threads, so all get the same bits. f16 and bf16 are reduced in f32 and rounded once; sums of
-//! fp8 do not exist.
+//! A warp reduces by a butterfly of five shuffles. If the CTA's last warp is not full, it reduces
+//! by a tree towards lane 0, which then distributes the result. A CTA first reduces its warps in
+//! this way. It stores one value per warp in shared memory, and every thread combines them in the
+//! order of the warps. The CTAs of a cluster then read each other's value from shared memory and
+//! combine them in the order of their ranks. The order depends only on the thread index and is the
+//! same in all threads, so all threads get the same bits. f16 and bf16 are reduced in f32 and
+//! rounded once. There are no sums of fp8.
 
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
 use crate::teams::linear;
@@ -20,13 +21,14 @@ use weft_ir::{Together, Value, ValueType};
 
 const WARP: u32 = 32;
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     rewrite(kernel, &mut Reduce { slots: Vec::new() })
 }
 
 struct Reduce {
-    /// Shared memory for a value a warp, by the bytes of one: all reductions use it in turn.
+    /// Shared memory for one value per warp, by the size of a value in bytes. All reductions use it
+    /// in turn.
     slots: Vec<(u32, Option<u32>, Value)>,
 }
 
@@ -53,7 +55,8 @@ impl Rewrite for Reduce {
         if all && e.b.kernel().threads() > WARP {
             parts = self.block(e, op, parts, work, thread)?;
         } else {
-            // All lanes have the same bits; this says so to who asks which values differ between threads.
+            // All lanes have the same bits. This shuffle makes that known to the uniformity
+            // analysis.
             for part in &mut parts {
                 *part = shuffle(&mut e.b, *part, ShuffleMode::Idx, 0)?;
             }
@@ -69,7 +72,7 @@ impl Rewrite for Reduce {
 }
 
 impl Reduce {
-    /// Reduces the warps' values: one slot a warp for each of `parts`.
+    /// Reduces the warps' values, with one slot per warp for each of `parts`.
     fn block(
         &mut self,
         e: &mut Editor,
@@ -99,8 +102,8 @@ impl Reduce {
         Ok(parts)
     }
 
-    /// Reduces the CTAs' values: thread 0 of each CTA puts its own into shared memory, where all threads of the cluster
-    /// read it.
+    /// Reduces the CTAs' values. Thread 0 of each CTA stores its own value in shared memory, where
+    /// all threads of the cluster read it.
     fn cluster(
         &mut self,
         e: &mut Editor,
@@ -125,7 +128,8 @@ impl Reduce {
             let at = |b: &mut Builder, rank: u32| b.offset(ranks[rank as usize], &Int::from(bytes * i));
             *part = read(&mut e.b, (op, work), ctas, &at)?.unwrap_or(*part);
         }
-        // The next reduction uses the same slots, and a CTA's memory is gone when it has ended.
+        // The next reduction uses the same slots, and a CTA's memory does not exist after it has
+        // ended.
         e.b.emit(Thread::GroupBarrier { group: Group::Cluster })?;
         Ok(parts)
     }
@@ -142,7 +146,8 @@ impl Reduce {
     }
 }
 
-/// Writes each part to the address that `at` gives for its number, by the threads for which `by` is true.
+/// Writes each part to the address that `at` returns for its number, in the threads for which `by`
+/// is true.
 fn write(
     b: &mut Builder,
     by: Value,
@@ -159,7 +164,8 @@ fn write(
     b.emit(Control::If { cond: by, then, otherwise: weft_ir::Block::default() }).map(drop)
 }
 
-/// Reads `n` values of type `work` from the addresses that `at` gives, and combines them in that order.
+/// Reads `n` values of type `work` from the addresses that `at` returns, and combines them in that
+/// order.
 fn read(
     b: &mut Builder,
     (op, work): (RedOp, Scalar),
@@ -179,7 +185,7 @@ fn read(
     Ok(total)
 }
 
-/// The type that an element type is reduced in.
+/// The type in which an element type is reduced.
 fn working_type(elem: Scalar) -> Scalar {
     match elem {
         Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 => Scalar::F32,
@@ -197,7 +203,8 @@ fn to_working(b: &mut Builder, value: Value, work: Scalar) -> Built<Value> {
     b.convert(value, work)
 }
 
-/// Integers come back modulo 2^bits: as if they had been reduced in their own type.
+/// Converts back to the element type. Integers are taken modulo 2^bits, as if they had been reduced
+/// in their own type.
 fn from_working(b: &mut Builder, value: Value, elem: Scalar) -> Built<Value> {
     let work = b.ty(value).elem().unwrap_or(elem);
     if elem == Scalar::Bool {
@@ -207,7 +214,7 @@ fn from_working(b: &mut Builder, value: Value, elem: Scalar) -> Built<Value> {
     b.convert(value, elem)
 }
 
-/// Reduces a scalar over the lanes of each warp; lane 0 has the result.
+/// Reduces a scalar over the lanes of each warp. Lane 0 has the result.
 fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value> {
     let threads = b.kernel().threads();
     if threads.is_multiple_of(WARP) {
@@ -216,8 +223,9 @@ fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value>
             b.combine(op, sum, other)
         });
     }
-    // Lane 0 gets all. A lane that would ask one that does not exist (or, past the warp's end, a wrong one) asks
-    // itself: reading a lane that takes no part gives nothing that can be relied on.
+    // Lane 0 gets the result. A lane that would read a lane that does not exist (or a wrong lane,
+    // past the warp's end) reads itself, because the result of reading a lane that does not take
+    // part is undefined.
     let count = b.i32(threads.into())?;
     (0..5).try_fold(value, |sum, step| {
         let distance = b.i32(1 << step)?;

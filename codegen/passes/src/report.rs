@@ -1,4 +1,5 @@
-//! What became of a kernel's accesses, for `weft explain` and the list of instructions that `weft run` prints.
+//! A report on the lowering of a kernel's accesses, for `weft explain` and the list of instructions
+//! that `weft run` prints.
 
 use crate::tiles::{Fact, Tiled};
 use crate::watch::Wait;
@@ -6,18 +7,18 @@ use std::fmt;
 use std::sync::Arc;
 use weft_ir::diag::Span;
 
-/// What the passes made of the kernels of a module.
+/// The results of the passes for the kernels of a module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Every memory op of the text, in the order of the code.
     pub accesses: Vec<Access>,
-    /// Every loop that asked for rounds in flight.
+    /// Every loop that requested rounds in flight.
     pub loops: Vec<Widened>,
     /// Every transfer to or from another PE, in the order of the code.
     pub transfers: Vec<Transfer>,
-    /// Every wait that reports itself; its number counts those of its kernel.
+    /// Every wait that reports itself. Its number is its index among those of its kernel.
     pub waits: Vec<Wait>,
-    /// What the passes made of tiles, pipelines, shared memory and registers.
+    /// The facts about tiles, pipelines, shared memory and registers.
     pub tiles: Vec<Tiled>,
 }
 
@@ -28,7 +29,7 @@ pub struct Transfer {
     pub kernel: Arc<str>,
     /// The source text of the transfer.
     pub span: Span,
-    /// The name in the language: `put<block>`.
+    /// The name in the language, such as `put<block>`.
     pub op: String,
     /// The pieces that the transfer moves.
     pub pieces: Pieces,
@@ -36,7 +37,7 @@ pub struct Transfer {
     pub moved: Moved,
 }
 
-/// The largest pieces that are consecutive on both sides of a transfer. Numbers are symbolic.
+/// The largest pieces that are consecutive on both sides of a transfer. The numbers are symbolic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pieces {
     /// The number of pieces.
@@ -45,26 +46,29 @@ pub struct Pieces {
     pub elements: String,
     /// The size of a piece in bytes.
     pub bytes: String,
-    /// Elements from one to the next, of destination and source, where those of a piece are not consecutive.
+    /// The strides of destination and source in elements, if the elements of a piece are not
+    /// consecutive.
     pub strides: Option<[String; 2]>,
-    /// Layouts of the pieces' first elements in destination and source, the first mode fastest; none for one piece.
+    /// The layouts of the pieces' first elements in destination and source, the first mode fastest.
+    /// It is `None` for one piece.
     pub order: Option<[String; 2]>,
     /// The layouts of destination and source.
     pub layouts: [String; 2],
-    /// Whether bounds may leave elements out.
+    /// Whether bounds can leave elements out.
     pub bounded: bool,
 }
 
 /// The way in which a transfer is carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// A copy in place: the bytes of a word, and of a word where addresses turn out less aligned.
+    /// A copy in place: the size of a word in bytes, and that of a word if addresses are less
+    /// aligned.
     pub copy: Option<(u32, Option<u32>)>,
     /// The NVSHMEM function that carries it out.
     pub function: Option<String>,
 }
 
-/// One memory op of the text.
+/// A memory op of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The name of the kernel.
@@ -73,62 +77,65 @@ pub struct Access {
     pub span: Span,
     /// The name of the op, such as `ld_reduce`.
     pub op: &'static str,
-    /// Elements that one execution moves for a thread.
+    /// The number of elements that one execution moves for a thread.
     pub elements: u32,
-    /// The instructions it became, the common one first.
+    /// The instructions that replace it, the common one first.
     pub instrs: Vec<Instr>,
-    /// Why they are narrower than 16 bytes, if they are.
+    /// The reason why they are narrower than 16 bytes, if they are.
     pub narrow: Option<Narrow>,
-    /// Why the warps do not move whole matrices (`ldmatrix`, `stmatrix`), of elements that are dealt out as those of an
-    /// accumulator.
+    /// The reason why the warps do not move whole matrices (`ldmatrix`, `stmatrix`), for elements
+    /// that are distributed as those of an accumulator.
     pub no_matrices: Option<String>,
     /// What is known about its bounds.
     pub cover: Cover,
 }
 
-/// An instruction of an access.
+/// An instruction that is part of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instr {
     /// The name as in PTX, without operands.
     pub name: String,
-    /// Bytes that one moves for a PE.
+    /// The number of bytes that one instruction moves for a PE.
     pub bytes: u32,
-    /// The number of them that one execution of the op issues when nothing is out of bounds (for unicast
-    /// forms: for each PE of the team). It is 0 for those that only tails use.
+    /// The number of these instructions that one execution of the op issues if nothing is out of
+    /// bounds. For unicast forms it is the number for each PE of the team. It is 0 for instructions
+    /// that only tails use.
     pub count: u32,
 }
 
 /// What is known at compile time about the bounds of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cover {
-    /// All elements exist: no test.
+    /// All elements exist, so there is no test.
     All,
-    /// Each instruction's elements exist or do not, as a whole: one test an instruction.
+    /// The elements of each instruction exist as a whole or not at all, so there is one test per
+    /// instruction.
     Whole,
-    /// A tail may cut an instruction's elements: tested as a whole first, then one by one.
+    /// A bound can cut the elements of an instruction. They are tested as a whole first, and then
+    /// one by one.
     Cut,
 }
 
-/// Why an access is narrower than 16 bytes.
+/// The reason why an access is narrower than 16 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Narrow {
     /// The thread has no more elements.
     Few,
-    /// The thread has no more elements side by side.
+    /// The thread has no more contiguous elements.
     Layout {
-        /// Elements side by side.
+        /// The number of contiguous elements.
         run: i64,
         /// The layout, as CuTe prints it.
         layout: String,
     },
-    /// The address is not provably a multiple of more.
+    /// A greater alignment of the address cannot be proven.
     Alignment {
-        /// Provable alignment in bytes.
+        /// The provable alignment in bytes.
         bytes: u32,
-        /// What limits it: the base's alignment, an offset, or a stride.
+        /// A description of what limits it: the base's alignment, an offset, or a stride.
         limit: String,
     },
-    /// A bound's positions do not follow the elements.
+    /// The positions of a bound do not follow the elements.
     Bound {
         /// The layout of the bound.
         layout: String,
@@ -137,22 +144,22 @@ pub enum Narrow {
     Isa,
 }
 
-/// A loop that asked for rounds in flight.
+/// A loop that requested rounds in flight.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Widened {
     /// The name of the kernel.
     pub kernel: Arc<str>,
     /// The source text of the loop.
     pub span: Span,
-    /// Rounds in flight; 1 where it stayed as it was.
+    /// The number of rounds in flight, which is 1 if the loop is unchanged.
     pub rounds: u32,
-    /// Why it stayed as it was, or took fewer than asked.
+    /// The reason why the loop is unchanged, or has fewer rounds in flight than requested.
     pub why: Option<String>,
 }
 
 impl Report {
-    /// Adds something about tiles, unless it is there: loops that are taken apart and functions that are called again say
-    /// the same of one place.
+    /// Adds a fact about tiles, unless it is present already: unrolled loops and functions that are
+    /// called several times have the same fact for one place.
     pub(crate) fn tile(&mut self, kernel: &Arc<str>, span: Span, fact: Fact) {
         let tiled = Tiled { kernel: kernel.clone(), span, fact };
         if !self.tiles.contains(&tiled) {
@@ -160,7 +167,8 @@ impl Report {
         }
     }
 
-    /// The names of all instructions used on tensors, without repetition, in order of first use.
+    /// The names of all instructions used on tensors, without repetition, in the order of their
+    /// first use.
     pub fn instructions(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for name in self.accesses.iter().flat_map(|a| &a.instrs).map(|i| i.name.as_str()) {
@@ -175,15 +183,15 @@ impl Report {
 impl fmt::Display for Narrow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Narrow::Few => f.write_str("a thread moves no more at once"),
+            Narrow::Few => f.write_str("a thread does not move more at once"),
             Narrow::Layout { run: 1, layout } => {
-                write!(f, "the elements of a thread, {layout}, are not side by side")
+                write!(f, "the elements of a thread, {layout}, are not contiguous")
             }
             Narrow::Layout { run, layout } => {
-                write!(f, "only {run} elements of a thread's {layout} are side by side")
+                write!(f, "only {run} elements of a thread's {layout} are contiguous")
             }
             Narrow::Alignment { bytes, limit } => {
-                write!(f, "the address is provably a multiple of {bytes} bytes only: {limit}")
+                write!(f, "the address is only known to be a multiple of {bytes} bytes: {limit}")
             }
             Narrow::Bound { layout } => {
                 write!(f, "the bound {layout} does not follow the elements")
@@ -201,10 +209,11 @@ impl fmt::Display for Transfer {
         match strides {
             Some([to, from]) => write!(
                 f,
-                ", {to} apart from {from} apart: {dst} and {src} have no consecutive ones in common"
+                ", with stride {to} from stride {from}: {dst} and {src} have no consecutive elements in \
+                 common"
             )?,
             None if order.is_some() => {
-                write!(f, ", the most that {dst} and {src} have consecutive in common")?
+                write!(f, ", the largest pieces that are consecutive in both {dst} and {src}")?
             }
             None => {}
         }
@@ -216,16 +225,17 @@ impl fmt::Display for Transfer {
         }
         let Moved { copy, function } = &self.moved;
         if let Some((words, unaligned)) = copy {
-            write!(f, "; for PEs in reach copied in place by words of {words} bytes")?;
+            write!(f, "; for PEs that loads and stores reach, copied in place by words of {words} bytes")?;
             if let Some(unaligned) = unaligned {
                 write!(
                     f,
-                    " ({unaligned} where an address is not a multiple of that: none is declared or provable)"
+                    " ({unaligned} if an address is not a multiple of that, which is neither declared \
+                     nor provable)"
                 )?;
             }
         }
         match (copy, function) {
-            (Some(_), Some(name)) => write!(f, "; for others {name}"),
+            (Some(_), Some(name)) => write!(f, "; for other PEs, {name}"),
             (_, Some(name)) => write!(f, "; by {name}"),
             _ => Ok(()),
         }
@@ -249,7 +259,7 @@ impl fmt::Display for Access {
         }
         f.write_str(match self.cover {
             Cover::All => "; nothing to test",
-            Cover::Whole => "; one test an instruction",
+            Cover::Whole => "; one test per instruction",
             Cover::Cut => "; a tail may cut it",
         })
     }

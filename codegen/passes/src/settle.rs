@@ -1,8 +1,9 @@
-//! The step from tensors to the machine level: what is left of parameters, shared memory and their addresses becomes
-//! pointers and numbers.
+//! The step from tensors to the machine level: the remaining parameters, shared memory and their
+//! addresses become pointers and numbers.
 //!
-//! The passes before leave no view, team, symbolic index or reduction. A tensor or barrier parameter becomes the address
-//! that the entry point is passed; a team becomes nothing, since hidden parameters bring what the code needs of it.
+//! The earlier passes leave no view, team, symbolic index or reduction. A tensor or barrier
+//! parameter becomes the address that the entry point gets. A team disappears, because hidden
+//! parameters provide what the code needs of it.
 
 use rustc_hash::FxHashMap;
 use weft_ir::arena::{Arena, Handle};
@@ -10,7 +11,7 @@ use weft_ir::diag::Diagnostic;
 use weft_ir::{Address, Block, Bridge, Debug, Operation, Space, Together, Value, ValueType, Var, View};
 use weft_ir::{Launch, LaunchParam, MachineParam, ParamKind, machine, mixed};
 
-/// Brings a kernel to the machine level. `launch` describes what its caller passes.
+/// Brings a kernel to the machine level. `launch` describes the parameters that its caller passes.
 pub(crate) fn settle(k: &mixed::Kernel, mut launch: Launch) -> Result<machine::Kernel, Vec<Diagnostic>> {
     let mut out = machine::Kernel::new(k.name.clone());
     out.block = k.block;
@@ -24,7 +25,7 @@ pub(crate) fn settle(k: &mixed::Kernel, mut launch: Launch) -> Result<machine::K
                 .push(LaunchParam { name: p.name.clone(), kind: weft_abi::ParamKind::Hidden(hidden) });
         }
         let passed = launch.params.get(source as usize);
-        // A team brings nothing: hidden parameters have what the code needs of it.
+        // A team is not passed: hidden parameters provide what the code needs of it.
         let Some(ty) = passed.and_then(LaunchParam::passed) else { continue };
         let align = match passed.map(|p| &p.kind) {
             Some(weft_abi::ParamKind::Tensor { align, .. }) => *align,
@@ -48,7 +49,7 @@ pub(crate) fn settle(k: &mixed::Kernel, mut launch: Launch) -> Result<machine::K
     for (v, inst) in k.insts.iter() {
         let made = settle.inst(inst);
         missing[v.index()] = made.is_none();
-        // What is in no block was replaced before: a trap keeps its number.
+        // An instruction that is in no block was replaced earlier. A trap takes its number.
         insts.push(made.unwrap_or(machine::Inst {
             op: Debug::Trap {}.into(),
             ty: machine::Type::Unit,
@@ -65,16 +66,16 @@ pub(crate) fn settle(k: &mixed::Kernel, mut launch: Launch) -> Result<machine::K
     if settle.errors.is_empty() { Ok(out) } else { Err(settle.errors) }
 }
 
-/// Something that the passes before should have replaced.
+/// The error for an op that an earlier pass should have replaced.
 fn left(span: weft_ir::diag::Span, what: &str) -> Diagnostic {
-    Diagnostic::error(crate::codes::NO_ADDRESS, span, format!("{what} has no machine form"))
+    Diagnostic::error(crate::codes::NO_ADDRESS, span, format!("{what} does not exist at the machine level"))
 }
 
 struct Settle<'k> {
     k: &'k mixed::Kernel,
-    /// Of each parameter that is passed, its index at the machine level.
+    /// For each parameter that is passed, its index at the machine level.
     indices: FxHashMap<u32, u32>,
-    /// The address of a parameter or allocation is the parameter or allocation itself.
+    /// The values whose address is a parameter or allocation, which is itself an address here.
     renamed: FxHashMap<Value, Value>,
     errors: Vec<Diagnostic>,
 }
@@ -90,7 +91,8 @@ impl Settle<'_> {
         }
     }
 
-    /// Whether an instruction goes: the address of something, a team, a place where threads must meet.
+    /// Whether an instruction disappears: the address of something, a team, or a place where
+    /// threads must meet.
     fn goes(&self, inst: &mixed::Inst) -> bool {
         matches!(inst.op, mixed::Op::Bridge(_))
             || matches!(inst.op.together(), Some(Together::Converge { .. }))
@@ -102,7 +104,7 @@ impl Settle<'_> {
         Block(block.0.iter().filter(stays).copied().collect())
     }
 
-    /// The instruction at the machine level; `None` if it has no place there.
+    /// The instruction at the machine level, or `None` if it does not exist there.
     fn inst(&self, inst: &mixed::Inst) -> Option<machine::Inst> {
         let span = inst.span;
         let ty = || machine::Type::of(inst.ty.view());

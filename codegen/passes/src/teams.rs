@@ -1,16 +1,18 @@
-//! Ranks and sizes of teams become hidden parameters; team barriers become code.
+//! Lowers ranks and sizes of teams to hidden parameters, and team barriers to code.
 //!
-//! A barrier's memory, on every PE: for CTA `c` (its linear index) a line of 128 bytes at `128 * c`, with a `u32` counter
-//! at 0 and a `u32` epoch at 4. Both are 0 when allocated and only ever grow (modulo 2^32), so nothing is reset and
-//! launches may follow each other. In epoch `e` every PE adds 1 to the counter of each PE, itself included, and waits
-//! until its own has reached `e * n_pes`. The epoch is read and written by thread 0 alone.
+//! A barrier has memory on every PE. For CTA `c` (its linear index) there is a line of 128 bytes at
+//! `128 * c`, with a `u32` counter at 0 and a `u32` epoch at 4. Both are 0 when allocated and only
+//! increase (modulo 2^32), so nothing is reset and launches can follow each other. In epoch `e`
+//! every PE adds 1 to the counter of each PE, including itself, and waits until its own counter has
+//! reached `e * n_pes`. Thread 0 alone reads and writes the epoch.
 //!
-//! Order: `acq_rel` arrives with release and waits with acquire. `release`, `acquire` and `relaxed` arrive and wait as
-//! well, but only the arrival of the first, only the wait of the second is ordered, and of the last neither.
+//! A barrier with order `acq_rel` arrives with release and waits with acquire. With `release`,
+//! `acquire` and `relaxed` it also arrives and waits, but `release` orders only the arrival,
+//! `acquire` orders only the wait, and `relaxed` orders neither.
 
 use crate::codes::BARRIER_ORIGIN;
 use crate::edit::{Action, Editor, Emit, Rewrite, param_index, rewrite};
-use crate::pointers::{Peers, Source};
+use crate::pointers::{AddressSource, Peers};
 use crate::{Lowering, Options, Report};
 use weft_ir::builder::{Built, Range};
 use weft_ir::diag::{Diagnostic, Span};
@@ -20,12 +22,12 @@ use weft_ir::{
 };
 use weft_ir::{Scope, Sem, Sreg, Team, TeamRef, Thread, Value};
 
-/// Bytes of a CTA's counters: a cache line, so that CTAs do not share any.
+/// The size of a CTA's counters in bytes: a cache line, so that CTAs do not share one.
 const LINE: i64 = 128;
-/// Where the epoch stands in the line.
+/// The offset of the epoch in the line.
 const EPOCH: i64 = 4;
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, options: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     rewrite(kernel, &mut Teams { options })
 }
@@ -36,7 +38,7 @@ struct Teams<'a> {
 
 impl Rewrite for Teams<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
-        let source = Source::of(self.options);
+        let source = AddressSource::of(self.options);
         let Some(op) = e.b.kernel().op(v).team() else { return Ok(Action::Keep) };
         let told = match *op {
             Team::MyPe { team } => e.prologue(|b| source.my_pe(b, team))?,
@@ -47,7 +49,8 @@ impl Rewrite for Teams<'_> {
                 return barrier.emit(e).map(|()| Action::Drop);
             }
         };
-        // Under its own number: layouts and offsets know the value by that. At the start, where everything sees it.
+        // The value keeps its number, by which layouts and offsets refer to it. It is at the start,
+        // where all code can use it.
         let op = e.b.kernel().op(told).clone();
         e.retire(told, v);
         e.b.kernel_mut().insts[v].op = op;
@@ -70,10 +73,10 @@ impl Barrier<'_> {
             return Err(Diagnostic::error(
                 BARRIER_ORIGIN,
                 self.span,
-                "the counters of a barrier are a parameter",
+                "pass the counters of the barrier as a parameter",
             ));
         };
-        let (source, team) = (Source::of(self.options), self.team);
+        let (source, team) = (AddressSource::of(self.options), self.team);
         let multimem = self.options.lowering == Lowering::Multimem;
         let (mc, peers) = match multimem {
             true => (Some(e.prologue(|b| source.multicast(b, base, team))?), None),
@@ -108,7 +111,7 @@ impl Barrier<'_> {
         if matches!(self.sem, Sem::AcqRel | Sem::Release) { Sem::Release } else { Sem::Relaxed }
     }
 
-    /// Threads share the PEs out among them.
+    /// Arrives at all PEs. The PEs are distributed over the threads.
     fn arrive_unicast(
         &self,
         b: &mut Builder,
@@ -130,7 +133,7 @@ impl Barrier<'_> {
         Ok(())
     }
 
-    /// Thread 0 waits for this epoch's arrivals, then notes the epoch.
+    /// Thread 0 waits for this epoch's arrivals, and then stores the epoch.
     fn wait(&self, b: &mut Builder, n_pes: Value, line: &Int) -> Built<()> {
         let u32 = Type::Scalar(Scalar::U32);
         let counters = b.emit(Bridge::AddressOf { base: self.sync })?;
@@ -149,7 +152,7 @@ impl Barrier<'_> {
             |b| {
                 let count = b.emit_as(Memory::Load { ptr: counter, sem, scope: self.scope }, u32)?;
                 b.set(seen, count)?;
-                // Both wrap around; they never lie 2^31 apart.
+                // Both numbers wrap around, and their difference is always below 2^31.
                 let ahead = b.binary(BinOp::Sub, count, expected)?;
                 let ahead = b.emit_as(Arith::Bitcast { a: ahead }, Type::Scalar(Scalar::I32))?;
                 let zero = b.i32(0)?;
@@ -168,7 +171,7 @@ impl Barrier<'_> {
 
     fn give_up(&self, b: &mut Builder, line: &Int, count: Value, expected: Value) -> Built<()> {
         let place = place(self.options, self.span, b);
-        let pe = Source::of(self.options).my_pe(b, self.team)?;
+        let pe = AddressSource::of(self.options).my_pe(b, self.team)?;
         let cta = b.index(line.floor_div(&Int::from(LINE)))?;
         let cta = b.convert(cta, Scalar::I32)?;
         let format = format!("weft: PE %d CTA %d waits in barrier at {place}: counter %u, expected %u\n",);
@@ -178,7 +181,7 @@ impl Barrier<'_> {
     }
 }
 
-/// Where a wait stands, as part of a format.
+/// The place of a wait as part of a format.
 pub(crate) fn place(options: &Options, span: Span, b: &Builder) -> String {
     let place = match &options.locate {
         Some(locate) if !span.is_none() => locate(span),
@@ -187,7 +190,7 @@ pub(crate) fn place(options: &Options, span: Span, b: &Builder) -> String {
     place.replace('%', "%%")
 }
 
-/// The bound of a wait: counts its polls.
+/// The limit of a wait, which counts its polls.
 pub(crate) struct Polls(Option<(LocalId, u64)>);
 
 impl Polls {
@@ -200,7 +203,7 @@ impl Polls {
         Ok(Polls(Some((polls, limit))))
     }
 
-    /// One more; after the last, `give_up`.
+    /// Counts a poll. After the last one it emits `give_up`.
     pub fn count(&self, b: &mut Builder, give_up: impl FnOnce(&mut Builder) -> Built<()>) -> Built<()> {
         let Some((polls, limit)) = self.0 else { return Ok(()) };
         let n = b.get(polls)?;
@@ -213,7 +216,7 @@ impl Polls {
     }
 }
 
-/// The linear index of the CTA in the grid or of the thread in the CTA, x fastest.
+/// The linear index of the CTA in the grid or of the thread in the CTA, with x fastest.
 pub(crate) fn linear(b: &mut Builder, reg: Sreg) -> Built<Int> {
     let mut index = Int::ZERO;
     for dim in [Dim::Z, Dim::Y, Dim::X] {

@@ -1,5 +1,5 @@
-//! What became of tiles: matrix products, copies by TMA, pipelines, fences between proxies, shared memory, and registers
-//! of roles. For `weft explain`.
+//! A report on the lowering of tiles for `weft explain`: matrix products, copies by TMA, pipelines,
+//! fences between proxies, shared memory, and registers of roles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use weft_ir::roles::{REGISTERS, registers_at_start};
 use weft_ir::{Address, Block, Control, Operation, machine};
 use weft_isa::Target;
 
-/// Columns of the widest matrix instruction over shared memory (PTX ISA, wgmma.mma_async).
+/// The number of columns of the widest matrix instruction over shared memory (PTX ISA,
+/// wgmma.mma_async).
 const MAX_COLUMNS: u32 = 256;
 
 /// A fact about tiles, and its place in the source.
@@ -17,7 +18,7 @@ const MAX_COLUMNS: u32 = 256;
 pub struct Tiled {
     /// The name of the kernel.
     pub kernel: Arc<str>,
-    /// The text that it is about.
+    /// The source text that it is about.
     pub span: Span,
     /// The fact about the tiles.
     pub fact: Fact,
@@ -26,30 +27,33 @@ pub struct Tiled {
 /// The kinds of facts about tiles.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fact {
-    /// A product of matrices in tensor cores.
+    /// A product of matrices by the tensor cores.
     Product(Product),
     /// A copy of a tile by TMA.
     Copy(Copy),
     /// A copy of consecutive bytes.
     Bulk(Bulk),
-    /// A pipeline: its stages, and the warps, of all CTAs that share it, that release each.
+    /// A pipeline: its number of stages, and the number of warps that release each, including those
+    /// of all CTAs that share it.
     Pipeline {
         /// The number of stages.
         stages: u32,
-        /// Warps that arrive at a stage's empty barrier.
+        /// The number of warps that arrive at a stage's empty barrier.
         warps: u32,
     },
-    /// The bytes that an acquire says will arrive.
+    /// The bytes that an acquire expects.
     Expects(u32),
-    /// A fence between accesses of threads and those of copies and matrix instructions, and what it is for.
+    /// A fence between accesses of threads and those of copies and matrix instructions, and its
+    /// purpose.
     Fence(&'static str),
-    /// A wait that was put in, and what it is for.
+    /// A wait that a pass inserted, and its purpose.
     Wait(&'static str),
-    /// The allocations in shared memory, with their bytes, the bytes of all, and those that the target has.
+    /// The allocations in shared memory with their sizes in bytes, the total size, and the size
+    /// that the target has.
     Shared(Vec<(String, u64)>, u64, u32),
-    /// A role: its name, first thread, threads, and registers of each thread.
+    /// A role: its name, first thread, number of threads, and registers per thread.
     Role(Arc<str>, u32, u32, u32),
-    /// Registers of all roles together.
+    /// The registers of all roles together.
     Registers(u32),
 }
 
@@ -60,33 +64,34 @@ pub struct Product {
     pub instr: String,
     /// The number of instructions.
     pub count: u32,
-    /// For both operands, the mode along which elements follow each other, and the swizzle in bytes; none for one in
-    /// registers.
+    /// For both operands, the mode along which elements are contiguous, and the swizzle in bytes.
+    /// It is `None` for an operand in registers.
     pub operands: [Option<(char, i64)>; 2],
-    /// Registers of the accumulator in a thread, and sums in each.
+    /// The number of the accumulator's registers in a thread, and the number of sums in each.
     pub registers: (u32, u32),
-    /// The condition under which its first instructions replace what the registers hold (scale-d is 0), if there is one.
+    /// The condition under which its first instructions replace the contents of the registers
+    /// (scale-d is 0), if there is one.
     pub replaces: Option<&'static str>,
-    /// Columns of a warpgroup.
+    /// The number of columns of a warpgroup.
     pub columns: u32,
-    /// Whether warpgroups multiply; else warps do.
+    /// Whether warpgroups multiply. Otherwise warps do.
     pub warpgroups: bool,
 }
 
 /// The instructions of a copy of a tile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Copy {
-    /// Whether the tile comes from shared memory.
+    /// Whether the copy goes out of shared memory.
     pub out: bool,
     /// Whether the tensor is another PE's, whose map is an entry of a table.
     pub peer: bool,
-    /// Boxes, each copied by an instruction.
+    /// The number of boxes. An instruction copies each of them.
     pub count: usize,
-    /// The extents of a box, the contiguous dimension first.
+    /// The extents of a box, with the contiguous dimension first.
     pub extents: Vec<u16>,
-    /// Bytes of a box.
+    /// The size of a box in bytes.
     pub bytes: u64,
-    /// The swizzle in bytes; 0 for none.
+    /// The swizzle in bytes, or 0 without one.
     pub swizzle: u32,
 }
 
@@ -97,12 +102,13 @@ pub struct Bulk {
     pub instr: String,
     /// The number of bytes that one instruction copies.
     pub bytes: u32,
-    /// Whether they come from shared memory.
+    /// Whether the copy goes out of shared memory.
     pub out: bool,
 }
 
 impl Product {
-    /// Why no instruction does more at once, or reads its operands with fewer bank conflicts.
+    /// The reason why no instruction can do more at once, or read its operands with fewer bank
+    /// conflicts.
     fn limit(&self) -> String {
         let mut why = Vec::new();
         if !self.warpgroups {
@@ -113,7 +119,7 @@ impl Product {
         }
         for (name, operand) in ["A", "B"].iter().zip(&self.operands) {
             if let Some((_, swizzle @ 0..128)) = operand {
-                why.push(format!("{name} is swizzled by {swizzle} bytes, and not by 128"));
+                why.push(format!("{name} is swizzled by {swizzle} bytes instead of 128"));
             }
         }
         if why.is_empty() { "no instruction is wider".into() } else { why.join("; ") }
@@ -132,9 +138,9 @@ impl fmt::Display for Product {
             }
         }
         let (count, sums) = registers;
-        write!(f, "; {count} accumulator registers a thread")?;
+        write!(f, "; {count} accumulator registers per thread")?;
         if *sums > 1 {
-            write!(f, " of {sums} sums each")?;
+            write!(f, " with {sums} sums each")?;
         }
         if let Some(when) = self.replaces {
             write!(f, ", replaced {when}")?;
@@ -172,7 +178,7 @@ impl fmt::Display for Fact {
             Fact::Pipeline { stages, warps } => {
                 let s = if *stages == 1 { "" } else { "s" };
                 write!(f, "pipeline: {stages} stage{s}, {} bytes of barriers; ", stages * 16)?;
-                write!(f, "warps that release a stage: {warps}")
+                write!(f, "number of warps that release a stage: {warps}")
             }
             Fact::Expects(bytes) => write!(f, "producer_acquire: the stage expects {bytes} bytes"),
             Fact::Fence(why) => write!(f, "fence.proxy.async: {why}"),
@@ -189,7 +195,7 @@ impl fmt::Display for Fact {
     }
 }
 
-/// What there is to say about the memory and the registers of a kernel that has roles, pipelines or matrix products.
+/// The facts about memory and registers of a kernel that has roles, pipelines or matrix products.
 pub(crate) fn of_launch(k: &machine::Kernel, target: Target) -> Vec<Tiled> {
     let tiled = |span, fact| Tiled { kernel: k.name.clone(), span, fact };
     let (mut parts, mut end, mut uses) = (Vec::new(), 0u64, false);
@@ -216,8 +222,8 @@ pub(crate) fn of_launch(k: &machine::Kernel, target: Target) -> Vec<Tiled> {
     found
 }
 
-/// Adds the roles of a block that have names, of `given` registers each where they do not say. Gives the registers of the
-/// block's roles.
+/// Adds the named roles of a block. Roles that do not state their registers have `given` per
+/// thread. Returns the registers of all roles of the block.
 fn roles(k: &machine::Kernel, block: &Block, given: u32, found: &mut Vec<(Span, Fact)>) -> u32 {
     let mut sum = 0;
     for inst in block.0.iter().filter_map(|v| k.insts.get(*v)) {

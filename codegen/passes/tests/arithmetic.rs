@@ -1,6 +1,6 @@
-//! Symbolic integers as instructions, and reductions among threads.
+//! Tests of symbolic integers as instructions, and of reductions among threads.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -60,7 +60,7 @@ proptest! {
     fn expressions_have_their_values(e in expr(), n in 1i64..1000, lo in -50i64..50, eighth in 1i64..40) {
         let mut b = Builder::new("e", [1, 1, 1]);
         let out = b.param("out", Builder::tensor(Scalar::I64, Space::Global, layout(&[1], &[1]), 8)).unwrap();
-        // A positive one, one of which nothing is known, and a multiple of 8.
+        // There is a positive number, a number of which nothing is known, and a multiple of 8.
         let known = b.param("n", Type::Scalar(Scalar::I32)).unwrap();
         let divided = b.param_of("m", Type::Scalar(Scalar::I64), ParamKind::User, 8).unwrap();
         let any = b.int(Scalar::I64, lo).unwrap();
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// `out[t] = reduce(in[t])`, twice, so that shared memory is used again.
+/// The kernel computes `out[t] = reduce(in[t])` twice, so that shared memory is used again.
 fn reduction(block: [u32; 3], group: Group, op: RedOp, elem: Scalar, lanes: u32) -> Built<Kernel> {
     let mut b = Builder::new("r", block);
     let tensor = || Builder::tensor(elem, Space::Global, layout(&[1], &[1]), 16);
@@ -127,7 +127,7 @@ fn reduction(block: [u32; 3], group: Group, op: RedOp, elem: Scalar, lanes: u32)
         let at = b.special(Sreg::ThreadIdx, dim)?;
         index = index * Int::from(extent) + b.symbol(at)?;
     }
-    // Z counts in units of whole planes.
+    // Z counts whole planes.
     let at = index * Int::from(lanes);
     let part = layout(&[lanes.into()], &[1]);
     let from = b.view(from, at.clone(), part.clone(), vec![])?;

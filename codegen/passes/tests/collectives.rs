@@ -1,6 +1,7 @@
-//! Whole kernels: the memory of all PEs after the lowered kernel is what the kernel itself says.
+//! Tests of whole kernels: after the lowered kernel, the memory of all PEs is the same as after the
+//! original kernel.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -77,13 +78,14 @@ fn every_reduction_agrees_with_its_unicast_form() {
 }
 
 #[test]
-fn sixteen_bytes_and_four_rounds_without_being_told() {
+fn accesses_have_sixteen_bytes_and_four_rounds() {
     for elem in [Scalar::F32, Scalar::BF16, Scalar::F16] {
         let n = 16 / elem.bytes() as usize * 16 * 4 * 2 * 3;
         let kernel = two_shot(elem, 16, 4, RedOp::Add).unwrap();
         let lowered = lower(kernel.clone(), Lowering::Multimem);
         let accesses = &lowered.report.accesses;
-        // Wide: four rounds; as it was, for the tail: one, that a bound may cut.
+        // The wide loop has four rounds. The original loop for the tail has one round, which a
+        // bound can cut.
         let facts: Vec<_> =
             accesses.iter().map(|a| (a.op, a.elements * elem.bytes(), a.instrs[0].bytes, a.cover)).collect();
         assert_eq!(
@@ -97,7 +99,7 @@ fn sixteen_bytes_and_four_rounds_without_being_told() {
         );
         assert_eq!(accesses[0].narrow, None);
         assert_eq!(lowered.report.loops[0].rounds, 4);
-        // Whole shards: nothing but 16 bytes moves.
+        // The shards are whole, so that all accesses have 16 bytes.
         let end = same_memory(kernel, Lowering::Multimem, world(elem, 2, 1, n));
         let data = end.accesses.iter().filter(|(op, _)| ["multimem_ld_reduce", "multimem_st"].contains(op));
         assert_eq!(data.clone().count(), n * 2 / (16 / elem.bytes() as usize));
@@ -116,7 +118,7 @@ fn barriers_count_epochs_and_never_reset() {
                 for cta in 0..2 {
                     let line = &w.memory(2, pe)[cta * 128..][..128];
                     let word = |at: usize| u32::from_le_bytes(line[at..at + 4].try_into().unwrap());
-                    // Two barriers a launch, three arrivals a barrier.
+                    // A launch has two barriers, and a barrier has three arrivals.
                     assert_eq!((word(0), word(4)), (launch * 6, launch * 2));
                     assert!(line[8..].iter().all(|b| *b == 0));
                 }

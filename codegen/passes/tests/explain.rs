@@ -1,6 +1,6 @@
-//! What the report says of widths, and what is rejected.
+//! Tests of the widths in the report, and of the errors of the passes.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -11,7 +11,7 @@ use weft_ir::level::{Machine, Mixed};
 use weft_ir::*;
 use weft_passes::{Lowering, PASSES, Run, codes, run};
 
-/// One load of a view of `x`, at an offset of threads.
+/// A load of a view of `x` at an offset that depends on the thread.
 fn load(elem: Scalar, align: u32, part: Layout, by: i64, limit: Option<i64>) -> Built<Kernel> {
     let mut b = Builder::new("k", [32, 1, 1]);
     let n = b.param("N", Type::Scalar(Scalar::I32))?;
@@ -50,7 +50,7 @@ fn widths_and_why() {
         ),
         (
             explain(Scalar::F32, 16, line(4), 4, Some(64)),
-            "load of 4 elements: 1 x ld.global.v4.b32 (16 bytes); one test an instruction",
+            "load of 4 elements: 1 x ld.global.v4.b32 (16 bytes); one test per instruction",
         ),
         (
             explain(Scalar::F16, 16, line(16), 16, Some(512)),
@@ -58,32 +58,32 @@ fn widths_and_why() {
         ),
         (
             explain(Scalar::F32, 8, line(4), 4, Some(128)),
-            "load of 4 elements: 2 x ld.global.v2.b32 (8 bytes); the address is provably a multiple of 8 bytes only: \
+            "load of 4 elements: 2 x ld.global.v2.b32 (8 bytes); the address is only known to be a multiple of 8 bytes: \
              the tensor is declared `align 8`; nothing to test",
         ),
         (
             explain(Scalar::F32, 16, line(4), 6, Some(1000)),
-            "load of 4 elements: 2 x ld.global.v2.b32 (8 bytes); the address is provably a multiple of 8 bytes only: \
+            "load of 4 elements: 2 x ld.global.v2.b32 (8 bytes); the address is only known to be a multiple of 8 bytes: \
              it starts at element %3*6; nothing to test",
         ),
         (
             explain(Scalar::F32, 16, line(6), 8, Some(1000)),
-            "load of 6 elements: 3 x ld.global.v2.b32 (8 bytes); only 6 elements of a thread's (6):(1) are side by \
-             side; nothing to test",
+            "load of 6 elements: 3 x ld.global.v2.b32 (8 bytes); only 6 elements of a thread's (6):(1) are \
+             contiguous; nothing to test",
         ),
         (
             explain(Scalar::I16, 16, layout(&[4], &[2]), 8, Some(1000)),
-            "load of 4 elements: 4 x ld.global.b16 (2 bytes); the elements of a thread, (4):(2), are not side by \
-             side; nothing to test",
+            "load of 4 elements: 4 x ld.global.b16 (2 bytes); the elements of a thread, (4):(2), are not \
+             contiguous; nothing to test",
         ),
         (
             explain(Scalar::F32, 16, layout(&[4, 2], &[1, 6]), 16, Some(1000)),
-            "load of 8 elements: 4 x ld.global.v2.b32 (8 bytes); the address is provably a multiple of 8 bytes only: \
+            "load of 8 elements: 4 x ld.global.v2.b32 (8 bytes); the address is only known to be a multiple of 8 bytes: \
              stride 6 of (4,2):(1,6); nothing to test",
         ),
         (
             explain(Scalar::F64, 8, line(1), 1, Some(1000)),
-            "load of 1 elements: 1 x ld.global.b64 (8 bytes); a thread moves no more at once; \
+            "load of 1 elements: 1 x ld.global.b64 (8 bytes); a thread does not move more at once; \
              nothing to test",
         ),
     ] {
@@ -91,7 +91,7 @@ fn widths_and_why() {
     }
 }
 
-/// One op of the switch on `lanes` elements at a multiple of `by`.
+/// An op of the switch on `lanes` elements at a multiple of `by`.
 fn switch(elem: Scalar, op: Option<RedOp>, acc: Scalar, lanes: i64, by: i64) -> Built<Kernel> {
     let mut b = Builder::new("k", [32, 1, 1]);
     let x = b.param("x", Builder::tensor(elem, Space::Symmetric, layout(&[1], &[1]), 16))?;
@@ -125,7 +125,7 @@ fn instructions(kernel: Kernel) -> Vec<String> {
 }
 
 #[test]
-fn the_switch_gets_the_widest_form_there_is() {
+fn the_switch_gets_the_widest_form() {
     let add = |elem, acc, lanes, by| instructions(switch(elem, Some(RedOp::Add), acc, lanes, by).unwrap());
     assert_eq!(
         add(Scalar::BF16, Scalar::F32, 8, 8),
@@ -138,7 +138,7 @@ fn the_switch_gets_the_widest_form_there_is() {
         add(Scalar::F16, Scalar::F16, 8, 2),
         ["multimem.ld_reduce.relaxed.sys.global.add.f16x2", "multimem.st.relaxed.sys.global.f16x2"]
     );
-    // Integers are reduced one by one, and stored as bits, four together.
+    // Integers are reduced one by one, and stored as bits four at a time.
     assert_eq!(
         add(Scalar::I32, Scalar::I32, 4, 4),
         ["multimem.ld_reduce.relaxed.sys.global.add.s32", "multimem.st.relaxed.sys.global.v4.f32"]
@@ -147,7 +147,8 @@ fn the_switch_gets_the_widest_form_there_is() {
         add(Scalar::I64, Scalar::I64, 2, 2),
         ["multimem.ld_reduce.relaxed.sys.global.add.u64", "multimem.st.relaxed.sys.global.s64"]
     );
-    // Half-words at odd places: no form of the switch, so each PE's own address.
+    // The half-words are at odd positions, for which the switch has no form, so each PE's own
+    // address is used.
     assert_eq!(
         add(Scalar::F16, Scalar::F32, 1, 1),
         ["ld.relaxed.sys.global.b16", "st.relaxed.sys.global.b16"]
@@ -161,7 +162,7 @@ fn rejected(kernel: Kernel, lowering: Lowering) -> Diagnostic {
 }
 
 #[test]
-fn what_the_switch_does_not_have_says_what_it_has() {
+fn errors_of_the_switch_name_the_existing_forms() {
     let reject =
         |elem, op, acc, lanes| rejected(switch(elem, op, acc, lanes, lanes).unwrap(), Lowering::Multimem);
     let d = reject(Scalar::F32, Some(RedOp::Min), Scalar::F32, 4);
@@ -177,12 +178,12 @@ fn what_the_switch_does_not_have_says_what_it_has() {
     insta::assert_snapshot!(d.message, @"`multimem.ld_reduce.relaxed.sys.global.min.acc::f32.f16x2` does not exist: accumulator is acc::f32, expected none");
     let d = reject(Scalar::F32, Some(RedOp::Add), Scalar::F64, 4);
     assert_eq!(d.code, codes::NO_ACCUMULATOR);
-    // By every PE's own address there is more.
+    // Accesses at every PE's own address permit more types.
     for (elem, acc) in [(Scalar::F32, Scalar::F64), (Scalar::I16, Scalar::I16)] {
         lower(switch(elem, Some(RedOp::Add), acc, 4, 4).unwrap(), Lowering::Unicast);
     }
     lower(switch(Scalar::F32, Some(RedOp::Min), Scalar::F32, 4, 4).unwrap(), Lowering::Unicast);
-    // But no memory has a minimum of f32.
+    // But no memory can compute a minimum of f32.
     let d = rejected(switch(Scalar::F32, None, Scalar::F32, 4, 4).unwrap(), Lowering::Unicast);
     insta::assert_snapshot!(d.message, @"`red.relaxed.sys.global.min.f32` does not exist: reduction is min, expected add");
 }
@@ -193,7 +194,7 @@ fn other_rejections() {
     assert_eq!(rejected(product, Lowering::Multimem).code, codes::NO_REDUCTION);
 
     let mut k = load(Scalar::F32, 16, layout(&[4], &[1]), 4, None).unwrap();
-    // A bound over other elements than the view's.
+    // The bound is over other elements than the view's.
     for inst in k.insts.iter().map(|(v, _)| v).collect::<Vec<_>>() {
         if let Type::Tensor(t) = &mut k.insts[inst].ty
             && !t.bounds.is_empty()
@@ -225,7 +226,7 @@ fn other_rejections() {
 }
 
 #[test]
-fn the_text_after_each_pass_is_to_be_had() {
+fn the_text_after_each_pass_can_be_requested() {
     let kernel = || load(Scalar::F32, 16, layout(&[4], &[1]), 4, None).unwrap();
     let dump = |name: &str| {
         let mut o = options(Lowering::Multimem);
@@ -248,7 +249,7 @@ fn the_text_after_each_pass_is_to_be_had() {
             "{}",
             pass.name
         );
-        // It reads back at its level.
+        // The text reads back at its level.
         let again = match pass.run {
             Run::Mixed(_) => text::parse_module::<Mixed>(&text).map(|m| text::print_module(&m)),
             Run::Settle(_) | Run::Machine(_) => {
@@ -266,7 +267,7 @@ fn the_text_after_each_pass_is_to_be_had() {
 }
 
 #[test]
-fn what_nobody_uses_goes() {
+fn unused_values_are_removed() {
     let mut b = Builder::new("k", [1, 1, 1]);
     let x = b.param("x", Builder::tensor(Scalar::F32, Space::Global, layout(&[1], &[1]), 16)).unwrap();
     let tid = b.special(Sreg::ThreadIdx, Dim::X).unwrap();

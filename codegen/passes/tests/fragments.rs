@@ -1,6 +1,7 @@
-//! Random layouts, offsets, alignments and bounds: what the lowered accesses move is what the tensors say.
+//! Tests with random layouts, offsets, alignments and bounds: the lowered accesses move the
+//! elements of the tensors.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -13,14 +14,14 @@ use weft_passes::Lowering;
 
 const THREADS: i64 = 4;
 
-/// One tensor of a copy: how its fragments lie in memory.
+/// A tensor of a copy, described by the layout of its fragments in memory.
 #[derive(Clone, Debug)]
 struct Side {
-    /// Modes from the smallest stride to the greatest.
+    /// The modes from the smallest stride to the greatest.
     order: Vec<usize>,
-    /// Elements left out before each mode, as a factor.
+    /// The gaps before each mode, as a factor.
     gaps: Vec<i64>,
-    /// Where thread 0 starts.
+    /// The first element of thread 0.
     base: i64,
     /// A factor of the distance between threads.
     spread: i64,
@@ -30,13 +31,13 @@ struct Side {
 
 #[derive(Clone, Debug)]
 struct Limit {
-    /// Over all elements, or over the coordinate in one mode.
+    /// The mode that is bounded, or all elements.
     mode: Option<usize>,
-    /// In percent of what there is.
+    /// The limit in percent of the extent.
     at: i64,
-    /// Known when compiling?
+    /// Whether the limit is known at compile time.
     known: bool,
-    /// Rounded to a multiple.
+    /// The number to a multiple of which the limit is rounded.
     of: i64,
 }
 
@@ -72,8 +73,8 @@ fn copies() -> impl Strategy<Value = (Vec<i64>, Side, Side)> {
     })
 }
 
-/// A tensor with a fragment a thread.
-struct Made {
+/// A tensor with one fragment per thread.
+struct MadeTensor {
     view: Value,
     memory: usize,
     limits: Vec<i64>,
@@ -96,7 +97,7 @@ impl Side {
         self.bounds.iter().map(|l| (all(l) * l.at / 100 / l.of * l.of).max(l.of)).collect()
     }
 
-    /// Declares parameter and limits: `name` and `name_0`, `name_1`, ...
+    /// Declares the parameter and the limits: `name`, `name_0`, `name_1`, ...
     fn params(
         &self,
         b: &mut Builder,
@@ -116,7 +117,14 @@ impl Side {
         Ok((x, limits))
     }
 
-    fn view(&self, b: &mut Builder, of: Value, limits: &[Int], tid: &Int, extents: &[i64]) -> Built<Made> {
+    fn view(
+        &self,
+        b: &mut Builder,
+        of: Value,
+        limits: &[Int],
+        tid: &Int,
+        extents: &[i64],
+    ) -> Built<MadeTensor> {
         let (strides, period) = self.strides(extents);
         let offset = tid * Int::from(period) + self.base;
         let own = layout(extents, &strides);
@@ -133,12 +141,12 @@ impl Side {
         }
         for (l, value) in self.bounds.iter().zip(self.limits(extents)) {
             if l.mode.is_none() {
-                // What is out of bounds is not even there.
+                // Elements out of bounds are not even allocated.
                 memory = memory.min(value);
             }
         }
         let view = b.view(of, offset, own, bounds)?;
-        Ok(Made { view, memory: memory as usize, limits: self.limits(extents) })
+        Ok(MadeTensor { view, memory: memory as usize, limits: self.limits(extents) })
     }
 }
 
@@ -150,10 +158,10 @@ enum How {
     SwitchRed,
 }
 
-/// Elements, alignment, and the values of the limits.
+/// The number of elements, the alignment, and the values of the limits.
 type Tensor = (usize, u32, Vec<i64>);
 
-/// `y = x`, `y += x`, or through the switch.
+/// A kernel that computes `y = x` or `y += x`, possibly through the switch.
 fn kernel(elem: Scalar, how: How, extents: &[i64], x: &Side, y: &Side) -> Built<(Kernel, Vec<Tensor>)> {
     let mut b = Builder::new("copy", [THREADS as u32, 1, 1]);
     let space = if how == How::Copy { Space::Global } else { Space::Symmetric };
@@ -185,12 +193,12 @@ fn kernel(elem: Scalar, how: How, extents: &[i64], x: &Side, y: &Side) -> Built<
     Ok((b.finish(), vec![(from.memory, align(x), from.limits), (to.memory, align(y), to.limits)]))
 }
 
-/// Compares the memory of all PEs; the instructions used.
+/// Compares the memory of all PEs. Returns the instructions that were used.
 fn check(elem: Scalar, how: How, lowering: Lowering, pes: usize, extents: &[i64], x: &Side, y: &Side) {
     let (kernel, tensors) = kernel(elem, how, extents, x, y).unwrap();
     let mut args = vec![Arg::Team];
     for (i, (n, align, limits)) in tensors.into_iter().enumerate() {
-        // Small numbers, whose sums are exact.
+        // The numbers are small, so their sums are exact.
         let number = |pe: usize, at: usize| {
             let value = (pe * 5 + at * 3 + i) % 7;
             let bits = if elem.is_float() && !elem.is_fp8() {

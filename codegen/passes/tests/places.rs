@@ -1,6 +1,6 @@
-//! Addresses: peers, shared memory, atomics, and the order of accesses.
+//! Tests of addresses: peers, shared memory, atomics, and the order of accesses.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -23,7 +23,7 @@ fn symmetric(b: &mut Builder, name: &str) -> Built<Value> {
     b.param(name, Builder::tensor(Scalar::I32, Space::Symmetric, layout(&[8], &[1]), 16))
 }
 
-/// `y = peer(x, (me + 1) % n)`, of a view of a peer and of a peer's view.
+/// The kernel computes `y = peer(x, (me + 1) % n)` with a view of a peer and with a peer's view.
 #[test]
 fn a_peers_memory_is_reached_through_the_table() {
     let mut b = Builder::new("rotate", [1, 1, 1]);
@@ -73,7 +73,7 @@ fn shared_memory_and_atomics() {
     let other = b.view(tile, Int::from(7) - &t, one.clone(), vec![]).unwrap();
     let v = b.load(other).unwrap();
     b.store(mine, v).unwrap();
-    // Only six of eight are counted; the others get 0.
+    // Only six of eight threads are counted. The others get 0.
     let bound = Bound { limit: 6.into(), offset: t.clone(), layout: layout(&[1], &[0]) };
     let counter = b.view(count, Int::ZERO, one.clone(), vec![bound]).unwrap();
     let step = b.int(Scalar::I32, 5).unwrap();
@@ -108,7 +108,7 @@ fn orders(lowering: Lowering, sem: [Sem; 2]) -> Vec<String> {
     let lowered = lower(b.finish(), lowering);
     let mut out = Vec::new();
     lowered.module.kernels[0].walk(&mut |_, inst| match &inst.op {
-        // Not the table of addresses.
+        // Loads of 64 bits read the table of addresses and are not counted.
         machine::Op::Memory(Memory::Load { .. }) if inst.ty == machine::Type::Scalar(Scalar::I64) => {}
         machine::Op::Memory(
             Memory::Load { sem, .. }
@@ -121,12 +121,12 @@ fn orders(lowering: Lowering, sem: [Sem; 2]) -> Vec<String> {
         machine::Op::Thread(Thread::Fence { sem, .. }) => out.push(format!("fence {sem}")),
         _ => {}
     });
-    // Of several PEs in a row.
+    // Repeated names of several PEs are merged.
     out.dedup();
     out
 }
 
-/// Unicast forms are ordered by fences around relaxed accesses.
+/// Checks that fences around relaxed accesses order unicast forms.
 #[test]
 fn memory_order_is_kept() {
     let unicast = |sem| orders(Lowering::Unicast, sem);
@@ -160,7 +160,7 @@ fn arrivals(sem: Sem, lowering: Lowering) -> Vec<String> {
 }
 
 #[test]
-fn barriers_order_what_they_are_asked_to() {
+fn barriers_have_the_requested_order() {
     for lowering in [Lowering::Multimem, Lowering::Unicast] {
         for (sem, arrive, wait) in [
             (Sem::AcqRel, "arrive release", "wait acquire"),
@@ -174,7 +174,7 @@ fn barriers_order_what_they_are_asked_to() {
 }
 
 #[test]
-fn a_wait_that_gives_up_says_who_waits_for_what() {
+fn a_wait_that_traps_prints_its_state() {
     let mut b = Builder::new("lonely", [32, 1, 1]);
     let sync = b.param("sync", Type::Barrier).unwrap();
     b.param("team", Type::Team).unwrap();
@@ -183,7 +183,7 @@ fn a_wait_that_gives_up_says_who_waits_for_what() {
     o.debug_waits = Some(100);
     let lowered = run(module(b.finish()), &o).unwrap();
     let mut counters = vec![0; 256];
-    // The epoch is one ahead of the arrivals: somebody is missing.
+    // The epoch is one ahead of the arrivals, so that a PE is missing.
     counters[128 + 4] = 1;
     let args = vec![Arg::Memory(vec![counters], 128), Arg::Team];
     let mut w = World::new(1, [2, 1, 1], args);

@@ -1,7 +1,7 @@
-//! Remote memory operations: the memory of all PEs after the lowered kernel is what the kernel itself says, by every
-//! transport, at every scope.
+//! Tests of remote memory operations: after the lowered kernel, the memory of all PEs is the same
+//! as after the original kernel, with every transport and at every scope.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -25,7 +25,7 @@ fn lower(kernel: &Kernel, transport: Transport) -> Lowered {
     run(module(kernel.clone()), &o).unwrap_or_else(|e| panic!("{e:#?}"))
 }
 
-/// Runs a kernel before and after the passes; gives the calls made.
+/// Runs a kernel before and after the passes. Returns the calls that were made.
 fn agrees(kernel: &Kernel, transport: Transport, start: &World) -> (Lowered, World) {
     let lowered = lower(kernel, transport);
     let (mut want, mut have) = (start.clone(), start.clone());
@@ -43,15 +43,15 @@ fn agrees(kernel: &Kernel, transport: Transport, start: &World) -> (Lowered, Wor
     (lowered, have)
 }
 
-/// A side of a transfer: extents come from the other.
+/// A side of a transfer. Its extents come from the other side.
 #[derive(Clone, Debug)]
 struct Side {
-    /// Where the modes stand, fastest first.
+    /// The order of the modes, fastest first.
     order: Vec<usize>,
-    /// Elements left free after each mode.
+    /// The elements that are left free after each mode.
     pads: Vec<i64>,
     offset: i64,
-    /// (mode, limit, offset) of a bound.
+    /// The mode, the limit and the offset of a bound.
     bound: Option<(usize, i64, i64)>,
 }
 
@@ -80,7 +80,7 @@ impl Side {
 struct Case {
     elem: Scalar,
     extents: Vec<i64>,
-    /// This mode's extent is known at run time only.
+    /// The mode whose extent is known only at run time.
     dynamic: Option<usize>,
     dst: Side,
     src: Side,
@@ -94,7 +94,7 @@ struct Case {
 
 fn side() -> impl Strategy<Value = Side> {
     let order = Just(vec![0usize, 1, 2]).prop_shuffle();
-    // Mostly dense, so that modes go on with one another.
+    // Most sides are dense, so that modes continue each other.
     let pads = prop::collection::vec(prop::sample::select(vec![0, 0, 0, 1, 2, 3]), 3);
     let bound = prop::option::weighted(0.3, (0usize..3, 1i64..9, 0i64..4));
     (order, pads, prop::sample::select(vec![0, 0, 4, 8, 3]), bound)
@@ -111,10 +111,10 @@ fn case() -> impl Strategy<Value = Case> {
     (elem, extents, (side(), side()), 0u32..5, threads, group, signal, flags).prop_map(
         |(elem, mut extents, (dst, src), align, threads, group, signal, (nbi, get, dynamic))| {
             if dynamic.is_some() {
-                // Else the padding's strides are no layout's that is known.
+                // Otherwise the layout with padding would not be known.
                 extents.truncate(2);
             }
-            // With all its padding a side stays within its memory.
+            // A side with all its padding must fit into its memory.
             while extents.iter().product::<i64>() > 1000 {
                 extents.iter_mut().max().into_iter().for_each(|e| *e /= 2);
             }
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// Only teams' numbers are asked of the launcher.
+/// Checks that the launcher only has to provide teams' numbers.
 #[test]
 fn ranks_and_addresses_may_come_from_nvshmem() {
     for lowering in [Lowering::Multimem, Lowering::Unicast] {
@@ -236,7 +236,7 @@ fn ranks_and_addresses_may_come_from_nvshmem() {
     }
 }
 
-/// One kernel of each kind of op, at each scope.
+/// A kernel for each kind of op, at each scope.
 fn every_op(group: Group, nbi: bool, op: usize) -> Built<Option<Kernel>> {
     let mut b = Builder::new("k", [64, 1, 1]);
     let tensor = |elem, n| Builder::tensor(elem, Space::Symmetric, Layout::new(n, 1).unwrap(), 16);
@@ -308,7 +308,7 @@ fn every_op(group: Group, nbi: bool, op: usize) -> Built<Option<Kernel>> {
     Ok(Some(b.finish()))
 }
 
-/// The functions called for each op, by transport; `-` is none.
+/// Checks the functions that are called for each op, by transport. `-` stands for none.
 #[test]
 fn functions_of_every_op() {
     let mut table = String::new();

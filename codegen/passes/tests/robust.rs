@@ -1,6 +1,7 @@
-//! Whatever passes the verifier lowers or is refused: nothing panics, and nothing that comes out is malformed.
+//! Tests that everything that passes the verifier is lowered or rejected, without panics and
+//! without malformed output.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -14,7 +15,8 @@ use weft_ir::verify::verify;
 use weft_ir::{Module, RedOp, Scalar};
 use weft_passes::{Lowering, Transport, run};
 
-/// A change to a text: at a place (in thousandths of it), put this for the number, word or line there.
+/// A change of a text at a position (in thousandths of it), which replaces the number, word or line
+/// there.
 #[derive(Clone, Debug)]
 enum Change {
     Number(usize, &'static str),
@@ -87,7 +89,7 @@ impl Change {
     }
 }
 
-/// The run of such characters at or after a place, replaced.
+/// Replaces the run of such characters at or after a position.
 fn replace(text: &str, at: usize, new: &str, is: impl Fn(char) -> bool) -> String {
     let from = at * text.len() / 1000;
     let Some(start) = text[from..].find(&is).map(|i| from + i) else { return text.to_owned() };

@@ -1,6 +1,6 @@
-//! Loops whose rounds are in flight together do what they did one after another.
+//! Tests that loops whose rounds are in flight together have the same effect as before.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -13,15 +13,15 @@ use weft_passes::Lowering;
 
 const THREADS: i64 = 2;
 
-/// A loop that loads a fragment, computes, and stores one.
+/// A loop that loads a fragment, computes, and stores a fragment.
 #[derive(Clone, Debug)]
 struct Rounds {
     extents: Vec<i64>,
     strides: Vec<i64>,
-    /// Elements from round to round, of what is read and of what is written.
+    /// The distance in elements from round to round of the reads, and that of the writes.
     read_by: i64,
     write_by: i64,
-    /// Where what is written starts, after what is read.
+    /// The offset of the writes from the reads.
     apart: i64,
     in_place: bool,
     lo: i64,
@@ -29,7 +29,7 @@ struct Rounds {
     step: i64,
     unroll: u32,
     known_end: bool,
-    /// Positions below this one exist, in percent.
+    /// The limit of existing positions, in percent.
     limit: Option<i64>,
     body: u8,
 }
@@ -74,7 +74,7 @@ fn rounds() -> impl Strategy<Value = Rounds> {
         )
 }
 
-/// Elements that a thread's rounds may reach.
+/// The number of elements that the rounds of a thread can reach.
 const SPAN: i64 = 1024;
 
 impl Rounds {
@@ -108,7 +108,8 @@ impl Rounds {
             let v = b.load(from)?;
             let ty = b.ty(v).clone();
             let v = match self.body {
-                // As it is; with something that is the same in every round; with the round's number.
+                // The value is stored unchanged, or combined with a constant, or with the round's
+                // number.
                 0 => v,
                 1 => {
                     let c = b.convert(tid, elem)?;
@@ -121,7 +122,7 @@ impl Rounds {
                     let c = b.splat(c, &ty)?;
                     b.binary(BinOp::Xor, v, c)?
                 }
-                // What was there before, and a lane moved about.
+                // The value is combined with the previous contents, or its lanes are permuted.
                 3 => {
                     let before = b.load(to)?;
                     b.binary(BinOp::Sub, before, v)?
@@ -192,15 +193,15 @@ fn plain() -> Rounds {
 }
 
 #[test]
-fn what_may_be_in_flight_together() {
+fn independent_rounds_are_in_flight_together() {
     for (r, rounds) in [
         (plain(), 4),
         (Rounds { in_place: true, ..plain() }, 4),
-        // A round reads what the round before has written.
+        // A round reads what the previous round has written.
         (Rounds { in_place: true, apart: 4, ..plain() }, 1),
-        // A round reads what a later one writes: the loads come first anyway.
+        // A round reads what a later round writes. The loads come first in any case.
         (Rounds { in_place: true, apart: -4, lo: 1, ..plain() }, 4),
-        // The rounds interleave in memory, and do not meet.
+        // The rounds interleave in memory without overlap.
         (
             Rounds {
                 extents: vec![2, 2],
@@ -213,11 +214,11 @@ fn what_may_be_in_flight_together() {
             4,
         ),
         (Rounds { read_by: 2, write_by: 2, in_place: true, ..plain() }, 1),
-        // All of them.
+        // All rounds are in flight.
         (Rounds { unroll: 0, known_end: true, ..plain() }, 9),
         (Rounds { unroll: 0, ..plain() }, 1),
         (Rounds { unroll: 6, known_end: true, trip: 3, ..plain() }, 3),
-        // Bounds are tested before.
+        // Bounds are tested before the loop.
         (Rounds { limit: Some(2), ..plain() }, 4),
         (Rounds { body: 3, ..plain() }, 4),
         (Rounds { body: 2, ..plain() }, 4),
@@ -243,15 +244,18 @@ fn all_loads_come_before_the_first_store() {
 }
 
 #[test]
-fn a_loop_that_stays_says_why() {
+fn an_unchanged_loop_has_a_reason() {
     let why = |r: Rounds| {
         let (kernel, _) = r.kernel().unwrap();
         lower(kernel, Lowering::Multimem).report.loops.remove(0).why.unwrap()
     };
     assert_eq!(
         why(Rounds { in_place: true, apart: 4, ..plain() }),
-        "a round may access what another round writes"
+        "a round may access memory that another round writes"
     );
     assert_eq!(why(Rounds { unroll: 0, ..plain() }), "the number of rounds is known only at run time");
-    assert_eq!(why(Rounds { unroll: 100, ..plain() }), "a round has 4 elements, and 256 may be in flight");
+    assert_eq!(
+        why(Rounds { unroll: 100, ..plain() }),
+        "a round has 4 elements, but only 256 can be in flight"
+    );
 }

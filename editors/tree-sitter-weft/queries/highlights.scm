@@ -16,7 +16,7 @@
 ["for" "in" "step" "unroll" "while" "loop" "break" "continue"] @keyword.repeat
 "return" @keyword.return
 
-; Names: the more special patterns come last.
+; Names. More specific patterns come last.
 
 (identifier) @variable
 ((identifier) @constant
@@ -41,7 +41,7 @@
   (#any-of? @type.builtin
     "f32" "f64" "f16" "bf16" "e4m3" "e5m2" "i8" "i16" "i32" "i64" "u8" "u16" "u32" "u64" "bool" "int"))
 
-; Signs
+; Operators and delimiters
 
 [
   "=" "+=" "-=" "*=" "/=" "%=" "&=" "|=" "^=" "<<=" ">>="

@@ -109,6 +109,13 @@ pub(super) struct State {
     pub ended: bool,
 }
 
+impl State {
+    /// The last call of this PE that has no answer yet.
+    pub(super) fn open_call(&self) -> Option<String> {
+        self.open.values().next_back().cloned()
+    }
+}
+
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code panics while it holds one of these locks. If it did, the state would still be
     // consistent.
@@ -275,9 +282,17 @@ impl Control {
             state.calls.remove(&id);
             state.open.remove(&id);
         })?;
+        let answer = state.calls.remove(&id).flatten();
+        if let Some(Err(message)) = answer {
+            drop(state);
+            let message = message + &self.kernel_waits();
+            lock(&self.shared.state).open.remove(&id);
+            return Err(Error::new(COLLECTIVE, message)
+                .help("make the same collective calls in the same order on every PE of the team"));
+        }
         state.open.remove(&id);
-        match state.calls.remove(&id).flatten() {
-            Some(Ok(payloads)) if payloads.len() != members_count => {
+        match answer.and_then(std::result::Result::ok) {
+            Some(payloads) if payloads.len() != members_count => {
                 let message = format!(
                     "PE {}: `{what}`: PE 0 sent the data of {} PEs, but there are {members_count} members",
                     self.rank,
@@ -285,9 +300,7 @@ impl Control {
                 );
                 Err(Error::new(COLLECTIVE, message).help("run one build of the program on all PEs"))
             }
-            Some(Ok(payloads)) => Ok(Arc::unwrap_or_clone(payloads)),
-            Some(Err(message)) => Err(Error::new(COLLECTIVE, message)
-                .help("make the same collective calls in the same order on every PE of the team")),
+            Some(payloads) => Ok(Arc::unwrap_or_clone(payloads)),
             None => {
                 self.shared.check(&state)?;
                 let message = format!(
@@ -481,7 +494,7 @@ fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
             Ok(Some(Reply::Failed { id, message })) => shared.answer(id, Err(visible(&message).into_owned())),
             Ok(Some(Reply::Died { pe, reason })) => break (pe, visible(&reason).into_owned()),
             Ok(Some(Reply::Asked { by })) => {
-                let host = lock(&shared.state).open.values().next_back().cloned();
+                let host = lock(&shared.state).open_call();
                 let doing = doing::here(host.as_deref());
                 // If the connection is lost, the next read reports it.
                 let _ = shared.link.send(&Request::Tell { to: by, doing });

@@ -61,10 +61,19 @@ pub(crate) fn words(answers: &[Option<Doing>]) -> String {
 }
 
 impl Control {
-    /// Asks all PEs for their state, and waits briefly for their answers.
+    /// What kernels of the job wait for, as the end of an error's message; nothing if no wait has been reported.
+    pub(super) fn kernel_waits(&self) -> String {
+        let answers = self.ask();
+        let any = answers.iter().flatten().any(|a| a.waits);
+        if any { format!("\n{}", words(&answers)) } else { String::new() }
+    }
+
+    /// Asks all PEs for their state, and waits briefly for their answers. This PE needs no connection for its own.
     pub(super) fn ask(&self) -> Vec<Option<Doing>> {
-        let n = self.size() as usize;
-        lock(&self.shared.state).doing = vec![None; n];
+        let host = lock(&self.shared.state).open_call();
+        let own = here(host.as_deref());
+        let asked = (0..self.size()).map(|pe| (pe == self.rank()).then(|| own.clone()));
+        lock(&self.shared.state).doing = asked.collect();
         if self.shared.link.send(&Request::Ask).is_ok() {
             let state = lock(&self.shared.state);
             let open = |state: &mut super::control::State| {

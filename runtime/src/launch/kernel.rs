@@ -19,6 +19,12 @@ use std::sync::{Arc, OnceLock};
 /// Capabilities).
 const SHARED_UNASKED: u32 = 48 << 10;
 
+/// Whether launches may begin before those in front of them have ended: `WEFT_OVERLAP`, on unless it is 0.
+fn overlaps() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| std::env::var("WEFT_OVERLAP").map_or(true, |v| v != "0"))
+}
+
 /// The number of CTAs of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Grid {
@@ -290,7 +296,7 @@ impl Kernel {
             // If the code declares a cluster, the launch needs no attribute.
             cluster: options.cluster.filter(|_| info.cluster.is_none()),
             cooperative,
-            dependent: info.dependent && !cooperative,
+            dependent: info.dependent && !cooperative && overlaps(),
             shared: self.dynamic(options),
         };
         self.shared(self.device(), self.dynamic(options))?;

@@ -12,6 +12,8 @@ pub(crate) struct GridWords<'a> {
     /// The number of its launch among those of its PE, counted from 1. Kernels that carry out operations on streams do not
     /// count.
     pub launch: usize,
+    /// Whether it may begin before the launches in front of it have ended.
+    pub early: bool,
     /// The names of groups of threads.
     pub names: &'a [Named],
 }

@@ -203,12 +203,20 @@ impl Detector {
 
     /// Explains accesses in two launches. Returns whether they are in different launches.
     fn tell_launches(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
-        if self.launches(programs, raw, other).is_none_or(|launches| launches.later == launches.earlier) {
+        let Some(launches) = self.launches(programs, raw, other).filter(|l| l.later != l.earlier) else {
             return false;
-        }
+        };
+        let last = if launches.later > launches.earlier { raw.at.warp } else { other.warp };
+        let grid = self.threads.info(last).and_then(|cta| programs.grid(cta.grid));
+        let early = launches.pes[0] == launches.pes[1] && grid.is_some_and(|grid| grid.early);
         f.message = f.message.replacen(":", ", in two launches:", 1);
-        f.help = "put a barrier over the PEs at the end of the kernel, or let the host wait for all PEs between the launches"
-            .into();
+        f.help = if early {
+            "let each thread of the later launch wait for the earlier one before this access (wait_dependencies; in PTX \
+             griddepcontrol.wait)"
+        } else {
+            "put a barrier over the PEs at the end of the kernel, or let the host wait for all PEs between the launches"
+        }
+        .into();
         true
     }
 

@@ -18,7 +18,13 @@ impl Programs for Run {
             .take(grid as usize + 1)
             .filter(|other| other.pe == g.pe && !other.module.of_host);
         let launch = before + here.count();
-        Some(GridWords { kernel: &g.kernel().name, block: g.block, launch, names: &g.names })
+        Some(GridWords {
+            kernel: &g.kernel().name,
+            block: g.block,
+            launch,
+            early: g.early.is_some(),
+            names: &g.names,
+        })
     }
 
     fn instruction(&self, grid: u32, pc: u32) -> Option<InstructionWords<'_>> {

@@ -100,6 +100,12 @@ impl Algorithm {
         })
     }
 
+    /// Whether it leaves the switch alone where there is one, since another algorithm is the same kernel by the switch.
+    pub(super) fn avoids_switch(&self) -> bool {
+        let kernels = |a: &Algorithm| (a.collective, a.part, a.out_of_place, a.in_place);
+        !self.switch && ALGORITHMS.iter().any(|a| a.switch && kernels(a) == kernels(self))
+    }
+
     /// The source text of the kernel.
     pub fn source(&self) -> &'static str {
         crate::library::part(self.part).unwrap_or_default()

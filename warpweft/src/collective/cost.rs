@@ -206,11 +206,18 @@ pub(super) fn others(r: &Request) -> f64 {
     f64::from(r.n_pes.saturating_sub(1))
 }
 
-/// Bytes that are stored to all other PEs; with two PEs there is only one neighbour.
+/// Bytes stored to all other PEs of a request.
 pub(super) fn pushed(r: &Request, bytes: f64) -> Cost {
-    match r.n_pes {
-        0..=2 => Cost { neighbour: bytes, ..Cost::default() },
-        _ => Cost { push: bytes, ..Cost::default() },
+    Cost::stored(r.n_pes, bytes)
+}
+
+impl Cost {
+    /// The cost of bytes that are stored to all other PEs of so many, which of two is one.
+    pub(crate) fn stored(n_pes: u32, bytes: f64) -> Cost {
+        match n_pes {
+            0..=2 => Cost { neighbour: bytes, ..Cost::default() },
+            _ => Cost { push: bytes, ..Cost::default() },
+        }
     }
 }
 

@@ -156,6 +156,7 @@ struct Key {
     threads: u32,
     unroll: u32,
     once: bool,
+    switch: bool,
     root: Option<u32>,
 }
 
@@ -485,6 +486,7 @@ impl Collectives {
             threads: plan.threads,
             unroll: plan.unroll,
             once: has(head(plan.algorithm, name)?, "ONCE") && plan.is_once(request),
+            switch: plan.algorithm.switch,
             root: (request.collective == Collective::Broadcast).then_some(request.root),
         };
         let lock = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -492,7 +494,8 @@ impl Collectives {
             return Ok(compiled.clone());
         }
         let mut options = options_of(name, plan, request, self.ctas, target(self.world.device())?)?;
-        options.lowering = self.config.lowering.decide(self.multicast).into();
+        let multicast = self.multicast && !plan.algorithm.avoids_switch();
+        options.lowering = self.config.lowering.decide(multicast).into();
         let compiled = Kernel::with(&self.world, file(plan.algorithm)?, options.clone());
         let kernel = match (compiled, options.lowering) {
             // Reductions that the switch does not support use the address of every PE.
@@ -597,7 +600,8 @@ impl Plan {
     pub fn compilation(&self, request: &Request, target: Target) -> Result<(KernelFile, Options), GpuError> {
         self.check(request, self.ctas).map_err(operation)?;
         let mut options = options(self, request, self.ctas, target)?;
-        options.lowering = Lowering::Auto.decide(request.multicast).into();
+        let multicast = request.multicast && !self.algorithm.avoids_switch();
+        options.lowering = Lowering::Auto.decide(multicast).into();
         Ok((file(self.algorithm)?, options))
     }
 }

@@ -216,7 +216,7 @@ impl Cost {
 
 /// Every algorithm; those of a collective are in the order of the sizes that they suit, smallest
 /// first.
-pub static ALGORITHMS: [Algorithm; 34] = [
+pub static ALGORITHMS: [Algorithm; 35] = [
     Algorithm {
         part: "allreduce",
         in_place: Some("net_in_place"),
@@ -323,8 +323,18 @@ pub static ALGORITHMS: [Algorithm; 34] = [
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        cost: |r, _| between(r, pes(r) * part(r), pushed(r, others(r) * part(r))),
+        cost: |r, _| Cost { waits: 2.0, ..pushed(r, others(r) * part(r)) },
         about: "a barrier, every PE writes its data to all PEs, a barrier",
+        ..BARRIERS
+    },
+    Algorithm {
+        collective: Collective::AllGather,
+        name: "push_switch",
+        part: "all_gather",
+        switch: true,
+        // A PE gets its own part back, too.
+        cost: |r, _| Cost { waits: 2.0, switch: pes(r) * part(r), ..Cost::default() },
+        about: "as push, multiplied by the switch",
         ..BARRIERS
     },
     Algorithm {

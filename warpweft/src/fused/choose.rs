@@ -25,28 +25,28 @@ impl Shape {
     }
 }
 
-/// A flight for each row of a cluster's: all of it to every PE.
+/// A flight: all of each row to every PE. Threads send their part of a row at once, so packets go as fast as plain stores
+/// (docs/performance.md, `one_flight` on 2 H100s).
 pub(super) fn one_flight(s: &Shape, plan: &Plan) -> Cost {
-    let copies = if plan.switch { 1 } else { s.n_pes.saturating_sub(1) };
-    let bytes = sent(s, plan) * f64::from(copies);
-    let by = if plan.switch {
-        Cost { switch: bytes, ..Cost::default() }
-    } else {
-        Cost { packed: bytes, ..Cost::default() }
+    let others = f64::from(s.n_pes.saturating_sub(1));
+    let by = match plan.switch {
+        true => Cost { switch: sent(s, plan), ..Cost::default() },
+        false => Cost::stored(s.n_pes, sent(s, plan) * others),
     };
-    Cost { packets: rounds(s, plan), ..by }
+    // The next row of a CTA is sent before the packets of this one have come.
+    Cost { packets: 1.0, ..by }
 }
 
 /// Two flights, with a part of it to every PE and a part of the sums to all.
 pub(super) fn two_flights(s: &Shape, plan: &Plan) -> Cost {
     let pes = f64::from(s.n_pes.max(1));
     let part = sent(s, plan) * (pes - 1.0) / pes;
-    let by = if plan.switch {
-        Cost { switch: sent(s, plan) / pes, packed: part, ..Cost::default() }
-    } else {
-        Cost { packed: 2.0 * part, ..Cost::default() }
+    let by = match plan.switch {
+        true => Cost { switch: sent(s, plan) / pes, ..Cost::stored(s.n_pes, part) },
+        false => Cost::stored(s.n_pes, 2.0 * part),
     };
-    Cost { packets: 2.0 * rounds(s, plan), ..by }
+    // Sums are not sent ahead. CTAs that are not in step hide half of the flights of further rows.
+    Cost { packets: 2.0 + 0.5 * (rounds(s, plan) - 1.0), ..by }
 }
 
 /// Bytes of the packets of all rows, to one PE.
@@ -143,7 +143,7 @@ mod tests {
         let shape = Shape { tokens: 64, row_bytes: 16 << 10, n_pes: 2, multicast: false };
         let packed = |threads| {
             let plan = Plan::spread(&KERNELS[0], 64, 16 << 10, 132, (1, Some(threads)));
-            one_flight(&shape, &plan).packed / 64.0
+            one_flight(&shape, &plan).neighbour / 64.0
         };
         assert_eq!((packed(1024), packed(512)), (32768.0, 32768.0));
         assert_eq!(packed(352), 352.0 * 4.0 * 16.0);

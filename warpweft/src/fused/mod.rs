@@ -244,8 +244,9 @@ impl Workspace {
             }
             Exchange::Spread(flights) => {
                 let senders = pes + flights as usize - 1;
-                // Two words of each packet, and two buffers.
-                let words = 4 * plan.row_packets(row_bytes) * senders * (ctas / split);
+                // Two words of each packet. The next row is sent before the packets of this one have come.
+                let buffers = if plan.loops { 4 } else { 2 };
+                let words = 2 * plan.row_packets(row_bytes) * senders * buffers * (ctas / split);
                 Workspace { packets: vec![words], epoch: 32 * ctas }
             }
         }

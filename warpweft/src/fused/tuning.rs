@@ -3,10 +3,9 @@
 
 use super::{Exchange, KERNELS, Plan, Shape};
 use crate::collective::Links;
-use crate::tuned::{self, TuningFile};
+use crate::tuned::{self, Measured, TuningFile, tables};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::{Path, PathBuf};
 use weft_runtime::{Device, Error};
 
 /// Another form of the file has another number.
@@ -137,56 +136,35 @@ impl Table {
     }
 }
 
-/// Tables of any number of settings, as the file has them.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Tables {
-    form: u32,
-    /// One for each setting.
-    pub tables: Vec<Table>,
-}
+tables!(FILE, "WEFT_FUSED_TUNING", "fused.json");
 
 /// A hash of the kernels' texts, and of what they use.
 fn kernel_hash() -> String {
     PARTS.map(tuned::hash).concat()
 }
 
-impl Tables {
-    /// Returns the file with the tables, or none if `WEFT_FUSED_TUNING` is `off` or no folder is known.
-    pub fn path() -> Option<PathBuf> {
-        FILE.path()
+impl Measured for Table {
+    type Entry = Entry;
+
+    fn parts(&self) -> (Table, &[Entry]) {
+        (Table { entries: Vec::new(), ..self.clone() }, &self.entries)
     }
 
-    /// The tables of a file; none of one that does not exist, unless `WEFT_FUSED_TUNING` names it.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
-    pub fn read(file: &Path) -> Result<Tables, Error> {
-        let Some(text) = FILE.read(file)? else { return Ok(Tables { form: FORM, tables: Vec::new() }) };
-        FILE.parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display())))
-    }
-
-    /// Takes a table in. Its entries replace those of the same tokens and rows, and the whole table of its setting where
-    /// the kernels were others.
-    pub fn add(&mut self, table: Table) {
-        let same = |t: &Table| t.setting == table.setting && t.kernels == table.kernels;
+    /// Entries replace those of the same tokens and rows.
+    fn join(self, tables: &mut Vec<Table>) {
+        let same = |t: &Table| t.setting == self.setting && t.kernels == self.kernels;
         let measured =
-            |e: &Entry| table.entries.iter().any(|n| (n.tokens, n.row_bytes) == (e.tokens, e.row_bytes));
-        let kept = self.tables.iter().filter(|t| same(t)).flat_map(|t| &t.entries);
+            |e: &Entry| self.entries.iter().any(|n| (n.tokens, n.row_bytes) == (e.tokens, e.row_bytes));
+        let kept = tables.iter().filter(|t| same(t)).flat_map(|t| &t.entries);
         let kept: Vec<_> = kept.filter(|e| !measured(e)).cloned().collect();
-        self.tables.retain(|t| t.setting != table.setting);
-        let mut entries = [kept, table.entries].concat();
+        tables.retain(|t| t.setting != self.setting);
+        let mut entries = [kept, self.entries].concat();
         entries.sort_by_key(|e| (e.row_bytes, e.tokens));
-        self.tables.push(Table { entries, ..table });
+        tables.push(Table { entries, ..self });
     }
+}
 
-    /// Writes the tables to a file at once, so that a reader sees either the old file or the new one.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be written (R0111).
-    pub fn write(&self, file: &Path) -> Result<(), Error> {
-        FILE.write(file, &serde_json::to_string_pretty(self).unwrap_or_default())
-    }
-
+impl Tables {
     /// The table that holds for a setting.
     fn find(&self, setting: &Setting) -> Option<&Table> {
         self.tables.iter().find(|t| t.setting == *setting && t.kernels == kernel_hash())
@@ -268,7 +246,7 @@ mod tests {
 
     #[test]
     fn newer_entries_replace_older_ones() {
-        let mut all = Tables { form: FORM, tables: Vec::new() };
+        let mut all = Tables::new();
         all.add(Table::new(setting("a"), "old".into(), vec![entry(1, 3.0), entry(8, 4.0)]));
         all.add(Table::new(setting("b"), "old".into(), vec![entry(1, 9.0)]));
         all.add(Table::new(setting("a"), "new".into(), vec![entry(8, 3.5)]));
@@ -287,7 +265,7 @@ mod tests {
     fn a_file_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("fused.json");
-        let mut all = Tables { form: FORM, tables: Vec::new() };
+        let mut all = Tables::new();
         all.add(Table::new(setting("a"), "today".into(), vec![entry(1, 3.0)]));
         all.write(&file).unwrap();
         assert_eq!(Tables::read(&file).unwrap(), all);

@@ -4,10 +4,9 @@
 use super::fit::fits;
 use super::model::ranked;
 use super::{Machine, Plan, Problem, Shape};
-use crate::tuned::{self, TuningFile};
+use crate::tuned::{self, Measured, TuningFile, tables};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::{Path, PathBuf};
 use weft_isa::Target;
 use weft_runtime::{Device, Error};
 
@@ -78,13 +77,7 @@ pub struct Table {
     pub entries: Vec<Entry>,
 }
 
-/// Tables of any number of settings, as the file has them.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Tables {
-    form: u32,
-    /// One for each setting.
-    pub tables: Vec<Table>,
-}
+tables!(FILE, "WEFT_GEMM_TUNING", "gemm.json");
 
 /// A hash of the kernel's text, and of what it uses.
 fn kernel_hash() -> String {
@@ -147,63 +140,6 @@ pub(super) fn distance(a: Shape, b: Shape) -> f64 {
 }
 
 impl Tables {
-    /// The file with the tables, which `WEFT_GEMM_TUNING` names. By default, it is `gemm.json` in warpweft's
-    /// folder of the user's data. It is none if the variable is `off`, or if no folder is known.
-    pub fn path() -> Option<PathBuf> {
-        FILE.path()
-    }
-
-    /// Creates a file without tables.
-    pub fn new() -> Tables {
-        Tables { form: FORM, tables: Vec::new() }
-    }
-
-    /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_TUNING` names it.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
-    pub fn read(file: &Path) -> Result<Tables, Error> {
-        let Some(text) = FILE.read(file)? else { return Ok(Tables::new()) };
-        let bad = |why: String| FILE.bad(format!("{} {why}", file.display()));
-        let tables: Tables = FILE.parse(&text).map_err(bad)?;
-        let entries = tables.tables.iter().flat_map(|t| &t.entries);
-        match entries.into_iter().find(|e| !e.us.is_finite() || e.us <= 0.0) {
-            Some(e) => Err(bad(format!("is damaged: {} takes {} us", e.problem, e.us))),
-            None => Ok(tables),
-        }
-    }
-
-    /// Takes a table in: its entries replace those of the same problems in the table of its GPU, and all of that table
-    /// where the driver or the kernel was another one.
-    pub fn add(&mut self, table: Table) {
-        match self.tables.iter_mut().find(|t| t.setting.gpu == table.setting.gpu) {
-            Some(there) if there.setting == table.setting => there.renew(table),
-            Some(there) => *there = table,
-            None => self.tables.push(table),
-        }
-    }
-
-    /// The text of the file: JSON, with one entry in each line.
-    pub fn text(&self) -> String {
-        let one = |t: &Table| {
-            let head = Table { entries: Vec::new(), ..t.clone() };
-            let lines: Vec<_> = t.entries.iter().filter_map(|e| serde_json::to_string(e).ok()).collect();
-            let entries = format!("\"entries\": [\n    {}\n  ]", lines.join(",\n    "));
-            // No text within quotes has quotes.
-            serde_json::to_string_pretty(&head).unwrap_or_default().replace("\"entries\": []", &entries)
-        };
-        let all: Vec<_> = self.tables.iter().map(one).collect();
-        format!("{{ \"form\": {}, \"tables\": [\n{}\n] }}\n", self.form, all.join(",\n"))
-    }
-
-    /// Writes the tables to a file at once, so that a reader sees either the old file or the new one.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be written (R0111).
-    pub fn write(&self, file: &Path) -> Result<(), Error> {
-        FILE.write(file, &self.text())
-    }
-
     /// The valid table of a setting, or why there is none.
     pub(super) fn find(&self, setting: &Setting) -> Result<&Table, String> {
         let Some(table) = self.tables.iter().find(|t| t.setting.gpu == setting.gpu) else {
@@ -221,9 +157,25 @@ impl Tables {
     }
 }
 
-impl Default for Tables {
-    fn default() -> Tables {
-        Tables::new()
+impl Measured for Table {
+    type Entry = Entry;
+
+    fn parts(&self) -> (Table, &[Entry]) {
+        (Table { entries: Vec::new(), ..self.clone() }, &self.entries)
+    }
+
+    fn flaw(&self) -> Option<String> {
+        let wrong = self.entries.iter().find(|e| !e.us.is_finite() || e.us <= 0.0)?;
+        Some(format!("is damaged: {} takes {} us", wrong.problem, wrong.us))
+    }
+
+    /// One table for each GPU.
+    fn join(self, tables: &mut Vec<Table>) {
+        match tables.iter_mut().find(|t| t.setting.gpu == self.setting.gpu) {
+            Some(there) if there.setting == self.setting => there.renew(self),
+            Some(there) => *there = self,
+            None => tables.push(self),
+        }
     }
 }
 

@@ -1,44 +1,59 @@
 //! Mixtures of experts over the PEs of a team.
 //!
 //! Each PE has tokens, and each token has `choices` experts, which are shared out to the PEs in equal parts. A [`Moe`]
-//! sends tokens to the PEs of their experts ([`Moe::dispatch`]), may multiply them there in the same launch
-//! ([`Moe::experts`]), and brings results back ([`Moe::combine`]). How many tokens an expert gets only the device knows.
+//! does all of it ([`Moe::layer`]), or its parts: it sends tokens to the PEs of their experts ([`Moe::dispatch`]), may
+//! multiply them there in the same launch ([`Moe::experts`]), and brings results back ([`Moe::combine`]). How many tokens
+//! an expert gets only the device knows.
+//!
+//! There are two forms. For few tokens, as decode has them, tokens and results travel as packets that carry their own
+//! flag. For many tokens, PEs exchange their counts first, and move data while they multiply. [`Moe::new`] takes the form
+//! that the model says is faster for [`Problem::tokens`].
 //!
 //! Launches of one `Moe` follow each other on one stream, and can be captured into a graph. Routes that cannot be carried
-//! out are an error on every PE, which [`Moe::check`] reads: then no token was sent.
+//! out are an error on every PE, which [`Moe::check`] reads: then no token arrives.
 
+mod few;
+mod many;
 mod model;
 mod problem;
 
 pub use model::{Bytes, Estimate};
 pub use problem::{Plan, Problem};
 
-use crate::collective::Flat;
 use crate::compile::{KernelFile, Options};
 use crate::gemm::alike;
-use crate::gpu::{GpuError, Grid, Kernel, target};
+use crate::gpu::{GpuError, Kernel, target};
+use few::Few;
+use many::Many;
 use std::fmt;
+use weft_isa::Target;
 use weft_lang::elaborate::Define;
-use weft_runtime::launch::{AsArgument, LaunchOptions};
+use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
-use weft_runtime::{DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
+use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
 
 /// The architecture that the kernels are written for, as those of products with communication inside.
 const TARGET: &str = "sm_90a";
 
-/// CTAs that the kernels' table has room for.
-const CTAS: u32 = 1024;
-
 /// Dispatch, products of experts, and combine, compiled for the PEs of a team.
 pub struct Moe {
+    shared: Shared,
+    form: Form,
+}
+
+/// How tokens and results travel.
+enum Form {
+    Few(Box<Few>),
+    Many(Box<Many>),
+}
+
+/// What both forms have.
+struct Shared {
+    world: World,
+    team: Team,
+    target: Target,
     problem: Problem,
     plan: Plan,
-    dispatch: Kernel,
-    experts: Kernel,
-    combine: Kernel,
-    /// What is added up at the PE of the experts, if it is.
-    parts: Option<Parts>,
-    team: Team,
     room: i64,
     received: AnyTensor,
     /// Their scales, or what stands for them.
@@ -47,39 +62,9 @@ pub struct Moe {
     unread: DeviceTensor<f32>,
     results: AnyTensor,
     offsets: DeviceTensor<i32>,
-    route: DeviceTensor<i32>,
-    order: DeviceTensor<i32>,
-    table: DeviceTensor<u32>,
-    lists: SymmetricTensor<u64>,
-    flags: SymmetricTensor<u64>,
     counts: SymmetricTensor<u64>,
-    arrived: DeviceTensor<u64>,
-    due: DeviceTensor<u64>,
     rounds: DeviceTensor<u64>,
     status: DeviceTensor<u32>,
-    state: DeviceTensor<u32>,
-    started: SymmetricTensor<u64>,
-    passed: DeviceTensor<u64>,
-}
-
-/// Memory of a combine that adds up what a PE's experts make of a token before it is sent.
-struct Parts {
-    gates: SymmetricTensor<f32>,
-    parts: AnyTensor,
-    met: SymmetricTensor<u64>,
-}
-
-impl Parts {
-    fn new(world: &World, problem: &Problem, pes: u32) -> Result<Parts, GpuError> {
-        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let elements = count(problem.tokens * problem.columns * u64::from(pes));
-        let buffer = world.buffer(elements.saturating_mul(problem.out.bytes() as usize))?;
-        Ok(Parts {
-            gates: world.zeros(count(problem.tokens * u64::from(problem.choices)))?,
-            parts: AnyTensor::new(buffer, problem.out, elements.into_layout()?)?,
-            met: world.zeros(2 * pes as usize)?,
-        })
-    }
 }
 
 /// The experts of a PE's tokens, in device memory, where each launch of a graph reads them anew.
@@ -90,119 +75,188 @@ pub struct Routes<'a> {
     pub live: &'a dyn AsArgument,
 }
 
-impl Moe {
-    /// Compiles the kernels for a team, and allocates what launches need: [`Problem::symmetric_bytes`] of symmetric
-    /// memory. *Collective*: all PEs of the world call it with the same arguments.
-    ///
-    /// # Errors
-    /// Fails for a problem or a plan that the kernels do not have and where PEs of the team ask for different ones
-    /// (R0505), without memory (R0302), and as [`Kernel::compile`] does.
-    pub fn new(world: &World, team: Team, problem: Problem, plan: Plan) -> Result<Moe, GpuError> {
+/// Operands of a dispatch.
+struct Calls<'a> {
+    x: &'a dyn AsArgument,
+    scales: Option<&'a dyn AsArgument>,
+    routes: &'a Routes<'a>,
+}
+
+/// Operands of a combine.
+struct Sum<'a> {
+    routes: &'a Routes<'a>,
+    gates: &'a dyn AsArgument,
+    out: &'a dyn AsArgument,
+}
+
+fn count(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+impl Shared {
+    /// Checks, and allocates. *Collective.*
+    fn new(world: &World, team: Team, problem: Problem, plan: Plan, form: &str) -> Result<Shared, GpuError> {
         let pes = team.n_pes();
         let fits = problem.check(pes).and_then(|()| plan.fits(&problem, pes));
-        alike(world, &team, &format!("{problem}, {plan}"))?;
+        alike(world, &team, &format!("{problem}, {plan}, {form}"))?;
         fits?;
         let target = target(world.device())?;
         if target.name() != TARGET {
             let message = format!("the GPU is {target}, and mixtures of experts are for {TARGET}");
             return Err(Error::new(error::GEMM, message).help("run on a GPU of that kind").into());
         }
-        let kernel = |part: &str, defines: &[(&str, Define)]| {
-            let mut options = Options::new(target);
-            let all =
-                [("P", i64::from(pes)), ("EXPERTS", problem.experts.into()), ("K", problem.choices.into())];
-            let all = all.into_iter().map(|(name, n)| (name, Define::Int(n)));
-            options.defines =
-                all.chain(defines.iter().cloned()).map(|(name, d)| (name.to_owned(), d)).collect();
-            let text = crate::library::part(part).unwrap_or_default();
-            Kernel::with(world, KernelFile::parse(&format!("weft::{part}"), text)?, options)
-        };
-        let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
-        let ctas = ("CTAS", Define::Int(CTAS.into()));
-        let align = ("ALIGN", Define::Int(Problem::ALIGN as i64));
-        // Both kernels have the flags of pieces.
-        let piece = ("PIECE", Define::Int(plan.piece.into()));
-        let scaled = ("SCALES", Define::Int(problem.is_scaled().into()));
-        let dispatch = if problem.is_scaled() { "moe_dispatch_scaled" } else { "moe_dispatch" };
-        let mut of_experts = vec![("T", dtype), ("OUT", out), ctas, scaled];
-        of_experts.extend(plan.defines());
-        let (device, stream) = (world.device(), world.stream());
-        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let (tokens, choices) = (count(problem.tokens), problem.choices as usize);
-        let (experts, local) = (problem.experts as usize, (problem.experts / pes) as usize);
-        let (room, each) = (problem.rows(pes), pes as usize);
-        let symmetric = |dtype: weft_runtime::DType, columns: u64| -> Result<AnyTensor, GpuError> {
-            let shape = [count(room), count(columns)];
+        let stream = world.stream();
+        let (experts, each, rows) = (problem.experts as usize, pes as usize, problem.rows(pes));
+        let symmetric = |dtype: DType, rows: u64, columns: u64| -> Result<AnyTensor, GpuError> {
+            let shape = [count(rows), count(columns)];
             let buffer = world.buffer(shape[0] * shape[1] * dtype.bytes() as usize)?;
             Ok(AnyTensor::new(buffer, dtype, shape.into_layout()?)?)
         };
-        let (combine, parts) = match model::adds_at_experts(&problem, pes) {
-            true => {
-                let types = [("T", out), ("OUT", out), ("PART", out)];
-                (kernel("moe_combine_once", &types)?, Some(Parts::new(world, &problem, pes)?))
-            }
-            false => (kernel("moe_combine", &[("T", out), ("OUT", out)])?, None),
-        };
-        let moe = Moe {
-            dispatch: kernel(dispatch, &[("T", dtype), ctas, align, piece])?,
-            experts: kernel("moe_experts", &of_experts)?,
-            combine,
-            parts,
-            received: symmetric(problem.dtype, problem.hidden)?,
-            scales: world.zeros(if problem.is_scaled() { count(room) } else { 1 })?,
+        Ok(Shared {
+            received: symmetric(problem.dtype, rows, problem.hidden)?,
+            scales: world.zeros(if problem.is_scaled() { count(rows) } else { 1 })?,
             unread: DeviceTensor::zeros(1, stream)?,
-            results: symmetric(problem.out, problem.columns)?,
-            offsets: DeviceTensor::zeros(local + 1, stream)?,
-            route: DeviceTensor::zeros([tokens, choices], stream)?,
-            order: DeviceTensor::alloc(device, tokens * each)?,
-            table: DeviceTensor::alloc(device, CTAS as usize * (2 * experts + 1))?,
-            lists: world.zeros((choices + 1) * tokens * each)?,
-            flags: world.zeros(tokens.div_ceil(plan.piece as usize) * each)?,
+            // Results of this PE's rows, or what all PEs have made of its tokens.
+            results: symmetric(problem.out, rows.max(problem.entries()), problem.columns)?,
+            offsets: DeviceTensor::zeros(experts / each + 1, stream)?,
             counts: world.zeros((experts + 2) * each * 2)?,
-            arrived: DeviceTensor::zeros(local, stream)?,
-            due: DeviceTensor::zeros(local, stream)?,
             rounds: DeviceTensor::zeros(16, stream)?,
             status: DeviceTensor::zeros(1, stream)?,
-            state: DeviceTensor::zeros(1, stream)?,
-            started: world.zeros(pes as usize)?,
-            passed: DeviceTensor::zeros(16, stream)?,
-            room: i64::try_from(room).unwrap_or(i64::MAX),
+            room: i64::try_from(rows).unwrap_or(i64::MAX),
+            world: world.clone(),
+            team,
+            target,
             problem,
             plan,
-            team,
-        };
+        })
+    }
+
+    /// Compiles a kernel of the library with those of these compile-time parameters that it takes.
+    fn kernel(&self, part: &str, defines: &[(&str, Define)]) -> Result<Kernel, GpuError> {
+        let Problem { experts, choices, .. } = self.problem;
+        let file =
+            KernelFile::parse(&format!("weft::{part}"), crate::library::part(part).unwrap_or_default())?;
+        let sizes = [("P", self.team.n_pes()), ("EXPERTS", experts), ("K", choices)];
+        let sizes = sizes.map(|(name, n)| (name, Define::Int(n.into())));
+        let heads = file.heads();
+        let taken = |name: &str| heads.iter().flat_map(|head| &head.generics).any(|(own, ..)| &**own == name);
+        let all = sizes.iter().chain(defines).filter(|(name, _)| taken(name));
+        let mut options = Options::new(self.target);
+        options.defines = all.map(|(name, d)| ((*name).to_owned(), *d)).collect();
+        Kernel::with(&self.world, file, options)
+    }
+
+    fn extents(&self) -> [i64; 3] {
+        let Problem { tokens, hidden, columns, .. } = self.problem;
+        [tokens, hidden, columns].map(|n| i64::try_from(n).unwrap_or(i64::MAX))
+    }
+
+    /// Whether the problem has scales, as a call expects.
+    fn has_scales(&self, expected: bool) -> Result<(), Error> {
+        match (self.problem.is_scaled(), expected) {
+            (true, false) => {
+                let message = format!("tokens are {}, and no scales are given", self.problem.dtype);
+                let help = "use `dispatch_scaled`, `experts_scaled` or `layer_scaled`";
+                Err(Error::new(error::GEMM, message).help(help))
+            }
+            (false, true) => {
+                let message = format!("tokens are {}, which have no scales", self.problem.dtype);
+                Err(Error::new(error::GEMM, message).help("use `dispatch`, `experts` or `layer`"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Moe {
+    /// Compiles the kernels for a team, and allocates what launches need: [`Problem::symmetric_bytes`] of symmetric
+    /// memory, and workspaces. Takes the form for few tokens or the one for many, by [`Problem::is_few`]. *Collective*: all
+    /// PEs of the world call it with the same arguments.
+    ///
+    /// # Errors
+    /// Fails for a problem or a plan that the kernels do not have and where PEs of the team ask for different ones
+    /// (R0505), without memory (R0302), and as [`Kernel::compile`] does.
+    pub fn new(world: &World, team: Team, problem: Problem, plan: Plan) -> Result<Moe, GpuError> {
+        match problem.is_few(team.n_pes()) {
+            true => Moe::for_few(world, team, problem, plan),
+            false => Moe::for_many(world, team, problem, plan),
+        }
+    }
+
+    /// Compiles and allocates like [`new`](Moe::new), in the form for few tokens. *Collective.*
+    ///
+    /// # Errors
+    /// Fails where [`Moe::new`] fails.
+    pub fn for_few(world: &World, team: Team, problem: Problem, plan: Plan) -> Result<Moe, GpuError> {
+        Moe::with(world, team, problem, plan, "few", |shared| Ok(Form::Few(Box::new(Few::new(shared)?))))
+    }
+
+    /// Compiles and allocates like [`new`](Moe::new), in the form for many tokens. *Collective.*
+    ///
+    /// # Errors
+    /// Fails where [`Moe::new`] fails.
+    pub fn for_many(world: &World, team: Team, problem: Problem, plan: Plan) -> Result<Moe, GpuError> {
+        Moe::tried(world, team, problem, plan, &[])
+    }
+
+    /// Makes the form for many tokens, with these values of compile-time parameters of `moe_layer` in place of those that
+    /// follow from the plan: for measurements.
+    #[doc(hidden)]
+    pub fn tried(
+        world: &World,
+        team: Team,
+        problem: Problem,
+        plan: Plan,
+        layer: &[(&'static str, i64)],
+    ) -> Result<Moe, GpuError> {
+        let form = format!("many {layer:?}");
+        Moe::with(world, team, problem, plan, &form, |shared| {
+            Ok(Form::Many(Box::new(Many::new(shared, layer)?)))
+        })
+    }
+
+    fn with(
+        world: &World,
+        team: Team,
+        problem: Problem,
+        plan: Plan,
+        name: &str,
+        form: impl FnOnce(&Shared) -> Result<Form, GpuError>,
+    ) -> Result<Moe, GpuError> {
+        let shared = Shared::new(world, team, problem, plan, name)?;
+        let moe = Moe { form: form(&shared)?, shared };
         // Nobody sends before all flags are 0.
         world.barrier()?;
-        stream.synchronize()?;
+        world.stream().synchronize()?;
         world.wait_for_all()?;
         Ok(moe)
     }
 
     /// The problem that it computes.
     pub fn problem(&self) -> &Problem {
-        &self.problem
+        &self.shared.problem
     }
 
     /// Tokens that came, with modes (row, column). The rows of an expert follow each other, in the order of the PEs
     /// that sent them and of their tokens.
     pub fn received(&self) -> &AnyTensor {
-        &self.received
+        &self.shared.received
     }
 
     /// Scales of the tokens that came, one for each row, where the problem has scales.
     pub fn received_scales(&self) -> Option<&SymmetricTensor<f32>> {
-        self.problem.is_scaled().then_some(&self.scales)
+        self.shared.problem.is_scaled().then_some(&self.shared.scales)
     }
 
     /// Results of the experts, of which each has the row of its token in [`Moe::received`]. [`Moe::experts`] writes
-    /// them; after [`Moe::dispatch`], kernels of the caller do.
+    /// them; after [`Moe::dispatch`], kernels of the caller do. [`Moe::layer`] leaves other contents there.
     pub fn results(&self) -> &AnyTensor {
-        &self.results
+        &self.shared.results
     }
 
     /// Where the rows of each expert of this PE begin, multiples of [`Problem::ALIGN`]; and behind them where they end.
     pub fn offsets(&self) -> &DeviceTensor<i32> {
-        &self.offsets
+        &self.shared.offsets
     }
 
     /// Sends the tokens x (token, column) to their experts. What follows on the stream reads [`Moe::received`] and
@@ -212,8 +266,8 @@ impl Moe {
     /// Fails for operands of other types, shapes or strides (R0502), for a grid that the GPU cannot hold (R0503), and for a
     /// problem with scales (R0505).
     pub fn dispatch(&self, stream: &Stream, x: &dyn AsArgument, routes: &Routes<'_>) -> Result<(), GpuError> {
-        self.has_scales(false)?;
-        self.send(stream, (x, None), routes)
+        self.shared.has_scales(false)?;
+        self.send(stream, &Calls { x, scales: None, routes })
     }
 
     /// Dispatches like [`dispatch`](Moe::dispatch), for tokens of 8 bits with a scale each: `scales`, f32 (token). They arrive in
@@ -228,32 +282,20 @@ impl Moe {
         scales: &dyn AsArgument,
         routes: &Routes<'_>,
     ) -> Result<(), GpuError> {
-        self.has_scales(true)?;
-        self.send(stream, (x, Some(scales)), routes)
+        self.shared.has_scales(true)?;
+        self.send(stream, &Calls { x, scales: Some(scales), routes })
     }
 
-    fn send(
-        &self,
-        stream: &Stream,
-        (x, scales): (&dyn AsArgument, Option<&dyn AsArgument>),
-        routes: &Routes<'_>,
-    ) -> Result<(), GpuError> {
-        let [tokens, hidden, _] = self.extents();
-        let (received, to) = (Flat(&self.received), Flat(&self.scales));
-        let scales = scales.map(Flat);
-        let mut arguments: Vec<&dyn AsArgument> = vec![&tokens, &hidden, &self.room, x];
-        arguments.extend(scales.iter().map(|scales| scales as &dyn AsArgument));
-        arguments.extend([routes.ids, routes.live, &received as &dyn AsArgument]);
-        arguments.extend(scales.iter().map(|_| &to as &dyn AsArgument));
-        let places = self.places();
-        arguments.push(&self.offsets);
-        arguments.extend(self.workspaces(&places));
-        self.launch(&self.dispatch, stream, &arguments)
+    fn send(&self, stream: &Stream, calls: &Calls<'_>) -> Result<(), GpuError> {
+        match &self.form {
+            Form::Few(few) => few.dispatch(&self.shared, stream, calls),
+            Form::Many(many) => many.dispatch(&self.shared, stream, calls),
+        }
     }
 
     /// Sends the tokens x to their experts, and multiplies each by the transpose of its expert's matrix (column of the
-    /// result, column of x), in one launch. `b` has the matrices of this PE's experts behind each other. An expert
-    /// begins when its tokens are complete.
+    /// result, column of x). `b` has the matrices of this PE's experts behind each other. For many tokens it is one
+    /// launch, in which an expert begins when its tokens are complete.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.
@@ -264,8 +306,8 @@ impl Moe {
         routes: &Routes<'_>,
         b: &dyn AsArgument,
     ) -> Result<(), GpuError> {
-        self.has_scales(false)?;
-        self.multiply(stream, (x, &self.unread), routes, (b, &self.unread))
+        self.shared.has_scales(false)?;
+        self.multiply(stream, &Calls { x, scales: None, routes }, (b, &self.shared.unread), false)
     }
 
     /// Multiplies like [`experts`](Moe::experts), for tokens and matrices of 8 bits: `scales`, f32 (token), and `scale_b`, f32 with one
@@ -280,48 +322,82 @@ impl Moe {
         routes: &Routes<'_>,
         (b, scale_b): (&dyn AsArgument, &dyn AsArgument),
     ) -> Result<(), GpuError> {
-        self.has_scales(true)?;
-        self.multiply(stream, (x, scales), routes, (b, scale_b))
+        self.shared.has_scales(true)?;
+        self.multiply(stream, &Calls { x, scales: Some(scales), routes }, (b, scale_b), false)
     }
 
     fn multiply(
         &self,
         stream: &Stream,
-        (x, scales): (&dyn AsArgument, &dyn AsArgument),
-        routes: &Routes<'_>,
-        (b, scale_b): (&dyn AsArgument, &dyn AsArgument),
+        calls: &Calls<'_>,
+        b: (&dyn AsArgument, &dyn AsArgument),
+        back: bool,
     ) -> Result<(), GpuError> {
-        let [tokens, hidden, columns] = self.extents();
-        let (received, results, b) = (Flat(&self.received), Flat(&self.results), Flat(b));
-        let (scales, scale_b, scales_to) = (Flat(scales), Flat(scale_b), Flat(&self.scales));
-        let mut arguments: Vec<&dyn AsArgument> =
-            vec![&tokens, &columns, &hidden, &self.room, x, routes.ids, routes.live];
-        let places = self.places();
-        arguments.extend([&b as &dyn AsArgument, &scales, &scale_b, &scales_to]);
-        arguments.extend([&received as &dyn AsArgument, &results, &self.offsets]);
-        arguments.extend(self.workspaces(&places));
-        self.launch(&self.experts, stream, &arguments)
+        match &self.form {
+            Form::Few(few) => {
+                few.dispatch(&self.shared, stream, calls)?;
+                few.products(&self.shared, stream, b)
+            }
+            Form::Many(many) => many.experts(&self.shared, stream, calls, b, back),
+        }
     }
 
-    /// Whether the problem has scales, as a call expects.
-    fn has_scales(&self, expected: bool) -> Result<(), Error> {
-        match (self.problem.is_scaled(), expected) {
-            (true, false) => {
-                let message = format!("tokens are {}, and no scales are given", self.problem.dtype);
-                Err(Error::new(error::GEMM, message).help("use `dispatch_scaled` or `experts_scaled`"))
-            }
-            (false, true) => {
-                let message = format!("tokens are {}, which have no scales", self.problem.dtype);
-                Err(Error::new(error::GEMM, message).help("use `dispatch` or `experts`"))
-            }
-            _ => Ok(()),
+    /// Computes the whole layer: what [`experts`](Moe::experts) and [`combine`](Moe::combine) do, with sums in the order of choices.
+    /// For many tokens, results go back to their tokens while others are multiplied, and none is rounded twice.
+    ///
+    /// # Errors
+    /// Fails where [`Moe::dispatch`] fails.
+    pub fn layer(
+        &self,
+        stream: &Stream,
+        x: &dyn AsArgument,
+        routes: &Routes<'_>,
+        b: &dyn AsArgument,
+        gates: &dyn AsArgument,
+        out: &dyn AsArgument,
+    ) -> Result<(), GpuError> {
+        self.shared.has_scales(false)?;
+        let calls = Calls { x, scales: None, routes };
+        self.whole(stream, &calls, (b, &self.shared.unread), &Sum { routes, gates, out })
+    }
+
+    /// Computes like [`layer`](Moe::layer), with the scales of [`experts_scaled`](Moe::experts_scaled).
+    ///
+    /// # Errors
+    /// Fails where [`Moe::dispatch_scaled`] fails.
+    pub fn layer_scaled(
+        &self,
+        stream: &Stream,
+        (x, scales): (&dyn AsArgument, &dyn AsArgument),
+        routes: &Routes<'_>,
+        b: (&dyn AsArgument, &dyn AsArgument),
+        gates: &dyn AsArgument,
+        out: &dyn AsArgument,
+    ) -> Result<(), GpuError> {
+        self.shared.has_scales(true)?;
+        let calls = Calls { x, scales: Some(scales), routes };
+        self.whole(stream, &calls, b, &Sum { routes, gates, out })
+    }
+
+    fn whole(
+        &self,
+        stream: &Stream,
+        calls: &Calls<'_>,
+        b: (&dyn AsArgument, &dyn AsArgument),
+        sum: &Sum<'_>,
+    ) -> Result<(), GpuError> {
+        self.multiply(stream, calls, b, true)?;
+        match &self.form {
+            Form::Few(few) => few.combine(&self.shared, stream, sum),
+            Form::Many(many) => many.sum(&self.shared, stream, sum),
         }
     }
 
     /// Writes to `out` (token, column) the results of each token's experts times `gates`, `f32` (token, choice), added
-    /// up in f32. Where a token has several experts of a PE, that PE adds up their results in the order of choices and
-    /// sends the sum, rounded to the type of results; sums are added up in the order of PEs. Otherwise all are added up in
-    /// the order of choices. Nothing is written for tokens beyond `live`, and after an error.
+    /// up in f32, in the order of choices. In the form for many tokens, a PE that has several experts of a token adds up
+    /// their results in the order of choices, and sends the sum, rounded to the type of results; the token's PE adds up
+    /// these sums in the order of PEs. Nothing is written for tokens beyond `live`, and after an error. Call a dispatch
+    /// between two calls.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.
@@ -332,62 +408,11 @@ impl Moe {
         gates: &dyn AsArgument,
         out: &dyn AsArgument,
     ) -> Result<(), GpuError> {
-        let [tokens, _, columns] = self.extents();
-        let results = Flat(&self.results);
-        if let Some(parts) = &self.parts {
-            return self.combine_once(stream, routes, gates, out, parts);
+        let sum = Sum { routes, gates, out };
+        match &self.form {
+            Form::Few(few) => few.combine(&self.shared, stream, &sum),
+            Form::Many(many) => many.combine(&self.shared, stream, &sum),
         }
-        let arguments: [&dyn AsArgument; 13] = [
-            &tokens,
-            &columns,
-            &self.room,
-            routes.ids,
-            gates,
-            routes.live,
-            &self.route,
-            &results,
-            out,
-            &self.started,
-            &self.passed,
-            &self.status,
-            &self.team,
-        ];
-        self.combine.launch(stream, Grid::Auto, &arguments[..])
-    }
-
-    fn combine_once(
-        &self,
-        stream: &Stream,
-        routes: &Routes<'_>,
-        gates: &dyn AsArgument,
-        out: &dyn AsArgument,
-        Parts { gates: all_gates, parts, met }: &Parts,
-    ) -> Result<(), GpuError> {
-        let [tokens, _, columns] = self.extents();
-        let [lists, counts, results] = [Flat(&self.lists), Flat(&self.counts), Flat(&self.results)];
-        let [all_gates, parts, met] = [Flat(all_gates), Flat(parts), Flat(met)];
-        let arguments: [&dyn AsArgument; 19] = [
-            &tokens,
-            &columns,
-            &self.room,
-            routes.ids,
-            gates,
-            routes.live,
-            &self.route,
-            &lists,
-            &counts,
-            &self.rounds,
-            &results,
-            &all_gates,
-            &parts,
-            out,
-            &met,
-            &self.passed,
-            &self.status,
-            &self.state,
-            &self.team,
-        ];
-        self.launch(&self.combine, stream, &arguments)
     }
 
     /// Waits for the stream, and says whether the newest dispatch was carried out.
@@ -396,8 +421,8 @@ impl Moe {
     /// Fails on every PE of the team (R0506) for experts that do not exist, for more tokens than there is room for, and
     /// where PEs have tokens of different widths.
     pub fn check(&self, stream: &Stream) -> Result<(), GpuError> {
-        let code = self.status.to_vec(stream)?.first().copied().unwrap_or_default();
-        let Problem { tokens, experts, .. } = self.problem;
+        let code = self.shared.status.to_vec(stream)?.first().copied().unwrap_or_default();
+        let Problem { tokens, experts, .. } = self.shared.problem;
         let (message, help) = match code {
             0 => return Ok(()),
             1 => (
@@ -408,7 +433,7 @@ impl Moe {
                 "mend `ids` and `live`: an entry beyond `live` is not read",
             ),
             2 => (
-                format!("a PE gets more rows of tokens than the {} that it has room for", self.room),
+                format!("a PE gets more rows of tokens than the {} that it has room for", self.shared.room),
                 "give the problem more rows; without `with_rows` there is room for any route",
             ),
             _ => (
@@ -419,51 +444,10 @@ impl Moe {
         };
         Err(Error::new(error::ROUTES, message).help(help).into())
     }
-
-    fn extents(&self) -> [i64; 3] {
-        let Problem { tokens, hidden, columns, .. } = self.problem;
-        [tokens, hidden, columns].map(|n| i64::try_from(n).unwrap_or(i64::MAX))
-    }
-
-    /// Workspaces whose modes the kernels know.
-    fn places(&self) -> [Flat<'_>; 5] {
-        [Flat(&self.order), Flat(&self.table), Flat(&self.lists), Flat(&self.flags), Flat(&self.counts)]
-    }
-
-    /// The last arguments of a dispatch; `places` are those of [`Moe::places`].
-    fn workspaces<'a>(&'a self, places: &'a [Flat<'a>; 5]) -> [&'a dyn AsArgument; 12] {
-        let [order, table, lists, flags, counts] = places;
-        [
-            &self.route,
-            order,
-            table,
-            lists,
-            flags,
-            counts,
-            &self.arrived,
-            &self.due,
-            &self.rounds,
-            &self.status,
-            &self.state,
-            &self.team,
-        ]
-    }
-
-    /// Launches a kernel whose CTAs wait for each other.
-    fn launch(
-        &self,
-        kernel: &Kernel,
-        stream: &Stream,
-        arguments: &[&dyn AsArgument],
-    ) -> Result<(), GpuError> {
-        let grid = Grid::of(kernel.max_ctas()?.min(CTAS));
-        let options = LaunchOptions::default().cooperative(Some(true));
-        kernel.launch_with(stream, grid, &options, arguments)
-    }
 }
 
 impl fmt::Debug for Moe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Moe({}, {})", self.problem, self.plan)
+        write!(f, "Moe({}, {})", self.shared.problem, self.shared.plan)
     }
 }

@@ -7,9 +7,10 @@
 //! - The launch with products takes as long as the products, in tiles of whole rows, or as the bytes that it moves,
 //!   whichever is longer, and the time until the rows of the first expert are there. Bytes may take [`SHARE`] of a link
 //!   before they slow products down.
-//! - Bytes go through the busiest port of a GPU, at the rates of [`Links`]. Where a PE adds up what its experts make of a
-//!   token, combine moves a row for each token and PE, and otherwise one for each choice.
-//! - A PE copies a token to its further rows at [`COPY_GBPS`], beside the products.
+//! - Bytes go through the busiest port of a GPU, at the rates of [`Links`]. A result goes back for each choice, beside the
+//!   products. Those of the last wave of tiles are not hidden.
+//! - A PE copies a token to its further rows at [`COPY_GBPS`], beside the products, and adds results up at that rate.
+//! - In the form for few tokens, nothing is hidden, and packets are twice as large as their data.
 //! - Counts take two barriers of the grid, a word to the other PEs, and [`COUNTS_US`] for the entries themselves.
 //!
 //! Nothing of it was measured for mixtures of experts.
@@ -26,6 +27,11 @@ const SHARE: f64 = 0.75;
 const COPY_GBPS: f64 = 1500.0;
 /// Microseconds in which the CTAs count the entries and list the tokens.
 const COUNTS_US: f64 = 5.0;
+
+/// Multiprocessors of the GPUs that the kernels are written for.
+const SMS: f64 = 132.0;
+/// Elements of a tile whose results are sent when nothing is left to multiply.
+const LAST_TILE: f64 = 128.0 * 256.0;
 
 /// Bytes of a PE.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -47,7 +53,7 @@ pub struct Estimate {
     pub dispatch_us: f64,
     /// Until the rows of the first expert are there.
     pub first_us: f64,
-    /// Moving results back to their tokens' PEs.
+    /// What is left of moving results back when the products are made, and adding them up.
     pub combine_us: f64,
     /// The launches, counts, and waiting for others.
     pub start_us: f64,
@@ -75,7 +81,7 @@ pub(super) fn adds_at_experts(problem: &Problem, pes: u32) -> bool {
     pes > 1 && f64::from(pes) * here <= 0.75 * f64::from(problem.choices)
 }
 
-/// Bytes that a dispatch and a combine on so many PEs move.
+/// Bytes that a dispatch and the way back on so many PEs move.
 pub(super) fn bytes(problem: &Problem, pes: u32) -> Bytes {
     let pes = pes.max(1);
     let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *problem;
@@ -83,16 +89,80 @@ pub(super) fn bytes(problem: &Problem, pes: u32) -> Bytes {
     let here = 1.0 - none_of(experts, experts / pes, choices);
     let row = (hidden * u64::from(dtype.bytes())) as f64;
     let others = f64::from(pes - 1);
-    let rows = tokens * f64::from(choices);
-    let each = if adds_at_experts(problem, pes) { f64::from(pes) * here } else { f64::from(choices) };
+    let rows = problem.entries() as f64;
     Bytes {
         dispatch: tokens * others * here * row,
         copies: (rows - tokens * f64::from(pes) * here).max(0.0) * row,
-        combine: tokens * each * others / f64::from(pes) * (columns * u64::from(out.bytes())) as f64,
+        combine: rows * others / f64::from(pes) * (columns * u64::from(out.bytes())) as f64,
     }
 }
 
-/// What both launches are likely to take on so many PEs.
+fn us(bytes: f64, gbps: f64) -> f64 {
+    bytes / gbps / 1e3
+}
+
+/// Microseconds of adding results up: a copy reads and writes, and this reads a row for each choice.
+fn sum_us(problem: &Problem) -> f64 {
+    let rows = (problem.entries() + problem.tokens) as f64 / 2.0;
+    us(rows * (problem.columns * u64::from(problem.out.bytes())) as f64, COPY_GBPS)
+}
+
+/// What moves and waits in the form for few tokens, and in the one for many, beside the products.
+fn moved_us(problem: &Problem, pes: u32, links: &Links) -> [Estimate; 2] {
+    let Bytes { dispatch, copies, combine } = bytes(problem, pes);
+    let push = if pes > 2 { links.push_gbps } else { links.neighbour_gbps };
+    let waits = if pes < 2 { 0.0 } else { 2.0 * links.packet_us };
+    let launch = links.launch_us + links.work_us;
+    let packets = |bytes: f64| us(2.0 * bytes, links.packet_gbps);
+    let sent = packets(dispatch) + us(copies, COPY_GBPS);
+    let few = Estimate {
+        product_us: 0.0,
+        dispatch_us: sent,
+        first_us: sent,
+        combine_us: packets(combine) + sum_us(problem),
+        start_us: 3.0 * launch + waits,
+    };
+    // The tokens that the first expert leads, of all that come.
+    let first = 1.0 - none_of(problem.experts, 1, problem.choices);
+    let own = problem.experts / pes.max(1);
+    let here = (1.0 - none_of(problem.experts, own, problem.choices)).max(f64::MIN_POSITIVE);
+    let last = LAST_TILE * SMS * f64::from(problem.out.bytes()) * f64::from(pes - 1) / f64::from(pes);
+    let dispatch_us = us(dispatch, push) + us(copies, COPY_GBPS);
+    let many = Estimate {
+        product_us: 0.0,
+        dispatch_us: dispatch_us + us(combine, push),
+        first_us: dispatch_us * first / here,
+        combine_us: us(combine.min(last), push) + sum_us(problem),
+        start_us: 2.0 * launch + COUNTS_US + waits + if pes < 2 { 0.0 } else { links.flight_us },
+    };
+    [few, many]
+}
+
+/// Cycles that a store role lets pass after each half of a strip of results, so that all of them together take [`SHARE`]
+/// of a link; but so few that a tile's strips are sent while the next tile is multiplied.
+pub(super) fn pace(problem: &Problem, plan: &Plan, pes: u32, links: &Links) -> i64 {
+    /// Bytes of half a strip of 64 rows and 64 columns, of elements of 16 bits.
+    const HALF: f64 = 4096.0;
+    /// Multiplications and additions of elements of 16 bits in a cycle.
+    const RATE: f64 = 2048.0;
+    if pes < 2 {
+        return 0;
+    }
+    let gbps = SHARE * if pes > 2 { links.push_gbps } else { links.neighbour_gbps };
+    let crossing = 2.0 * SMS * HALF * f64::from(pes - 1) / f64::from(pes);
+    let tile =
+        128.0 * f64::from(plan.bn) * problem.hidden as f64 * f64::from(problem.dtype.bytes()) / 2.0 / RATE;
+    let halves = 2.0 * f64::from(plan.bn / 64);
+    (us(crossing, gbps) * FusedTeam::CLOCK).min(SHARE * tile / halves) as i64
+}
+
+/// Whether the form for few tokens is likely to take less time.
+pub(super) fn is_few(problem: &Problem, pes: u32, links: &Links) -> bool {
+    let [few, many] = moved_us(problem, pes.max(1), links);
+    few.total() < many.total()
+}
+
+/// What the layer is likely to take on so many PEs.
 pub(super) fn estimate(
     problem: &Problem,
     plan: &Plan,
@@ -103,32 +173,15 @@ pub(super) fn estimate(
     let pes = pes.max(1);
     let local = u64::from(problem.experts / pes).max(1);
     // Each expert gets as many rows as every other one, in whole tiles.
-    let rows = (problem.tokens * u64::from(problem.choices)).div_ceil(local).max(1);
+    let rows = problem.entries().div_ceil(local).max(1);
     let shape = Shape::new(rows.next_multiple_of(Problem::ALIGN) * local, problem.columns, problem.hidden);
     let product = gemm::Problem { out: problem.out, ..gemm::Problem::new(shape, problem.dtype) };
     let values = [(Param::Bn, plan.bn), (Param::Bk, plan.bk), (Param::Stages, plan.stages)];
     let tiles =
         values.into_iter().fold(gemm::Plan::default(), |all, (param, n)| all.with(param, n).unwrap_or(all));
-    let Bytes { dispatch, copies, combine } = bytes(problem, pes);
-    let alone = pes < 2;
-    let (push, pull) = match pes {
-        0..=2 => (links.neighbour_gbps, links.neighbour_gbps),
-        _ => (links.push_gbps, links.pull_gbps),
-    };
-    let us = |bytes: f64, gbps: f64| bytes / gbps / 1e3;
-    let dispatch_us = us(dispatch, push) + us(copies, COPY_GBPS);
-    // The tokens that the first expert leads, of all that come.
-    let first = 1.0 - none_of(problem.experts, 1, problem.choices);
-    let here =
-        (1.0 - none_of(problem.experts, problem.experts / pes, problem.choices)).max(f64::MIN_POSITIVE);
-    let waits = if alone { 0.0 } else { 2.0 * links.packet_us + links.flight_us };
-    Estimate {
-        product_us: cycles(&product, &tiles, machine.sms) / FusedTeam::CLOCK,
-        dispatch_us,
-        first_us: dispatch_us * first / here,
-        combine_us: us(combine, pull),
-        start_us: 2.0 * (links.launch_us + links.work_us) + COUNTS_US + waits,
-    }
+    let [few, many] = moved_us(problem, pes, links);
+    let moved = if is_few(problem, pes, links) { few } else { many };
+    Estimate { product_us: cycles(&product, &tiles, machine.sms) / FusedTeam::CLOCK, ..moved }
 }
 
 #[cfg(test)]
@@ -150,7 +203,7 @@ mod tests {
         assert!((two.copies - 4096.0 * (2.0 - 2.0 * here) * row).abs() < 1.0, "{two:?}");
         assert!((two.combine - 4096.0 * row).abs() < 1.0, "{two:?}");
         let eight = bytes(&problem(64, 8), 2);
-        assert!((eight.combine - eight.dispatch).abs() < 1.0, "{eight:?}");
+        assert!((eight.combine - 4.0 * 4096.0 * row).abs() < 1.0, "{eight:?}");
         // All experts: each token goes to every PE.
         let all = bytes(&problem(8, 8), 4);
         assert!((all.dispatch - 3.0 * 4096.0 * row).abs() < 1.0, "{all:?}");
@@ -168,6 +221,17 @@ mod tests {
         assert!(two.total() > two.product_us + two.combine_us);
         // More PEs get as many rows each, and more of them from others.
         assert!(of(64, 8, 8).dispatch_us > two.dispatch_us);
-        assert!(of(64, 8, 1).combine_us == 0.0);
+        assert!(of(64, 8, 1).combine_us < of(64, 8, 2).combine_us);
+    }
+
+    #[test]
+    fn few_tokens_are_few() {
+        let few = |tokens, experts, choices, pes| {
+            Problem::new(tokens, 4096, experts, choices, DType::BF16).is_few(pes)
+        };
+        for pes in [2, 4, 8] {
+            assert!(few(1, 64, 8, pes) && few(8, 8, 2, pes) && few(8, 64, 8, pes), "{pes} PEs");
+            assert!(!few(4096, 8, 2, pes) && !few(1024, 64, 8, pes), "{pes} PEs");
+        }
     }
 }

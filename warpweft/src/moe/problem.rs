@@ -46,12 +46,22 @@ impl Problem {
         self.dtype.bytes() == 1
     }
 
-    /// Returns the bytes that a dispatch and a combine on so many PEs move.
+    /// Choices of all tokens of a PE.
+    pub(super) fn entries(&self) -> u64 {
+        self.tokens.saturating_mul(self.choices.into())
+    }
+
+    /// Whether the model expects the form for few tokens to take less time on so many PEs than the one for many.
+    pub fn is_few(&self, pes: u32) -> bool {
+        model::is_few(self, pes, &Links::H200)
+    }
+
+    /// Returns the bytes that a dispatch and the way back on so many PEs move.
     pub fn bytes(&self, pes: u32) -> Bytes {
         model::bytes(self, pes)
     }
 
-    /// Returns the time that both launches are likely to take on so many PEs.
+    /// Returns the time that the layer is likely to take on so many PEs.
     pub fn estimate(&self, plan: &Plan, pes: u32, machine: Machine, links: &Links) -> Estimate {
         model::estimate(self, plan, pes, machine, links)
     }
@@ -95,7 +105,7 @@ impl Problem {
             )
         } else if !multiple(hidden, dtype) || !multiple(columns, out) {
             format!("{hidden} columns of tokens and {columns} of results: rows are multiples of 16 bytes")
-        } else if hidden.max(columns) > MOST || u64::from(choices).saturating_mul(tokens) > MOST {
+        } else if hidden.max(columns) > MOST || self.entries() > MOST {
             format!("{self}: extents, and tokens times choices, are below 2^31")
         } else if self.rows(pes) > MOST {
             format!("{} rows of a PE: expected below 2^31", self.rows(pes))
@@ -134,6 +144,9 @@ impl Default for Plan {
     }
 }
 
+/// The most bytes of shared memory of a CTA.
+const MOST_SHARED: u64 = 227 << 10;
+
 /// A parameter's name, and its least and greatest value.
 const PARAMETERS: [(&str, u32, u32); 4] =
     [("BN", 64, 256), ("BK", 32, 128), ("STAGES", 2, 8), ("PIECE", 1, 1024)];
@@ -155,19 +168,36 @@ impl Plan {
         PARAMETERS.iter().zip(self.values()).map(|((name, ..), n)| (*name, Define::Int(n.into())))
     }
 
+    /// Strips of results of 64 columns that a row of a tile has room for: two where they fit.
+    pub(super) fn strips(&self, problem: &Problem, pes: u32) -> u32 {
+        if self.bytes_with(2, problem, pes) <= MOST_SHARED { 2 } else { 1 }
+    }
+
+    /// Such strips where results go back: as many as a tile has, so that nobody who multiplies waits for a store role;
+    /// or as many as fit.
+    pub(super) fn strips_back(&self, problem: &Problem, pes: u32) -> u32 {
+        let all = (self.bn / 64).clamp(1, 4);
+        if self.bytes_with(all, problem, pes) <= MOST_SHARED { all } else { self.strips(problem, pes) }
+    }
+
     /// Bytes of shared memory of a CTA.
     pub fn shared_bytes(&self, problem: &Problem, pes: u32) -> u64 {
-        /// Columns of a strip of results, of which there are two for each row of a tile.
-        const STRIPS: u64 = 2 * 64;
-        /// Barriers of the pipelines, what the memory's alignment leaves, and an expert and a mark of each thread.
-        const BESIDE: u64 = 2048 + 8 * 384;
+        self.bytes_with(self.strips(problem, pes), problem, pes)
+    }
+
+    fn bytes_with(&self, strips: u32, problem: &Problem, pes: u32) -> u64 {
+        /// Columns of a strip of results.
+        const STRIP: u64 = 64;
+        /// Barriers of the pipelines, what the memory's alignment leaves, an expert and a mark of each thread, and where
+        /// each row of a tile goes.
+        const BESIDE: u64 = 2048 + 8 * 384 + 8 * Problem::ALIGN;
         let [bn, bk, stages, _] = self.values().map(u64::from);
         // Entries and leads of each expert, here and of all CTAs; entries from each PE; and two places.
         let counts = (u64::from(problem.experts) * (u64::from(pes) + 6) + 4 * u64::from(pes)) * 4;
         stages * (Problem::ALIGN + bn) * bk * u64::from(problem.dtype.bytes())
-            + Problem::ALIGN * STRIPS * u64::from(problem.out.bytes())
+            + Problem::ALIGN * STRIP * u64::from(strips) * u64::from(problem.out.bytes())
             + counts
-            + u64::from(problem.experts / pes.max(1)) * 16
+            + u64::from(problem.experts / pes.max(1)) * 24
             + BESIDE
     }
 
@@ -176,23 +206,22 @@ impl Plan {
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).
     pub fn fits(&self, problem: &Problem, pes: u32) -> Result<(), Error> {
-        const MOST: u64 = 227 << 10;
         let outside =
             PARAMETERS.iter().zip(self.values()).find(|((_, least, most), n)| n < least || n > most);
         let message = match (outside, self.shared_bytes(problem, pes)) {
             (Some(((name, least, most), n)), _) => {
                 format!("{} is {least} to {most}, not {n}", name.to_lowercase())
             }
-            (None, 0..=MOST) if self.bk * problem.dtype.bytes() < 128 => {
+            (None, 0..=MOST_SHARED) if self.bk * problem.dtype.bytes() < 128 => {
                 format!(
                     "a row of a stage has 128 bytes or more, and bk={} of {} has fewer",
                     self.bk, problem.dtype
                 )
             }
-            (None, 0..=MOST) if self.bn.is_multiple_of(64) => return Ok(()),
-            (None, 0..=MOST) => format!("bn is a multiple of 64, not {}", self.bn),
+            (None, 0..=MOST_SHARED) if self.bn.is_multiple_of(64) => return Ok(()),
+            (None, 0..=MOST_SHARED) => format!("bn is a multiple of 64, not {}", self.bn),
             (None, bytes) => {
-                format!("the plan {self} takes {bytes} bytes of shared memory, and a CTA has {MOST}")
+                format!("the plan {self} takes {bytes} bytes of shared memory, and a CTA has {MOST_SHARED}")
             }
         };
         Err(Error::new(error::GEMM, message).help("choose fewer stages or smaller tiles"))

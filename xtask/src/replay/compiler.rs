@@ -9,13 +9,13 @@ use std::process::Command;
 
 /// The compiler of a revision.
 pub struct Revision {
-    /// Its full commit hash.
+    /// The full commit hash of the revision.
     pub commit: String,
-    /// A git worktree of it.
+    /// A git worktree of the revision.
     pub tree: PathBuf,
     /// The path of its `weft`.
     pub binary: PathBuf,
-    /// Where its binary and its results are kept.
+    /// The folder in which its binary and its results are kept.
     cache: PathBuf,
 }
 
@@ -39,7 +39,8 @@ impl Revision {
         if !binary.exists() {
             let built = build(&tree, Some(&folder.join("target")))?;
             fs::create_dir_all(&cache)?;
-            // The file gets its name last, so that an interrupted copy is not taken for a binary.
+            // The file gets its final name last, so that an interrupted copy is not mistaken for a
+            // binary.
             let copy = cache.join("weft.new");
             fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
             fs::rename(copy, &binary)?;
@@ -47,7 +48,8 @@ impl Revision {
         Ok(Revision { commit, tree, binary, cache })
     }
 
-    /// What becomes of each case, from an earlier call where that had the same text.
+    /// The results for all cases. A result is taken from an earlier call if the case had the same
+    /// text.
     ///
     /// # Errors
     /// Fails if the compiler cannot be run.
@@ -66,7 +68,8 @@ impl Revision {
     }
 }
 
-/// The `weft` of the working tree, built where `cargo build` builds it.
+/// Builds the `weft` of the working tree in the folder that `cargo build` uses, and returns its
+/// path.
 ///
 /// # Errors
 /// Fails if the working tree does not build.
@@ -74,7 +77,7 @@ pub fn working_tree(root: &Path) -> Result<PathBuf> {
     build(root, None)
 }
 
-/// Builds `weft` in a tree; its path.
+/// Builds `weft` in a tree, and returns its path.
 fn build(tree: &Path, target: Option<&Path>) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--bin", "weft", "--message-format=json-render-diagnostics"]).current_dir(tree);
@@ -91,7 +94,7 @@ fn build(tree: &Path, target: Option<&Path>) -> Result<PathBuf> {
     path.with_context(|| format!("cargo names no executable in {}", tree.display()))
 }
 
-/// What git prints.
+/// The output of a git command.
 fn git(at: &Path, arguments: &[&str]) -> Result<String> {
     let out = Command::new("git").args(arguments).current_dir(at).output().context("cannot run git")?;
     if !out.status.success() {

@@ -1,4 +1,4 @@
-//! The kernels that are compiled, and the options of each.
+//! The kernels of the corpus, and the options with which each is compiled.
 
 use super::Case;
 use anyhow::{Context, Result, anyhow};
@@ -13,16 +13,18 @@ mod directives;
 #[path = "../../../tests/support/seeded.rs"]
 mod seeded;
 
-/// Whose text of a file a compiler gets.
+/// The revision whose text of a file a compiler gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Text {
-    /// Both get that of the working tree, so that an edited kernel is no difference of the compilers.
+    /// Both compilers get the text of the working tree, so that an edited kernel is not a
+    /// difference of the compilers.
     Shared,
-    /// Each gets its own: these files are part of the compiler, or in a form that changes with it.
+    /// Each compiler gets its own text, because these files are part of the compiler or in a format
+    /// that changes with it.
     Own,
 }
 
-/// The options that a kind of file is compiled with, for a file's name and text.
+/// The options with which a kind of file is compiled, for a file's name and text.
 type Settings = fn(&Path, &str, &str) -> Result<BTreeSet<Case>>;
 
 /// A folder of the corpus.
@@ -45,7 +47,8 @@ const SOURCES: [Source; 6] = [
 const LOWERINGS: [&str; 2] = ["multimem", "unicast"];
 const TRANSPORTS: [&str; 3] = ["auto", "nvshmem", "p2p"];
 
-/// Compile-time parameters that kernels of the library and the examples are compiled with; a kernel gets those that it has.
+/// Values of compile-time parameters of kernels of the library and the examples. A kernel gets the
+/// values of those parameters that it has.
 const DEFINES: [&str; 5] = [
     "N=1003",
     "N=1000 T=bf16 P=4 DIV=32 DIRECT=true",
@@ -54,7 +57,8 @@ const DEFINES: [&str; 5] = [
     "N=64 T=f16 H=5120 P=4 OUT=e4m3 PER_TOKEN=true BOTH=true",
 ];
 
-/// Writes the corpus into a folder: shared texts from the one tree, a compiler's own from the other.
+/// Writes the corpus into a folder. Shared texts come from the tree `shared`, and texts that belong
+/// to the compiler from `own`.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written.
@@ -66,7 +70,7 @@ pub fn write(folder: &Path, shared: &Path, own: &Path) -> Result<()> {
         let root = if source.text == Text::Shared { shared } else { own };
         for file in files(root, source)? {
             let text = read(&root.join(&file))?;
-            // In a file test, the directives stand before the IR and are not part of it.
+            // In a file test, the directives precede the IR and are not part of it.
             let ir = || text.lines().filter(|line| !line.starts_with("//")).map(|line| format!("{line}\n"));
             let text = if source.extension == "ir" { ir().collect() } else { text };
             let path = folder.join(&file);
@@ -77,7 +81,8 @@ pub fn write(folder: &Path, shared: &Path, own: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A hash for each file of a corpus that [`write()`] wrote, over its text and the texts that it may use.
+/// A hash for each file of a corpus that [`write()`] wrote, over its text and the texts that it can
+/// use.
 ///
 /// # Errors
 /// Fails if a file cannot be read.
@@ -99,7 +104,7 @@ pub fn fingerprints(folder: &Path) -> Result<BTreeMap<String, String>> {
     Ok(texts.into_iter().map(|(file, text)| (file, print(text))).collect())
 }
 
-/// Whether a file is there for others to use, and not compiled by itself.
+/// Whether other files use this file, so that it is not compiled by itself.
 fn is_used(file: &Path) -> bool {
     file.iter().any(|part| part == "used")
 }
@@ -125,7 +130,7 @@ pub fn cases(folder: &Path) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The files of a source, as seen from the root.
+/// The files of a source, relative to the root.
 fn files(root: &Path, source: &Source) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(source.folder)];
@@ -151,14 +156,14 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// A file with the options `before` and these compile-time parameters.
+/// A case: a file with the options `before` and these compile-time parameters.
 fn case(file: &str, before: &[(&str, &str)], defines: &BTreeMap<String, String>) -> Case {
     let options = before.iter().flat_map(|(option, value)| [(*option).to_owned(), (*value).to_owned()]);
     let defines = defines.iter().flat_map(|(name, value)| ["-D".to_owned(), format!("{name}={value}")]);
     std::iter::once(file.to_owned()).chain(options).chain(defines).collect()
 }
 
-/// Each kernel by itself, with every row of [`DEFINES`].
+/// Compiles each kernel by itself, with every row of [`DEFINES`].
 fn of_library(_: &Path, file: &str, text: &str) -> Result<BTreeSet<Case>> {
     let mut cases = BTreeSet::new();
     for (kernel, generics) in kernels(text) {
@@ -172,8 +177,8 @@ fn of_library(_: &Path, file: &str, text: &str) -> Result<BTreeSet<Case>> {
     Ok(cases)
 }
 
-/// A file of seeded bugs, as it stands. A file that changes kernels of the library has no cases: the kernels are compiled
-/// where the library is.
+/// Compiles a file of seeded bugs as it is. A file that changes kernels of the library has no
+/// cases, because these kernels are compiled with the library.
 fn of_broken(_: &Path, file: &str, text: &str) -> Result<BTreeSet<Case>> {
     if text.lines().any(|line| line.starts_with("// from:")) {
         return Ok(BTreeSet::new());
@@ -188,7 +193,8 @@ fn of_ir(_: &Path, file: &str, _: &str) -> Result<BTreeSet<Case>> {
     Ok([case(file, &[], &BTreeMap::new())].into())
 }
 
-/// What the directives of a file test say, with every combination of compile-time parameters that it runs with.
+/// Compiles a file test as its directives state, with every combination of compile-time parameters
+/// with which it runs.
 fn of_file_test(folder: &Path, file: &str, text: &str) -> Result<BTreeSet<Case>> {
     let expects = directives::parse(text).map_err(|e| anyhow!(e))?;
     let source = expects.source.as_deref().unwrap_or(file);
@@ -215,7 +221,8 @@ fn of_file_test(folder: &Path, file: &str, text: &str) -> Result<BTreeSet<Case>>
                 word if generics.contains(word) => {
                     defines.insert(word.to_owned(), value.clone());
                 }
-                // The lowerings and transports are gone through anyway; other words concern the run alone.
+                // All lowerings and transports are compiled in any case, and other words concern
+                // only the run.
                 _ => {}
             }
         }
@@ -224,7 +231,8 @@ fn of_file_test(folder: &Path, file: &str, text: &str) -> Result<BTreeSet<Case>>
     Ok(settings.into_iter().map(one).collect())
 }
 
-/// Each kernel of a text and its compile-time parameters. Only heads that begin a line are found, as `weft` prints them.
+/// Each kernel of a text with its compile-time parameters. Only heads at the beginning of a line
+/// are found, as `weft` prints them.
 fn kernels(text: &str) -> Vec<(&str, Vec<&str>)> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let head = |(at, _): (usize, &str)| {
@@ -252,9 +260,9 @@ mod tests {
         assert_eq!(kernels(text), [("a", vec!["T", "N"]), ("b", vec![])]);
     }
 
-    /// Each source has files, and each file is compiled in every way.
+    /// Checks that each source has files, and that each file is compiled in every way.
     #[test]
-    fn the_corpus_is_whole() {
+    fn the_corpus_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), root(), root()).unwrap();
         let cases = cases(folder.path()).unwrap();
@@ -279,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_follows_a_file_and_what_it_may_use() {
+    fn a_fingerprint_depends_on_a_file_and_the_files_it_uses() {
         let folder = tempfile::tempdir().unwrap();
         let tests = folder.path().join("tests/filetests");
         fs::create_dir_all(tests.join("used")).unwrap();

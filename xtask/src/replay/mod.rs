@@ -1,4 +1,4 @@
-//! `cargo xtask replay REV`: the output of two compilers for the same kernels.
+//! `cargo xtask replay REV`, which compares the output of two compilers for the same kernels.
 
 mod compiler;
 mod corpus;
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// One call of `weft compile`: its arguments, from the kernel file on.
+/// A call of `weft compile`: its arguments, beginning with the kernel file.
 type Case = Vec<String>;
 
 #[derive(Args)]
@@ -25,16 +25,16 @@ pub struct Replay {
     /// Compare only cases whose command line contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Give each compiler the texts of its own revision, and leave out line numbers and messages: what a change
-    /// of nothing but layout and comments keeps.
+    /// Give each compiler the texts of its own revision, and leave out line numbers and messages.
+    /// Changes of only the formatting and the comments of kernels then make no difference.
     #[arg(long)]
     formatting: bool,
-    /// How many differing cases are shown as a unified diff.
+    /// The number of differing cases that are shown as a unified diff.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     show: usize,
 }
 
-/// A compiler, and the folder that it runs in, which contains the corpus.
+/// A compiler and the folder in which it runs, which contains the corpus.
 struct Side {
     binary: PathBuf,
     corpus: PathBuf,
@@ -43,7 +43,7 @@ struct Side {
 }
 
 impl Side {
-    /// The cases of this side's corpus, as far as they are asked for.
+    /// The cases of this side's corpus that were requested.
     fn cases(&self, replay: &Replay) -> Result<BTreeSet<Case>> {
         let mut cases = corpus::cases(&self.corpus)?;
         cases.iter_mut().for_each(|case| case.extend(["--emit".to_owned(), replay.emit.clone()]));
@@ -53,10 +53,11 @@ impl Side {
 }
 
 impl Replay {
-    /// Compares, and prints the differences.
+    /// Compares both sides and prints the differences.
     ///
     /// # Errors
-    /// Fails if a compiler cannot be built or run, or if no case compiles, so that nothing was compared.
+    /// Fails if a compiler cannot be built or run, or if no case compiles, so that nothing was
+    /// compared.
     pub fn run(&self, root: &Path) -> Result<ExitCode> {
         let folder = root.join("target/replay");
         let old = compiler::Revision::build(root, &folder, &self.rev)?;

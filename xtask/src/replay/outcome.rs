@@ -1,4 +1,4 @@
-//! Running a compiler over cases.
+//! Runs a compiler over cases.
 
 use super::{Case, Side};
 use anyhow::{Context, Result};
@@ -8,16 +8,16 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What becomes of a case, in short.
+/// The result of a case in short form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Digest {
     /// Whether the case compiles.
     pub compiles: bool,
-    /// The hash of everything that the compiler writes.
+    /// The hash of everything that the compiler prints.
     pub hash: String,
 }
 
-/// What the compiler writes for a case: its output, then its errors, warnings and notes.
+/// The output of the compiler for a case, followed by its errors, warnings and notes.
 pub struct Outcome {
     compiles: bool,
     pub text: Vec<u8>,
@@ -30,7 +30,7 @@ impl Outcome {
     /// Fails if the compiler cannot be run.
     pub fn of(side: &Side, case: &Case) -> Result<Outcome> {
         let mut weft = Command::new(&side.binary);
-        // What NVSHMEM defines stays external, so that it need not be installed.
+        // NVSHMEM's functions stay external, so that NVSHMEM need not be installed.
         weft.arg("compile").args(case).args(["--nvshmem", "extern"]).current_dir(&side.corpus);
         let out = weft.output().with_context(|| format!("cannot run {}", side.binary.display()))?;
         let mut text = out.stdout;
@@ -50,13 +50,13 @@ impl Outcome {
     }
 }
 
-/// PTX without its directives of line numbers.
+/// PTX without the directives for line numbers.
 fn without_lines(ptx: &[u8]) -> Vec<u8> {
     let lines = ptx.split_inclusive(|byte| *byte == b'\n');
     lines.filter(|line| !line.trim_ascii_start().starts_with(b".loc")).flatten().copied().collect()
 }
 
-/// What becomes of each case. All processors of the machine work on it.
+/// The results of all cases, computed on all processors of the machine.
 ///
 /// # Errors
 /// Fails if the compiler cannot be run.
@@ -78,7 +78,7 @@ pub fn of_all(side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, Dige
     Ok(results.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-/// Results as text: a line for each case, with the fingerprint of its kernel file.
+/// The results as text, with a line for each case and the fingerprint of its kernel file.
 pub fn print(results: &BTreeMap<Case, Digest>, text_of: &dyn Fn(&Case) -> Option<String>) -> String {
     results.iter().fold(String::new(), |mut lines, (case, digest)| {
         let (Digest { compiles, hash }, text) = (digest, text_of(case).unwrap_or_default());
@@ -87,7 +87,7 @@ pub fn print(results: &BTreeMap<Case, Digest>, text_of: &dyn Fn(&Case) -> Option
     })
 }
 
-/// Reads what [`print()`] writes.
+/// Reads the text that [`print()`] writes.
 pub fn read(text: &str) -> BTreeMap<Case, (Digest, String)> {
     let line = |line: &str| {
         let mut words = line.split('\t').map(str::to_owned);

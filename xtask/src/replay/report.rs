@@ -1,4 +1,4 @@
-//! What differs, and how it is shown.
+//! The differences between two compilers, and their presentation.
 
 use super::outcome::{Digest, Outcome};
 use super::{Case, Side};
@@ -10,9 +10,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// How the results of a case differ.
+/// The way in which the results of a case differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum Difference {
     Output,
     Message,
     CompilesOnlyBefore,
@@ -21,28 +21,28 @@ pub enum Kind {
     ExistsOnlyAfter,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Output => "output differs",
-            Kind::Message => "error message differs",
-            Kind::CompilesOnlyBefore => "compiles only before",
-            Kind::CompilesOnlyAfter => "compiles only after",
-            Kind::ExistsOnlyBefore => "exists only before",
-            Kind::ExistsOnlyAfter => "exists only after",
+            Difference::Output => "output differs",
+            Difference::Message => "error message differs",
+            Difference::CompilesOnlyBefore => "compiles only before",
+            Difference::CompilesOnlyAfter => "compiles only after",
+            Difference::ExistsOnlyBefore => "exists only before",
+            Difference::ExistsOnlyAfter => "exists only after",
         })
     }
 }
 
-/// What came out of a comparison.
+/// The result of a comparison.
 pub struct Summary {
-    /// Cases of either side.
+    /// The number of cases of either side.
     pub cases: usize,
-    /// Cases that compile with both compilers.
+    /// The number of cases that compile with both compilers.
     pub compiled: usize,
-    /// Cases that neither compiler compiles.
+    /// The number of cases that neither compiler compiles.
     pub rejected: usize,
-    pub differences: Vec<(Case, Kind)>,
+    pub differences: Vec<(Case, Difference)>,
 }
 
 impl fmt::Display for Summary {
@@ -64,15 +64,15 @@ pub fn compare(before: &BTreeMap<Case, Digest>, after: &BTreeMap<Case, Digest>) 
         let (old, new) = (before.get(case), after.get(case));
         let same = old == new;
         let kind = match (old.map(|d| d.compiles), new.map(|d| d.compiles)) {
-            (Some(true), Some(true)) => Kind::Output,
-            (Some(false), Some(false)) => Kind::Message,
-            (Some(true), Some(false)) => Kind::CompilesOnlyBefore,
-            (Some(false), Some(true)) => Kind::CompilesOnlyAfter,
-            (_, None) => Kind::ExistsOnlyBefore,
-            (None, _) => Kind::ExistsOnlyAfter,
+            (Some(true), Some(true)) => Difference::Output,
+            (Some(false), Some(false)) => Difference::Message,
+            (Some(true), Some(false)) => Difference::CompilesOnlyBefore,
+            (Some(false), Some(true)) => Difference::CompilesOnlyAfter,
+            (_, None) => Difference::ExistsOnlyBefore,
+            (None, _) => Difference::ExistsOnlyAfter,
         };
-        summary.compiled += usize::from(kind == Kind::Output);
-        summary.rejected += usize::from(kind == Kind::Message);
+        summary.compiled += usize::from(kind == Difference::Output);
+        summary.rejected += usize::from(kind == Difference::Message);
         if !same {
             summary.differences.push((case.clone(), kind));
         }
@@ -86,7 +86,7 @@ pub fn compare(before: &BTreeMap<Case, Digest>, after: &BTreeMap<Case, Digest>) 
 /// Fails if a compiler or git cannot be run, or if a file cannot be written.
 pub fn show(
     out: &mut impl Write,
-    differences: &[(Case, Kind)],
+    differences: &[(Case, Difference)],
     sides: [&Side; 2],
     folder: &Path,
     most: usize,
@@ -102,7 +102,7 @@ pub fn show(
     let mut shown = Vec::new();
     for (number, (case, kind)) in differences.iter().enumerate() {
         writeln!(out, "{number:>5}  {kind}: {}", case.join(" "))?;
-        if matches!(kind, Kind::ExistsOnlyBefore | Kind::ExistsOnlyAfter) {
+        if matches!(kind, Difference::ExistsOnlyBefore | Difference::ExistsOnlyAfter) {
             continue;
         }
         let files = ["before", "after"].map(|side| format!("{number}.{side}"));
@@ -129,7 +129,7 @@ mod tests {
     use crate::replay::outcome;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A compiler that is a shell script, in a folder that it runs in.
+    /// A compiler that is a shell script, with a folder in which it runs.
     fn side(folder: &Path, script: &str) -> Side {
         fs::create_dir_all(folder).unwrap();
         let binary = folder.join("weft");
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn every_kind_of_difference_is_reported() {
         let folder = tempfile::tempdir().unwrap();
-        // Of its arguments, `compile CASE ...`, the second decides.
+        // The second of its arguments, `compile CASE ...`, selects the output.
         let before = side(
             &folder.path().join("a"),
             "case $2 in worse|same) echo text;; other) echo old;; message) echo old >&2; exit 1;; *) exit 1;; esac",
@@ -158,12 +158,12 @@ mod tests {
         assert_eq!((summary.cases, summary.compiled, summary.rejected), (8, 2, 2));
         let found: Vec<_> = summary.differences.iter().map(|(case, kind)| (&*case[0], *kind)).collect();
         let wanted = [
-            ("added", Kind::ExistsOnlyAfter),
-            ("better", Kind::CompilesOnlyAfter),
-            ("gone", Kind::ExistsOnlyBefore),
-            ("message", Kind::Message),
-            ("other", Kind::Output),
-            ("worse", Kind::CompilesOnlyBefore),
+            ("added", Difference::ExistsOnlyAfter),
+            ("better", Difference::CompilesOnlyAfter),
+            ("gone", Difference::ExistsOnlyBefore),
+            ("message", Difference::Message),
+            ("other", Difference::Output),
+            ("worse", Difference::CompilesOnlyBefore),
         ];
         assert_eq!(found, wanted);
 
@@ -178,7 +178,7 @@ mod tests {
             );
         }
 
-        // What is kept reads back.
+        // The stored results read back.
         let text_of = |_: &Case| Some("print".to_owned());
         let kept = outcome::read(&outcome::print(&old, &text_of));
         assert_eq!(kept.len(), old.len());

@@ -1,16 +1,18 @@
-//! How the ops are declared.
+//! The macros that declare ops.
 
-/// Declares a family of ops: the enum, and from its columns everything that is known of each op.
+/// Declares a family of ops: the enum, and the functions that give the properties of each op from
+/// its columns.
 ///
-/// Every op states its class (`pure`: it computes a value and does nothing else; `effect`), its mnemonic in the text form
-/// and its fields, and then, as expressions over the fields:
+/// Every op states its class, its mnemonic in the text form and its fields. The class is `pure` if
+/// it computes a value and does nothing else, and `effect` otherwise. The following columns are
+/// expressions over the fields:
 ///
-/// - `reads`, `writes`: the tensors or addresses that it accesses, on this PE ([`here`](super::here)) or on others
-///   ([`there`](super::there)). A pure op has none.
-/// - `order`: its memory order, and those that it may have. A pure op has none.
+/// - `reads`, `writes`: the tensors or addresses that it accesses on this PE
+///   ([`here`](super::here)) or on others ([`there`](super::there)). A pure op has none.
+/// - `order`: its memory order, and the orders that it can have. A pure op has none.
 /// - `group`: the threads that must all reach it. A pure op has none.
 /// - `teams`: the teams that it names.
-/// - `name`: what the source language calls it.
+/// - `name`: its name in the source language.
 /// - `spread`: how its result differs between threads.
 /// - `result`: its typing rule.
 macro_rules! family {

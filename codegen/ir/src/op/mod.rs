@@ -1,10 +1,12 @@
-//! The ops, in families. Pure ones compute a value from values; the others have an effect and keep their order.
+//! The ops, in families. Pure ops compute a value from values. The others have an effect, and their
+//! order is kept.
 //!
-//! `shared.rs` has the families of both levels, `tensor_level.rs` and `machine_level.rs` those of one. The table that
-//! declares an op states everything that is known of it. Code elsewhere asks the table; it does not match on single ops
-//! with a catch-all arm.
+//! `shared.rs` has the families of both levels, and `tensor_level.rs` and `machine_level.rs` have
+//! those of one level. The table that declares an op states all of its properties. Other code asks
+//! the table and does not match on single ops with a catch-all arm.
 //!
-//! Text form: `%result = mnemonic field, field, ... : type`, the fields in the order of the declaration.
+//! The text form is `%result = mnemonic field, field, ... : type`, with the fields in the order of
+//! the declaration.
 
 #[macro_use]
 mod declare;
@@ -27,13 +29,13 @@ use std::fmt;
 /// Memory that an op accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessedMemory {
-    /// The tensor or address.
+    /// The tensor or address that is accessed.
     pub value: Value,
     /// Whether the access is to another PE's copy of it.
     pub remote: bool,
 }
 
-/// An access to memory of this PE, or to whatever memory the operand's own space names.
+/// An access to memory of this PE, or to the memory that the operand's own space names.
 pub(crate) fn here(value: &Value) -> Option<AccessedMemory> {
     Some(AccessedMemory { value: *value, remote: false })
 }
@@ -43,7 +45,8 @@ pub(crate) fn there(value: &Value) -> Option<AccessedMemory> {
     Some(AccessedMemory { value: *value, remote: true })
 }
 
-/// The memory order of an op, and those that it may have (PTX ISA: the `.sem` of each instruction).
+/// The memory order of an op, and the orders that it can have (PTX ISA: the `.sem` of each
+/// instruction).
 pub type Order = (Sem, &'static [Sem]);
 
 /// The way in which a result differs between the threads of a CTA.
@@ -53,9 +56,9 @@ pub enum Spread {
     Operands,
     /// It is the same in all threads.
     Same,
-    /// It may differ from thread to thread, whatever the operands are.
+    /// It can differ from thread to thread, whatever the operands are.
     Threads,
-    /// The analysis has a rule of its own for it.
+    /// The uniformity analysis has a special rule for it.
     Rule,
 }
 
@@ -63,48 +66,49 @@ pub enum Spread {
 pub trait Family: Clone + PartialEq + fmt::Debug {
     /// The op's name in the text form.
     fn mnemonic(&self) -> &'static str;
-    /// Whether it computes a value and does nothing else: it may be moved, shared, dropped.
+    /// Whether it computes a value and does nothing else, so that it can be moved, shared and
+    /// dropped.
     fn is_pure(&self) -> bool;
-    /// Calls `visit` with every value among its fields (not those of nested blocks).
+    /// Calls `visit` with every value among its fields (without those of nested blocks).
     fn operands(&self, visit: &mut dyn FnMut(Value));
     /// Replaces every value among its fields.
     fn map_operands(&mut self, map: &mut dyn FnMut(Value) -> Value);
     /// Appends its nested blocks.
     fn blocks<'a>(&'a self, out: &mut Vec<&'a Block>);
-    /// Appends its nested blocks.
+    /// Appends its nested blocks, for changes.
     fn blocks_mut<'a>(&'a mut self, out: &mut Vec<&'a mut Block>);
     /// The memory that it reads.
     fn reads(&self) -> Vec<AccessedMemory>;
     /// The memory that it writes.
     fn writes(&self) -> Vec<AccessedMemory>;
-    /// Its memory order and those it may have, if it has one.
+    /// Its memory order and those that it can have, if it has one.
     fn order(&self) -> Option<Order>;
-    /// The threads that must all reach it, if it is not for one thread.
+    /// The threads that must all reach it, unless a single thread executes it.
     fn group(&self) -> Option<Group>;
     /// The teams that it names.
     fn teams(&self) -> Vec<TeamRef>;
-    /// What the source language calls it.
+    /// The name of the op in the source language.
     fn name(&self) -> Cow<'static, str>;
-    /// How its result differs between threads.
+    /// The way in which its result differs between threads.
     fn spread(&self) -> Spread;
-    /// The type of its result. `given` is the type of an op whose type does not follow from its operands (`convert`,
-    /// `view`); the others ignore it.
+    /// The type of its result. `given` is the type of an op whose type does not follow from its
+    /// operands (`convert`, `view`). Other ops ignore it.
     ///
     /// # Errors
     /// Fails if the operands, or a given type, do not fit the op.
     fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
     /// Appends the fields of the op to the text.
     fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);
-    /// Reads its fields; `None` if no op of the family has the mnemonic.
+    /// Reads its fields. The result is `None` if no op of the family has the mnemonic.
     fn read_fields<L: Level>(mnemonic: &str, r: &mut Reader<'_, L>) -> Option<Result<Self, ParseError>>;
 }
 
-/// An op of any family, borrowed: what code that serves several levels matches on.
+/// A reference to an op of any family, for code that serves several levels.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FamilyRef<'a> {
     /// Arithmetic on numbers and vectors.
     Arith(&'a Arith),
-    /// Threads: who they are, and how they wait for each other.
+    /// Special registers, and synchronisation of threads.
     Thread(&'a Thread),
     /// Access to parameters and local variables.
     Var(&'a Var),
@@ -114,7 +118,7 @@ pub enum FamilyRef<'a> {
     Debug(&'a Debug),
     /// Operations that make views of tensors.
     View(&'a View),
-    /// Ranks, and barriers of a team.
+    /// Ranks in a team, and barriers of a team.
     Team(&'a Team),
     /// Operations that access the elements of tensors.
     Access(&'a Access),
@@ -136,7 +140,7 @@ pub enum FamilyRef<'a> {
     Call(&'a Call),
 }
 
-/// Calls a method of [`Family`] on whatever family it is.
+/// Calls a method of [`Family`] on an op of any family.
 macro_rules! each_family {
     ($self:expr, $op:ident => $result:expr) => {
         match $self {
@@ -172,9 +176,9 @@ macro_rules! family_accessors {
 
 /// The op of a level.
 pub trait Operation: Clone + PartialEq + fmt::Debug {
-    /// The op, by family.
+    /// The op as a reference by family.
     fn family(&self) -> FamilyRef<'_>;
-    /// Calls `visit` with every value among its fields (not those of nested blocks).
+    /// Calls `visit` with every value among its fields (without those of nested blocks).
     fn operands(&self, visit: &mut dyn FnMut(Value));
     /// Replaces every value among its fields.
     fn map_operands(&mut self, map: &mut dyn FnMut(Value) -> Value);
@@ -182,15 +186,15 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
     fn blocks(&self) -> Vec<&Block>;
     /// The blocks that are nested in the op, for changes.
     fn blocks_mut(&mut self) -> Vec<&mut Block>;
-    /// The type of its result. `given` is the type of an op whose type does not follow from its operands (`convert`,
-    /// `view`); the others ignore it.
+    /// The type of its result. `given` is the type of an op whose type does not follow from its
+    /// operands (`convert`, `view`). Other ops ignore it.
     ///
     /// # Errors
     /// Fails if the operands, or a given type, do not fit the op.
     fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
     /// Appends the fields of the op to the text.
     fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);
-    /// Reads its fields; `None` if the level has no op of that mnemonic.
+    /// Reads its fields. The result is `None` if the level has no op with that mnemonic.
     fn read_fields<L: Level>(mnemonic: &str, r: &mut Reader<'_, L>) -> Option<Result<Self, ParseError>>;
 
     /// The op's name in the text form.
@@ -198,7 +202,8 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
         each_family!(self.family(), op => op.mnemonic())
     }
 
-    /// Whether it computes a value and does nothing else: it may be moved, shared, dropped.
+    /// Whether it computes a value and does nothing else, so that it can be moved, shared and
+    /// dropped.
     fn is_pure(&self) -> bool {
         each_family!(self.family(), op => op.is_pure())
     }
@@ -213,12 +218,12 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
         each_family!(self.family(), op => op.writes())
     }
 
-    /// Its memory order and those it may have, if it has one.
+    /// Its memory order and those that it can have, if it has one.
     fn order(&self) -> Option<Order> {
         each_family!(self.family(), op => op.order())
     }
 
-    /// The threads that must all reach it, if it is not for one thread.
+    /// The threads that must all reach it, unless a single thread executes it.
     fn group(&self) -> Option<Group> {
         each_family!(self.family(), op => op.group())
     }
@@ -228,18 +233,18 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
         each_family!(self.family(), op => op.teams())
     }
 
-    /// What the source language calls it.
+    /// The name of the op in the source language.
     fn name(&self) -> Cow<'static, str> {
         each_family!(self.family(), op => op.name())
     }
 
-    /// Its name as part of a message: a word of the language in backticks, or a phrase.
+    /// The name of the op in messages: a word of the language in backticks, or a phrase.
     fn quoted_name(&self) -> String {
         let name = self.name();
         if name.contains(' ') { name.into_owned() } else { format!("`{name}`") }
     }
 
-    /// How its result differs between threads.
+    /// The way in which its result differs between threads.
     fn spread(&self) -> Spread {
         each_family!(self.family(), op => op.spread())
     }
@@ -247,23 +252,23 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
     family_accessors! {
         /// The op, if it is arithmetic.
         arith: Arith,
-        /// The op, if it tells who a thread is, or makes threads wait for each other.
+        /// The op, if it reads a special register or synchronises threads.
         thread: Thread,
-        /// The op, if it is a parameter or variable.
+        /// The op, if it accesses a parameter or variable.
         var: Var,
         /// The op, if it is control flow.
         control: Control,
-        /// The op, if it is a message or ends the kernel.
+        /// The op, if it prints a message or ends the kernel.
         debug: Debug,
         /// The op, if it is a view of a tensor.
         view: View,
-        /// The op, if it is of a team.
+        /// The op, if it concerns a team.
         team: Team,
         /// The op, if it is an access to a tensor.
         access: Access,
-        /// The op, if threads do it together.
+        /// The op, if threads execute it together.
         together: Together,
-        /// The op, if it moves tiles or is of a pipeline.
+        /// The op, if it moves tiles or belongs to a pipeline.
         tile: Tile,
         /// The op, if it is one of NVSHMEM's operations.
         remote: Remote,
@@ -277,46 +282,46 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
 level_ops! {
     /// An operation at the tensor level.
     tensor:
-    /// Arithmetic.
+    /// Arithmetic on numbers and vectors.
     Arith,
-    /// Threads: who they are, and how they wait for each other.
+    /// Special registers, and synchronisation of threads.
     Thread,
-    /// Parameters and variables.
+    /// Accesses to parameters and variables.
     Var,
-    /// Control flow.
+    /// Loops, branches and other control flow.
     Control,
     /// Messages and the end of a kernel with an error.
     Debug,
-    /// Views of tensors.
+    /// Operations that make views of tensors.
     View,
-    /// Ranks, and barriers of a team.
+    /// Ranks in a team, and barriers of a team.
     Team,
-    /// Accesses to tensors.
+    /// Accesses to the elements of tensors.
     Access,
     /// Operations that threads carry out together.
     Together,
     /// Tiles that move asynchronously.
     Tile,
-    /// NVSHMEM's operations.
+    /// Operations that NVSHMEM carries out.
     Remote,
 }
 
 level_ops! {
     /// An operation at the machine level.
     machine:
-    /// Arithmetic.
+    /// Arithmetic on numbers and vectors.
     Arith,
-    /// Threads: who they are, and how they wait for each other.
+    /// Special registers, and synchronisation of threads.
     Thread,
-    /// Parameters and variables.
+    /// Accesses to parameters and variables.
     Var,
-    /// Control flow.
+    /// Loops, branches and other control flow.
     Control,
     /// Messages and the end of a kernel with an error.
     Debug,
     /// Arithmetic on addresses.
     Address,
-    /// Accesses to addresses.
+    /// Accesses to memory through addresses.
     Memory,
     /// Asynchronous copies and their barriers.
     Async,
@@ -327,33 +332,33 @@ level_ops! {
 level_ops! {
     /// An operation of a kernel that passes lower.
     mixed:
-    /// Arithmetic.
+    /// Arithmetic on numbers and vectors.
     Arith,
-    /// Threads: who they are, and how they wait for each other.
+    /// Special registers, and synchronisation of threads.
     Thread,
-    /// Parameters and variables.
+    /// Accesses to parameters and variables.
     Var,
-    /// Control flow.
+    /// Loops, branches and other control flow.
     Control,
     /// Messages and the end of a kernel with an error.
     Debug,
-    /// Views of tensors.
+    /// Operations that make views of tensors.
     View,
-    /// Ranks, and barriers of a team.
+    /// Ranks in a team, and barriers of a team.
     Team,
-    /// Accesses to tensors.
+    /// Accesses to the elements of tensors.
     Access,
     /// Operations that threads carry out together.
     Together,
     /// Tiles that move asynchronously.
     Tile,
-    /// NVSHMEM's operations.
+    /// Operations that NVSHMEM carries out.
     Remote,
-    /// Addresses of tensors.
+    /// Operations that take the addresses of tensors.
     Bridge,
     /// Arithmetic on addresses.
     Address,
-    /// Accesses to addresses.
+    /// Accesses to memory through addresses.
     Memory,
     /// Asynchronous copies and their barriers.
     Async,

@@ -1,4 +1,4 @@
-//! The ops that both levels have.
+//! The ops of both levels.
 
 use super::Spread::{Operands, Rule, Same, Threads};
 use crate::kernel::{Block, Induction, LocalId, Value};
@@ -10,13 +10,13 @@ use std::sync::Arc;
 pub enum Constant {
     /// A truth value, `true` or `false`.
     Bool(bool),
-    /// Integer of any type.
+    /// An integer of any integer type.
     Int(i64),
-    /// Float of any type, rounded to it once.
+    /// A float of any floating-point type, to which it is rounded once.
     Float(f64),
 }
 
-/// The orders of a fence.
+/// The memory orders that a fence can have.
 const FENCES: &[Sem] = &[Sem::Acquire, Sem::Release, Sem::AcqRel, Sem::SeqCst];
 
 family! {
@@ -24,51 +24,51 @@ family! {
     Arith {
         /// A literal of the result's type.
         pure Const = "const" {
-            /// Its value.
+            /// The value of the literal.
             value: Constant,
         }
         teams [], name "a literal", spread Operands, result |t| t.constant(*value);
-        /// Elementwise, one operand. Result: the operand's type.
+        /// An elementwise operation with one operand. Result: the operand's type.
         pure Unary = "unary" {
             /// The operation.
             op: UnOp,
-            /// Operand.
+            /// The operand.
             a: Value,
         }
         teams [], name op.name(), spread Operands, result |t| t.unary(*op, *a);
-        /// Elementwise, two operands of one type. Result: that type.
+        /// An elementwise operation with two operands of one type. Result: that type.
         pure Binary = "binary" {
             /// The operation.
             op: BinOp,
-            /// Left operand.
+            /// The left operand.
             a: Value,
-            /// Right operand.
+            /// The right operand.
             b: Value,
         }
         teams [], name op.name(), spread Rule, result |t| t.binary(*op, *a, *b);
-        /// `a * b + c`, rounded once.
+        /// Computes `a * b + c`, rounded once.
         pure Fma = "fma" {
-            /// First factor.
+            /// The first factor.
             a: Value,
-            /// Second factor.
+            /// The second factor.
             b: Value,
-            /// Summand.
+            /// The summand.
             c: Value,
         }
         teams [], name "fma", spread Operands, result |t| t.fma(*a, *b, *c);
-        /// Elementwise comparison. Result: `bool` of the same lanes.
+        /// An elementwise comparison. Result: `bool` with the same number of lanes.
         pure Compare = "compare" {
             /// The comparison.
             op: CmpOp,
-            /// Left operand.
+            /// The left operand.
             a: Value,
-            /// Right operand.
+            /// The right operand.
             b: Value,
         }
         teams [], name op.name(), spread Rule, result |t| t.compare(*a, *b);
-        /// `c ? a : b`; `c` is `bool`, a scalar or of the same lanes.
+        /// Selects `c ? a : b`. `c` is a `bool` scalar or has the same number of lanes.
         pure Select = "select" {
-            /// Condition.
+            /// The condition.
             c: Value,
             /// The result if the condition is true.
             a: Value,
@@ -76,61 +76,62 @@ family! {
             b: Value,
         }
         teams [], name "select", spread Operands, result |t| t.select(*c, *a, *b);
-        /// Value conversion to the result's element type: rounds to nearest even, float to integer truncates and
-        /// saturates, to fp8 saturates to the largest finite value.
+        /// Converts values to the result's element type. Floats round to nearest even. A conversion
+        /// from float to integer truncates and saturates. A conversion to fp8 saturates to the
+        /// largest finite value.
         pure Convert = "convert" {
-            /// Operand.
+            /// The operand.
             a: Value,
         }
         teams [], name "to", spread Operands, result |t| t.convert(*a);
-        /// The same bits as another type of the same size.
+        /// Reinterprets the bits as another type of the same size.
         pure Bitcast = "bitcast" {
-            /// Operand.
+            /// The operand.
             a: Value,
         }
         teams [], name "bitcast", spread Operands, result |t| t.bitcast(*a);
-        /// A vector of one scalar.
+        /// Makes a vector from one scalar.
         pure Splat = "splat" {
-            /// Operand.
+            /// The operand.
             a: Value,
         }
         teams [], name "splat", spread Operands, result |t| t.splat(*a);
-        /// A vector of the lanes of scalars and vectors, in order.
+        /// Makes a vector from the lanes of scalars and vectors, in order.
         pure Concat = "concat" {
-            /// Operands.
+            /// The operands, in order.
             parts: Vec<Value>,
         }
         teams [], name "concat", spread Operands, result |t| t.concat(parts);
-        /// `lanes` (the result's) consecutive lanes of a vector from `first`.
+        /// Takes consecutive lanes of a vector from `first`. The result's type gives their number.
         pure Slice = "slice" {
-            /// Vector.
+            /// The vector.
             a: Value,
-            /// First lane.
+            /// The first lane that is taken.
             first: u32,
         }
         teams [], name "slice", spread Operands, result |t| t.slice(*a, *first);
-        /// One lane of a vector, by a run-time index.
+        /// Takes one lane of a vector, selected by a run-time index.
         pure Extract = "extract" {
-            /// Vector.
+            /// The vector.
             a: Value,
-            /// Lane (`i64` or `i32`).
+            /// The index of the lane (`i64` or `i32`).
             lane: Value,
         }
         teams [], name "extract", spread Operands, result |t| t.extract(*a, *lane);
-        /// The vector with one lane replaced.
+        /// Replaces one lane of a vector.
         pure Insert = "insert" {
-            /// Vector.
+            /// The vector.
             a: Value,
-            /// Lane (`i64` or `i32`).
+            /// The index of the lane (`i64` or `i32`).
             lane: Value,
-            /// New lane.
+            /// The new value of the lane.
             elem: Value,
         }
         teams [], name "insert", spread Operands, result |t| t.insert(*a, *lane, *elem);
     }
 }
 
-/// The name of a barrier of threads.
+/// The name of a barrier of threads in the source language.
 fn sync_name(group: Group) -> &'static str {
     match group {
         Group::Thread | Group::Warp => "sync_warp",
@@ -140,37 +141,37 @@ fn sync_name(group: Group) -> &'static str {
 }
 
 family! {
-    /// Threads: who they are, and how they wait for each other.
+    /// Special registers, and synchronisation of threads.
     Thread {
-        /// A special register. Result: `i32`.
+        /// Reads a special register. Result: `i32`.
         pure Special = "special" {
             /// The register.
             reg: Sreg,
-            /// The dimension that it is read in.
+            /// The dimension that is read.
             dim: Dim,
         }
         teams [], name reg.name(), spread Rule, result |t| t.scalar(Scalar::I32);
         /// Orders earlier accesses before later ones.
         effect Fence = "fence" {
-            /// `acquire`, `release`, `acq_rel` or `sc`.
+            /// The memory order: `acquire`, `release`, `acq_rel` or `sc`.
             sem: Sem,
-            /// Who must agree.
+            /// The scope within which the order holds.
             scope: Scope,
         }
         reads [], writes [], order Some((*sem, FENCES)), group None,
         teams [], name "fence", spread Operands, result |t| t.unit();
-        /// The clock of the multiprocessor, in cycles. Result: `i64`.
+        /// Reads the clock of the multiprocessor, in cycles. Result: `i64`.
         effect Clock = "clock" {
         }
         reads [], writes [], order None, group None,
         teams [], name "clock", spread Threads, result |t| t.scalar(Scalar::I64);
-        /// The timer of the GPU, in nanoseconds. Result: `i64`.
+        /// Reads the timer of the GPU, in nanoseconds. Result: `i64`.
         effect GlobalTime = "global_time" {
         }
         reads [], writes [], order None, group None,
         teams [], name "global_time", spread Threads, result |t| t.scalar(Scalar::I64);
-        /// Orders the thread's accesses to memory of GPUs, and those of others that it has seen, before copies of tiles that
-        /// begin later.
+        /// Orders accesses to GPU memory before copies of tiles that begin later. It covers the
+        /// thread's own accesses and those of other threads that it has observed.
         effect AsyncFence = "fence_async" {
         }
         reads [], writes [], order None, group None,
@@ -182,7 +183,7 @@ family! {
         }
         reads [], writes [], order None, group Some(*group),
         teams [], name sync_name(*group), spread Same, result |t| t.unit();
-        /// Arrives at the barrier of the cluster, and waits for nobody.
+        /// Arrives at the barrier of the cluster and does not wait.
         effect ClusterArrive = "cluster_arrive" {
         }
         reads [], writes [], order None, group Some(Group::Cluster),
@@ -192,23 +193,23 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Cluster),
         teams [], name "cluster_wait", spread Same, result |t| t.unit();
-        /// Lets the launch behind this one begin, as soon as all CTAs have come here or ended.
+        /// Allows the next launch to begin as soon as all CTAs have reached this op or ended.
         effect LaunchDependents = "launch_dependents" {
         }
         reads [], writes [], order None, group None,
         teams [], name "launch_dependents", spread Operands, result |t| t.unit();
-        /// Waits until the launches in front of this one have ended, and sees what they wrote.
+        /// Waits until the previous launches have ended, and makes their writes visible.
         effect WaitDependencies = "wait_dependencies" {
         }
         reads [], writes [], order None, group None,
         teams [], name "wait_dependencies", spread Operands, result |t| t.unit();
         /// Reads another lane's value (`shfl.sync` with all lanes).
         effect Shuffle = "shuffle" {
-            /// Operand.
+            /// The operand.
             value: Value,
-            /// How the lane is picked.
+            /// The way in which the lane is selected.
             mode: ShuffleMode,
-            /// What picks it (`i32`).
+            /// The operand that selects the lane (`i32`).
             lane: Value,
         }
         reads [], writes [], order None, group Some(Group::Warp),
@@ -219,19 +220,19 @@ family! {
 family! {
     /// Parameters and variables.
     Var {
-        /// A kernel parameter.
+        /// Reads a kernel parameter.
         pure Param = "param" {
-            /// Its position among the kernel's parameters.
+            /// The position among the kernel's parameters.
             index: u32,
         }
         teams [], name "a parameter", spread Operands, result |t| t.param(*index);
         /// The variable of a loop (`i64`), with what is known of its values.
         pure LoopVar = "loop_var" {
-            /// Least value.
+            /// The least value.
             min: i64,
-            /// Greatest value; `i64::MAX` where unknown.
+            /// The greatest value, or `i64::MAX` if it is unknown.
             max: i64,
-            /// A divisor of all of them.
+            /// A divisor of all values.
             div: i64,
         }
         teams [], name "a loop variable", spread Operands, result |t| t.scalar(Scalar::I64);
@@ -246,7 +247,7 @@ family! {
         effect LocalSet = "local_set" {
             /// The variable.
             local: LocalId,
-            /// New value.
+            /// The new value.
             value: Value,
         }
         reads [], writes [], order None, group None,
@@ -259,76 +260,77 @@ family! {
     Control {
         /// Runs one of two blocks.
         effect If = "if" {
-            /// `bool`.
+            /// The condition (`bool`).
             cond: Value,
-            /// Runs if the condition is true.
+            /// The block that runs if the condition is true.
             then: Block,
-            /// Runs if the condition is false.
+            /// The block that runs if the condition is false.
             otherwise: Block,
         }
         reads [], writes [], order None, group None,
         teams [], name "if", spread Rule, result |t| t.condition(*cond);
-        /// `for var in lo..hi` by `step` (> 0), all `i64`.
+        /// The loop `for var in lo..hi` by `step` (> 0). All are `i64`.
         effect For = "for" {
             /// The loop variable: a [`Var::LoopVar`] that is in no block.
             var: Induction,
-            /// First value.
+            /// The first value.
             lo: Value,
-            /// One past the last.
+            /// The bound that the variable stays below.
             hi: Value,
-            /// Distance.
+            /// The distance between consecutive values.
             step: Value,
-            /// How many rounds may be in flight at once; 1 is none, 0 is all.
+            /// The unroll factor: 1 does not unroll, and 0 unrolls completely.
             unroll: u32,
-            /// The body.
+            /// The body of the loop.
             body: Block,
         }
         reads [], writes [], order None, group None,
         teams [], name "for", spread Rule, result |t| t.loop_bounds([*lo, *hi, *step]);
-        /// Runs `head`, and while its `cond` is true, `body`.
+        /// Runs `head`, and runs `body` for as long as the condition of `head` is true.
         effect While = "while" {
             /// Computes the condition.
             head: Block,
-            /// `bool`, computed in `head`.
+            /// The condition (`bool`), which `head` computes.
             cond: Value,
-            /// The body.
+            /// The body of the loop.
             body: Block,
         }
         reads [], writes [], order None, group None,
         teams [], name "while", spread Rule, result |t| t.condition(*cond);
-        /// Runs `body` once. What it is for is the `break` in it, which goes on behind it.
+        /// Runs `body` once. A `break` in it leaves it and continues after it.
         effect Once = "once" {
-            /// The body.
+            /// The body of the loop.
             body: Block,
         }
         reads [], writes [], order None, group None,
         teams [], name "a block that can be left", spread Rule, result |t| t.unit();
-        /// A group of warps of the CTA with code of its own. In the body, everything that is said of a CTA holds of the
-        /// group: its threads are numbered from 0, and they are all that a barrier of the CTA waits for.
+        /// A group of warps of the CTA that runs code of its own. Within the body the group takes
+        /// the place of the CTA: its threads are numbered from 0, and a barrier of the CTA waits
+        /// for them only.
         effect Role = "role" {
-            /// Its name, for people; empty for one that holds other roles.
+            /// The name of the role in messages. It is empty for a role that holds other roles.
             name: Arc<str>,
-            /// Its first thread in the CTA: a multiple of 32.
+            /// The index of the first thread in the CTA, a multiple of 32.
             first: u32,
-            /// Its threads: a multiple of 32.
+            /// The number of threads, a multiple of 32.
             threads: u32,
-            /// Registers of each thread; 0 leaves them as they are.
+            /// The number of registers of each thread. 0 keeps the number that the launch gives.
             regs: u32,
-            /// What its threads run.
+            /// The code that its threads run.
             body: Block,
         }
         reads [], writes [], order None, group None,
         teams [], name "role", spread Rule, result |t| t.unit();
-        /// Leaves a loop or a `once` around it. It is the last op of its block, as every jump is.
+        /// Leaves a surrounding loop or `once`. Like every jump, it is the last op of its block.
         effect Break = "break" {
-            /// How many loops and `once` lie between it and the one that it leaves.
+            /// The number of loops and `once` between the jump and the one that it leaves.
             depth: u32,
         }
         reads [], writes [], order None, group None,
         teams [], name "break", spread Rule, result |t| t.unit();
-        /// Goes on with the next round of a loop around it.
+        /// Continues with the next round of a surrounding loop.
         effect Continue = "continue" {
-            /// How many loops and `once` lie between it and the loop.
+            /// The number of loops and `once` between the jump and the loop.
             depth: u32,
         }
         reads [], writes [], order None, group None,
@@ -342,7 +344,7 @@ family! {
 }
 
 impl Control {
-    /// Whether it is a jump, which is the last op of its block.
+    /// Whether it is a jump, which must be the last op of its block.
     pub fn is_jump(&self) -> bool {
         match self {
             Control::Break { .. } | Control::Continue { .. } | Control::Return {} => true,
@@ -360,9 +362,9 @@ family! {
     Debug {
         /// `printf` on the device: `%d`, `%f`, ... as in C.
         effect Print = "print" {
-            /// Format.
+            /// The format string.
             format: Arc<str>,
-            /// Scalars.
+            /// The scalars that are printed.
             args: Vec<Value>,
         }
         reads [], writes [], order None, group None,
@@ -372,11 +374,12 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "trap", spread Operands, result |t| t.unit();
-        /// Ends the kernel with an error where a condition does not hold, and says which and where.
+        /// Ends the kernel with an error that names the condition and its place if a condition does
+        /// not hold.
         effect Assert = "assert" {
-            /// `bool`.
+            /// The condition (`bool`).
             cond: Value,
-            /// What is expected, for people.
+            /// The text of the message.
             text: Arc<str>,
         }
         reads [], writes [], order None, group None,

@@ -1,4 +1,4 @@
-//! How each kind of op field prints and reads.
+//! The printing and parsing of each kind of op field.
 
 use super::{Field, ParseError, Printer, Reader};
 use crate::arena::Handle;
@@ -23,7 +23,7 @@ macro_rules! word_fields {
                 let word = r.word()?;
                 $name::parse(word).ok_or_else(|| {
                     let all: Vec<_> = $name::ALL.iter().map(|n| n.name()).collect();
-                    r.error(format!("`{word}` is none of {}", all.join(", ")))
+                    r.error(format!("`{word}` is not one of {}", all.join(", ")))
                 })
             }
         }
@@ -215,7 +215,8 @@ impl Field for Constant {
         match self {
             Constant::Bool(b) => p.put(format_args!("{b}")),
             Constant::Int(n) => p.put(format_args!("{n}")),
-            // The bits are what round-trips; the number is for people.
+            // The bits guarantee that the value reads back exactly. The number is for human
+            // readers.
             Constant::Float(x) => p.put(format_args!("float {:#018x} \"{x}\"", x.to_bits())),
         }
     }

@@ -1,4 +1,5 @@
-//! The text form of the IR: what `--emit ir` prints, and its reader. Printing what was read gives the same text.
+//! The text form of the IR, which `--emit ir` prints, and its reader. Printing a parsed text gives
+//! the same text.
 
 mod fields;
 mod print;
@@ -12,23 +13,24 @@ use crate::level::{Head, Level};
 use crate::names::Dim;
 use crate::op::{Operation, Team, Thread, Var};
 
-/// A field of an op: how it prints, reads, and which values it uses.
+/// A field of an op, which can be printed and parsed and which knows the values it uses.
 pub trait Field: Sized {
     /// Appends the text of the field.
     fn print<L: Level>(&self, p: &mut Printer<'_, L>);
     /// Reads the field from a text.
     fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError>;
-    /// The values it uses.
+    /// Calls `_visit` with the values that the field uses.
     fn operands(&self, _visit: &mut dyn FnMut(Value)) {}
-    /// Replaces the values it uses.
+    /// Replaces the values that the field uses.
     fn map(&mut self, _map: &mut dyn FnMut(Value) -> Value) {}
-    /// The blocks it holds.
+    /// Appends the blocks that the field holds.
     fn blocks<'a>(&'a self, _out: &mut Vec<&'a Block>) {}
-    /// The blocks it holds.
+    /// Appends the blocks that the field holds, for changes.
     fn blocks_mut<'a>(&'a mut self, _out: &mut Vec<&'a mut Block>) {}
 }
 
-/// A message in which symbols such as `%4` are called what the text calls them: `n`, `my_pe(team)`, `thread_idx()`.
+/// A message in which symbols such as `%4` are replaced by their names in the source text: `n`,
+/// `my_pe(team)`, `thread_idx()`.
 pub fn readable<L: Level>(k: &Kernel<L>, message: &str) -> String {
     let mut out = String::new();
     let mut rest = message;
@@ -45,7 +47,7 @@ pub fn readable<L: Level>(k: &Kernel<L>, message: &str) -> String {
     out + rest
 }
 
-/// What the text calls a value.
+/// The name of a value in the source text.
 fn name_of<L: Level>(k: &Kernel<L>, v: Value) -> Option<String> {
     let param = |i: u32| k.head.param_name(i).map(str::to_owned);
     let op = &k.insts.get(v)?.op;
@@ -69,7 +71,7 @@ mod tests {
     use crate::{Builder, Scalar, Sreg, Type};
 
     #[test]
-    fn symbols_are_called_what_the_text_calls_them() {
+    fn symbols_have_the_names_of_the_source_text() {
         let mut b = Builder::new("k", [32, 1, 1]);
         b.param("n", Type::Scalar(Scalar::I64)).unwrap();
         b.special(Sreg::ThreadIdx, Dim::Y).unwrap();

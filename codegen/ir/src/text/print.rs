@@ -1,4 +1,4 @@
-//! IR to text.
+//! Prints IR as text.
 
 use super::Field;
 use crate::diag::Span;
@@ -14,7 +14,7 @@ pub struct Printer<'k, L: Level> {
     kernel: &'k Kernel<L>,
     indent: usize,
     first: bool,
-    /// Where lines begin, and the source text of what begins there.
+    /// The offsets at which lines begin, with the source text of the item there.
     marks: Vec<(usize, Span)>,
 }
 
@@ -28,8 +28,8 @@ pub fn print_kernel<L: Level>(kernel: &Kernel<L>) -> String {
     print_kernel_lines(kernel).0
 }
 
-/// The text of a kernel, and for each of its lines the source text of the instruction or parameter that the line
-/// begins with. It is [`Span::NONE`] for lines that begin with neither.
+/// The text of a kernel, and for each of its lines the source text of the instruction or parameter
+/// with which the line begins. It is [`Span::NONE`] for lines that begin with neither.
 pub fn print_kernel_lines<L: Level>(kernel: &Kernel<L>) -> (String, Vec<Span>) {
     let mut p = Printer { out: String::new(), kernel, indent: 1, first: true, marks: Vec::new() };
     p.mark(kernel.span);
@@ -100,12 +100,12 @@ impl<L: Level> Printer<'_, L> {
         let _ = self.out.write_fmt(args);
     }
 
-    /// Notes the source text of what is printed next, at the beginning of a line.
+    /// Records the source text of the item that is printed next, at the beginning of a line.
     pub(crate) fn mark(&mut self, span: Span) {
         self.marks.push((self.out.len(), span));
     }
 
-    /// A nested block, in braces. A loop's variable is printed where the loop names it.
+    /// Prints a nested block in braces. A loop's variable is printed by the loop that defines it.
     pub(super) fn block(&mut self, block: &Block) {
         self.out.push_str("{\n");
         self.indent += 1;
@@ -115,7 +115,7 @@ impl<L: Level> Printer<'_, L> {
         self.out.push('}');
     }
 
-    /// What is known of a loop's variable: least, greatest, divisor.
+    /// The known range of a loop's variable: the least value, the greatest value, and a divisor.
     pub(super) fn loop_var(&self, v: Value) -> (i64, i64, i64) {
         match self.kernel.insts.get(v).and_then(|i| i.op.var()) {
             Some(&Var::LoopVar { min, max, div }) => (min, max, div),

@@ -1,4 +1,4 @@
-//! Text to IR.
+//! Reads IR from text.
 
 use super::Field;
 use crate::arena::{Arena, Handle};
@@ -13,11 +13,11 @@ use std::fmt;
 use std::sync::Arc;
 use weft_layout::{Int, Layout, Swizzle, Var, parse_int, parse_layout};
 
-/// Most instructions and deepest nesting that the reader accepts.
+/// The maximum number of instructions, and the maximum nesting, that the reader accepts.
 const MAX_INSTS: u32 = 1 << 20;
 const MAX_DEPTH: usize = 100;
 
-/// Why a text is no IR, and where.
+/// The reason why a text is not IR, and the place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ParseError {
@@ -41,7 +41,7 @@ pub struct Reader<'t, L: Level> {
     at: usize,
     depth: usize,
     first: bool,
-    /// What stands in a block, or is a loop's variable.
+    /// The values that are in a block or are a loop's variable.
     standing: HashSet<Value>,
     pub(crate) kernel: Kernel<L>,
 }
@@ -67,8 +67,8 @@ pub enum AnyModule {
     Machine(Module<Machine>),
 }
 
-/// Reads a module of the level that its text names: `kernel @k ..` is of the tensor level, `machine kernel @k ..` of the
-/// machine level.
+/// Reads a module of the level that its text names: `kernel @k ..` is of the tensor level, and
+/// `machine kernel @k ..` is of the machine level.
 ///
 /// # Errors
 /// Fails if the text is not IR of a level.
@@ -93,7 +93,7 @@ impl<'t, L: Level> Reader<'t, L> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// Takes `text` (and the space behind it) if it comes next; a word only as a whole.
+    /// Consumes `text` (and the space after it) if it comes next. A word matches only as a whole.
     pub(crate) fn eat(&mut self, text: &str) -> bool {
         let Some(rest) = self.rest().strip_prefix(text) else { return false };
         let word = |c: char| c.is_alphanumeric() || c == '_';
@@ -121,19 +121,19 @@ impl<'t, L: Level> Reader<'t, L> {
         &rest[..end]
     }
 
-    /// A name.
+    /// Reads a name.
     pub(crate) fn word(&mut self) -> Result<&'t str, ParseError> {
         let word = self.take(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
         if word.is_empty() { Err(self.error("expected a name".into())) } else { Ok(word) }
     }
 
-    /// A signed number.
+    /// Reads a signed number.
     pub(crate) fn int(&mut self) -> Result<i64, ParseError> {
         let text = self.take(|c| c.is_ascii_digit() || c == '-');
         text.parse().map_err(|_| self.error(format!("expected an integer, found `{text}`")))
     }
 
-    /// 64 bits in hexadecimal.
+    /// Reads 64 bits in hexadecimal.
     pub(super) fn hex(&mut self) -> Result<u64, ParseError> {
         self.expect("0x").or_else(|e| if self.rest().starts_with("0x") { Ok(()) } else { Err(e) })?;
         let text = self.take(|c| c.is_ascii_hexdigit() || c == 'x');
@@ -141,7 +141,7 @@ impl<'t, L: Level> Reader<'t, L> {
             .map_err(|_| self.error(format!("expected hexadecimal bits, found `{text}`")))
     }
 
-    /// A quoted string with Rust's escapes.
+    /// Reads a quoted string with Rust's escapes.
     pub(super) fn string(&mut self) -> Result<String, ParseError> {
         self.text[self.at..]
             .starts_with('"')
@@ -177,7 +177,7 @@ impl<'t, L: Level> Reader<'t, L> {
         SIMPLE.iter().find(|(from, _)| *from == c).map(|(_, to)| *to).ok_or_else(bad)
     }
 
-    /// `%12`
+    /// Reads a value such as `%12`.
     pub(super) fn value(&mut self) -> Result<Value, ParseError> {
         self.expect("%")?;
         let n = self.int()?;
@@ -187,7 +187,8 @@ impl<'t, L: Level> Reader<'t, L> {
         }
     }
 
-    /// Puts an instruction where its number says; holes are filled with traps that no block has.
+    /// Stores an instruction at the index that its number gives. Holes are filled with traps that
+    /// are in no block.
     pub(crate) fn define(&mut self, v: Value, op: L::Op, ty: L::Type) -> Result<(), ParseError> {
         while self.kernel.insts.len() <= v.index() {
             self.kernel.insts.push(Inst { op: Debug::Trap {}.into(), ty: L::Type::unit(), span: Span::NONE });
@@ -196,7 +197,7 @@ impl<'t, L: Level> Reader<'t, L> {
         Ok(())
     }
 
-    /// Defines an instruction that stands in a block, or a loop's variable: once.
+    /// Defines an instruction in a block, or a loop's variable. Each is defined once.
     pub(super) fn place(&mut self, v: Value, op: L::Op, ty: L::Type) -> Result<(), ParseError> {
         if !self.standing.insert(v) {
             return Err(self.error(format!("{v} is defined twice")));
@@ -204,7 +205,7 @@ impl<'t, L: Level> Reader<'t, L> {
         self.define(v, op, ty)
     }
 
-    /// A field, after a comma unless it is the first.
+    /// Reads a field, after a comma unless it is the first.
     pub(crate) fn field<F: Field>(&mut self) -> Result<F, ParseError> {
         if !std::mem::take(&mut self.first) {
             self.expect(",")?;
@@ -214,7 +215,7 @@ impl<'t, L: Level> Reader<'t, L> {
         Ok(field)
     }
 
-    /// `{expression}`
+    /// Reads `{expression}`.
     pub(crate) fn int_expr(&mut self) -> Result<Int, ParseError> {
         let (at, text) = self.braced()?;
         let kernel = &self.kernel;
@@ -367,7 +368,7 @@ impl<'t, L: Level> Reader<'t, L> {
         Swizzle::new(bits, base, shift).map_err(|e| self.error(e.to_string()))
     }
 
-    /// `(x, y, z)`
+    /// Reads `(x, y, z)`.
     fn extents(&mut self) -> Result<[u32; 3], ParseError> {
         self.expect("(")?;
         let (x, _, y, _, z) =
@@ -409,14 +410,14 @@ impl<'t, L: Level> Reader<'t, L> {
     }
 }
 
-/// `%12` as a symbol: its definition stands before the use, so its facts are known.
+/// Resolves `%12` as a symbol. Its definition precedes the use, so its facts are known.
 fn resolve<L: Level>(kernel: &Kernel<L>, name: &str) -> Option<Int> {
     let id = name.strip_prefix('%')?.parse().ok()?;
     let known = kernel.insts.get(Value(id)).map(|i| i.op.family());
     if known.is_some_and(|op| op != FamilyRef::Debug(&Debug::Trap {})) {
         return kernel.symbol(Value(id));
     }
-    // A parameter's layout may name a team size, which is defined later.
+    // A parameter's layout can name a team size, which is defined later.
     let max = Some(i32::MAX.into());
     Some(Int::var(Var { id, name: name.into(), div: 1, min: 1, max }))
 }

@@ -9,13 +9,15 @@ use crate::types::ValueType;
 use std::rc::Rc;
 
 impl<L: Level> Analysis<'_, L> {
-    /// A comparison of numbers that depend on the thread alone, such as `thread_idx() < 32`.
+    /// Whether a comparison depends on the thread alone, such as `thread_idx() < 32`, and is
+    /// uniform in each warp.
     pub(super) fn is_warps_choice(&self, op: CmpOp, a: Value, b: Value) -> bool {
         let (Some(a), Some(b)) = (self.numbers(a), self.numbers(b)) else { return false };
         self.is_same_in_warps(|t| Some(op.holds(*a.get(t as usize)?, *b.get(t as usize)?)))
     }
 
-    /// A number that depends on the thread alone, or the sum of one with numbers that differ between warps at most.
+    /// Whether a number depends on the thread alone and is uniform in each warp, or is the sum of
+    /// such a number and numbers that are uniform in each warp.
     pub(super) fn is_warps_number(&self, v: Value) -> bool {
         let mut terms = Vec::new();
         self.terms(v, 1, &mut terms, 0);
@@ -34,9 +36,9 @@ impl<L: Level> Analysis<'_, L> {
         self.is_same_in_warps(|t| own.get(t as usize))
     }
 
-    /// The terms of a sum, with their signs.
+    /// Collects the terms of a sum, with their signs.
     fn terms(&self, v: Value, sign: i64, out: &mut Vec<(Value, i64)>, depth: u32) {
-        /// Longest sum that is taken apart.
+        /// The maximum depth of a sum that is split into terms.
         const MAX_DEPTH: u32 = 32;
         if let Some(Arith::Binary { op: op @ (BinOp::Add | BinOp::Sub), a, b }) = self.k.op(v).arith()
             && depth < MAX_DEPTH
@@ -48,7 +50,7 @@ impl<L: Level> Analysis<'_, L> {
         }
     }
 
-    /// The number of each thread of the CTA, by its linear index, if it depends on nothing else.
+    /// The number of each thread of the CTA by its linear index, if it depends on nothing else.
     fn numbers(&self, v: Value) -> Option<Rc<Vec<i64>>> {
         if !self.is_own(v) {
             return None;
@@ -56,7 +58,8 @@ impl<L: Level> Analysis<'_, L> {
         if let Some(known) = self.numbers.borrow().get(&v) {
             return known.clone();
         }
-        // A value that is being computed has none: there are no cycles, but the verifier may look at a broken kernel.
+        // A value that is being computed has no entry. Valid kernels have no cycles, but the
+        // verifier can analyse an invalid kernel.
         self.numbers.borrow_mut().insert(v, None);
         let found = self.compute(v).map(Rc::new);
         self.numbers.borrow_mut().insert(v, found.clone());
@@ -114,7 +117,7 @@ impl<L: Level> Analysis<'_, L> {
     }
 }
 
-/// The bits of a number as one of type `s`. (A `u64` beyond `i64` keeps its bits.)
+/// The bits of a number as a number of type `s`. (A `u64` beyond `i64` keeps its bits.)
 fn wrap(s: Scalar, n: i64) -> i64 {
     match s {
         Scalar::Bool => i64::from(n != 0),
@@ -128,7 +131,7 @@ fn wrap(s: Scalar, n: i64) -> i64 {
     }
 }
 
-/// `a op b` in type `s`; `None` where that is not followed.
+/// Computes `a op b` in type `s`, or `None` if the operation is not supported.
 fn combined(op: BinOp, s: Scalar, a: i64, b: i64) -> Option<i64> {
     let natural = a >= 0 && b >= 0;
     let n = match op {

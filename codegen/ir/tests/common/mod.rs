@@ -1,7 +1,7 @@
-//! Texts that have every op, and what the verifier says of a text.
+//! Texts that use every op, and helpers that collect the errors of a text.
 
 #![allow(dead_code, reason = "each test uses its part")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use weft_ir::diag::Code;
 use weft_ir::kernel::Module;
@@ -15,9 +15,9 @@ const MACHINE: &str = include_str!("../texts/machine.ir");
 const HEAD: &str = include_str!("../texts/head.ir");
 const BRIDGE: &str = include_str!("../texts/bridge.ir");
 
-/// A level, by its text with every op of it.
+/// A level that has a text with every op of it.
 pub trait Complete: Level {
-    /// The text.
+    /// A text with every op of the level.
     fn text() -> String;
 }
 
@@ -39,17 +39,17 @@ impl Complete for Mixed {
     }
 }
 
-/// Reads a text that must be one.
+/// Reads a text that must be valid.
 pub fn read<L: Level>(text: &str) -> Module<L> {
     parse::<L>(text).unwrap_or_else(|e| panic!("{} level: {e}\n{text}", L::NAME))
 }
 
-/// Reads a text whose kernels need not name their level as one of this level.
+/// Reads a text of this level. Its kernels need not name the level.
 pub fn parse<L: Level>(text: &str) -> Result<Module<L>, ParseError> {
     parse_module(&named::<L>(text))
 }
 
-/// A text whose kernels name this level, as its text form asks for.
+/// The text with the level's name before its kernels, as the text form requires.
 fn named<L: Level>(text: &str) -> String {
     let line = |line: &str| match line.starts_with("kernel @") && L::NAME != Tensor::NAME {
         true => format!("{} {line}\n", L::NAME),
@@ -58,7 +58,7 @@ fn named<L: Level>(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Codes of the errors of a module, or of the warnings where it has no error.
+/// The codes of a module's errors, or of its warnings if it has no error.
 pub fn codes<L: Level>(module: Module<L>) -> Vec<Code> {
     let found = match verify(module) {
         Ok(verified) => verified.warnings,
@@ -67,7 +67,7 @@ pub fn codes<L: Level>(module: Module<L>) -> Vec<Code> {
     found.into_iter().map(|d| d.code).collect()
 }
 
-/// A level by name, for tables.
+/// A level by name, for the rows of tables.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum At {
     Tensor,
@@ -76,7 +76,7 @@ pub enum At {
 }
 
 impl At {
-    /// The codes that a text is found to have at this level.
+    /// The codes that are reported for a text at this level.
     pub fn codes(self, text: &str) -> Vec<Code> {
         match self {
             At::Tensor => codes(read::<Tensor>(text)),

@@ -1,11 +1,12 @@
-//! E0100 to E0139: what a text means, or fails to.
+//! The codes E0100 to E0139, which the elaborator reports.
 
 weft_ir::codes! {
-    /// Codes of the elaborator.
+    /// The codes of the elaborator.
     MEANING Text:
     UNKNOWN_NAME = 100, "unknown name",
         "kernel k() block(32) { let x = missing; }",
-        "Nothing of this name is in scope: no parameter, variable, constant, function or built-in. Names must be defined before they are used.";
+        "No parameter, variable, constant, function or built-in with this name is in scope. Names must \
+         be defined before they are used.";
     NOT_GIVEN = 101, "a parameter has no value",
         "kernel k<N: int>(x: global<f32, (N):(1)>) block(32) { }",
         "A compile-time parameter without a default needs a value. Give it with `-D N=1048576`, or use \
@@ -26,7 +27,7 @@ weft_ir::codes! {
     NOT_ASSIGNABLE = 105, "this cannot be assigned",
         "kernel k() block(32) { let x = 1; x = 2; }",
         "Only elements of tensors and variables declared with `let mut` can be assigned.";
-    LAYOUT = 106, "the layout algebra has no answer",
+    LAYOUT = 106, "the result is not a layout",
         "kernel k(x: global<f32, (6,4):(1,8)>) block(32) { let y = composition(x, (4,2):(1,3)); }",
         "A layout function was applied where CuTe's static assertions would fail: the division is not \
          exact, modes overlap, or shapes do not match. The message names the mode and the numbers.";
@@ -51,10 +52,10 @@ weft_ir::codes! {
         "kernel k(x: shared<f32, (8):(1)>) block(32) { }",
         "A kernel's parameters are tensors in `global` or `symm` memory, scalars (`int`, `i32`, `f32`, ...), `barrier` and `team`.";
     NO_FILE = 113, "the file of a `use` cannot be read",
-        "use weft::no_such_room; kernel k() block(32) { }",
+        "use weft::no_such_part; kernel k() block(32) { }",
         "`use \"file.weft\";` names a file relative to the file that contains it. `use weft::name;` names a \
          part of the built-in library.";
-    NO_KERNEL = 114, "no such kernel, or none, or several to choose from",
+    NO_KERNEL = 114, "the kernel is missing or ambiguous",
         "fn f(x) { x }",
         "The file must have a kernel. If it has several and the command needs one, name it with `--kernel`.";
     MISMATCH = 115, "types or shapes do not match",
@@ -67,12 +68,12 @@ weft_ir::codes! {
          The parameters of one head must differ from each other.";
     BAD_PARTITION = 117, "the tensor cannot be divided among the threads",
         "kernel k(n: int, x: global<f32, (n,5):(1,8)>) block(32) { let part = partition(x, threads()); }",
-        "`partition` needs a layout whose elements can be dealt out in vectors. Choose a tile that divides \
-         the extents, or partition row by row.";
-    BAD_RETURN = 118, "code that is never reached, or a value that nobody uses",
+        "`partition` needs a layout whose elements can be distributed in vectors. Choose a tile that \
+         divides the extents, or partition row by row.";
+    BAD_RETURN = 118, "code that is never reached, or a value that is never used",
         "fn f(x) { return x; let y = 1; } kernel k() block(32) { let z = f(1); }",
-        "The code behind `return`, `break` or `continue` in the same block never runs. Put the jump under a \
-         condition, or remove the code behind it. A kernel returns no value, so write `return;` there.";
+        "The code after `return`, `break` or `continue` in the same block never runs. Put the jump under \
+         a condition, or remove the code after it. A kernel returns no value, so write `return;` there.";
     NOT_HELD = 119, "this tensor does not fit registers",
         "kernel k(n: int, x: global<f32, (n):(1)>) block(32) { let s = sum<block>(x); }",
         "Reading a whole tensor into registers needs a compile-time extent of at most 1024 elements per \
@@ -82,12 +83,13 @@ weft_ir::codes! {
         "The condition of a `static_assert` is false, or is not known when the kernel is compiled.";
     NO_LOOP = 121, "`break` or `continue` outside of a loop",
         "kernel k() block(32) { break; }",
-        "`break` leaves the innermost `for`, `while` or `loop` around it, and `continue` goes on with its \
-         next round. A function that is called in a loop is not part of that loop. Let it return a truth \
+        "`break` leaves the innermost `for`, `while` or `loop` around it, and `continue` starts its next \
+         round. A function that is called in a loop is not part of that loop. Let it return a truth \
          value, and test that value in the loop.";
     BAD_ROLE = 127, "a role that does not fit its parameter",
         "kernel k(zeroed n: i32) block(32) { }",
         "Only tensors have a role: `input`, `output`, `zeroed` or `workspace`. A tensor that \
-         `computes(...)` reads cannot be an `output` or a `workspace`, because these hold nothing before a \
-         launch. Its result cannot be a `workspace`, because nobody reads a workspace after a launch.";
+         `computes(...)` reads cannot be an `output` or a `workspace`, because these hold no data \
+         before a launch. Its result cannot be a `workspace`, because a workspace is not read after a \
+         launch.";
 }

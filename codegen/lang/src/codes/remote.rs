@@ -1,7 +1,8 @@
-//! E0220 to E0239: what the verifier of the IR finds in remote memory operations. The codes are `weft-ir`'s.
+//! The codes E0220 to E0239, which the verifier of the IR reports for remote memory operations.
+//! `weft-ir` declares them.
 
 weft_ir::codes! {
-    /// Codes of remote memory operations.
+    /// The codes of remote memory operations.
     REMOTE Text:
     NOT_SYMMETRIC = 220, "the remote side of the operation is not in the symmetric heap",
         "kernel k(dst: global<f32, (8):(1)>, src: global<f32, (8):(1)>) block(32) { put<warp>(dst, src, 1); }",
@@ -22,10 +23,10 @@ weft_ir::codes! {
         "A signal is one u64 of the symmetric heap (NVSHMEM, Signaling Operations).";
     NOT_SAME = 224, "threads that call it together pass different arguments",
         "kernel k(x: symm<f32, (64):(1)>) block(64) { put<block>(x[thread_idx()], x[0], 1); }",
-        "All threads of the warp or CTA call such an operation with the same arguments, and the operation \
-         deals the elements out itself. To use another element in each thread, leave `<warp>` or `<block>` \
-         out.";
-    NOBODY_SIGNALS = 230, "a signal is waited for that nothing in the kernel sends",
+        "All threads of the warp or CTA call such an operation with the same arguments, and the \
+         operation distributes the elements itself. To use another element in each thread, leave \
+         `<warp>` or `<block>` out.";
+    NOBODY_SIGNALS = 230, "the kernel waits for a signal that it never sends",
         "",
         "This is a warning. The kernel waits on memory that none of its operations writes, neither here nor \
          on another PE. It waits forever unless the host or another kernel writes it. If one does, state \
@@ -35,16 +36,16 @@ weft_ir::codes! {
         "This is a warning. Non-blocking puts can complete in any order. A counter that has reached n says \
          that n of them have arrived, but not that the first n have. A wait with ge for the first chunk can \
          be satisfied by another chunk. Give each chunk its own signal, or wait with eq for all of them.";
-    BEFORE_QUIET = 232, "memory of a non-blocking operation is used before it is done",
+    BEFORE_QUIET = 232, "memory of a non-blocking operation is used before the operation is complete",
         "kernel k(x: symm<f32, (64):(1)>, y: global<f32, (64):(1)>) block(64) { get_nbi<block>(y, x, 1); x[thread_idx()] = y[thread_idx()]; }",
         "A non-blocking get can write its destination, and a non-blocking put can read its source, at any \
-         time until `quiet` (or a barrier of NVSHMEM's). Read the destination, or write the source, only \
+         time until `quiet` (or an NVSHMEM barrier). Read the destination, or write the source, only \
          after that.";
-    UNORDERED_SIGNAL = 233, "a signal by hand may overtake the put that it tells of",
+    UNORDERED_SIGNAL = 233, "a separate signal may overtake the put that it announces",
         "kernel k(x: symm<f32, (64):(1)>, sig: symm<u64, (1):(1)>) block(64) signaled(sig) { put<block>(x, x, 1); if thread_idx() == 0 { signal_op<set>(sig[0], 1, 1); } }",
         "A put is complete on this side when it returns, but not on the other side. A signal that follows \
-         it can arrive first. `rma_fence()` between them keeps the order to one PE, and `put_signal` does \
-         both.";
+         it can arrive first. `rma_fence()` between them orders operations to the same PE, and \
+         `put_signal` combines a put and a signal.";
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! E0001 to E0029: what the lexer and the parser reject.
+//! The codes E0001 to E0029, which the lexer and the parser report.
 
 weft_ir::codes! {
-    /// What the lexer and the parser reject.
+    /// The codes of the lexer and the parser.
     SYNTAX Text:
 
     FILE_TOO_LARGE = 1, "the file is too large", "",
@@ -12,7 +12,7 @@ weft_ir::codes! {
     "A `.weft` file is UTF-8 text. The message shows the position of the first byte that is not. Compiled \
      files, compressed files and UTF-16 text are rejected here.";
 
-    FOREIGN_CHARACTER = 3, "a character that means nothing here", "const N = 4 # 2;",
+    FOREIGN_CHARACTER = 3, "a character that is not part of the language", "const N = 4 # 2;",
     "Outside comments and strings, a `.weft` file consists of names, numbers and the operators of the \
      language. Remove the character, or replace it by the one that was meant (a straight quote for a curly \
      one, `-` for a dash).";
@@ -28,8 +28,8 @@ weft_ir::codes! {
      backslash itself.";
 
     MALFORMED_NUMBER = 7, "a malformed number", "const N = 12f32;",
-    "Numbers are written `42`, `1_000`, `0xff`, `0b1010`, `1.5` or `1e-5`. They have no suffix. The type \
-     comes from the context, or from a conversion, `x.to<f32>()`.";
+    "Numbers have one of the forms `42`, `1_000`, `0xff`, `0b1010`, `1.5` and `1e-5`. They have no \
+     suffix. The type comes from the context, or from a conversion, `x.to<f32>()`.";
 
     NUMBER_TOO_LARGE = 8, "a number that is too large", "const N = 9223372036854775808;",
     "Whole numbers go up to 9223372036854775807 (2^63 - 1), in every base. Other numbers go up to 1.79e308.";
@@ -61,10 +61,11 @@ weft_ir::codes! {
     "A name begins with a letter or `_`, continues with letters, digits and `_`, and is not a keyword.";
 
     EXPECTED_TYPE = 15, "expected a type", "fn f(n: 8) {}",
-    "A type is a name, with arguments if it takes any: `f32`, `T`, `int % 8`, `team`, `symm<f32, (N):(1)>`.";
+    "A type is a name, followed by arguments if it has any: `f32`, `T`, `int % 8`, `team`, `symm<f32, \
+     (N):(1)>`.";
 
     EXPECTED_TOKEN = 16, "expected something else", "kernel k() { for i 0..4 {} }",
-    "The statement or item that began before needs another sign or word here.";
+    "The statement or item that began before this place needs another token here.";
 
     CHAINED_COMPARISON = 17, "comparisons do not chain", "const B = 0 < 1 < 2;",
     "`a < b < c` would compare a truth value with a number. Write `a < b && b < c`, or use parentheses. In \
@@ -74,7 +75,7 @@ weft_ir::codes! {
     "A program that launches a kernel has to know what to pass, so its parameters need types: `x: symm<f32, \
      (N):(1)>`, `n: i32`. Functions can leave them out.";
 
-    NOT_A_PLACE = 19, "assignment to something that is not a place", "kernel k() { f(x) = 1; }",
+    NOT_A_PLACE = 19, "assignment to something that cannot be assigned", "kernel k() { f(x) = 1; }",
     "The left side of `=`, `+=` and similar operators is a name or an indexed tensor: `x`, `t[i, _]`.";
 
     CHAINED_LAYOUT = 20, "`:` does not chain", "const L = 4:2:1;",
@@ -85,8 +86,8 @@ weft_ir::codes! {
     "The generic arguments of a call are names, whole numbers, `_`, and `name = ` one of these. Give \
      anything longer a name with `let` or `const` first.";
 
-    STRAY_RANGE = 22, "a range where none can stand", "kernel k() { let r = 0..4; }",
-    "`a..b` can stand in `for i in a..b` and in an index, `t[a..b]`. It is not a value of its own.";
+    STRAY_RANGE = 22, "a range is not allowed here", "kernel k() { let r = 0..4; }",
+    "`a..b` is allowed in `for i in a..b` and in an index, `t[a..b]`. It is not a value.";
 
     NOT_CALLABLE = 23, "a call of something that is not a name", "kernel k() { (f)(1); }",
     "Functions are not values. A call is a name, `f(x)`, or a method, `x.f()`.";
@@ -94,7 +95,8 @@ weft_ir::codes! {
     NESTED_ITEM = 24, "an item inside a block", "kernel k() { const N = 4; }",
     "`const`, `use`, `fn` and `kernel` belong at the top level of a file. In a block, use `let`.";
 
-    ROLE = 27, "a role that does not exist, or where none is allowed", "kernel k(scratch x: global<f32, (8):(1)>) block(32) { }",
+    ROLE = 27, "the role does not exist, or is not allowed here",
+    "kernel k(scratch x: global<f32, (8):(1)>) block(32) { }",
     "A word before the name of a kernel's tensor parameter states what the kernel uses it for: `input`, \
      `output`, `zeroed` or `workspace`. A parameter of a function has no role, because functions are \
      inlined.";

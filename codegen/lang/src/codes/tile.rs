@@ -1,7 +1,8 @@
-//! E0240 to E0259: what the verifier finds in tiles, pipelines and copies. The codes are `weft-ir`'s.
+//! The codes E0240 to E0259, which the verifier of the IR reports for tiles, pipelines and copies.
+//! `weft-ir` declares them.
 
 weft_ir::codes! {
-    /// Codes of tiles.
+    /// The codes of tiles, pipelines and copies.
     TILE Text:
     IN_FLIGHT = 240, "an accumulator is read while a product may still add to it",
         "kernel k(x: global<f32, (64, 32):(32, 1)>) block(128) { let t = shared<f32>(swizzled<f32>((64, 32))); x[_, _] = mma(t, t, accumulator<f32>((64, 64)))[_, 0..32]; }",
@@ -11,11 +12,11 @@ weft_ir::codes! {
     RELEASED_EARLY = 241, "a stage is released while a product or a copy may still read it",
         "kernel k(x: global<f16, (64, 256):(256, 1)>) block(128) { let t = shared<f16>(swizzled<f16>((64, 64, 2))); let p = pipeline(2); let mut acc = accumulator<f32>((64, 64)); for i in 0..4 { let s = producer_acquire(p); tma(t[_, _, s], flat_divide(x, (64, 64))[_, _, 0, i], p); let f = consumer_wait(p); acc = mma(t[_, _, f], t[_, _, f], acc); consumer_release(p); acc = mma_wait<0>(acc); } }",
         "A stage that is released is filled again. Matrix products and copies out of shared memory read it \
-         while the code continues, so release it behind the `mma_wait` or `tma_wait<read>` that covers \
-         them. `mma_wait<n>` covers all products but the newest n. With n = 1, a round releases the stage \
-         of the preceding round.";
+         while the code continues, so release it after the `mma_wait` or `tma_wait<read>` that covers \
+         them. `mma_wait<n>` covers all products but the newest n. With n = 1, a round releases the \
+         stage of the preceding round.";
 
-    UNEVEN = 242, "roles do not agree on how many stages go through a pipeline",
+    UNEVEN = 242, "roles disagree about the number of stages that pass through a pipeline",
         "kernel k(x: global<f32, (32, 128):(128, 1)>) { let t = shared<f32>((32, 32):(32, 1)); let p = pipeline(1); role read(32) { for i in 0..4 { consumer_wait(p); consumer_release(p); } } role fill(32) { for i in 0..3 { producer_acquire(p); tma(t, flat_divide(x, (32, 32))[_, _, 0, i], p); } } }",
         "Every role that reads a pipeline must wait for each acquired stage once, and release it once. If \
          the loops of two roles have different numbers of rounds, or no role fills or releases stages, one \
@@ -24,19 +25,19 @@ weft_ir::codes! {
     OVERWRITTEN = 243, "shared memory is written while a copy may still read it",
         "kernel k(x: global<f32, (32, 128):(128, 1)>) block(128) { let t = shared<f32>((32, 32):(32, 1)); for i in 0..4 { t[_, _] = 1.0; sync_threads(); tma(flat_divide(x, (32, 32))[_, _, 0, i], t[_, _]); } }",
         "A copy out of shared memory reads it while the code continues. Before the memory is written again, \
-         thread 0 must wait with `tma_wait<read>(n)`, which leaves only the newest n copies in flight. Then \
-         `sync_threads()` must tell the other threads.";
+         thread 0 must wait with `tma_wait<read>(n)`, which leaves only the newest n copies in flight. \
+         After that, `sync_threads()` must inform the other threads.";
 
     BAD_ROLES = 244, "roles that do not fit the CTA or its registers",
         "kernel k() { role a(128, regs = 250) {} role b(128, regs = 24) {} }",
-        "A role has whole warps. Registers are given to 128 threads as a whole: 24 to 256 for each thread, \
-         in steps of 8. Together, all roles have at most the 65536 registers of a multiprocessor. Roles are \
-         the last statements of a kernel.";
+        "A role consists of whole warps. Registers are assigned to groups of 128 threads: 24 to 256 for \
+         each thread, in steps of 8. All roles together can have at most the 65536 registers of a \
+         multiprocessor. Roles are the last statements of a kernel.";
 
-    BAD_MAP = 246, "a tensor that no tensor map describes",
+    BAD_MAP = 246, "a tensor that no tensor map can describe",
         "kernel k(x: global<f32, (2, 2, 2, 2, 2, 4):(64, 32, 16, 8, 4, 1)>) block(32) { let t = shared<f32>((4):(1)); tma(x[0, 0, 0, 0, 0, _], t[_]); }",
-        "TMA copies tiles of tensors of 1 to 5 modes, counted without nesting. Join modes that follow each \
-         other in memory, or index some of them before you pass the tensor.";
+        "TMA copies tiles of tensors of 1 to 5 modes, counted without nesting. Join modes that are \
+         contiguous in memory, or index some of them before you pass the tensor.";
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! E0200 to E0219: what the verifier of the IR finds. The codes are `weft-ir`'s.
+//! The codes E0200 to E0219, which the verifier of the IR reports. `weft-ir` declares them.
 
 weft_ir::codes! {
-    /// Codes of the verifier.
+    /// The codes of the verifier.
     VERIFY Text:
     TYPE = 200, "an operand or result has the wrong type",
         "",
@@ -10,7 +10,7 @@ weft_ir::codes! {
     NO_SUCH_OP = 201, "the element type does not have this operation",
         "kernel k(x: global<f32, (8):(1)>) block(8) { x[0] = x[0] % x[1]; }",
         "Some operations exist only for integers (`%`, shifts, bitwise) or only for floats (`sqrt`, `exp`), and fp8 types are only loaded, stored and converted.";
-    WRONG_SPACE = 202, "the operation cannot reach this memory",
+    WRONG_SPACE = 202, "the operation cannot access this memory",
         "kernel k(x: symm<f32, (8):(1)>, team: team) block(8) { let mc = multicast(x, team); x[0] = load(mc[0]); }",
         "A multicast address is for ld_reduce, st and red only (PTX ISA, multimem), and these accept no \
          other address. Only symmetric tensors have multicast and peer addresses.";
@@ -24,14 +24,15 @@ weft_ir::codes! {
     UNDEFINED = 210, "a value is used before it is defined", "",
         "Only the builder API can cause this. A value must be defined before its use, in the same block or \
          in one around it.";
-    MISPLACED = 211, "an instruction stands in no block, or in two", "",
+    MISPLACED = 211, "an instruction is in no block, or in two", "",
         "Only the builder API can cause this. Every instruction belongs to exactly one block, and a loop's \
          variable to none. Blocks nest at most 200 deep.";
-    DIVERGENT = 212, "an operation that all threads must reach stands in divergent control flow",
+    DIVERGENT = 212, "an operation that all threads must reach is in divergent control flow",
         "kernel k() block(64) { if thread_idx() < 32 { sync_threads(); } }",
         "Barriers, reductions over a block or warp, and shuffles wait for every thread of their group. \
-         Under a condition that differs between threads, some threads never come, and the others wait \
-         forever. Move the operation out of the condition, or make the condition the same for all threads.";
+         Under a condition that differs between threads, some threads never reach the operation, and \
+         the others wait forever. Move the operation out of the condition, or make the condition the \
+         same for all threads.";
     BAD_ORDER = 213, "the operation does not have this memory order",
         "kernel k(x: global<u32, (8):(1)>) block(8) { store<acquire, gpu>(x[0], 1); }",
         "Loads are weak, relaxed or acquire. Stores are weak, relaxed or release. Reductions are relaxed or \

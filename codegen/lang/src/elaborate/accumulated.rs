@@ -1,5 +1,5 @@
-//! Register tensors that are dealt out as the accumulators of matrix products are: how tensors in memory meet them, and
-//! what is done row by row.
+//! Register tensors that are distributed over the threads as the accumulators of matrix products
+//! are: how they combine with tensors in memory, and operations on their rows.
 
 use super::arith::with;
 use super::tensor::moved;
@@ -13,11 +13,11 @@ use weft_ir::{
 };
 use weft_layout::{ATOM_ROWS, Coord, LayoutError};
 
-/// Threads that follow each other and have elements of the same rows.
+/// The number of consecutive threads that have elements of the same rows.
 const QUAD: i64 = 4;
 
 impl Elab<'_> {
-    /// Columns of an accumulator, as elements in registers.
+    /// Reads columns of an accumulator as elements in registers.
     pub(super) fn accumulated(
         &mut self,
         (acc, ty): (Value, Accumulator),
@@ -33,15 +33,21 @@ impl Elab<'_> {
             _ => None,
         };
         let Some((first, cols)) = range else {
-            return Err(Diagnostic::error(BAD_INDEX, span, "an accumulator is read by whole columns").help(
-                "`acc[_, _]`, or `acc[_, 0..64]` with a range that is known when the kernel is compiled",
+            return Err(Diagnostic::error(
+                BAD_INDEX,
+                span,
+                "an accumulator can only be read by whole columns",
+            )
+            .help(
+                "write `acc[_, _]`, or `acc[_, 0..64]` with a range that is known when the kernel is \
+                 compiled",
             ));
         };
         let value = self.b.emit(Tile::AccumulatorRead { acc, first, cols })?;
         self.dealt(value, Share { rows: ty.rows, cols, over: ty.over }, span).map(Val::Frag)
     }
 
-    /// An accumulator that begins with elements in registers.
+    /// Makes an accumulator that begins with elements in registers.
     pub(super) fn begun_with(&mut self, x: &Val, span: Span) -> R<Val> {
         let (f, share) = self.of_accumulator("accumulator", x, span)?;
         let elem = self.b.ty(f.value).elem().unwrap_or(Scalar::F32);
@@ -50,7 +56,7 @@ impl Elab<'_> {
         Ok(Val::Accumulator(value, ty))
     }
 
-    /// The elements of an accumulator, or the values of its rows, that a function needs.
+    /// The elements of an accumulator, or the values of its rows, as the argument of a function.
     pub(super) fn of_accumulator(&self, name: &str, x: &Val, span: Span) -> R<(Frag, Share)> {
         match x {
             Val::Frag(f @ Frag { dealt: Some(Dealt::Accumulated(share)), .. }) => Ok((f.clone(), *share)),
@@ -59,11 +65,11 @@ impl Elab<'_> {
                 span,
                 format!("`{name}` needs elements of an accumulator, found {}", self.describe(other)),
             )
-            .help("`acc[_, _]`, or what is computed of it elementwise")),
+            .help("pass `acc[_, _]`, or a value that is computed from it elementwise")),
         }
     }
 
-    /// The register tensor of what a thread has of a tile.
+    /// The register tensor with the elements that a thread has of a tile.
     pub(super) fn dealt(&self, value: Value, share: Share, span: Span) -> R<Frag> {
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
         let all = share.layout().map_err(bad)?;
@@ -71,7 +77,8 @@ impl Elab<'_> {
         Ok(Frag { value, shape, bounds: Vec::new(), dealt: Some(Dealt::Accumulated(share)), order: None })
     }
 
-    /// A tile as accumulators of matrix products are dealt out: the part of this thread.
+    /// The part of a tile that this thread has if the tile is distributed as accumulators of matrix
+    /// products are.
     fn deal_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
         let ty = self.tensor_type_of(t);
         let extent = |i: usize| ty.layout.mode(i).map(|m| m.size());
@@ -81,7 +88,7 @@ impl Elab<'_> {
             let message = format!("{} beside {share} of an accumulator", ty.layout);
             let modes: Vec<_> = want.iter().map(u32::to_string).collect();
             return Err(Diagnostic::error(MISMATCH, span, message)
-                .help(format!("take a tile of modes ({})", modes.join(", "))));
+                .help(format!("use a tile of modes ({})", modes.join(", "))));
         }
         let bad = |x: LayoutError| Diagnostic::error(BAD_PARTITION, span, x.to_string());
         let all = share.layout().map_err(bad)?;
@@ -96,7 +103,8 @@ impl Elab<'_> {
         Ok(Tensor { value, private: true, element: false, order: None })
     }
 
-    /// A tensor read as an accumulator is dealt out: a value for each row where the columns are all the same one.
+    /// Reads a tensor with the distribution of an accumulator. If all columns are the same, there
+    /// is one value for each row.
     pub(super) fn read_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Frag> {
         let ty = self.tensor_type_of(t);
         let one_column = |l: &Layout| {
@@ -113,7 +121,8 @@ impl Elab<'_> {
         Ok(self.frag(part, value, Some(Dealt::Accumulated(share))))
     }
 
-    /// Where this thread writes its part of a tile. A value of a row is written by the first of the threads that have it.
+    /// The part of a tile that this thread writes. The first of the threads that have the value of
+    /// a row writes it.
     pub(super) fn written_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
         let part = self.deal_as(t, share, span)?;
         if !share.is_rows() {
@@ -131,7 +140,8 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    /// A tensor that meets elements in registers, read as these are dealt out; any other value as it is.
+    /// Reads a tensor with the distribution of the elements in registers that it is combined with.
+    /// Other values do not change.
     pub(super) fn dealt_as(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
         match (&val, other) {
             (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }))
@@ -148,7 +158,8 @@ impl Elab<'_> {
         }
     }
 
-    /// Values of rows, beside the elements of a tile with these rows: a value for each element.
+    /// Values of rows that are combined with the elements of a tile with these rows become a value
+    /// for each element.
     pub(super) fn rows_alike(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
         let share = |v: &Val| match v {
             Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }) => Some(*share),
@@ -162,7 +173,8 @@ impl Elab<'_> {
         }
     }
 
-    /// As [`rows_alike`](Self::rows_alike), and of a scalar a value for each element of any register tensor.
+    /// Does what [`rows_alike`](Self::rows_alike) does. In addition, a scalar becomes a value for
+    /// each element of any register tensor.
     pub(super) fn alike(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
         match (&val, other) {
             (Val::Rt(x), Val::Frag(f)) => {
@@ -175,7 +187,7 @@ impl Elab<'_> {
         }
     }
 
-    /// A value for each element of a tile, of one for each row.
+    /// Turns one value for each row of a tile into a value for each element.
     fn spread(&mut self, f: &Frag, share: Share, span: Span) -> R<Frag> {
         let rows = self.lanes_of(f.value)?;
         let lanes = share.own_cols() / 4 * (rows.len() as u32);
@@ -189,7 +201,7 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    /// Each element of a vector.
+    /// The elements of a vector as scalars.
     fn lanes_of(&mut self, value: Value) -> R<Vec<Value>> {
         let ty = self.b.ty(value).clone();
         let elem = Type::Scalar(ty.elem().unwrap_or(Scalar::F32));
@@ -198,19 +210,20 @@ impl Elab<'_> {
             .collect()
     }
 
-    /// The elements of each row of a tile reduced to one value: in the thread, then over the threads that have the row.
+    /// Reduces the elements of each row of a tile to one value, first in each thread and then over
+    /// the threads that have elements of the row.
     pub(super) fn reduce_rows(&mut self, value: Value, share: Share, op: BinOp, span: Span) -> R<Val> {
         if share.over[1] > 1 || share.is_rows() {
             return Err(Diagnostic::error(
                 WRONG_KIND,
                 span,
-                format!("{share} of an accumulator have no rows that one warpgroup holds"),
+                format!("{share} of an accumulator: no warpgroup holds whole rows"),
             )
-            .help("let each warpgroup have whole rows: `accumulator<f32>((128, 64), over = (2, 1))`"));
+            .help("give whole rows to each warpgroup: `accumulator<f32>((128, 64), over = (2, 1))`"));
         }
         let elem = self.b.ty(value).elem().unwrap_or(Scalar::F32);
         if elem.bits() != 32 {
-            return Err(Diagnostic::error(WRONG_KIND, span, format!("rows of {elem} are not reduced"))
+            return Err(Diagnostic::error(WRONG_KIND, span, format!("rows of {elem} cannot be reduced"))
                 .help("convert them to a type of 32 bits: `.to<f32>()`"));
         }
         let rows = (share.rows / (ATOM_ROWS as u32 * share.over[0]) * 2) as usize;
@@ -234,7 +247,7 @@ impl Elab<'_> {
         self.dealt(value, share.of_rows(), span).map(Val::Frag)
     }
 
-    /// Values combined pairwise; nothing of none.
+    /// Combines values pairwise. The result is `None` if there are no values.
     fn tree(&mut self, mut values: Vec<Value>, op: BinOp) -> R<Option<Value>> {
         while values.len() > 1 {
             let mut next = Vec::with_capacity(values.len().div_ceil(2));
@@ -250,13 +263,14 @@ impl Elab<'_> {
     }
 }
 
-/// Which of the rows that a thread has elements of is that of element `lane`.
+/// The index of the row of element `lane` among the rows in which a thread has elements.
 pub(super) fn row_of(lane: u32, share: Share) -> usize {
     let of_block = share.own_cols() / 2;
     (lane / 2 % 2 + lane / of_block * 2) as usize
 }
 
-/// A bound of values of rows as one of the elements, whose shape is (2, 2, groups of columns, blocks of rows).
+/// Turns a bound of values of rows into a bound of the elements, whose shape is (2, 2, groups of
+/// columns, blocks of rows).
 fn spread_bound(b: &Bound, shape: &IntTuple, span: Span) -> R<Bound> {
     let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
     let at = |i: i64| b.layout.crd2idx(&Int::from(i).into()).map_err(bad);

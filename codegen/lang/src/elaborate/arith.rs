@@ -1,4 +1,5 @@
-//! Arithmetic: compile-time where both sides are known or symbolic, elementwise at run time else.
+//! Arithmetic, which is done at compile time if both operands are known or symbolic, and
+//! elementwise at run time otherwise.
 
 use super::dealt::same_order;
 use super::value::{Frag, Val};
@@ -9,7 +10,7 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Arith, BinOp, CmpOp, Constant, Int, Scalar, Type, UnOp, Value, ValueType};
 use weft_layout::Poison;
 
-/// The IR's operation of a sign.
+/// The IR's operation for an operator.
 fn ir_op(op: A) -> Option<BinOp> {
     const TABLE: [(A, BinOp); 12] = [
         (A::Add, BinOp::Add),
@@ -41,7 +42,7 @@ pub(super) fn cmp_op(op: A) -> Option<CmpOp> {
 }
 
 impl Elab<'_> {
-    /// A chain of infix operators, left to right without recursion on its length.
+    /// Evaluates a chain of infix operators from left to right, without recursion on its length.
     pub(super) fn binary_chain(&mut self, e: &Expr) -> R<Val> {
         let mut right = Vec::new();
         let mut left = e;
@@ -71,7 +72,7 @@ impl Elab<'_> {
         }
     }
 
-    /// An elementwise function of one operand.
+    /// Applies an elementwise function with one operand.
     pub(super) fn map(&mut self, op: UnOp, a: Val, span: Span) -> R<Val> {
         let a = self.scalar_or_frag(a, None, span)?;
         let value = self.b.unary(op, raw(&a))?;
@@ -138,13 +139,13 @@ impl Elab<'_> {
                         let v = self.b.binary(op, a, b)?;
                         self.symbol(v).map(Val::Int)
                     }
-                    _ => fail(WRONG_KIND, span, "no such operation on integers"),
+                    _ => fail(WRONG_KIND, span, "integers do not have this operation"),
                 };
             }
         };
         match out.poison() {
             None => Ok(Val::Int(out)),
-            // Too long for a symbol: compute it, and go on with the result's name.
+            // The expression is too large for a symbol, so its value is computed and named.
             Some(Poison::TooComplex) => {
                 let (a, b) = (self.b.index(x.clone())?, self.b.index(y.clone())?);
                 let op = ir_op(op).unwrap_or(BinOp::Add);
@@ -174,7 +175,7 @@ impl Elab<'_> {
             A::Le => return Ok(Val::Bool(x <= y)),
             A::Gt => return Ok(Val::Bool(x > y)),
             A::Ge => return Ok(Val::Bool(x >= y)),
-            A::And | A::Or => return fail(WRONG_KIND, span, "`&&` and `||` take truth values"),
+            A::And | A::Or => return fail(WRONG_KIND, span, "`&&` and `||` need truth values"),
         };
         out.map(|n| Val::Int(n.into())).ok_or_else(|| {
             Diagnostic::error(
@@ -185,7 +186,8 @@ impl Elab<'_> {
         })
     }
 
-    /// `n - 1.to<u32>()` with an `int` n: a literal takes the type of what it meets, so the result was meant.
+    /// Whether the text converts only a literal where the result was meant, as in `n - 1.to<u32>()`
+    /// with an `int` n. A literal takes the type of the other operand anyway.
     fn converts_only_a_literal(&self, left: &Val, right: &Expr, value: &Val) -> R<()> {
         let ExprKind::Method { recv, name, .. } = &right.kind else { return Ok(()) };
         let (ExprKind::Int(literal), "to", true) = (&recv.kind, &*name.name, self.widens(left, value)) else {
@@ -194,11 +196,15 @@ impl Elab<'_> {
         let to = self.elem(value).map_or("T", Scalar::name);
         let message = format!("`.to<{to}>()` converts only the `{literal}` before it");
         Err(Diagnostic::error(MISMATCH, right.span, message)
-            .label(format!("beside an `int`, this is `{literal}`"))
-            .help(format!("to convert the result, put it in brackets before `.to<{to}>()`; a literal needs no conversion")))
+            .label(format!("next to an `int`, this has the same meaning as `{literal}`"))
+            .help(format!(
+                "to convert the result, put it in parentheses before `.to<{to}>()`; a literal \
+                 needs no conversion"
+            )))
     }
 
-    /// An `int` that is no literal, and a run-time integer all of whose values are an `int`'s too: both as that.
+    /// Makes both operands an `int`, if one is an `int` that is not a literal and the other is a
+    /// run-time integer whose values all fit an `int`.
     pub(super) fn as_ints(&mut self, a: &Val, b: &Val, span: Span) -> R<Option<(Int, Int)>> {
         let single = |v: &Val| match v {
             Val::Int(n) => n.as_const().is_none(),
@@ -211,7 +217,8 @@ impl Elab<'_> {
         Ok(Some((self.as_int(a.clone(), span)?, self.as_int(b.clone(), span)?)))
     }
 
-    /// Whether `b` becomes an integer of 64 bits beside `a`: no bit of it is lost, while all of `a` need not fit `b`.
+    /// Whether `b` becomes an integer of 64 bits when it is combined with `a`. This loses no bits,
+    /// while the values of `a` need not fit the type of `b`.
     fn widens(&self, a: &Val, b: &Val) -> bool {
         let wide = match a {
             Val::Int(n) => n.as_const().is_none(),
@@ -229,7 +236,7 @@ impl Elab<'_> {
         }
     }
 
-    /// A value for an `int` variable: narrow integers fit it.
+    /// A value for an `int` variable, which narrow integers fit.
     pub(super) fn as_int_of(&mut self, val: Val, span: Span) -> R<Val> {
         match self.elem(&val) {
             Some(s) if s.is_int() && s.bits() < Scalar::I64.bits() => self.widened(val, span),
@@ -237,15 +244,15 @@ impl Elab<'_> {
         }
     }
 
-    /// A run-time integer as one of 64 bits.
+    /// A run-time integer, extended to 64 bits.
     fn widened(&mut self, val: Val, span: Span) -> R<Val> {
         let val = self.scalar_or_frag(val, None, span)?;
         let value = self.b.convert(raw(&val), Scalar::I64)?;
         Ok(with(val, value))
     }
 
-    /// Two operands of one type and shape: literals take the other's type, narrow integers that of an `int`, and
-    /// scalars spread over the other's lanes.
+    /// Makes two operands agree in type and shape. Literals take the other's type, narrow integers
+    /// become `int` if the other is one, and scalars are repeated over the other's lanes.
     pub(super) fn pair(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
         let (a, b) = (self.plain_numbers(a)?, self.plain_numbers(b)?);
         let (a, b) = match (self.widens(&a, &b), self.widens(&b, &a)) {
@@ -277,7 +284,7 @@ impl Elab<'_> {
                 Err(Diagnostic::error(
                     MISMATCH,
                     span,
-                    format!("register tensors of shapes {} and {}", x.shape, y.shape),
+                    format!("the register tensors have the shapes {} and {}", x.shape, y.shape),
                 )
                 .help("both sides must have the same elements in the same threads"))
             }
@@ -300,7 +307,8 @@ impl Elab<'_> {
         }
     }
 
-    /// A run-time scalar or register tensor; tensors are loaded, literals become constants of `like`.
+    /// The value as a run-time scalar or register tensor. Tensors are loaded, and literals become
+    /// constants of type `like`.
     pub(super) fn scalar_or_frag(&mut self, val: Val, like: Option<Scalar>, span: Span) -> R<Val> {
         match val {
             Val::Rt(_) | Val::Frag(_) => Ok(val),
@@ -340,7 +348,7 @@ impl Elab<'_> {
         }
     }
 
-    /// The element type must be `want`, where one is wanted.
+    /// Checks that the element type is `want`, if one is required.
     pub(super) fn check_elem(&self, val: Val, want: Option<Scalar>, span: Span) -> R<Val> {
         let have = self.b.ty(raw(&val)).elem();
         match want {
@@ -352,7 +360,7 @@ impl Elab<'_> {
         }
     }
 
-    /// `.to<T>()`
+    /// Evaluates `.to<T>()`.
     pub(super) fn convert(&mut self, val: Val, to: Scalar, span: Span) -> R<Val> {
         match (&val, to.is_float() && !to.is_fp8()) {
             (Val::Int(n), true) if n.as_const().is_some() => return self.scalar_or_frag(val, Some(to), span),
@@ -373,7 +381,7 @@ pub(super) fn raw(val: &Val) -> Value {
     match val {
         Val::Rt(v) => *v,
         Val::Frag(f) => f.value,
-        // Callers pass what `scalar_or_frag` made.
+        // Callers pass the results of `scalar_or_frag`.
         _ => Value(u32::MAX),
     }
 }
@@ -386,7 +394,7 @@ pub(super) fn with(val: Val, value: Value) -> Val {
     }
 }
 
-/// The result of an operation of two: a lane exists where both do.
+/// The result of an operation with two operands. A lane exists if it exists in both.
 pub(super) fn join(a: Val, b: Val, value: Value) -> Val {
     match (a, b) {
         (Val::Frag(mut f), Val::Frag(g)) => {
@@ -402,7 +410,7 @@ pub(super) fn join(a: Val, b: Val, value: Value) -> Val {
     }
 }
 
-/// A literal number.
+/// The value of a literal number.
 fn literal(val: &Val) -> Option<f64> {
     match val {
         Val::Float(x) => Some(*x),

@@ -1,7 +1,9 @@
-//! Coordinates of an accumulator's elements: integers that are known but for one number, which is each thread's own.
+//! Coordinates of an accumulator's elements: integers that are known up to one number, which each
+//! thread has for itself.
 //!
-//! They stay symbolic while integers are added to them, and where they are compared only the difference of the numbers is
-//! computed: the rest are constants of the instructions, and take no registers.
+//! They stay symbolic when integers are added to them. When they are compared, only the difference
+//! of the numbers is computed. The other parts are constants of the instructions and need no
+//! registers.
 
 use super::accumulated::row_of;
 use super::arith::cmp_op;
@@ -14,7 +16,7 @@ use weft_ir::roles::WARPGROUP;
 use weft_ir::{Arith, BinOp, CmpOp, Int, Scalar, Type, Value, ValueType};
 use weft_layout::{ATOM_ROWS, Coord, LayoutError};
 
-/// The integers `base + each[i]` of elements that are dealt out as those of an accumulator.
+/// The integers `base + each[i]` for elements that are distributed as those of an accumulator.
 #[derive(Clone, Debug)]
 pub struct Coordinates {
     share: Share,
@@ -23,7 +25,7 @@ pub struct Coordinates {
 }
 
 impl Elab<'_> {
-    /// The row of each value of rows.
+    /// The row of each value of the rows.
     pub(super) fn row_coordinates(&mut self, share: Share, span: Span) -> R<Val> {
         let share = share.of_rows();
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
@@ -42,12 +44,13 @@ impl Elab<'_> {
         let own = i64::from(share.own_cols());
         let base = thread.rem(&Int::from(4)) * Int::from(2) + warpgroup * Int::from(own);
         let blocks = i64::from(share.rows / share.over[0]) / ATOM_ROWS;
-        // Two columns in each of two rows, then the next eight columns.
+        // There are two columns in each of two rows, followed by the next eight columns.
         let each = (0..own / 2 * blocks).map(|i| i % 2 + i % (own / 2) / 4 * 8).collect();
         Ok(Val::Coordinates(Coordinates { share, base, each }))
     }
 
-    /// A sum, difference or comparison of coordinates and integers, or of coordinates; nothing for other operands.
+    /// A sum, difference or comparison of coordinates with coordinates or integers. The result is
+    /// `None` for other operands.
     pub(super) fn of_coordinates(&mut self, op: A, a: &Val, b: &Val) -> R<Option<Val>> {
         let ((Val::Coordinates(_), _) | (_, Val::Coordinates(_))) = (a, b) else { return Ok(None) };
         let (Some(x), Some(y)) = (side(a), side(b)) else { return Ok(None) };
@@ -62,9 +65,9 @@ impl Elab<'_> {
         }
     }
 
-    /// `base + each[i] op 0`
+    /// Compares `base + each[i]` with 0.
     fn compared(&mut self, op: CmpOp, c: Coordinates) -> R<Val> {
-        // Beyond all constants, how far does not matter; 32 bits hold that.
+        // Values beyond all constants are equivalent, so 32 bits suffice.
         let most = 1 + c.each.iter().map(|n| n.abs()).max().unwrap_or(0);
         let limit = (-c.base).max(&Int::from(-most)).min(&Int::from(most));
         let limit = self.b.index(limit)?;
@@ -76,7 +79,7 @@ impl Elab<'_> {
         self.each(c.share, &c.each, Scalar::Bool, bit)
     }
 
-    /// Coordinates as numbers; any other value as it is.
+    /// Turns coordinates into numbers. Other values do not change.
     pub(super) fn plain_numbers(&mut self, val: Val) -> R<Val> {
         match val {
             Val::Coordinates(c) => self.numbers(&c),
@@ -84,7 +87,7 @@ impl Elab<'_> {
         }
     }
 
-    /// Coordinates as numbers of 32 bits.
+    /// Turns coordinates into numbers of 32 bits.
     pub(super) fn numbers(&mut self, c: &Coordinates) -> R<Val> {
         let base = self.b.index(c.base.clone())?;
         let base = self.b.convert(base, Scalar::I32)?;
@@ -109,7 +112,7 @@ impl Elab<'_> {
     }
 }
 
-/// A side of an operation: coordinates, or an integer that is added to all.
+/// An operand: coordinates, or an integer that is added to all of them.
 fn side(v: &Val) -> Option<(Option<Share>, Int, Vec<i64>)> {
     match v {
         Val::Coordinates(c) => Some((Some(c.share), c.base.clone(), c.each.clone())),
@@ -120,7 +123,8 @@ fn side(v: &Val) -> Option<(Option<Share>, Int, Vec<i64>)> {
 
 type Side = (Option<Share>, Int, Vec<i64>);
 
-/// `x + sign * y`, of rows spread over the elements of a tile; nothing where they are not of one tile.
+/// Computes `x + sign * y`. Coordinates of rows are repeated for the elements of a tile. The result
+/// is `None` if the operands do not belong to one tile.
 fn combined(x: &Side, y: &Side, sign: i64) -> Option<Coordinates> {
     let share = match (x.0, y.0) {
         (Some(a), Some(b)) if a == b || a.of_rows() == b => a,

@@ -1,5 +1,6 @@
-//! Tensors that are the same for all threads of a CTA, whose elements are dealt out over them in turn: along the mode whose
-//! elements follow each other in memory, and alike in tensors that meet.
+//! Tensors that are the same for all threads of a CTA and whose elements are distributed over the
+//! threads. The distribution goes along the mode whose elements are contiguous in memory, and is
+//! the same in tensors that are combined.
 
 use super::tensor::reversed;
 use super::value::{Dealt, Frag, Order, Tensor, Turns, Val};
@@ -10,7 +11,8 @@ use weft_ir::typing::MAX_LANES;
 use weft_ir::{Group, Int, Layout, Space, Together};
 
 impl Elab<'_> {
-    /// The part of this thread of a tensor that all threads of the CTA name alike, and how it is dealt out.
+    /// The part that this thread has of a tensor which is the same for all threads of the CTA, and
+    /// its distribution.
     pub(super) fn deal_out(&mut self, t: Tensor, span: Span) -> R<(Tensor, Turns)> {
         let ty = self.tensor_type_of(t);
         let threads = i64::from(self.b.kernel().threads());
@@ -22,7 +24,8 @@ impl Elab<'_> {
             let message = format!("{total} elements over {threads} threads are more than {MAX_LANES} each");
             return Err(Diagnostic::error(NOT_HELD, span, message).help("loop over parts of it"));
         }
-        // The widest vector that gives every thread one; of tiles it may have to be narrower.
+        // This is the widest vector of which every thread gets one. The shape of a tile can require
+        // a narrower vector.
         let widest = [8, 4, 2, 1].into_iter().find(|v| v * threads <= total).unwrap_or(1);
         if follows_rows(&ty.layout) {
             for vector in [8, 4, 2, 1].into_iter().filter(|v| *v <= widest) {
@@ -41,7 +44,7 @@ impl Elab<'_> {
         }
     }
 
-    /// The part of this thread of a tensor that is dealt out in that way.
+    /// The part that this thread has of a tensor with the given distribution.
     pub(super) fn deal_out_as(&mut self, t: Tensor, turns: Turns, span: Span) -> R<Tensor> {
         self.b.emit(Together::Converge { group: Group::Block })?;
         let all = self.threads(false)?;
@@ -49,17 +52,18 @@ impl Elab<'_> {
         self.partition_as_it_is(t, &all, Some(turns.vector), span)
     }
 
-    /// Whether a tensor is one that can be dealt out in that way: the same for all threads, with as many elements.
+    /// Whether a tensor can have this distribution: it is the same for all threads and has the same
+    /// number of elements.
     pub(super) fn has(&self, t: Tensor, turns: Turns) -> bool {
         !t.private && !t.element && self.tensor_type_of(t).layout.size().is(turns.total)
     }
 
-    /// Whether the CTA reads a tensor together.
+    /// Whether the threads of the CTA read a tensor together.
     pub(super) fn is_read_together(&self, t: Tensor) -> bool {
         !t.private && !t.element && self.tensor_type_of(t).space != Space::Multicast
     }
 
-    /// A tensor's elements in registers, dealt out in that way.
+    /// Reads a tensor's elements into registers with the given distribution.
     pub(super) fn load_as(&mut self, t: Tensor, turns: Turns, span: Span) -> R<Frag> {
         let part = self.deal_out_as(t, turns, span)?;
         self.b.at(span);
@@ -67,7 +71,8 @@ impl Elab<'_> {
         Ok(self.frag(part, value, Some(Dealt::Evenly(turns))))
     }
 
-    /// Two tensors that meet, read alike: as suits the first, or else the second. Other values as they are.
+    /// Reads two tensors that are combined with one distribution: that of the first, or else that
+    /// of the second. Other values do not change.
     pub(super) fn both_read(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
         let (x, y) = match (&a, &b) {
             (Val::Tensor(x), Val::Tensor(y)) if self.is_read_together(*x) && self.is_read_together(*y) => {
@@ -84,8 +89,8 @@ impl Elab<'_> {
         Ok((Val::Frag(self.load_as(x, turns, span)?), Val::Frag(self.load_as(y, turns, span)?)))
     }
 
-    /// What is written to a tensor: of a tensor the elements, dealt out as suits the one that is written. Other values as
-    /// they are.
+    /// The value that is written to a tensor. A tensor is read with the distribution of the tensor
+    /// that is written. Other values do not change.
     pub(super) fn read_for(&mut self, to: Tensor, val: Val, span: Span) -> R<Val> {
         let Val::Tensor(from) = val else { return Ok(val) };
         if to.private || to.element || !self.is_read_together(from) {
@@ -98,7 +103,7 @@ impl Elab<'_> {
         self.load_as(from, turns, span).map(Val::Frag)
     }
 
-    /// Whether a value is dealt out as another one is, whose place it takes.
+    /// Checks that a value has the same distribution as the value that it replaces.
     pub(super) fn same_deal(&self, new: &Val, old: Option<&Frag>, span: Span) -> R<()> {
         if let (Val::Frag(new), Some(old)) = (new, old) {
             same_order(new.order, old.order, span)?;
@@ -108,38 +113,38 @@ impl Elab<'_> {
                 Err(Diagnostic::error(
                     MISMATCH,
                     span,
-                    "these elements are dealt out over the CTA in another way",
+                    "these elements are distributed over the CTA in another way",
                 )
-                .help("read the tensor as the other elements are dealt out: `load(x, like = y)`"))
+                .help("read the tensor with the distribution of the other elements: `load(x, like = y)`"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Whether elements that meet were dealt out in one order by `partition`.
+/// Checks that `partition` distributed the combined elements in one order.
 pub(super) fn same_order(a: Option<Order>, b: Option<Order>, span: Span) -> R<()> {
     match (a, b) {
         (Some(a), Some(b)) if a != b => Err(Diagnostic::error(
             MISMATCH,
             span,
-            "`partition` dealt one of these tensors out along its rows, and the other along its columns",
+            "`partition` distributed one of these tensors along its rows, and the other along its columns",
         )
         .help(
-            "an element of one meets another element of the other: give both the same contiguous mode, or \
-             copy the whole tensors, which are dealt out alike",
+            "different elements would be combined: give both tensors the same contiguous mode, or copy \
+             the whole tensors, which have the same distribution",
         )),
         _ => Ok(()),
     }
 }
 
-/// Whether the elements of the last mode follow each other in memory, and those of the first do not.
+/// Whether the elements of the last mode are contiguous in memory, and those of the first are not.
 fn follows_rows(l: &Layout) -> bool {
     rows_of(l).is_some()
 }
 
-/// The order along rows, if the elements of the last mode follow each other in memory, and those of the first mode with
-/// more than one element do not.
+/// The order along rows, if the elements of the last mode are contiguous in memory and those of the
+/// first mode with more than one element are not.
 pub(super) fn rows_of(l: &Layout) -> Option<Order> {
     let l = unwrapped(l);
     let last = l.mode(l.rank().checked_sub(1)?)?;
@@ -156,7 +161,7 @@ fn first_stride(l: &Layout) -> Option<Int> {
     shape.into_iter().zip(stride).find(|(n, _)| !n.is(1)).map(|(_, stride)| stride.clone())
 }
 
-/// A layout, without the tuples of one element around its modes.
+/// The layout without the tuples of one element around its modes.
 pub(super) fn unwrapped(l: &Layout) -> Layout {
     match l.mode(0) {
         Some(mode) if l.rank() == 1 && l.shape().as_tuple().is_some() => unwrapped(&mode),

@@ -1,4 +1,5 @@
-//! What a file says of its kernels: their parameters, the values that compile-time ones can have, and what they compute.
+//! Properties of a file's kernels: their parameters, the values of compile-time parameters, and
+//! what the kernels compute.
 
 use crate::evaluate::ReferenceFn;
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ impl Define {
         } else if let Ok(n) = digits.parse() {
             Some(Define::Int(n))
         } else {
-            // An integer that has no 64 bits would be another number as a float.
+            // An integer that does not fit 64 bits would become another number as a float.
             let is_integer = digits.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
             digits.parse().ok().filter(|_| !is_integer).map(Define::Float)
         }
@@ -43,7 +44,7 @@ impl Define {
 }
 
 impl fmt::Display for Define {
-    /// As [`parse`](Define::parse) reads it.
+    /// Writes the text that [`parse`](Define::parse) reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Define::Int(n) => write!(f, "{n}"),
@@ -75,7 +76,7 @@ from! {
     RedOp: Reduction;
 }
 
-/// Values of compile-time parameters, by name.
+/// The values of compile-time parameters, by name.
 pub type Defines = BTreeMap<String, Define>;
 
 /// The head of a kernel before it is compiled, for launchers that derive parameters from data.
@@ -83,41 +84,43 @@ pub type Defines = BTreeMap<String, Define>;
 pub struct Head {
     /// The name of the kernel.
     pub name: Arc<str>,
-    /// Compile-time parameters: name, bound (`int`, `float`, ...), whether there is a default.
+    /// The compile-time parameters: name, bound (`int`, `float`, ...), and whether there is a
+    /// default.
     pub generics: Vec<(Arc<str>, Arc<str>, bool)>,
     /// The run-time parameters of the kernel.
     pub params: Vec<HeadParam>,
 }
 
-/// A run-time parameter as written.
+/// A run-time parameter as it is written.
 #[derive(Clone, Debug)]
 pub struct HeadParam {
     /// The name of the parameter.
     pub name: Arc<str>,
-    /// `symm`, `global`, `barrier`, `team`, `int`, `f32`, ...
+    /// The name of its type: `symm`, `global`, `barrier`, `team`, `int`, `f32`, ...
     pub ty: Arc<str>,
-    /// The name of its element type, if the text uses a name.
+    /// The name of its element type, if the text has one.
     pub elem: Option<Arc<str>>,
-    /// For each mode of its shape, the name that is the whole extent, if there is one.
+    /// For each mode of its shape, the name that is the whole extent, if the extent is a name.
     pub extents: Vec<Option<Arc<str>>>,
 }
 
 /// The function that a kernel computes, for launchers that check it: `computes(allreduce<add>(x))`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reference {
-    /// `allreduce`, `reduce_scatter`, ..., or the name of a `reference fn`.
+    /// The name of the function: `allreduce`, `reduce_scatter`, ..., or the name of a `reference
+    /// fn`.
     pub name: Arc<str>,
-    /// Words in angle brackets: `add`.
+    /// The words in angle brackets, such as `add`.
     pub words: Vec<Arc<str>>,
-    /// Names of parameters. Those of a `reference fn` may be compile-time ones.
+    /// The names of parameters. Those of a `reference fn` can be compile-time parameters.
     pub args: Vec<Arc<str>>,
-    /// The text's own function.
+    /// The function of the text, if it is a `reference fn`.
     pub function: Option<ReferenceFn>,
 }
 
 impl Reference {
-    /// Whether it has a result of that name that is no operand as well. In place, named once or twice, the result is the
-    /// operand.
+    /// Whether it has a result of that name which is not also an operand. A function that works in
+    /// place, with one name or the same name twice, has a result that is its operand.
     pub fn has_result(&self, name: &str) -> bool {
         match &self.function {
             Some(f) => f.assigned().iter().zip(&self.args).any(|(assigned, arg)| *assigned && **arg == *name),
@@ -157,9 +160,9 @@ pub const REFERENCES: [&str; 11] = [
 pub struct Compiled {
     /// Kernels as verified IR, before any pass.
     pub module: Verified,
-    /// For each kernel, what it computes, if it says so.
+    /// For each kernel, what it computes, if the text states it.
     pub references: Vec<Option<Reference>>,
-    /// For each kernel, the values its compile-time parameters got.
+    /// For each kernel, the values of its compile-time parameters.
     pub defines: Vec<Defines>,
 }
 
@@ -168,13 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_what_was_written() {
+    fn values_have_the_kind_of_their_text() {
         for text in ["4096", "-7", "0.5", "true", "bf16", "min", "9223372036854775807"] {
             assert_eq!(Define::parse(text).map(|v| v.to_string()).as_deref(), Some(text));
         }
         assert_eq!(Define::parse("1_000"), Some(Define::Int(1000)));
         assert_eq!(Define::parse("1e3"), Some(Define::Float(1000.0)));
-        // No number of 64 bits, and no type.
+        // These texts are neither numbers of 64 bits nor types.
         for text in ["9223372036854775808", "-99999999999999999999", "float32", ""] {
             assert_eq!(Define::parse(text), None, "{text}");
         }

@@ -1,4 +1,4 @@
-//! Expressions: names, literals, indices, conditions, calls.
+//! The evaluation of expressions: names, literals, indices, conditions, calls.
 
 use super::head::silent;
 use super::tensor::moved;
@@ -86,12 +86,12 @@ impl Elab<'_> {
         }
     }
 
-    /// `(x = a, y = b)`
+    /// Evaluates `(x = a, y = b)`.
     fn record(&mut self, fields: &[(ast::Ident, Expr)], span: Span) -> R<Val> {
         let mut out: Vec<(Arc<str>, Val)> = Vec::new();
         for (name, value) in fields {
             if out.iter().any(|(n, _)| *n == name.name) {
-                return fail(WRONG_ARGS, name.span, format!("the field `{name}` is given twice"));
+                return fail(WRONG_ARGS, name.span, format!("the field `{name}` occurs twice"));
             }
             out.push((name.name.clone(), self.expr(value)?));
         }
@@ -102,7 +102,7 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    /// `r.x`
+    /// Evaluates `r.x`.
     fn field(&mut self, base: &Val, name: &ast::Ident) -> R<Val> {
         let Val::Record(fields) = base else {
             return Err(Diagnostic::error(
@@ -110,7 +110,7 @@ impl Elab<'_> {
                 name.span,
                 format!("{} has no field `{name}`", self.describe(base)),
             )
-            .help(format!("a method is called with brackets: `.{name}()`")));
+            .help(format!("call the method with parentheses: `.{name}()`")));
         };
         let found = fields.iter().find(|(n, _)| *n == name.name);
         let no_field = || names::no_field(fields.iter().map(|(n, _)| &**n), name);
@@ -151,11 +151,11 @@ impl Elab<'_> {
         names::unknown(self.program, scope, name)
     }
 
-    /// Runs `f` where only globals are in scope, one call deeper.
+    /// Runs `f` one call deeper, with only global names in scope.
     pub(super) fn in_callee<T>(&mut self, span: Span, f: impl FnOnce(&mut Self) -> R<T>) -> R<T> {
         if self.calls >= MAX_CALLS {
             return Err(Diagnostic::error(TOO_DEEP, span, format!("calls nest deeper than {MAX_CALLS}"))
-                .help("functions are inlined and cannot recurse, nor can constants be made of themselves"));
+                .help("functions are inlined and cannot recurse, and a constant cannot refer to itself"));
         }
         let floor = std::mem::replace(&mut self.floor, self.scopes.len());
         self.calls += 1;
@@ -165,7 +165,7 @@ impl Elab<'_> {
         out
     }
 
-    /// Whether this is a call of `assert` where asserts are left out, with all that their arguments do.
+    /// Whether this is a call of `assert` that is left out together with its arguments.
     fn leaves_out(&self, callee: &ast::Ident) -> bool {
         !self.asserts
             && &*callee.name == "assert"
@@ -186,7 +186,8 @@ impl Elab<'_> {
         }
     }
 
-    /// Words in angle brackets, with reductions that a parameter stands for by their own names.
+    /// The words in angle brackets, in which a parameter that stands for a reduction is replaced by
+    /// the reduction's name.
     fn spelled<'w>(&self, words: &'w [ast::Arg]) -> Cow<'w, [ast::Arg]> {
         let op = |w: &ast::Arg| match &w.value.kind {
             ExprKind::Name(n) => match self.lookup(&n.name) {
@@ -212,17 +213,19 @@ impl Elab<'_> {
         match (&w.value.kind, g) {
             (ExprKind::Name(n), Some(g)) if &*g.bound.name == "reduction" => match RedOp::parse(&n.name) {
                 Some(op) => Ok(Val::Reduction(op)),
-                None => fail(WRONG_ARGS, w.value.span, format!("`{}` is no reduction", n.name)),
+                None => fail(WRONG_ARGS, w.value.span, format!("`{}` is not a reduction", n.name)),
             },
             (ExprKind::Name(n), Some(g)) if &*g.bound.name == "fn" => self.function_named(n),
-            (_, Some(g)) if &*g.bound.name == "fn" => {
-                fail(WRONG_ARGS, w.value.span, format!("`{}` is a function: give its name", g.name))
-            }
+            (_, Some(g)) if &*g.bound.name == "fn" => fail(
+                WRONG_ARGS,
+                w.value.span,
+                format!("the parameter `{}` is a function: pass the name of one", g.name),
+            ),
             _ => self.expr(&w.value),
         }
     }
 
-    /// A function of the text, or what a parameter that is one stands for.
+    /// A function of the text, or the function for which a parameter stands.
     fn function_named(&self, name: &ast::Ident) -> R<Val> {
         if let Some(Binding::Val(f @ Val::Function(_))) = self.lookup(&name.name) {
             return Ok(f.clone());
@@ -237,7 +240,7 @@ impl Elab<'_> {
         if let Some(wrong) = wrong_count(f, call.args.len(), call.words.len(), call.span) {
             return Err(wrong);
         }
-        // Words in brackets mean what they mean at the call.
+        // The words in brackets are evaluated in the scope of the call.
         let given = call.words.iter().enumerate();
         let given = given.map(|(i, w)| self.generic_argument(w, f.generics.get(i))).collect::<R<Vec<_>>>()?;
         let out = self.in_callee(call.span, |e| {
@@ -246,7 +249,11 @@ impl Elab<'_> {
                     (Some(v), _) => v.clone(),
                     (None, Some(d)) => e.expr(d)?,
                     (None, None) => infer(e, f, g, &call.args).ok_or_else(|| {
-                        Diagnostic::error(WRONG_ARGS, call.span, format!("`{}` is not given", g.name.name))
+                        Diagnostic::error(
+                            WRONG_ARGS,
+                            call.span,
+                            format!("the argument for `{}` is missing", g.name.name),
+                        )
                     })?,
                 };
                 e.bind(&g.name, Binding::Val(val));
@@ -263,14 +270,21 @@ impl Elab<'_> {
                         return fail(
                             WRONG_ARGS,
                             *span,
-                            format!("`{}` has no such parameter, or has it already", f.name.name),
+                            format!(
+                                "`{}` has no such parameter, or the parameter has an argument already",
+                                f.name.name
+                            ),
                         );
                     }
                 }
             }
             for (p, slot) in f.params.iter().zip(placed) {
                 let Some((val, span)) = slot else {
-                    return fail(WRONG_ARGS, call.span, format!("`{}` is not given", p.name.name));
+                    return fail(
+                        WRONG_ARGS,
+                        call.span,
+                        format!("the argument for `{}` is missing", p.name.name),
+                    );
                 };
                 let val = match &p.ty {
                     Some(ty) => e.fit(val, ty, span)?,
@@ -288,7 +302,8 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    /// A value as the type written for it: scalars take the type, other kinds must be of the kind.
+    /// Converts a value to the type that the text states. A scalar takes the type, and other values
+    /// must be of its kind.
     pub(super) fn fit(&mut self, val: Val, ty: &ast::TypeExpr, span: Span) -> R<Val> {
         let name = &*ty.name.name;
         let dtype = match self.lookup(name) {
@@ -318,7 +333,7 @@ impl Elab<'_> {
         }
     }
 
-    /// What a value is, with its type where it has one.
+    /// A description of a value, with its type if it has one.
     pub(super) fn describe(&self, val: &Val) -> String {
         match val {
             Val::Rt(v) => format!("a {}", self.b.ty(*v)),
@@ -329,15 +344,13 @@ impl Elab<'_> {
         }
     }
 
-    // ---- particular kinds ---------------------------------------------------------------------------------
-
-    /// An expression that must be an integer, compile-time or symbolic.
+    /// Evaluates an expression that must be an integer, known at compile time or symbolic.
     pub(super) fn int(&mut self, e: &Expr) -> R<Int> {
         let val = self.expr(e)?;
         self.as_int(val, e.span)
     }
 
-    /// An expression that must be a compile-time integer.
+    /// Evaluates an expression that must be a compile-time integer.
     pub(super) fn constant(&mut self, e: &Expr) -> R<i64> {
         let n = self.int(e)?;
         n.as_const().ok_or_else(|| {
@@ -371,7 +384,7 @@ impl Elab<'_> {
         }
     }
 
-    /// A shape or stride as written: parentheses make a tuple, even of one.
+    /// A shape or stride as written. Parentheses make a tuple, even of one element.
     pub(super) fn shape(&mut self, e: &Expr) -> R<IntTuple> {
         match &e.kind {
             ExprKind::Paren(inner) => Ok(IntTuple::Tuple(vec![self.shape(inner)?])),
@@ -385,7 +398,7 @@ impl Elab<'_> {
         }
     }
 
-    /// Integers, in tuples.
+    /// The value as an integer or as tuples of integers.
     pub(super) fn as_tuple(&mut self, val: &Val, span: Span) -> R<IntTuple> {
         match val {
             Val::Tuple(items) => {
@@ -395,11 +408,12 @@ impl Elab<'_> {
         }
     }
 
-    /// An expression that must be a layout; a shape stands for its compact column-major one.
+    /// Evaluates an expression that must be a layout. A shape stands for its compact column-major
+    /// layout.
     pub(super) fn layout(&mut self, e: &Expr) -> R<Layout> {
         let val = match &e.kind {
             ExprKind::Paren(_) => match self.shape(e)? {
-                // `((8):(1))` is a layout in parentheses, `(8)` a shape.
+                // `((8):(1))` is a layout in parentheses, and `(8)` is a shape.
                 IntTuple::Tuple(_) if matches!(peel(e).kind, ExprKind::Layout(..)) => self.expr(e)?,
                 shape => {
                     return Layout::col_major(shape)
@@ -422,8 +436,6 @@ impl Elab<'_> {
             other => fail(WRONG_KIND, span, format!("expected a layout, found {}", self.describe(&other))),
         }
     }
-
-    // ---- indices ------------------------------------------------------------------------------------------
 
     fn index(&mut self, base: Val, coords: &[(Val, Span)], span: Span) -> R<Val> {
         match base {
@@ -451,13 +463,13 @@ impl Elab<'_> {
                         )
                     })
                 }
-                _ => fail(BAD_INDEX, span, "a tuple is indexed with one constant"),
+                _ => fail(BAD_INDEX, span, "a tuple must be indexed with one constant"),
             },
             other => fail(WRONG_KIND, span, format!("{} has no elements", self.describe(&other))),
         }
     }
 
-    /// Indices as a coordinate of that shape; a single one for several modes is linear.
+    /// The indices as a coordinate of that shape. A single index for several modes is linear.
     pub(super) fn coord(&mut self, coords: &[(Val, Span)], shape: &IntTuple, span: Span) -> R<Coord> {
         let rank = shape.as_tuple().map_or(1, <[IntTuple]>::len);
         if coords.len() != rank && coords.len() != 1 {
@@ -466,7 +478,7 @@ impl Elab<'_> {
                 span,
                 format!("{} indices for {rank} modes", coords.len()),
             )
-            .help("give one for each mode, `_` to keep it whole, or a single linear one"));
+            .help("write one index for each mode, where `_` keeps a whole mode, or a single linear index"));
         }
         let mut all = coords.iter().map(|(v, at)| self.as_coord(v, *at)).collect::<R<Vec<_>>>()?;
         let linear = all.len() == 1 && (rank != 1 || shape.as_tuple().is_none());
@@ -483,7 +495,7 @@ impl Elab<'_> {
         }
     }
 
-    /// Lanes of a register tensor: one, or those of the modes kept.
+    /// The lanes of a register tensor at the indices: one lane, or those of the kept modes.
     fn lanes(&mut self, f: &Frag, coords: &[(Val, Span)], span: Span) -> R<Val> {
         let layout = self.frag_layout(f, span)?;
         let coord = self.coord(coords, layout.shape(), span)?;
@@ -493,7 +505,7 @@ impl Elab<'_> {
             return Err(Diagnostic::error(
                 BAD_INDEX,
                 span,
-                "this tensor is dealt out over the CTA: a thread has only some of it",
+                "this tensor is distributed over the CTA, so a thread has only some of its elements",
             )
             .help("partition the tensor in memory yourself to index parts of it"));
         }
@@ -517,16 +529,16 @@ impl Elab<'_> {
         Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None, order: f.order }))
     }
 
-    /// The lanes of a register tensor by coordinate.
+    /// The layout from coordinates to the lanes of a register tensor.
     pub(super) fn frag_layout(&self, f: &Frag, span: Span) -> R<Layout> {
         Layout::col_major(f.shape.clone()).map_err(|x| Diagnostic::error(LAYOUT, span, x.to_string()))
     }
 
-    /// Tensor type of a tensor.
+    /// The type of a tensor.
     pub(super) fn tensor_type_of(&self, t: Tensor) -> Arc<weft_ir::TensorType> {
         match self.b.ty(t.value) {
             Type::Tensor(ty) => ty.clone(),
-            // A `Tensor` is only made of values of tensor type.
+            // A `Tensor` always has a value of tensor type.
             _ => Arc::new(weft_ir::TensorType {
                 elem: Scalar::F32,
                 layout: Layout::one(),
@@ -546,7 +558,8 @@ fn peel(e: &Expr) -> &Expr {
     }
 }
 
-/// What is wrong with the numbers of arguments and of compile-time arguments in a call of a function of the text.
+/// The error if a call of a function of the text has a wrong number of arguments or of compile-time
+/// arguments.
 pub(super) fn wrong_count(f: &ast::Function, args: usize, words: usize, span: Span) -> Option<Diagnostic> {
     let name = &f.name.name;
     if args != f.params.len() {
@@ -557,8 +570,8 @@ pub(super) fn wrong_count(f: &ast::Function, args: usize, words: usize, span: Sp
     (words > f.generics.len()).then(|| Diagnostic::error(WRONG_ARGS, span, message))
 }
 
-/// The value of a function's compile-time parameter from its arguments' types: `fn f<T: float>(x: symm<T>)`,
-/// `fn f<T: dtype>(v: T)`.
+/// Infers a function's compile-time parameter from the types of its arguments: `fn f<T: float>(x:
+/// symm<T>)`, `fn f<T: dtype>(v: T)`.
 fn infer(
     e: &Elab<'_>,
     f: &ast::Function,
@@ -582,14 +595,15 @@ fn infer(
     })
 }
 
-/// The name that may be meant by an unknown one, if one is near. A name of one letter is as near to every other one.
+/// The known name that is nearest to an unknown one, if it is near. Names of one letter are
+/// ignored, since they are near to every other one.
 pub(super) fn nearest<'n>(names: impl Iterator<Item = &'n str>, unknown: &str) -> Option<&'n str> {
     let most = 1 + unknown.len() / 4;
     let near = names.map(|name| (distance(name, unknown), name)).filter(|(edits, _)| *edits <= most);
     near.min().filter(|_| unknown.len() > 1).map(|(_, name)| name)
 }
 
-/// Edits from one name to another, for suggestions; names are short, and long ones are cut.
+/// The number of edits that turn one name into the other, for suggestions. Long names are cut.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(32).collect(), b.chars().take(32).collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();

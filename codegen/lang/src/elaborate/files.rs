@@ -1,4 +1,4 @@
-//! A file and everything it uses, by name.
+//! A file together with everything that it uses, by name.
 
 use super::expr::nearest;
 use super::{R, fail};
@@ -11,11 +11,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use weft_ir::diag::{Diagnostic, Span};
 
-/// Brings the text of files that are used.
+/// Provides the text of files that are used.
 pub trait Loader {
-    /// The file that `path` names in the file called `from`: its own name and its text.
+    /// The file that `path` names in the file called `from`. Returns its own name and its text.
     fn file(&self, from: &str, path: &str) -> Result<(String, String), String>;
-    /// A part of the built-in library, `weft::collectives` as `collectives`.
+    /// The text of a part of the built-in library. The path is `collectives` for
+    /// `weft::collectives`.
     fn builtin(&self, path: &str) -> Option<&str>;
     /// The names of the built-in library's parts.
     fn parts(&self) -> Vec<&str> {
@@ -29,29 +30,29 @@ pub struct NoFiles;
 
 impl Loader for NoFiles {
     fn file(&self, _from: &str, path: &str) -> Result<(String, String), String> {
-        Err(format!("no files can be read here, so `{path}` cannot"))
+        Err(format!("files such as `{path}` cannot be read here"))
     }
     fn builtin(&self, _path: &str) -> Option<&str> {
         None
     }
 }
 
-/// Functions, constants and kernels of a file and of all it uses.
+/// The functions, constants and kernels of a file and of all files that it uses.
 #[derive(Debug, Default)]
 pub struct Program {
-    /// Kernels of the root file, in order.
+    /// The kernels of the root file, in order.
     pub kernels: Vec<ast::Kernel>,
     pub(super) library: Arc<Library>,
     pub(super) spans: HashMap<Arc<str>, Span>,
-    /// Names of all files, by [`Span::file`].
+    /// The names of all files, indexed by [`Span::file`].
     pub(super) files: Vec<Arc<str>>,
 }
 
-/// Most files that one compilation reads.
+/// The maximum number of files that one compilation reads.
 const MAX_FILES: usize = 256;
 
 impl Program {
-    /// Parses file `root` of `sources` and what it uses (which is added to `sources`).
+    /// Parses file `root` of `sources` and the files that it uses, which are added to `sources`.
     pub fn load(sources: &mut SourceMap, root: u32, loader: &dyn Loader) -> Result<Program, Vec<Diagnostic>> {
         let mut program = Program::default();
         let mut library = Library::default();
@@ -107,7 +108,7 @@ impl Program {
     }
 }
 
-/// The file of a `use`, as a new source to parse; `None` if it was loaded before.
+/// The file of a `use` as a new source to parse, or `None` if it was loaded before.
 fn load_use(
     sources: &mut SourceMap,
     from: u32,
@@ -119,7 +120,8 @@ fn load_use(
         UsePath::File(path) => {
             let from = sources.name(from).unwrap_or_default().to_owned();
             loader.file(&from, path).map_err(|e| {
-                Diagnostic::error(NO_FILE, u.span, e).help("the path is relative to the file that says `use`")
+                Diagnostic::error(NO_FILE, u.span, e)
+                    .help("the path is relative to the file that contains the `use`")
             })?
         }
         UsePath::Builtin(segments) => {

@@ -1,4 +1,4 @@
-//! The head of a kernel: compile-time parameters, run-time parameters, launch attributes.
+//! The heads of kernels: compile-time parameters, run-time parameters and launch attributes.
 
 use super::description::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
 use super::jump::cut;
@@ -36,8 +36,8 @@ impl Program {
         begin(self, kernel.ok_or_else(missing)?, defines, true, None).map(|(e, ..)| e.b.finish())
     }
 
-    /// Makes IR of the kernels (of `only` that one) with these values for their compile-time parameters.
-    /// A value for a parameter that no kernel has is an error.
+    /// Makes IR of the kernels (or only of `only`) with these values for their compile-time
+    /// parameters. A value for a parameter that no kernel has is an error.
     pub fn compile(&self, only: Option<&str>, defines: &Defines) -> Result<Compiled, Vec<Diagnostic>> {
         self.compile_with(only, defines, true)
     }
@@ -45,7 +45,7 @@ impl Program {
     /// Compiles a file like [`compile`](Program::compile), without its calls of `assert`.
     ///
     /// # Errors
-    /// Fails where [`compile`](Program::compile) fails. What is wrong within an assert is not noticed.
+    /// Fails where [`compile`](Program::compile) fails. Errors within an assert are not reported.
     pub fn compile_without_asserts(
         &self,
         only: Option<&str>,
@@ -101,7 +101,8 @@ impl Program {
                 Err(mut e) => errors.append(&mut e),
             }
         }
-        // What no kernel calls, and branches that none takes, follow what the kernels themselves have found.
+        // Errors in code that no kernel calls, and in branches that no kernel takes, come after the
+        // errors of the kernels.
         for name in names {
             if errors.iter().all(|e| (e.code, e.span) != (name.code, name.span)) {
                 errors.push(name);
@@ -144,9 +145,10 @@ fn head(k: &ast::Kernel) -> Head {
     }
 }
 
-type Done = (Kernel, Option<Reference>, Defines);
+type ElaboratedKernel = (Kernel, Option<Reference>, Defines);
 
-/// Elaborates the head of a kernel, and notes in `kinds` what variables are: the code so far, what the kernel computes, and its compile-time parameters.
+/// Elaborates the head of a kernel. Returns the code so far, what the kernel computes, and its
+/// compile-time parameters. `kinds` collects descriptions of variables.
 pub(super) fn begin<'p>(
     program: &'p Program,
     k: &ast::Kernel,
@@ -176,7 +178,7 @@ fn compile_kernel(
     k: &ast::Kernel,
     defines: &Defines,
     asserts: bool,
-) -> Result<Done, Vec<Diagnostic>> {
+) -> Result<ElaboratedKernel, Vec<Diagnostic>> {
     let (mut e, reference, bound) = begin(program, k, defines, asserts, None)?;
     if let Err(d) = e.body(&k.body) {
         e.report(d);
@@ -192,13 +194,14 @@ fn compile_kernel(
 }
 
 impl Elab<'_> {
-    /// The errors, with symbols by the names that the text has for them.
+    /// The errors, in which symbols are replaced by the names in the source text.
     fn readable_errors(self) -> Vec<Diagnostic> {
         let k = self.b.finish();
         let mut errors = self.errors;
         if errors.is_empty() {
-            // What follows from an error is not reported; without one it must not pass.
-            let message = format!("`{}` refers to what has no meaning here", k.name);
+            // An error that follows from another one is not reported. Without another error, it
+            // must not be lost.
+            let message = format!("`{}` refers to something that is not defined here", k.name);
             errors.push(Diagnostic::error(WRONG_ARGS, k.span, message));
         }
         for d in &mut errors {
@@ -207,7 +210,7 @@ impl Elab<'_> {
         errors
     }
 
-    /// Element types are names like others.
+    /// Defines the element types, which are names like others.
     fn globals(&mut self) {
         for s in Scalar::ALL {
             self.scopes[0].insert(s.name().into(), Binding::Val(Val::Dtype(*s)));
@@ -243,7 +246,7 @@ impl Elab<'_> {
         let mut has_block = false;
         for (i, attr) in k.attrs.iter().enumerate() {
             if let Some(first) = k.attrs[..i].iter().find(|a| a.name.name == attr.name.name) {
-                let message = format!("`{}` is said twice", attr.name.name);
+                let message = format!("the attribute `{}` occurs twice", attr.name.name);
                 return Err(Diagnostic::error(BAD_ATTR, attr.span, message).related(first.span, "first here"));
             }
             match &*attr.name.name {
@@ -275,7 +278,10 @@ impl Elab<'_> {
                         attr.span,
                         format!("unknown launch attribute `{other}`"),
                     )
-                    .help("there are block(...), grid(...), cluster(...), computes(...) and signaled(...)"));
+                    .help(
+                        "the launch attributes are block(...), grid(...), cluster(...), computes(...) \
+                         and signaled(...)",
+                    ));
                 }
             }
         }
@@ -284,21 +290,22 @@ impl Elab<'_> {
             if has_block || threads > 1024 {
                 let message = format!("the roles have {threads} threads together");
                 return Err(Diagnostic::error(BAD_ATTR, k.span, message)
-                    .help("a CTA has 1024 at most; with roles, `block(...)` is left out"));
+                    .help("a CTA can have 1024 threads; a kernel with roles has no `block(...)`"));
             }
             self.b.kernel_mut().block = [threads, 1, 1];
         } else if !has_block {
             return Err(Diagnostic::error(
                 BAD_ATTR,
                 k.span,
-                "the kernel does not say how many threads a CTA has",
+                "the kernel does not state the number of threads of a CTA",
             )
             .help("write `block(256)` after the parameters"));
         }
         Ok(reference)
     }
 
-    /// `signaled(sig, flags)`: parameters that the host or other kernels signal.
+    /// Evaluates `signaled(sig, flags)`, which names parameters that the host or other kernels
+    /// signal.
     fn signaled(&self, attr: &ast::Attr) -> R<Vec<u32>> {
         let index = |arg: &ast::Expr| {
             let name = match &arg.kind {
@@ -314,7 +321,7 @@ impl Elab<'_> {
         attr.args.iter().map(index).collect()
     }
 
-    /// Extents that are known when the kernel is compiled, each from 1 to `most`.
+    /// Evaluates extents that are known at compile time, each from 1 to `most`.
     fn constant_dims(&mut self, attr: &ast::Attr, most: u32) -> R<[u32; 3]> {
         let mut out = [1; 3];
         for (own, d) in out.iter_mut().zip(self.dims(attr)?) {
@@ -353,7 +360,7 @@ impl Elab<'_> {
                 return Err(Diagnostic::error(NOT_GIVEN, g.span, format!("`{name}` has no value"))
                     .label("needed at compile time")
                     .help(format!(
-                        "give it on the command line, `-D {name}={example}`, or a default, `= {example}`"
+                        "set it on the command line, `-D {name}={example}`, or write a default, `= {example}`"
                     )));
             }
         };
@@ -371,19 +378,24 @@ impl Elab<'_> {
                     g.bound.span,
                     format!("unknown kind of parameter `{other}`"),
                 )
-                .help("int (a number), dtype, float or integer (element types), real, bool, reduction"));
+                .help(
+                    "the kinds are int (a number), dtype, float and integer (element types), real, \
+                     bool and reduction",
+                ));
             }
         };
         if !fits {
             let message = format!("`{}` is {val}, which is not of the kind `{}`", g.name.name, g.bound.name);
             let help = match (&*g.bound.name, &val) {
-                // NumPy has no bf16 and no 8-bit floats: their files say that they hold integers.
-                ("float", Val::Dtype(Scalar::U16)) => "if the numbers are bf16, say so: `--dtype bf16`",
+                // NumPy has no bf16 and no 8-bit floats, so files with such data are declared as
+                // integers.
+                ("float", Val::Dtype(Scalar::U16)) => "if the numbers are bf16, add `--dtype bf16`",
                 ("float", Val::Dtype(Scalar::U8)) => {
-                    "if the numbers are e4m3 or e5m2, say so: `--dtype e4m3`"
+                    "if the numbers are e4m3 or e5m2, add `--dtype e4m3` or `--dtype e5m2`"
                 }
                 _ => {
-                    "int is a number; dtype any element type, float a floating-point one, integer an integer one"
+                    "int is a number, dtype is any element type, float is a floating-point type, and \
+                     integer is an integer type"
                 }
             };
             return Err(Diagnostic::error(BAD_DEFINE, g.span, message).help(help));
@@ -402,7 +414,8 @@ impl Elab<'_> {
         Ok(val)
     }
 
-    /// What `computes` says, with reductions that a parameter stands for by their own names.
+    /// The function that `computes` names. A parameter that stands for a reduction is replaced by
+    /// the reduction's name.
     fn reference(&self, attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
         if let Some(reference) = self.own_reference(attr)? {
             return Ok(reference);
@@ -416,7 +429,7 @@ impl Elab<'_> {
         Ok(reference)
     }
 
-    /// What `computes` says by a `reference fn` of the text.
+    /// The function that `computes` names, if it is a `reference fn` of the text.
     fn own_reference(&self, attr: &ast::Attr) -> R<Option<Reference>> {
         let [ast::Expr { kind: ExprKind::Call { callee, generics, args }, .. }] = &attr.args[..] else {
             return Ok(None);
@@ -425,7 +438,7 @@ impl Elab<'_> {
         let wanted = function.params.len();
         if !generics.is_empty() || args.len() != wanted {
             let message =
-                format!("computes: `{}` takes {wanted} arguments, and gets {}", callee.name, args.len());
+                format!("computes: `{}` needs {wanted} arguments, but has {}", callee.name, args.len());
             return Err(
                 Diagnostic::error(BAD_ATTR, callee.span, message).related(function.span, "defined here")
             );
@@ -437,14 +450,14 @@ impl Elab<'_> {
                 arg.value.span,
                 "computes: expected a parameter of the kernel",
             )
-            .help("a compile-time parameter may be passed too; constants are known to the function itself")),
+            .help("a compile-time parameter can be passed too; the function can refer to constants itself")),
         };
         let args = args.iter().map(name).collect::<R<_>>()?;
         let function = ReferenceFn { function: function.clone(), library: self.program.library.clone() };
         Ok(Some(Reference { name: callee.name.clone(), words: Vec::new(), args, function: Some(function) }))
     }
 
-    /// All threads of the CTA, or of the grid, and this thread's place among them.
+    /// The set of all threads of the CTA or of the grid, and this thread's place in it.
     pub(super) fn threads(&mut self, grid: bool) -> R<Threads> {
         use weft_ir::{Dim, Sreg};
         let [x, y, z] = self.b.kernel().block.map(i64::from);
@@ -463,7 +476,7 @@ impl Elab<'_> {
         let mut ctas = self.special(Sreg::GridDim, Dim::X)?;
         let flat = match &self.b.kernel().head.grid {
             Some([_, y, z]) => y.is(1) && z.is(1),
-            // A launcher that is free to choose takes one dimension.
+            // If the launcher chooses the grid, it has one dimension.
             None => true,
         };
         if !flat {
@@ -488,7 +501,7 @@ impl Elab<'_> {
     }
 }
 
-/// `computes(allreduce<add>(x, out))`
+/// Reads `computes(allreduce<add>(x, out))`.
 fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
     let bad = || {
         Diagnostic::error(
@@ -527,12 +540,13 @@ fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
     Ok(Reference { name: callee.name.clone(), words, args, function: None })
 }
 
-/// Whether what `computes` reads holds something before a launch, and whether its result is of interest afterwards.
+/// Checks the role of a parameter in `computes`: an operand must hold data before the launch, and a
+/// result must be kept after it.
 fn check_role(attr: &ast::Attr, params: &[ast::Param], name: &str, is_result: bool) -> R<()> {
     let Some(param) = params.iter().find(|p| *p.name.name == *name) else { return Ok(()) };
     let why = match (param.role, is_result) {
-        (Some(Role::Workspace), true) => "is its result, which a workspace cannot be",
-        (Some(Role::Output | Role::Workspace), false) => "is read by it, but holds nothing before a launch",
+        (Some(Role::Workspace), true) => "is its result, but a workspace cannot be a result",
+        (Some(Role::Output | Role::Workspace), false) => "is read by it, but holds no data before a launch",
         _ => return Ok(()),
     };
     Err(Diagnostic::error(BAD_ROLE, param.span, format!("computes: `{name}` {why}"))
@@ -540,7 +554,7 @@ fn check_role(attr: &ast::Attr, params: &[ast::Param], name: &str, is_result: bo
         .help(if is_result { "declare it as `output`" } else { "declare it as `input` or `zeroed`" }))
 }
 
-/// The error that is not shown.
+/// An error that is not shown.
 pub(super) fn silent() -> Diagnostic {
     Diagnostic::error(SILENT, Span::NONE, "")
 }

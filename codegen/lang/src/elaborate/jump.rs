@@ -1,8 +1,10 @@
-//! `break`, `continue` and `return`: what they leave, and where code goes on.
+//! `break`, `continue` and `return`: the loops and functions that they leave, and the place at
+//! which execution continues.
 //!
-//! The IR's jumps count the loops and `once` blocks that lie between them and what they leave. A loop that is unrolled
-//! wholly is no loop of the IR: its rounds stand in a `once`, which `break` leaves, and each of them in another, which
-//! `continue` leaves. So does the body of a function that returns before its end: it is inlined.
+//! A jump of the IR counts the loops and `once` blocks between it and the one that it leaves. A
+//! completely unrolled loop is not a loop of the IR. Its rounds are in a `once`, which `break`
+//! leaves, and each round is in a `once` of its own, which `continue` leaves. The same holds for
+//! the body of a function that returns before its end, because it is inlined.
 
 use super::arith::raw;
 use super::value::{Frag, Val};
@@ -12,45 +14,47 @@ use crate::codes::meaning::{BAD_RETURN, MISMATCH, NO_LOOP};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Control, Kernel, LocalId, Operation, Scalar, Type, Value, ValueType};
 
-/// Where control flow stands in the code that is being made.
+/// The state of control flow at the current point of the generated code.
 #[derive(Default)]
 pub(super) struct Flow {
-    /// The loops and `once` blocks of the IR that are open, outermost first: whether something jumps behind them.
+    /// The open loops and `once` blocks of the IR, outermost first, and whether a jump leaves each
+    /// of them.
     around: Vec<bool>,
-    /// The loops of the function's text that are open.
+    /// The open loops of the function's text.
     loops: Vec<Loop>,
-    /// What `return` does in the function that is being inlined; in a kernel it ends the kernel.
+    /// The meaning of `return` in the function that is being inlined. In a kernel it ends the
+    /// kernel.
     returns: Option<Returns>,
-    /// Whether no thread comes here, because the code before always jumps away.
+    /// Whether this point is unreachable because the code before it always jumps away.
     pub ended: bool,
 }
 
-/// A loop of the text: what its jumps leave, by its place in [`Flow::around`].
+/// A loop of the text: the targets of its jumps, as indices into [`Flow::around`].
 struct Loop {
     behind: usize,
-    /// The place, and whether what is there is a round's own block and not the loop.
+    /// The target of `continue`, and whether it is a block of a single round and not the loop.
     next: (usize, bool),
 }
 
-/// The ways out of a function.
+/// The returns of a function.
 struct Returns {
-    /// The block that `return` leaves, by its place in [`Flow::around`].
+    /// The block that `return` leaves, as an index into [`Flow::around`].
     behind: usize,
-    /// The type that its head gives.
+    /// The type that its head states.
     ty: Option<ast::TypeExpr>,
     value: Option<Returned>,
-    /// A `return` without a value stands in it.
+    /// Whether a `return` without a value occurred.
     nothing: bool,
 }
 
-/// What a function has returned so far.
+/// The value that a function has returned so far.
 struct Returned {
     local: LocalId,
     ty: Type,
     frag: Option<Frag>,
 }
 
-/// Jumps that a text has, apart from those within its own loops.
+/// The jumps of a text, apart from those within its own loops.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Jumps {
     pub breaks: bool,
@@ -150,7 +154,7 @@ fn returns_early(body: &Block) -> bool {
     found.returns
 }
 
-/// Takes out what stands behind a jump: what is left of an expression that has a jump in it.
+/// Removes the code after a jump, which is left over if a part of an expression jumps.
 pub(super) fn cut(k: &Kernel, block: &mut weft_ir::Block) {
     let jumps = |v: &Value| k.op(*v).control().is_some_and(Control::is_jump);
     if let Some(at) = block.0.iter().position(jumps) {
@@ -159,7 +163,7 @@ pub(super) fn cut(k: &Kernel, block: &mut weft_ir::Block) {
 }
 
 impl Elab<'_> {
-    /// The ops that `f` makes, as a block of their own, and whether it always jumps away.
+    /// The ops that `f` emits as a block of their own, and whether the block always jumps away.
     pub(super) fn nested(&mut self, f: impl FnOnce(&mut Self) -> R<()>) -> R<(weft_ir::Block, bool)> {
         self.b.open();
         let before = std::mem::replace(&mut self.flow.ended, false);
@@ -170,7 +174,8 @@ impl Elab<'_> {
         result.map(|()| (block, ended))
     }
 
-    /// Code in a loop, or in a block that can be left; also whether something jumps behind it.
+    /// Generates code in a loop or in a block that jumps can leave. Also returns whether a jump
+    /// leaves it.
     pub(super) fn inside<T>(&mut self, f: impl FnOnce(&mut Self) -> R<T>) -> R<(T, bool)> {
         self.flow.around.push(false);
         let result = f(self);
@@ -178,7 +183,7 @@ impl Elab<'_> {
         result.map(|out| (out, left))
     }
 
-    /// The code of a loop of the IR.
+    /// Generates the code of a loop of the IR.
     pub(super) fn in_loop<T>(&mut self, f: impl FnOnce(&mut Self) -> R<T>) -> R<(T, bool)> {
         self.inside(|e| {
             let here = e.flow.around.len() - 1;
@@ -198,7 +203,7 @@ impl Elab<'_> {
         result
     }
 
-    /// A `once` around what `f` makes, if it is wanted.
+    /// Generates a `once` around the ops of `f`, if `wanted` is set.
     fn once_if(&mut self, wanted: bool, f: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
         if !wanted {
             return f(self);
@@ -209,7 +214,8 @@ impl Elab<'_> {
         Ok(())
     }
 
-    /// The rounds of a loop that is unrolled wholly. `rounds` calls what it is given for each of them.
+    /// Generates the rounds of a completely unrolled loop. `rounds` calls its argument for each of
+    /// them.
     pub(super) fn in_unrolled(
         &mut self,
         body: &Block,
@@ -227,13 +233,13 @@ impl Elab<'_> {
         })
     }
 
-    /// `break` and `continue`
+    /// Elaborates `break` and `continue`.
     pub(super) fn jump(&mut self, again: bool, span: Span) -> R<()> {
         let name = if again { "continue" } else { "break" };
         let Some(Loop { behind, next }) = self.flow.loops.last() else {
             let message = format!("`{name}` is outside of a loop");
             return Err(Diagnostic::error(NO_LOOP, span, message)
-                .help("it belongs in the body of a `for`, `while` or `loop` of the same function"));
+                .help("move it into the body of a `for`, `while` or `loop` of the same function"));
         };
         let (to, again) = match (again, *next) {
             (true, (to, own)) => (to, !own),
@@ -251,7 +257,7 @@ impl Elab<'_> {
         self.b.emit(if again { Control::Continue { depth } } else { Control::Break { depth } }).map(drop)
     }
 
-    /// `return`
+    /// Elaborates `return`.
     pub(super) fn return_(&mut self, value: Option<&Expr>, span: Span) -> R<()> {
         let Some(Returns { behind, .. }) = &self.flow.returns else {
             if let Some(value) = value {
@@ -267,7 +273,7 @@ impl Elab<'_> {
         self.leave(behind, false)
     }
 
-    /// Keeps what a function returns.
+    /// Stores the value that a function returns.
     fn give(&mut self, val: Val, span: Span) -> R<()> {
         let Some(ways) = &mut self.flow.returns else { return Ok(()) };
         let unit = matches!(val, Val::Unit);
@@ -292,7 +298,7 @@ impl Elab<'_> {
             Some((_, expected)) => {
                 let message = format!("this function returns {expected} in one place and {ty} in another");
                 return Err(Diagnostic::error(MISMATCH, span, message)
-                    .help("give the type in the function's head, `-> u32`, or convert one of them"));
+                    .help("state the type in the function's head, `-> u32`, or convert one of the values"));
             }
             None => {
                 let local = self.b.local("returned", ty.clone());
@@ -306,7 +312,8 @@ impl Elab<'_> {
         self.b.set(local, raw(&v)).map(drop)
     }
 
-    /// A function's body: its loops are its own, and it may return from anywhere.
+    /// Elaborates a function's body. Jumps in it cannot leave loops of the caller, and it can
+    /// return from anywhere.
     pub(super) fn function_body(&mut self, f: &ast::Function) -> R<Val> {
         let loops = std::mem::take(&mut self.flow.loops);
         let returns = self.flow.returns.take();
@@ -316,7 +323,8 @@ impl Elab<'_> {
         result
     }
 
-    /// The body of a function that ends in one place; its last statement may be `return`.
+    /// Elaborates the body of a function that ends in one place. Its last statement can be
+    /// `return`.
     fn one_way(&mut self, body: &Block) -> R<Val> {
         match (&body.value, body.stmts.split_last()) {
             (None, Some((Stmt { kind: StmtKind::Return(value), .. }, rest))) => {
@@ -326,7 +334,7 @@ impl Elab<'_> {
         }
     }
 
-    /// The body of a function that returns before its end.
+    /// Elaborates the body of a function that returns before its end.
     fn early(&mut self, f: &ast::Function) -> R<Val> {
         let behind = self.flow.around.len();
         self.flow.returns = Some(Returns { behind, ty: f.ret.clone(), value: None, nothing: false });
@@ -340,7 +348,7 @@ impl Elab<'_> {
         self.read(local, &ty, frag)
     }
 
-    /// The value of a variable that the elaborator made.
+    /// Reads a variable that the elaborator made.
     pub(super) fn read(&mut self, local: LocalId, ty: &Type, frag: Option<Frag>) -> R<Val> {
         let value = self.b.get(local)?;
         self.varying.insert(value);

@@ -1,4 +1,5 @@
-//! What the variables of a program are in its kernels: the type, layout and memory of each, for editors.
+//! Descriptions of the variables of a program for editors: the type, layout and memory of each in
+//! its kernels.
 
 use super::description::Defines;
 use super::head::begin;
@@ -7,15 +8,16 @@ use crate::ast::Ident;
 use std::collections::BTreeMap;
 use weft_ir::diag::Diagnostic;
 
-/// The most descriptions of one variable: functions are inlined for each call, and loops may be taken apart.
+/// The maximum number of descriptions of one variable. Functions are inlined for each call and
+/// loops can be unrolled, so there can be several.
 const MAX_KINDS: usize = 3;
 
 /// Descriptions of variables by the file and the first byte of their definition.
 pub type Kinds = BTreeMap<(u32, u32), Vec<String>>;
 
 impl Program {
-    /// What the variables of a kernel and of the functions that it calls are, with these values for its compile-time
-    /// parameters, and what is wrong with the kernel.
+    /// Describes the variables of a kernel and of the functions that it calls, with these values
+    /// for its compile-time parameters. Also returns the errors of the kernel.
     pub fn kinds(&self, name: &str, defines: &Defines) -> (Kinds, Vec<Diagnostic>) {
         let Some(kernel) = self.kernels.iter().find(|kernel| *kernel.name.name == *name) else {
             return Default::default();
@@ -39,7 +41,7 @@ impl Program {
 }
 
 impl Elab<'_> {
-    /// Notes what a variable is.
+    /// Records the description of a variable.
     pub(super) fn note_kind(&mut self, name: &Ident, binding: &Binding) {
         let Some(mut kinds) = self.kinds.take() else { return };
         let texts = kinds.entry((name.span.file, name.span.start)).or_default();

@@ -1,5 +1,6 @@
-//! From a parsed file to IR: names are resolved, compile-time parameters bound, functions inlined, layouts
-//! computed; what remains for run time becomes ops.
+//! The elaborator, which turns a parsed file into IR. It resolves names, binds compile-time
+//! parameters, inlines functions and computes layouts. The rest is done at run time and becomes
+//! ops.
 
 mod accumulated;
 mod arith;
@@ -33,52 +34,54 @@ use weft_ir::Builder;
 use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_ir::{Bound, Int, LocalId, Value, ValueType};
 
-/// A result whose error is a finding.
+/// A result whose error is a diagnostic.
 pub(crate) type R<T> = Result<T, Diagnostic>;
 
-/// Most instructions of a kernel before its passes (and statements elaborated for it), most numbers that they make
-/// together, and deepest nesting of calls.
+/// The maximum number of instructions of a kernel before its passes (also of statements elaborated
+/// for it), of numbers that these compute together, and of nested calls.
 const MAX_INSTS: usize = 200_000;
 const MAX_LANES: usize = 500_000;
 const MAX_CALLS: usize = 64;
 
-/// Marks a finding that follows from one already reported.
+/// The code of an error that follows from one already reported.
 pub(crate) const SILENT: Code = Code(0);
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Debug)]
 enum Binding {
     Val(Val),
-    /// A variable that can be assigned; with the register tensor's shape, if it holds one.
+    /// A variable that can be assigned. It has the shape of the register tensor, if it holds one.
     Local(LocalId, Option<value::Frag>),
 }
 
-/// The making of one kernel.
+/// The state of the elaboration of one kernel.
 pub(crate) struct Elab<'a> {
     program: &'a Program,
     b: Builder,
     scopes: Vec<HashMap<Arc<str>, Binding>>,
-    /// Scopes below this index belong to callers and are not seen.
+    /// Scopes below this index belong to callers and are invisible.
     floor: usize,
     calls: usize,
-    /// Whether asserts become ops.
+    /// Whether asserts are turned into ops.
     asserts: bool,
-    /// Statements, calls and uses of constants so far: they need not make instructions.
+    /// The number of statements, calls and uses of constants so far, which need not emit
+    /// instructions.
     steps: usize,
-    /// Lanes of all instructions so far, up to the instruction `counted`.
+    /// The number of lanes of all instructions so far, up to the instruction `counted`.
     lanes: usize,
     counted: usize,
     errors: Vec<Diagnostic>,
     /// Values that differ between the threads of a CTA (see [`tensor`]).
     varying: std::collections::HashSet<Value>,
-    /// Where views of parameters lie in the modes of the parameter's layout, flattened: what a copy of a tile needs.
+    /// The positions of views of parameters in the modes of the parameter's layout, flattened, for
+    /// copies of tiles.
     positions: HashMap<Value, Arc<Vec<Bound>>>,
-    /// What the variables of loops are below, in the loops' bodies.
+    /// The bounds that the variables of loops stay below, within the loops' bodies.
     below: HashMap<u32, Int>,
     flow: jump::Flow,
-    /// Where the threads of the kernel's roles lie, in the order of the text.
+    /// The threads of the kernel's roles, in the order of the text.
     roles: Vec<role::Plan>,
-    /// What variables and parameters are, where they are defined, if that is asked for.
+    /// Descriptions of variables and parameters by their definition, if they are requested.
     kinds: Option<kinds::Kinds>,
 }
 
@@ -134,7 +137,7 @@ impl<'a> Elab<'a> {
         }
     }
 
-    /// Counts a step, and refuses to go on where the kernel has grown too large.
+    /// Counts a step, and fails if the kernel has grown too large.
     fn check_size(&mut self, span: Span) -> R<()> {
         self.steps += 1;
         let insts = &self.b.kernel().insts;

@@ -1,8 +1,10 @@
-//! The first step of elaboration: names are resolved in every function and kernel, also where nothing calls them.
+//! The first step of elaboration, which resolves names in every function and kernel, even if
+//! nothing calls them.
 //!
-//! It needs no values, so it sees both branches of a conditional that is decided later. It finds names that nothing
-//! defines, fields that a tuple does not have, variables that cannot be assigned, and calls of functions of the text
-//! with the wrong number of arguments. What depends on values and types is left to the elaboration of a kernel.
+//! It needs no values, so it visits both branches of a conditional that is decided later. It
+//! reports names that are not defined, fields that a tuple does not have, assignments to variables
+//! that are not `mut`, and calls of functions of the text with the wrong number of arguments.
+//! Checks that need values and types are left to the elaboration of a kernel.
 
 use super::expr::{nearest, wrong_count};
 use super::{Program, builtin};
@@ -15,10 +17,10 @@ use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_ir::diag::{Diagnostic, Span};
 
-/// The most findings that are reported.
+/// The maximum number of errors that are reported.
 const MAX_FOUND: usize = 20;
 
-/// Types of parameters and variables that are no element types.
+/// The types of parameters and variables that are not element types.
 pub(super) const TYPES: &[&str] = &[
     "int",
     "team",
@@ -38,23 +40,23 @@ pub(super) const TYPES: &[&str] = &[
 /// Names of the language that are neither functions nor element types.
 pub(super) const NUMBERS: [(&str, f64); 2] = [("inf", f64::INFINITY), ("nan", f64::NAN)];
 
-/// What the names of a program stand for.
+/// The definitions of the names of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Resolution {
-    /// The places where names stand, each with the place of its definition.
+    /// The occurrences of names, each with its definition.
     pub uses: Vec<(Span, Span)>,
-    /// Parameters and variables, where they are defined.
+    /// The definitions of parameters and variables.
     pub variables: Vec<Ident>,
-    /// Variables that are tuples, with the names of their fields.
+    /// The variables that are tuples, with the names of their fields.
     pub records: Vec<(Ident, Vec<Arc<str>>)>,
-    /// What is wrong, as [`Program::check_names`] has it.
+    /// The errors, as [`Program::check_names`] returns them.
     pub found: Vec<Diagnostic>,
 }
 
-/// What is known of a name in scope.
+/// The properties of a name in scope.
 #[derive(Clone, Debug, PartialEq)]
 enum Named {
-    /// It cannot be assigned.
+    /// A name that cannot be assigned.
     Fixed,
     /// A variable declared with `mut`.
     Mutable,
@@ -65,23 +67,25 @@ enum Named {
 struct Names<'a> {
     program: &'a Program,
     scopes: Vec<HashMap<Arc<str>, (Span, Named)>>,
-    /// Whether calls of `assert` are looked into.
+    /// Whether calls of `assert` are visited.
     asserts: bool,
     out: Resolution,
 }
 
 impl Program {
-    /// Resolves the names in all functions and kernels; with `asserts`, also those in calls of `assert`.
+    /// Resolves the names in all functions and kernels. With `asserts` it also visits calls of
+    /// `assert`.
     ///
     /// # Errors
-    /// Fails for names that nothing defines, assignments to what is not `mut`, and calls of functions of the text with a wrong
-    /// number of arguments (E0100, E0104, E0105), at most 20, in the order of the text.
+    /// Fails for names that are not defined, assignments to variables that are not `mut`, and calls
+    /// of functions of the text with a wrong number of arguments (E0100, E0104, E0105). There are
+    /// at most 20 errors, in the order of the text.
     pub fn check_names(&self, asserts: bool) -> Result<(), Vec<Diagnostic>> {
         let found = self.resolve(asserts).found;
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 
-    /// Resolves the names in all functions and kernels, and says what they stand for.
+    /// Resolves the names in all functions and kernels, and returns their definitions.
     pub fn resolve(&self, asserts: bool) -> Resolution {
         let out = Resolution::default();
         let mut names = Names { program: self, scopes: Vec::new(), asserts, out };
@@ -100,17 +104,17 @@ impl Program {
         out
     }
 
-    /// Where the function, constant, kernel or reference function of this name is defined.
+    /// The definition of the function, constant, kernel or reference function with this name.
     pub fn definition(&self, name: &str) -> Option<Span> {
         self.spans.get(name).copied()
     }
 
-    /// The functions of the text and of what it uses.
+    /// The functions of the text and of the files that it uses.
     pub fn functions(&self) -> impl Iterator<Item = &ast::Function> {
         self.library.functions.values().map(|function| &**function)
     }
 
-    /// The constants of the text and of what it uses.
+    /// The constants of the text and of the files that it uses.
     pub fn constants(&self) -> impl Iterator<Item = &ast::Const> {
         self.library.consts.values()
     }
@@ -137,7 +141,7 @@ impl Names<'_> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).map(|(_, named)| named)
     }
 
-    /// Notes what a name stands for, if it is defined in the text or in what it uses.
+    /// Records the definition of a name, if it is defined in the text or in a file that it uses.
     fn used(&mut self, name: &Ident) {
         let local = self.scopes.iter().rev().find_map(|scope| scope.get(&name.name)).map(|(span, _)| *span);
         if let Some(definition) = local.or_else(|| self.program.definition(&name.name)) {
@@ -296,7 +300,8 @@ impl Names<'_> {
         self.used(callee);
         self.words(generics);
         if self.lookup(&callee.name).is_some() {
-            // A parameter that stands for a function, or a variable beside a function of its name.
+            // The name is a parameter that stands for a function, or a variable with the same name
+            // as a function.
             return;
         }
         let Some(function) = function else {
@@ -312,7 +317,8 @@ impl Names<'_> {
         }
     }
 
-    /// Notes what words in angle brackets stand for. Not all of them are names that are defined.
+    /// Records the definitions of words in angle brackets. Some of these words are not defined
+    /// names.
     fn words(&mut self, generics: &[Arg]) {
         for word in generics {
             if let ExprKind::Name(name) = &word.value.kind {
@@ -357,8 +363,8 @@ impl Names<'_> {
     }
 }
 
-/// The error of a name that nothing defines. `scope` has the names that are known where it stands, beside those of
-/// the program and the language.
+/// The error for a name that is not defined. `scope` has the names that are known at its place,
+/// besides those of the program and the language.
 pub(super) fn unknown<'n>(
     program: &'n Program,
     scope: impl Iterator<Item = &'n str>,
@@ -367,7 +373,7 @@ pub(super) fn unknown<'n>(
     if program.library.references.contains_key(&name.name) {
         let message = format!("`{name}` is a reference function, which kernels cannot call");
         return Diagnostic::error(UNKNOWN_NAME, name.span, message)
-            .help("the host evaluates it: say `computes(...)` in the kernel's head");
+            .help("the host evaluates it: write `computes(...)` in the kernel's head");
     }
     let items = program.library.functions.keys().chain(program.library.consts.keys()).map(|key| &**key);
     let all = scope.chain(items).chain(builtin::all().map(|b| b.name));
@@ -378,13 +384,13 @@ pub(super) fn unknown<'n>(
     }
 }
 
-/// The error of a name that should be that of a function of the text.
+/// The error for a name that should be the name of a function of the text.
 pub(super) fn no_function(name: &Ident) -> Diagnostic {
     Diagnostic::error(UNKNOWN_NAME, name.span, format!("there is no function `{name}`"))
-        .help("it is defined in this file or in one that it uses: `fn name(...) { ... }`")
+        .help("define it in this file or in one that it uses: `fn name(...) { ... }`")
 }
 
-/// The error of a field that a tuple with these fields does not have.
+/// The error for a field that a tuple with these fields does not have.
 pub(super) fn no_field<'n>(fields: impl Iterator<Item = &'n str>, name: &ast::Ident) -> Diagnostic {
     let known: Vec<_> = fields.map(|field| format!("`{field}`")).collect();
     Diagnostic::error(UNKNOWN_NAME, name.span, format!("there is no field `{name}`"))

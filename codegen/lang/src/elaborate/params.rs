@@ -1,4 +1,4 @@
-//! Run-time parameters of a kernel.
+//! The run-time parameters of a kernel.
 
 use super::value::{Tensor, Val};
 use super::{Binding, Elab, R, fail};
@@ -9,7 +9,7 @@ use weft_ir::diag::Diagnostic;
 use weft_ir::{Layout, Op, ParamKind, Scalar, Space, Team, TensorType, Type, Value, Var};
 
 impl Elab<'_> {
-    /// Scalars first: the layouts of tensors are made of them.
+    /// Defines the parameters. Scalars come first, because layouts of tensors refer to them.
     pub(super) fn params(&mut self, params: &[ast::Param]) -> R<()> {
         for p in params {
             let Some(ty) = &p.ty else {
@@ -28,12 +28,13 @@ impl Elab<'_> {
             };
             if let (Some(role), true) = (p.role, scalar != Type::Unit) {
                 let message = format!("`{}` is declared as `{role}` but is not a tensor", p.name.name);
-                return Err(Diagnostic::error(BAD_ROLE, p.span, message).help("only tensors have a role"));
+                return Err(Diagnostic::error(BAD_ROLE, p.span, message)
+                    .help("remove the role, which only tensors have"));
             }
             let is_int = &*ty.name.name == "int";
             let div = match &ty.div {
                 Some(d) => self.constant(d)?,
-                // Of other numbers nothing is known.
+                // Nothing is known of other numbers.
                 None => i64::from(is_int || !matches!(scalar, Type::Scalar(_))),
             };
             if div < 0 || (ty.div.is_some() && (!is_int || div == 0)) {
@@ -70,7 +71,7 @@ impl Elab<'_> {
         Ok(())
     }
 
-    /// `symm<T, (N):(1), align = 16>`
+    /// Evaluates a type such as `symm<T, (N):(1), align = 16>`.
     fn tensor_type(&mut self, ty: &ast::TypeExpr) -> R<TensorType> {
         let space = match &*ty.name.name {
             "symm" => Space::Symmetric,
@@ -89,7 +90,7 @@ impl Elab<'_> {
             return Err(Diagnostic::error(
                 BAD_PARAM,
                 ty.span,
-                format!("`{}` takes an element type and a layout", ty.name.name),
+                format!("`{}` needs an element type and a layout", ty.name.name),
             )
             .help("write `symm<f32, (N):(1)>`"));
         };
@@ -99,7 +100,7 @@ impl Elab<'_> {
         };
         let layout_span = layout.value.span;
         let layout: Layout = self.layout(&layout.value)?;
-        // Allocations of the CUDA driver and of NVSHMEM are aligned at least to this.
+        // Allocations of the CUDA driver and of NVSHMEM have at least this alignment.
         let mut align = 16;
         for a in named {
             let name = a.name.as_ref().map_or("", |n| &*n.name);
@@ -110,21 +111,22 @@ impl Elab<'_> {
                     return fail(
                         BAD_PARAM,
                         a.value.span,
-                        format!("align: {n} is no power of two of at least {}", elem.bytes()),
+                        format!("align: {n} is not a power of two of at least {}", elem.bytes()),
                     );
                 }
                 _ => return fail(WRONG_ARGS, a.value.span, format!("unknown argument `{name}`")),
             }
         }
-        // A launcher allocates cosize elements: it must not be negative or beyond all memory.
+        // A launcher allocates cosize elements, so this number must not be negative or exceed all
+        // memory.
         if layout.cosize().poison().is_some() || layout.size().as_const().is_some_and(|n| n < 1) {
             let why = if layout.cosize().poison().is_some() {
-                "has more elements than can be counted"
+                "has more elements than a 64-bit number can count"
             } else {
                 "has an extent of 0 or less"
             };
             return Err(Diagnostic::error(LAYOUT, layout_span, format!("{layout} {why}"))
-                .help("a tensor has at least one element"));
+                .help("a tensor must have at least one element"));
         }
         let ty = TensorType { elem, layout, swizzle: None, space, align, bounds: Vec::new() };
         let mut unknown = None;
@@ -136,9 +138,10 @@ impl Elab<'_> {
         });
         match unknown {
             Some(name) => {
-                let message = format!("the layout {} depends on {name}, which no launch knows", ty.layout);
+                let message =
+                    format!("the layout {} depends on {name}, which is not known at the launch", ty.layout);
                 Err(Diagnostic::error(BAD_PARAM, layout_span, message)
-                    .help("a parameter's layout is made of numbers, integer parameters and n_pes(team)"))
+                    .help("a parameter's layout can contain numbers, integer parameters and n_pes(team)"))
             }
             None => Ok(ty),
         }

@@ -1,4 +1,4 @@
-//! Roles: groups of warps of a CTA, each with code and a register budget of its own.
+//! Roles: groups of warps of a CTA, each with code and a number of registers of its own.
 
 use super::{Elab, R, fail};
 use crate::ast::{self, Stmt, StmtKind};
@@ -7,35 +7,37 @@ use weft_ir::Control;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::roles::{MAX_ROLES, MAX_THREADS, WARP, WARPGROUP};
 
-/// Where the threads of a role lie in the CTA.
+/// The threads of a role in the CTA.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     first: u32,
     threads: u32,
-    /// Registers of each thread; 0 for what the launch gives.
+    /// The number of registers of each thread, or 0 for the number that the launch gives.
     regs: u32,
 }
 
-/// Roles that share warpgroups, since registers are given to a warpgroup as a whole.
+/// Roles that share warpgroups. Registers are assigned to a warpgroup as a whole.
 struct Share {
     plan: Plan,
     roles: std::ops::Range<usize>,
 }
 
-/// The number of leading statements that are no roles.
+/// The number of statements before the first role.
 fn before_roles(body: &ast::Block) -> usize {
     body.stmts.iter().position(|s| matches!(s.kind, StmtKind::Role { .. })).unwrap_or(body.stmts.len())
 }
 
 impl Elab<'_> {
-    /// Lays out the roles of a kernel's body one behind the other. Gives the threads of the CTA; 0 if there is no role.
+    /// Places the roles of a kernel's body one after the other. Returns the number of threads of
+    /// the CTA, or 0 if there is no role.
     pub(super) fn plan_roles(&mut self, body: &ast::Block) -> R<u32> {
         let roles = &body.stmts[before_roles(body)..];
         let mut next = 0;
         for s in roles {
             let StmtKind::Role { name, args, .. } = &s.kind else {
-                return Err(Diagnostic::error(BAD_ATTR, s.span, "only roles come after a role")
-                    .help("put what all threads do before the first role, and the rest into a role"));
+                return Err(Diagnostic::error(BAD_ATTR, s.span, "only roles come after a role").help(
+                    "move the code that all threads run before the first role, and the rest into a role",
+                ));
             };
             let (threads, regs) = self.role_arguments(name, args)?;
             let whole = regs > 0 && threads.is_multiple_of(WARPGROUP);
@@ -43,14 +45,15 @@ impl Elab<'_> {
             let shares = last.is_some_and(|last| {
                 regs > 0 && !whole && last.regs == regs && !last.threads.is_multiple_of(WARPGROUP)
             });
-            if regs > 0 && !shares {
+            // A role without threads is left out, so it begins no warpgroup.
+            if threads > 0 && regs > 0 && !shares {
                 next = u32::next_multiple_of(next, WARPGROUP);
             }
             self.roles.push(Plan { first: next, threads, regs });
             next += threads;
         }
         if let Some(s) = roles.first().filter(|_| body.value.is_some() || self.roles.len() > MAX_ROLES) {
-            let message = format!("a kernel has at most {MAX_ROLES} roles, and nothing behind them");
+            let message = format!("a kernel can have at most {MAX_ROLES} roles, and no code after them");
             return fail(BAD_ATTR, s.span, message);
         }
         if !roles.is_empty() && next == 0 {
@@ -61,22 +64,29 @@ impl Elab<'_> {
             return Err(Diagnostic::error(
                 BAD_ATTR,
                 roles[0].span,
-                "some roles say their registers, and some do not",
+                "some roles state their number of registers, and some do not",
             )
             .help("write `regs = n` for all roles or for none"));
         }
         Ok(if given > 0 { next.next_multiple_of(WARPGROUP) } else { next })
     }
 
-    /// Threads and registers of a role.
+    /// The numbers of threads and registers of a role.
     fn role_arguments(&mut self, name: &ast::Ident, args: &[ast::Arg]) -> R<(u32, u32)> {
         let (mut threads, mut regs) = (None, 0);
         for arg in args {
             let at = arg.value.span;
             let n = self.int(&arg.value)?;
             let Some(n) = n.as_const().and_then(|n| u32::try_from(n).ok()) else {
-                return Err(Diagnostic::error(NOT_CONSTANT, at, format!("{n} is not known before the kernel's body"))
-                    .help("threads and registers of roles are made of literals, constants and compile-time parameters"));
+                return Err(Diagnostic::error(
+                    NOT_CONSTANT,
+                    at,
+                    format!("{n} is not known at the kernel's head"),
+                )
+                .help(
+                    "compute the numbers of threads and registers from literals, constants and \
+                         compile-time parameters",
+                ));
             };
             match arg.name.as_ref().map(|n| &*n.name) {
                 None if threads.is_none() => {
@@ -84,23 +94,26 @@ impl Elab<'_> {
                         return fail(
                             WRONG_ARGS,
                             at,
-                            format!("a role has whole warps, up to {MAX_THREADS} threads, not {n}"),
+                            format!(
+                                "a role must consist of whole warps, with up to {MAX_THREADS} threads, \
+                                 not {n}"
+                            ),
                         );
                     }
                     threads = Some(n);
                 }
                 Some("regs") => regs = n,
-                _ => return fail(WRONG_ARGS, at, "a role has its threads, and `regs = n`"),
+                _ => return fail(WRONG_ARGS, at, "write the number of threads, and optionally `regs = n`"),
             }
         }
         let missing = || {
-            Diagnostic::error(WRONG_ARGS, name.span, "the role does not say how many threads it has")
+            Diagnostic::error(WRONG_ARGS, name.span, "the role does not state its number of threads")
                 .help(format!("role {name}(128, regs = 40) {{ ... }}"))
         };
         threads.map(|t| (t, regs)).ok_or_else(missing)
     }
 
-    /// A kernel's body: what all threads do, then the roles.
+    /// Elaborates a kernel's body: the code of all threads, followed by the roles.
     pub(super) fn body(&mut self, body: &ast::Block) -> R<()> {
         let split = before_roles(body);
         self.scoped(|e| {
@@ -145,7 +158,7 @@ impl Elab<'_> {
         self.emit_role("", share.plan, body, stmts.first().map_or(Span::NONE, |s| s.span))
     }
 
-    /// One role, in which the CTA is the role. One without threads is left out.
+    /// Elaborates a role, in which the CTA stands for the role. A role without threads is left out.
     fn role(&mut self, s: &Stmt, plan: Plan) -> R<()> {
         let StmtKind::Role { name, body, .. } = &s.kind else { return Ok(()) };
         if plan.threads == 0 {

@@ -12,12 +12,14 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Arith, Control, Int, LocalId, Op, Scalar, Space, Type, ValueType, Var};
 
 impl Elab<'_> {
-    /// A block in a scope of its own; its value. Errors of statements are collected, so that all are found at once.
+    /// Elaborates a block in a scope of its own and returns its value. Errors of statements are
+    /// collected, so that all of them are reported.
     pub(super) fn block(&mut self, block: &Block) -> R<Val> {
         self.scoped(|e| e.statements(&block.stmts, block.value.as_deref()))
     }
 
-    /// Statements and a value. Where they always jump away, what is left of them is no code, and there is no value.
+    /// Elaborates statements and a value. If the statements always jump away, the code after the
+    /// jump is dropped and there is no value.
     pub(super) fn statements(&mut self, stmts: &[Stmt], value: Option<&Expr>) -> R<Val> {
         for (at, s) in stmts.iter().enumerate() {
             if self.flow.ended {
@@ -29,8 +31,8 @@ impl Elab<'_> {
                 let message = format!("this code is never reached: `{name}` precedes it");
                 self.report(
                     Diagnostic::error(BAD_RETURN, behind, message)
-                        .related(s.span, "this always jumps away")
-                        .help("put the jump under a condition, or remove what follows it"),
+                        .related(s.span, "this always leaves the block")
+                        .help("put the jump under a condition, or remove the code after it"),
                 );
                 return Ok(Val::Unit);
             }
@@ -38,17 +40,18 @@ impl Elab<'_> {
         match value {
             Some(v) if !self.flow.ended => {
                 let val = self.expr(v);
-                // What is wrong with a value that nothing comes to follows from that.
+                // An error in an unreachable value follows from the jump.
                 if self.flow.ended { Ok(Val::Unit) } else { val }
             }
             _ => Ok(Val::Unit),
         }
     }
 
-    /// Reports what is wrong with a statement and goes on; only a kernel grown too large stops at once.
+    /// Elaborates a statement and reports its errors. Only the error that the kernel has grown too
+    /// large stops at once.
     fn stmt_or_report(&mut self, s: &Stmt) -> R<()> {
         if let Err(d) = self.check_size(s.span).and_then(|()| self.stmt(s)) {
-            // The statement jumped away before it was done: what is wrong with the rest follows from that.
+            // The statement jumped away before its end, so errors in the rest follow from that.
             if self.flow.ended && d.code != TOO_LARGE {
                 return Ok(());
             }
@@ -104,8 +107,8 @@ impl Elab<'_> {
             },
             StmtKind::Loop { body } => self.while_loop(None, body, s.span),
             StmtKind::Role { .. } => {
-                Err(Diagnostic::error(WRONG_KIND, s.span, "a role stands in other code")
-                    .help("roles are the last statements of a kernel"))
+                Err(Diagnostic::error(WRONG_KIND, s.span, "a role is nested in other code")
+                    .help("roles must be the last statements of a kernel"))
             }
             StmtKind::Break => self.jump(false, s.span),
             StmtKind::Continue => self.jump(true, s.span),
@@ -119,7 +122,7 @@ impl Elab<'_> {
         if let Some(ty) = ty {
             val = self.fit(val, ty, value.span)?;
         }
-        // One element of memory is read here and now; more stay a view.
+        // A single element of memory is read here. Several elements stay a view.
         if let Val::Tensor(t) = val {
             let ty = self.tensor_type_of(t);
             if t.element && ty.space != Space::Multicast {
@@ -127,7 +130,7 @@ impl Elab<'_> {
             }
         }
         if matches!(val, Val::Unit) {
-            return fail(WRONG_KIND, value.span, "this gives no value");
+            return fail(WRONG_KIND, value.span, "this expression has no value");
         }
         if let Val::Tensor(t) = val {
             self.b.name_shared(t.value, &name.name);
@@ -152,7 +155,7 @@ impl Elab<'_> {
                     value.span,
                     format!("{} cannot be `mut`", val.kind()),
                 )
-                .help("leave `mut` out: it is known when the kernel is compiled"));
+                .help("remove `mut`: the value is known when the kernel is compiled"));
             }
             Val::Accumulator(v, ty) => {
                 let local = self.b.local(&name.name, Type::Accumulator(ty));
@@ -241,12 +244,13 @@ impl Elab<'_> {
                 self.b.at(span);
                 self.store(t, val, span)
             }
-            _ => Err(Diagnostic::error(NOT_ASSIGNABLE, target.span, "this is no place")
+            _ => Err(Diagnostic::error(NOT_ASSIGNABLE, target.span, "this cannot be assigned")
                 .help("assign to a `let mut` variable or to elements of a tensor")),
         }
     }
 
-    /// A variable that holds an accumulator takes one of the same tile.
+    /// Assigns to a variable that holds an accumulator. The new value must be an accumulator of the
+    /// same tile.
     fn assign_accumulator(&mut self, local: LocalId, val: &Val, (at, span): (Span, Span)) -> R<()> {
         let ty = self.b.kernel().locals[local].ty.clone();
         match val {
@@ -284,7 +288,7 @@ impl Elab<'_> {
             return fail(
                 NOT_ASSIGNABLE,
                 target.span,
-                "this tensor is dealt out over the CTA: assign all of it",
+                "this tensor is distributed over the CTA: assign all of it",
             );
         }
         if matches!(v, Val::Frag(_)) && self.b.ty(raw(&v)).lanes().map(i64::from) != Some(n) {
@@ -312,9 +316,7 @@ impl Elab<'_> {
         self.b.set(local, all).map(|_| ())
     }
 
-    // ---- control ------------------------------------------------------------------------------------------
-
-    /// A condition: known, or at run time.
+    /// Evaluates a condition, which is known at compile time or computed at run time.
     fn cond(&mut self, e: &Expr) -> R<Val> {
         let val = self.expr(e)?;
         self.condition(val, e.span)
@@ -329,7 +331,7 @@ impl Elab<'_> {
                 match self.b.ty(raw(&v)) {
                     Type::Scalar(Scalar::Bool) => Ok(Val::Rt(raw(&v))),
                     ty => {
-                        let message = format!("a condition is a bool, not a {ty}");
+                        let message = format!("a condition must be a bool, not a {ty}");
                         Err(Diagnostic::error(WRONG_KIND, at, message).help("compare it: `x != 0`"))
                     }
                 }
@@ -352,7 +354,7 @@ impl Elab<'_> {
         }
     }
 
-    /// `if` as a value: both ways give the same type.
+    /// Evaluates an `if` as a value. Both branches have the same type.
     pub(super) fn if_value(
         &mut self,
         cond: &Expr,
@@ -377,7 +379,8 @@ impl Elab<'_> {
         kept.map_or(Ok(Val::Unit), |(local, ty, frag)| self.read(local, &ty, frag))
     }
 
-    /// One of two ways that give a value, unless it jumps away: into a variable of the type of the first that does.
+    /// Elaborates a branch that has a value, unless it jumps away. The value is stored in a
+    /// variable whose type is that of the first branch with a value.
     fn way(&mut self, block: &Block, kept: &mut Option<(LocalId, Type, Option<Frag>)>, span: Span) -> R<()> {
         let v = self.block(block)?;
         if self.flow.ended {
@@ -396,7 +399,7 @@ impl Elab<'_> {
                 *local
             }
             Some((_, first, _)) => {
-                return fail(MISMATCH, span, format!("the two ways give {first} and {ty}"));
+                return fail(MISMATCH, span, format!("the two branches have the types {first} and {ty}"));
             }
         };
         self.b.set(local, raw(&v)).map(drop)
@@ -449,7 +452,7 @@ impl Elab<'_> {
             return Err(Diagnostic::error(
                 NOT_CONSTANT,
                 span,
-                "a loop is unrolled wholly only if its bounds are constants",
+                "a loop can be unrolled completely only if its bounds are constants",
             )
             .help("unroll by a number: `unroll(4)`"));
         };
@@ -462,7 +465,7 @@ impl Elab<'_> {
                     e.bind(var, Binding::Val(Val::Int(i.into())));
                     round(e)
                 })?;
-                // Each round would say the same.
+                // The other rounds would report the same errors.
                 if e.errors.len() > before {
                     break;
                 }
@@ -472,7 +475,7 @@ impl Elab<'_> {
         })
     }
 
-    /// `while`, or `loop`, which has no condition.
+    /// Elaborates `while`, or `loop`, which has no condition.
     fn while_loop(&mut self, cond: Option<&Expr>, body: &Block, span: Span) -> R<()> {
         let mut known = (None, false);
         let ((head, body), left) = self.in_loop(|e| {
@@ -496,7 +499,7 @@ impl Elab<'_> {
     }
 }
 
-/// The keyword of a statement that jumps.
+/// The keyword of a statement that is a jump.
 fn jump_name(s: &Stmt) -> Option<&'static str> {
     match s.kind {
         StmtKind::Return(_) => Some("return"),

@@ -16,15 +16,15 @@ use weft_ir::{
 use weft_layout::{Coord, LayoutError, Node, Var};
 
 impl Elab<'_> {
-    /// A view with another layout and other bounds, `offset` elements on.
+    /// A view with another layout and other bounds that begins `offset` elements after the tensor.
     pub(super) fn view(&mut self, t: Tensor, offset: Int, layout: Layout, bounds: Vec<Bound>) -> R<Tensor> {
         let private = t.private || self.varies(&offset);
         let value = self.b.view(t.value, offset, layout, bounds)?;
         Ok(Tensor { value, private, element: false, order: t.order })
     }
 
-    /// Notes where a view of `t` lies in its parameter, if that is known of `t`. `f` takes a layout of `t`'s shape to what
-    /// the view makes of it, with the offset of its first element.
+    /// Records the position of a view of `t` in its parameter, if the position of `t` is known. `f`
+    /// maps a layout of `t`'s shape to the layout of the view and the offset of its first element.
     fn follow(&mut self, t: Tensor, view: Tensor, f: impl Fn(&Layout) -> Option<(Layout, Int)>) {
         let Some(known) = self.positions(t.value) else { return };
         if let Ok(out) = moved(&known, |l| f(l).ok_or(())) {
@@ -32,7 +32,7 @@ impl Elab<'_> {
         }
     }
 
-    /// Where the elements of a tensor lie in each mode of its parameter's layout, flattened.
+    /// The positions of a tensor's elements in each mode of its parameter's layout, flattened.
     pub(super) fn positions(&self, v: Value) -> Option<Arc<Vec<Bound>>> {
         if let Some(known) = self.positions.get(&v) {
             return Some(known.clone());
@@ -56,7 +56,7 @@ impl Elab<'_> {
         (0..extents.len()).map(along).collect::<Option<Vec<_>>>().map(Arc::new)
     }
 
-    /// `t[i, _, j]`
+    /// Evaluates `t[i, _, j]`.
     pub(super) fn slice(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> R<Tensor> {
         if coords.iter().any(|(v, _)| matches!(v, Val::Range(..))) {
             return self.slice_ranges(t, coords, span);
@@ -83,7 +83,8 @@ impl Elab<'_> {
         if let Coord::Tuple(parts) = &coord
             && coord.has_all()
         {
-            // A part beyond the last one is not there: a team may have more PEs than a tensor has tiles.
+            // A part beyond the last one does not exist: a team can have more PEs than a tensor has
+            // tiles.
             let mut limits = Vec::new();
             for (i, c) in parts.iter().enumerate() {
                 match (c, ty.layout.mode(i)) {
@@ -105,8 +106,8 @@ impl Elab<'_> {
         Ok(Tensor { element: !coord.has_all(), ..view })
     }
 
-    /// Whether `a < b` is known: by their ranges, because ranks are below the size of their team, or variables of loops
-    /// below the loops' ends.
+    /// Whether `a < b` is known: from their ranges, because ranks are below the size of their team,
+    /// or because variables of loops are below the loops' ends.
     fn is_below(&self, a: &Int, b: &Int) -> bool {
         fn at_most(a: &Int, b: &Int) -> bool {
             match a.node() {
@@ -130,7 +131,8 @@ impl Elab<'_> {
         a.is_lt(b)
     }
 
-    /// Ranges first (they keep their mode, shorter), then the rest.
+    /// Applies ranges first, which keep their mode with a smaller extent, and then the other
+    /// indices.
     fn slice_ranges(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> R<Tensor> {
         let ty = self.tensor_type_of(t);
         if coords.len() != ty.layout.rank() {
@@ -189,8 +191,9 @@ impl Elab<'_> {
         self.slice(part, &rest, span)
     }
 
-    /// The tensor with its layout, and that of each bound, put through `f`. Where that makes more elements than
-    /// there were (a tile that does not divide), bounds remember the original extents.
+    /// Applies `f` to the layout of the tensor and to that of each bound. If the result has more
+    /// elements than before (for a tile that does not divide the extent), bounds keep the original
+    /// extents.
     pub(super) fn relayout(
         &mut self,
         t: Tensor,
@@ -219,11 +222,13 @@ impl Elab<'_> {
         Ok(view)
     }
 
-    /// Deals a tensor's elements out to threads: thread `i` gets elements `V*i .. V*i + V` of every `V * threads`,
-    /// as a tensor of modes (value, step), `V` elements making 16 bytes (fewer where the layout does not divide
-    /// so). How wide an access can be is another matter: that follows from alignment, when code is made.
+    /// Distributes a tensor's elements over threads. Thread `i` gets elements `V*i .. V*i + V` of
+    /// every `V * threads`, as a tensor of modes (value, step). `V` elements are 16 bytes, or fewer
+    /// if the layout cannot be divided that way. The width of accesses is independent of this. It
+    /// follows from alignment when code is generated.
     ///
-    /// A tensor whose rows are contiguous is dealt out along its rows if its rows divide so.
+    /// A tensor whose rows are contiguous is distributed along its rows if its rows can be divided
+    /// that way.
     pub(super) fn partition(
         &mut self,
         t: Tensor,
@@ -241,7 +246,7 @@ impl Elab<'_> {
         Ok(Tensor { order: Some(Order::FirstMode), ..part })
     }
 
-    /// As [`Self::partition`], with the first mode the fastest.
+    /// Does what [`Self::partition`] does, with the first mode the fastest.
     pub(super) fn partition_as_it_is(
         &mut self,
         t: Tensor,
@@ -275,7 +280,7 @@ impl Elab<'_> {
             Diagnostic::error(
                 BAD_PARTITION,
                 span,
-                format!("{} does not divide into vectors of {v} for the threads: {x}", ty.layout),
+                format!("{} cannot be divided into vectors of {v} for the threads: {x}", ty.layout),
             )
             .help("partition row by row, or choose a tile whose extents the vectors and threads divide")
         };
@@ -293,7 +298,8 @@ impl Elab<'_> {
                         IntTuple::Tuple(vec![Int::from(1).into(), v.into(), round.clone().into()]),
                     )?;
                     let dealt = match l.composition(&all) {
-                        // No more elements than threads: each finds its own, whatever the shape.
+                        // There are at most as many elements as threads, so each thread finds its
+                        // own element whatever the shape is.
                         Err(_) if v == 1 && steps.is(1) => {
                             return Ok((tiler(0.into())?, l.crd2idx(&threads.index.clone().into())?));
                         }
@@ -321,11 +327,11 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    /// A tensor's elements in registers. One that differs by thread is read by each thread for itself; one that
-    /// is the same for the whole CTA is dealt out over it.
+    /// Reads a tensor's elements into registers. If the tensor differs by thread, each thread reads
+    /// its own. If it is the same for the whole CTA, its elements are distributed over the threads.
     pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
         let ty = self.tensor_type_of(t);
-        // What is wrong with a load of multicast memory the op's own rule says.
+        // The rule of the op reports errors of a load from multicast memory.
         let (part, dealt) = if t.private || t.element || ty.space == Space::Multicast {
             (t, None)
         } else {
@@ -337,13 +343,14 @@ impl Elab<'_> {
         Ok(self.frag(part, value, dealt))
     }
 
-    /// The register tensor that an op on `part` gave.
+    /// The register tensor that results from an op on `part`.
     pub(super) fn frag(&mut self, part: Tensor, value: Value, dealt: Option<Dealt>) -> Frag {
         let ty = self.tensor_type_of(part);
         Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), dealt, order: part.order }
     }
 
-    /// The part of a tensor that this thread works on in a cooperative operation, and how it is dealt out.
+    /// The part of a tensor that this thread accesses in a cooperative operation, and its
+    /// distribution.
     pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> R<(Tensor, Option<Dealt>)> {
         if t.private || t.element {
             return Ok((t, None));
@@ -351,7 +358,8 @@ impl Elab<'_> {
         self.deal_out(t, span).map(|(p, n)| (p, Some(Dealt::Evenly(n))))
     }
 
-    /// The place and the value of a store: same elements, same type; scalars go to every element.
+    /// The target and the value of a store, which must have the same elements and type. A scalar is
+    /// stored to every element.
     pub(super) fn place(&mut self, t: Tensor, val: Val, span: Span) -> R<(Tensor, Value)> {
         let ty = self.tensor_type_of(t);
         let val = self.read_for(t, val, span)?;
@@ -370,7 +378,7 @@ impl Elab<'_> {
         let n = self.tensor_type_of(part).layout.size();
         let Some(n) = n.as_const().and_then(|n| u32::try_from(n).ok()).filter(|n| *n <= MAX_LANES) else {
             let message =
-                format!("a thread stores up to {MAX_LANES} elements at once; {} has {n}", ty.layout);
+                format!("a thread can store up to {MAX_LANES} elements at once, but {} has {n}", ty.layout);
             return Err(
                 Diagnostic::error(NOT_HELD, span, message).help("loop over the steps of the partition")
             );
@@ -393,7 +401,8 @@ impl Elab<'_> {
         Ok((part, value))
     }
 
-    /// `t[...] = v`: a weak store, or `multimem.st.relaxed.sys` to a multicast address.
+    /// Evaluates `t[...] = v`, which is a weak store, or `multimem.st.relaxed.sys` to a multicast
+    /// address.
     pub(super) fn store(&mut self, t: Tensor, val: Val, span: Span) -> R<()> {
         let (part, value) = self.place(t, val, span)?;
         if self.b.ty(part.value).space() == Some(Space::Multicast) {
@@ -403,7 +412,7 @@ impl Elab<'_> {
         }
     }
 
-    /// Whether an integer may differ between the threads of a CTA.
+    /// Whether an integer can differ between the threads of a CTA.
     pub(super) fn varies(&self, e: &Int) -> bool {
         let mut todo = Vec::new();
         e.vars(&mut |v| todo.push(Value(v.id)));
@@ -435,8 +444,8 @@ impl Elab<'_> {
     }
 }
 
-/// Bounds of a part of a tensor: `f` takes a layout of the tensor's shape to the part's, with the offset of its first
-/// element.
+/// The bounds of a part of a tensor. `f` maps a layout of the tensor's shape to the part's layout
+/// and the offset of its first element.
 pub(super) fn moved<E>(
     bounds: &[Bound],
     f: impl Fn(&Layout) -> Result<(Layout, Int), E>,
@@ -448,7 +457,7 @@ pub(super) fn moved<E>(
     bounds.iter().map(one).collect()
 }
 
-/// For messages: how elements are dealt out.
+/// The distribution of elements, for messages.
 fn how(dealt: Option<Dealt>) -> String {
     match dealt {
         None => "in one thread".to_owned(),
@@ -457,7 +466,7 @@ fn how(dealt: Option<Dealt>) -> String {
     }
 }
 
-/// A layout sliced at a coordinate; a whole coordinate leaves one element.
+/// Slices a layout at a coordinate. A coordinate without `_` leaves one element.
 fn take(layout: &Layout, coord: &Coord) -> Result<(Layout, Int), LayoutError> {
     let (rest, offset) = layout.slice_and_offset(coord)?;
     Ok(if coord.has_all() { (rest, offset) } else { (Layout::one(), offset) })
@@ -471,7 +480,7 @@ pub(super) fn reversed(l: &Layout) -> Result<Layout, LayoutError> {
     Layout::new(IntTuple::Tuple(shape), IntTuple::Tuple(stride))
 }
 
-/// An integer, or a tuple of one.
+/// The integer, or the element of a tuple of one integer.
 fn leaf(t: &IntTuple) -> Option<&Int> {
     match t {
         IntTuple::Int(n) => Some(n),
@@ -482,14 +491,16 @@ fn leaf(t: &IntTuple) -> Option<&Int> {
     }
 }
 
-/// For mode `k` of a shape: its extent, and the layout that maps a coordinate to its position in that mode.
+/// The extent of mode `k` of a shape, and the layout that maps a coordinate to its position in that
+/// mode.
 fn identity(shape: &IntTuple, k: usize) -> Result<(Int, Layout), LayoutError> {
     match shape {
         IntTuple::Int(n) => Ok((n.clone(), Layout::new(shape.clone(), Int::from(1))?)),
         IntTuple::Tuple(modes) => {
             let strides = modes.iter().enumerate().map(|(i, m)| {
                 let mut next = Int::from(i64::from(i == k));
-                // Compact, but an extent of 1 keeps its stride: the mode may run past its end.
+                // The layout is compact, but an extent of 1 keeps its stride, because the mode can
+                // run past its end.
                 m.map(&mut |n| {
                     let stride = next.clone();
                     next = &next * n;
@@ -503,8 +514,9 @@ fn identity(shape: &IntTuple, k: usize) -> Result<(Int, Layout), LayoutError> {
     }
 }
 
-/// `f` of a layout whose modes may run past their end. A static extent of 1 has no stride for CuTe (`1:0`), so
-/// coordinates beyond it would come back to its one element: while `f` works it is some extent that is not known.
+/// Applies `f` to a layout whose modes can run past their end. In CuTe a static extent of 1 has no
+/// stride (`1:0`), so coordinates beyond it would give its one element. While `f` works, such an
+/// extent is replaced by an unknown extent.
 fn extend(l: &Layout, f: &dyn Fn(&Layout) -> Result<Layout, LayoutError>) -> Result<Layout, LayoutError> {
     const ONE: u32 = u32::MAX;
     let mut ones = false;
@@ -522,8 +534,9 @@ fn extend(l: &Layout, f: &dyn Fn(&Layout) -> Result<Layout, LayoutError>) -> Res
     }
 }
 
-/// The coordinates within a nested mode that choose from a single part, and the number of parts, which is 1. Such a mode
-/// has no stride that would carry a coordinate beyond the bounds of the tensor.
+/// Finds the coordinates within a nested mode that select from a single part, and the number of
+/// parts, which is 1. Such a mode has no stride that would carry a coordinate beyond the bounds of
+/// the tensor.
 fn only_ones<'c>(coord: &'c Coord, mode: &Layout, found: &mut Vec<(&'c Int, Int)>) {
     match coord {
         Coord::Int(c) if mode.size().as_const() == Some(1) => found.push((c, mode.size())),

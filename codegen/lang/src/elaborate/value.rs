@@ -1,4 +1,4 @@
-//! What an expression of the text stands for while the kernel is being made.
+//! The values of expressions while a kernel is elaborated.
 
 use super::coordinates::Coordinates;
 use crate::ast::Function;
@@ -14,17 +14,17 @@ pub enum Val {
     Unit,
     /// The meaning of an expression with an error, which is reported once.
     Error,
-    /// A compile-time or symbolic integer: extents, coordinates, offsets, loop variables.
+    /// A compile-time or symbolic integer, such as an extent, coordinate, offset or loop variable.
     Int(Int),
-    /// A literal float; takes the type of what it meets.
+    /// A literal float, which takes the type of the other operand.
     Float(f64),
     /// A compile-time truth value.
     Bool(bool),
-    /// A format text, as `print` takes it.
+    /// A format text for `print`.
     Str(Arc<str>),
     /// An element type, such as `f32`.
     Dtype(Scalar),
-    /// A reduction, passed on to functions.
+    /// A reduction that is passed to functions.
     Reduction(RedOp),
     /// A scalar that is known at run time.
     Rt(Value),
@@ -36,13 +36,13 @@ pub enum Val {
     Tensor(Tensor),
     /// A layout without a swizzle.
     Layout(Layout),
-    /// A layout of shared memory whose bytes are permuted.
+    /// A layout of shared memory with a permutation of its bytes.
     Swizzled(Swizzle, Layout),
-    /// Barriers that hand stages of shared memory on.
+    /// The barriers of a pipeline, which passes stages of shared memory between roles.
     Pipeline(Value),
-    /// A tile that matrix products are added to.
+    /// A tile to which matrix products are added.
     Accumulator(Value, Accumulator),
-    /// A tuple: a shape, a coordinate, a tiler.
+    /// A tuple, such as a shape, a coordinate or a tiler.
     Tuple(Vec<Val>),
     /// A tuple whose fields have names.
     Record(Vec<(Arc<str>, Val)>),
@@ -50,9 +50,9 @@ pub enum Val {
     Function(Arc<Function>),
     /// A group of PEs.
     Team(TeamRef),
-    /// Counters of a team barrier.
+    /// The counters of a team barrier.
     Barrier(Value),
-    /// A set of threads and this thread's place in it.
+    /// A set of threads, with this thread's place in it.
     Threads(Threads),
     /// The placeholder `_`, which keeps a whole mode.
     Whole,
@@ -65,24 +65,27 @@ pub enum Val {
 pub struct Tensor {
     /// The IR value of the tensor.
     pub value: Value,
-    /// Each thread has its own part: it came from `partition`, or its offset depends on the thread.
+    /// Whether each thread has its own part: the tensor came from `partition`, or its offset
+    /// depends on the thread.
     pub private: bool,
-    /// One element, named by a whole coordinate: a number where a number is wanted.
+    /// Whether it is a single element that a whole coordinate names, which is a number where a
+    /// number is expected.
     pub element: bool,
-    /// The order in which `partition` dealt the elements out, if it did.
+    /// The order in which `partition` distributed the elements, if it did.
     pub order: Option<Order>,
 }
 
-/// The order in which `partition` deals the elements of a tensor out.
+/// The order in which `partition` distributes the elements of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// The first mode is the fastest.
     FirstMode,
-    /// The last mode is the fastest: its elements follow each other in memory, and those of the first do not.
+    /// The last mode is the fastest. Its elements are contiguous in memory, and those of the first
+    /// are not.
     LastMode {
-        /// Modes with more than one element.
+        /// The number of modes with more than one element.
         modes: usize,
-        /// Elements of the last mode, where that is known at compile time.
+        /// The number of elements of the last mode, if it is known at compile time.
         last: Option<i64>,
     },
 }
@@ -90,35 +93,36 @@ pub enum Order {
 /// Elements that the threads hold in registers.
 #[derive(Clone, Debug)]
 pub struct Frag {
-    /// A scalar or vector; lanes in coordinate order, mode 0 fastest.
+    /// A scalar or vector with its lanes in coordinate order, mode 0 fastest.
     pub value: Value,
     /// The extents, known at compile time.
     pub shape: IntTuple,
-    /// The bounds that say which lanes hold elements that exist.
+    /// The bounds that say which lanes hold existing elements.
     pub bounds: Vec<Bound>,
-    /// The way in which the elements of a tensor that is the same for all threads are dealt out over them.
+    /// The distribution over the threads, if the tensor is the same for all threads.
     pub dealt: Option<Dealt>,
-    /// The order in which `partition` dealt the elements out, if they are of a tensor that it made.
+    /// The order in which `partition` distributed the elements, if they belong to a tensor that it
+    /// made.
     pub order: Option<Order>,
 }
 
-/// The way in which the elements of a tensor are dealt out over the threads of a CTA.
+/// The way in which the elements of a tensor are distributed over the threads of a CTA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dealt {
-    /// The elements are dealt out in turn.
+    /// The elements are distributed in turn.
     Evenly(Turns),
-    /// The elements are dealt out as accumulators of matrix products are.
+    /// The elements are distributed as those of accumulators of matrix products are.
     Accumulated(Share),
 }
 
-/// The order in which elements are dealt out in turn.
+/// The order in which elements are distributed in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turns {
     /// The number of all elements.
     pub total: i64,
-    /// The number of elements that a thread gets at a time.
+    /// The number of consecutive elements that a thread gets in each turn.
     pub vector: i64,
-    /// Whether those of the last mode follow each other, and not those of the first.
+    /// Whether the elements of the last mode are contiguous, and those of the first are not.
     pub by_rows: bool,
 }
 
@@ -129,20 +133,20 @@ impl std::fmt::Display for Turns {
     }
 }
 
-/// A tile that warpgroups share out as matrix instructions do; with 1 column, a value for each row of such a tile, which
-/// all threads with elements of the row have.
+/// A tile that warpgroups divide as matrix instructions do. With 1 column, it stands for a value
+/// for each row of such a tile, which all threads with elements of the row have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// Rows of the tile.
+    /// The number of rows of the tile.
     pub rows: u32,
-    /// Columns of the tile.
+    /// The number of columns of the tile.
     pub cols: u32,
-    /// Warpgroups that share out the rows, and the columns.
+    /// The number of warpgroups that divide the rows, and of those that divide the columns.
     pub over: [u32; 2],
 }
 
 impl Share {
-    /// A value for each row.
+    /// The distribution with one value for each row.
     pub fn of_rows(self) -> Share {
         Share { cols: 1, ..self }
     }
@@ -152,7 +156,7 @@ impl Share {
         self.cols == 1
     }
 
-    /// Values that each thread has of a row.
+    /// The number of values that each thread has of a row.
     pub fn own_cols(self) -> u32 {
         self.cols / self.over[1].max(1)
     }
@@ -184,7 +188,7 @@ pub struct Threads {
 }
 
 impl Val {
-    /// Elements of a tuple, all levels together; 1 of anything else.
+    /// The number of elements of a tuple at all levels together, or 1 for other values.
     pub fn leaves(&self) -> usize {
         match self {
             Val::Tuple(items) => items.iter().map(Val::leaves).sum(),
@@ -193,7 +197,7 @@ impl Val {
         }
     }
 
-    /// For messages: what kind of thing it is.
+    /// The kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Val::Unit => "nothing",

@@ -1,4 +1,5 @@
-//! Functions that a reference function may call: some of the language's own, and those of the text.
+//! The functions that a reference function can call: some functions of the language, and functions
+//! of the text.
 
 use super::number::{FUNCTIONS, Number, Real};
 use super::{R, Run, Value};
@@ -8,7 +9,7 @@ use crate::elaborate::fail;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{NumberKind, Scalar};
 
-/// A call of a function of the language: the number of its arguments, and what it does.
+/// A function of the language: its name, the number of its arguments, and its evaluation.
 type Row = (&'static str, usize, fn(&mut Run<'_>, &[ast::Arg], Span) -> R<Value>);
 
 const BUILTINS: [Row; 9] = [
@@ -65,12 +66,12 @@ impl Run<'_> {
             fail(
                 WRONG_ARGS,
                 span,
-                format!("`{name}` takes nothing in angle brackets in a reference function"),
+                format!("`{name}` accepts nothing in angle brackets in a reference function"),
             )?;
         }
         let count = |n: usize| match args.len() == n {
             true => Ok(()),
-            false => fail(WRONG_ARGS, span, format!("`{name}` takes {n} arguments, and gets {}", args.len())),
+            false => fail(WRONG_ARGS, span, format!("`{name}` needs {n} arguments, but has {}", args.len())),
         };
         if let Some((_, n, call)) = BUILTINS.iter().find(|row| row.0 == name) {
             count(*n)?;
@@ -96,7 +97,7 @@ impl Run<'_> {
         self.call(f, arguments, span)
     }
 
-    /// `size(x)`, `size<1>(x)`
+    /// Evaluates `size(x)` and `size<1>(x)`.
     fn size(&mut self, generics: &[ast::Arg], args: &[ast::Arg], span: Span) -> R<Value> {
         let mode = match generics {
             [] => None,
@@ -120,7 +121,7 @@ impl Run<'_> {
         }
     }
 
-    /// `peer(x, pe)`: the tensor of another PE, as it was before the launch.
+    /// Evaluates `peer(x, pe)`: the tensor of another PE as it was before the launch.
     fn peer(&mut self, args: &[ast::Arg], span: Span) -> R<Value> {
         let Value::Tensor { tensor, .. } = self.expr(&args[0].value)? else {
             return Ok(fail(WRONG_KIND, args[0].value.span, "expected a tensor")?);
@@ -140,7 +141,7 @@ impl Run<'_> {
         }))
     }
 
-    /// `x.to<f32>()`
+    /// Evaluates `x.to<f32>()`.
     pub(super) fn method(
         &mut self,
         recv: &ast::Expr,
@@ -149,7 +150,7 @@ impl Run<'_> {
         args: &[ast::Arg],
     ) -> R<Value> {
         let ([ast::Arg { value, .. }], [], "to") = (generics, args, &*name.name) else {
-            return Ok(fail(WRONG_ARGS, name.span, "a reference function has the method `to<T>()` only")?);
+            return Ok(fail(WRONG_ARGS, name.span, "the only method in a reference function is `to<T>()`")?);
         };
         let n = self.number(recv)?;
         let dtype = match &value.kind {
@@ -169,7 +170,7 @@ impl Run<'_> {
     }
 }
 
-/// The lowest bits, as an integer type holds them.
+/// The lowest bits of a number as an integer type holds them.
 fn wrapped(n: i128, dtype: Scalar) -> i128 {
     let bits = dtype.bits();
     let low = n & ((1i128 << bits) - 1);

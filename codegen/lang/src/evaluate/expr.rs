@@ -1,4 +1,4 @@
-//! Values of expressions.
+//! The evaluation of expressions of reference functions.
 
 use super::number::Number;
 use super::{R, Run, Value};
@@ -105,7 +105,7 @@ impl Run<'_> {
 
     pub(super) fn binary(&mut self, op: BinOp, a: Value, b: Value, span: Span) -> R<Value> {
         let (Value::Number(a), Value::Number(b)) = (a, b) else {
-            return Ok(fail(WRONG_KIND, span, "the operator takes numbers, such as elements of tensors")?);
+            return Ok(fail(WRONG_KIND, span, "the operator needs numbers, such as elements of tensors")?);
         };
         let comparison: Option<fn(std::cmp::Ordering) -> bool> = match op {
             BinOp::Eq => Some(std::cmp::Ordering::is_eq),
@@ -121,7 +121,7 @@ impl Run<'_> {
                 (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
                 (a, b) => a.real().value.partial_cmp(&b.real().value),
             };
-            // Only "not equal" holds for a NaN.
+            // For a NaN, only "not equal" holds.
             return Ok(Value::Number(Number::Bool(order.map_or(op == BinOp::Ne, holds))));
         }
         let result = match (a, b) {
@@ -135,18 +135,18 @@ impl Run<'_> {
                     BinOp::Mul => a.multiply(b, unit),
                     BinOp::Div => a.divide(b, unit),
                     BinOp::Rem => a.remainder(b),
-                    _ => return Ok(fail(WRONG_KIND, span, "the operator takes integers")?),
+                    _ => return Ok(fail(WRONG_KIND, span, "the operator needs integers")?),
                 };
                 Some(Number::Real(result))
             }
         };
         match result {
             Some(n) => Ok(Value::Number(n)),
-            None => Ok(fail(WRONG_KIND, span, format!("there is no result for {a} and {b}"))?),
+            None => Ok(fail(WRONG_KIND, span, format!("the result for {a} and {b} does not exist"))?),
         }
     }
 
-    /// The tensor, the PE and the number of an element, counted with the last mode fastest.
+    /// The tensor, the PE and the index of an element, counted with the last mode fastest.
     pub(super) fn element(
         &mut self,
         base: &ast::Expr,
@@ -166,7 +166,8 @@ impl Run<'_> {
             let i = self.int(index)?;
             let extent = self.tensors.shape(tensor)[mode];
             let Some(i) = u64::try_from(i).ok().filter(|i| *i < extent) else {
-                let what = format!("coordinate {i} of mode {mode}, which has {extent}");
+                let what =
+                    format!("the coordinate of mode {mode} is {i}, but the mode has {extent} elements");
                 return Ok(fail(BAD_INDEX, index.span, what)?);
             };
             at = at * extent as usize + i as usize;
@@ -184,7 +185,8 @@ fn logic(op: BinOp, a: bool, b: bool) -> Option<bool> {
     })
 }
 
-/// Exact; `None` for a division by zero, a shift by too much, or a result beyond 127 bits.
+/// Exact integer arithmetic. The result is `None` for a division by zero, a shift by too much, or a
+/// result beyond 127 bits.
 fn integers(op: BinOp, a: i128, b: i128) -> Option<i128> {
     match op {
         BinOp::Add => a.checked_add(b),

@@ -1,4 +1,5 @@
-//! Evaluates a `reference fn` on the host: what a kernel says that it computes, in exact integers and float64.
+//! Evaluates a `reference fn` on the host, which states what a kernel computes, in exact integers
+//! and float64.
 
 mod call;
 mod expr;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_ir::diag::{Diagnostic, Span};
 
-/// The functions and constants of a file and of all it uses.
+/// The functions and constants of a file and of all files that it uses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Library {
     pub(crate) functions: HashMap<Arc<str>, Arc<ast::Function>>,
@@ -22,7 +23,7 @@ pub(crate) struct Library {
     pub(crate) consts: HashMap<Arc<str>, ast::Const>,
 }
 
-/// A `reference fn` with the functions that it may call.
+/// A `reference fn` with the functions that it can call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReferenceFn {
     pub(crate) function: Arc<ast::Function>,
@@ -32,7 +33,7 @@ pub struct ReferenceFn {
 /// The meaning of a reference function's parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
-    /// A tensor, by its number in [`Tensors`].
+    /// A tensor, by its index in [`Tensors`].
     Tensor(usize),
     /// A number that the launch passes or the compiler knows.
     Number(Number),
@@ -40,11 +41,13 @@ pub enum Argument {
     Dtype(Scalar),
 }
 
-/// The tensors that a reference function sees, which begin as they were before the launch.
+/// The tensors that a reference function accesses. They begin with their contents before the
+/// launch.
 pub trait Tensors {
     /// The extents of a tensor.
     fn shape(&self, tensor: usize) -> &[u64];
-    /// An element of a PE, counted with the last mode fastest. Of the PE that is evaluated, what was assigned last.
+    /// An element of a PE, counted with the last mode fastest. For the PE that is evaluated, it is
+    /// the value that was assigned last.
     fn read(&self, tensor: usize, pe: usize, at: usize) -> Number;
     /// Assigns an element of the PE that is evaluated.
     ///
@@ -64,23 +67,24 @@ pub struct PeContext {
     pub unit: f64,
 }
 
-/// Most statements and operations of one evaluation, and deepest nesting of calls.
+/// The maximum number of statements and operations of one evaluation, and the maximum nesting of
+/// calls.
 const MAX_STEPS: u64 = 2_000_000_000;
 const MAX_CALLS: usize = 64;
 
 impl ReferenceFn {
-    /// The names of its parameters that it assigns elements of: results.
+    /// For each parameter, whether the function assigns its elements, so that it is a result.
     pub fn assigned(&self) -> Vec<bool> {
         let mut names = Vec::new();
         assigned(&self.function.body, &mut names);
         self.function.params.iter().map(|p| names.contains(&p.name.name)).collect()
     }
 
-    /// Evaluates it on one PE.
+    /// Evaluates the function for one PE.
     ///
     /// # Errors
-    /// Fails if the text does something that has no meaning here: an index out of bounds, a division by zero,
-    /// a function of threads.
+    /// Fails if the text does something that is undefined here, such as an index out of bounds, a
+    /// division by zero, or a function of threads.
     pub fn evaluate(
         &self,
         arguments: &[Argument],
@@ -98,7 +102,7 @@ impl ReferenceFn {
             Ok(_) => Ok(()),
             Err(Stop::Error(d)) => Err(*d),
             Err(Stop::Jump(..)) => {
-                Err(Diagnostic::error(WRONG_KIND, self.function.span, "a jump out of no loop"))
+                Err(Diagnostic::error(WRONG_KIND, self.function.span, "a jump outside of a loop"))
             }
         }
     }
@@ -127,10 +131,10 @@ fn assigned(block: &ast::Block, names: &mut Vec<Arc<str>>) {
     }
 }
 
-/// The meaning of an expression.
+/// The value of an expression.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Value {
-    /// No value.
+    /// An expression without a value.
     Unit,
     Number(Number),
     /// A tensor of a PE.
@@ -141,14 +145,14 @@ enum Value {
     Dtype(Scalar),
 }
 
-/// A variable.
+/// A variable of a reference function.
 struct Variable {
     name: Arc<str>,
     value: Value,
     mutable: bool,
 }
 
-/// What ends a block before its end.
+/// The reason why a block ends before its end.
 enum Stop {
     Jump(Jump),
     Error(Box<Diagnostic>),
@@ -168,13 +172,13 @@ impl From<Diagnostic> for Stop {
 
 type R<T> = Result<T, Stop>;
 
-/// An evaluation.
+/// The state of an evaluation.
 struct Run<'a> {
     library: &'a Library,
     tensors: &'a mut dyn Tensors,
     place: PeContext,
     scope: Vec<Variable>,
-    /// Variables below this index belong to callers and are not seen.
+    /// Variables below this index belong to callers and are invisible.
     floor: usize,
     calls: usize,
     steps: u64,
@@ -201,8 +205,7 @@ impl Run<'_> {
     fn call(&mut self, f: &ast::Function, arguments: Vec<Value>, span: Span) -> R<Value> {
         if !f.generics.is_empty() || f.params.len() != arguments.len() {
             let (n, m) = (f.params.len(), arguments.len());
-            let what =
-                format!("`{}` takes {n} arguments and no compile-time ones here, and gets {m}", f.name);
+            let what = format!("`{}` needs {n} arguments and no compile-time ones here, but has {m}", f.name);
             fail(WRONG_ARGS, span, what)?;
         }
         self.calls += 1;
@@ -224,7 +227,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a block in a scope of its own, and gives the value of its last expression.
+    /// Runs a block in a scope of its own and returns the value of its last expression.
     fn block(&mut self, block: &ast::Block) -> R<Value> {
         let depth = self.scope.len();
         let mut result = block.stmts.iter().try_for_each(|stmt| self.stmt(stmt)).map(|()| Value::Unit);
@@ -253,7 +256,7 @@ impl Run<'_> {
                 let (mut i, end) = (self.int(lo)?, self.int(hi)?);
                 let by = step.as_ref().map_or(Ok(1), |step| self.int(step))?;
                 if by <= 0 {
-                    fail(WRONG_KIND, stmt.span, format!("the loop's step is {by}, and not positive"))?;
+                    fail(WRONG_KIND, stmt.span, format!("the loop's step is {by}, but must be positive"))?;
                 }
                 while i < end {
                     let depth = self.scope.len();
@@ -290,7 +293,7 @@ impl Run<'_> {
         }
     }
 
-    /// A round of a loop; whether there may be another.
+    /// Runs a round of a loop. Returns whether another round can follow.
     fn round(&mut self, body: &ast::Block, span: Span) -> R<bool> {
         self.step(span)?;
         match self.block(body) {
@@ -309,7 +312,7 @@ impl Run<'_> {
         match &target.kind {
             ast::ExprKind::Name(name) => {
                 let Some(variable) = self.variable(&name.name).filter(|v| v.mutable) else {
-                    let what = format!("`{name}` is no variable that was declared by `let mut`");
+                    let what = format!("`{name}` is not a variable declared by `let mut`");
                     return Ok(fail(NOT_ASSIGNABLE, target.span, what)?);
                 };
                 match (variable.value, new) {
@@ -320,7 +323,7 @@ impl Run<'_> {
                         if let (Value::Number(a), Value::Number(b)) = (old, new)
                             && std::mem::discriminant(&a) != std::mem::discriminant(&b)
                         {
-                            let what = format!("`{name}` was {a}, and cannot become {b}");
+                            let what = format!("`{name}` holds {a}, and cannot become {b}");
                             return Err(Diagnostic::error(WRONG_KIND, target.span, what)
                                 .help("a variable for real numbers begins with one, such as 0.0")
                                 .into());
@@ -337,11 +340,11 @@ impl Run<'_> {
                     fail(
                         NOT_ASSIGNABLE,
                         target.span,
-                        "each PE's result is evaluated by itself; assign to this PE's",
+                        "each PE's result is evaluated separately; assign to this PE's tensor",
                     )?;
                 }
                 let Value::Number(n) = new else {
-                    return Ok(fail(WRONG_KIND, value.span, "an element is a number")?);
+                    return Ok(fail(WRONG_KIND, value.span, "an element must be a number")?);
                 };
                 let written = self.tensors.write(tensor, at, n);
                 Ok(written.or_else(|what| fail(WRONG_KIND, value.span, what))?)

@@ -1,4 +1,4 @@
-//! Numbers that know how far another program's result may be from them.
+//! Numbers with a bound on the difference to another program's result.
 
 use std::fmt;
 use weft_ir::{NumberKind, Scalar};
@@ -6,7 +6,7 @@ use weft_ir::{NumberKind, Scalar};
 /// An exact integer, a real number or a truth value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Number {
-    /// Wide enough for the elements of all integer types, and for sums of them.
+    /// An integer, wide enough for the elements of all integer types and for sums of them.
     Int(i128),
     /// A real number, computed in float64.
     Real(Real),
@@ -14,15 +14,16 @@ pub enum Number {
     Bool(bool),
 }
 
-/// A real number in float64, with a bound on what rounding makes of it elsewhere.
+/// A real number in float64, with a bound on the effect of rounding elsewhere.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Real {
     /// The number as computed in float64.
     pub value: f64,
-    /// The sum of the magnitudes that were added up to it.
+    /// The sum of the absolute values that were added to it.
     pub magnitude: f64,
-    /// How far a program may be from it that carries out the same operations with another unit roundoff, and adds in another
-    /// order: a running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, 3.3 and 4.2).
+    /// A bound on the difference to the result of a program that does the same operations with
+    /// another unit roundoff and adds in another order. It is a running error analysis (Higham,
+    /// Accuracy and Stability of Numerical Algorithms, 3.3 and 4.2).
     pub error: f64,
 }
 
@@ -37,14 +38,14 @@ impl fmt::Display for Number {
 }
 
 impl From<f64> for Real {
-    /// An exact number.
+    /// Makes an exact number.
     fn from(value: f64) -> Real {
         Real { value, magnitude: value.abs(), error: 0.0 }
     }
 }
 
-/// The greatest relative error of rounding once to an element type: half a unit in the last place; 0 for types that are no
-/// floats.
+/// The greatest relative error of rounding once to an element type, which is half a unit in the
+/// last place. It is 0 for types that are not floats.
 pub fn unit_roundoff(dtype: Scalar) -> f64 {
     let bits = match dtype {
         Scalar::F64 => 53,
@@ -95,14 +96,14 @@ impl Real {
         Real { error: self.error + other.error, ..Real::from(self.value % other.value) }
     }
 
-    /// The lesser of two where `least`, else the greater.
+    /// The lesser of the two numbers if `least` is set, and otherwise the greater one.
     pub(super) fn choose(self, other: Real, least: bool) -> Real {
         let first = if least { self.value <= other.value } else { self.value >= other.value };
         let chosen = if first || other.value.is_nan() { self } else { other };
         Real { error: self.error.max(other.error), ..chosen }
     }
 
-    /// It, rounded to an element type.
+    /// The number rounded to an element type.
     pub(super) fn rounded(self, dtype: Scalar) -> Real {
         Real { error: self.error + unit_roundoff(dtype) * self.value.abs(), ..self }
     }
@@ -113,7 +114,7 @@ impl Real {
         let own = unit * (function.relative * value.abs() + function.absolute);
         let error = match function.slope {
             Slope::Of(slope) if self.error > 0.0 => {
-                // The steepest of three places stands for all of the interval.
+                // The steepest of three points stands for the whole interval.
                 let steepest = [x - self.error, x, x + self.error].map(|x| slope(x).abs());
                 steepest.into_iter().filter(|s| !s.is_nan()).fold(0.0, f64::max) * self.error
             }
@@ -127,11 +128,11 @@ impl Real {
     }
 }
 
-/// How a function passes errors of its argument on.
+/// The way in which a function passes on errors of its argument.
 pub(super) enum Slope {
-    /// By its derivative.
+    /// It scales them by its derivative.
     Of(fn(f64) -> f64),
-    /// It goes in steps.
+    /// It is a step function.
     Steps,
 }
 
@@ -140,8 +141,9 @@ pub(super) struct Function {
     pub(super) name: &'static str,
     value: fn(f64) -> f64,
     slope: Slope,
-    /// How far PTX's instruction, or the sequence for the language's function, may be off: relative to the result and
-    /// absolutely, in units of roundoff (PTX ISA, floating point instructions).
+    /// The possible error of PTX's instruction, or of the sequence for the language's function,
+    /// relative to the result and absolute, in units of roundoff (PTX ISA, floating point
+    /// instructions).
     relative: f64,
     absolute: f64,
 }
@@ -182,7 +184,8 @@ impl Number {
         }
     }
 
-    /// Converted as `.to<T>()` does; `None` where there is no number of that type, such as an integer for NaN.
+    /// Converts the number as `.to<T>()` does. The result is `None` if there is no number of that
+    /// type, such as an integer for NaN.
     pub(super) fn to(self, dtype: Scalar) -> Option<Number> {
         Some(match (self, dtype.kind()) {
             (Number::Real(x), NumberKind::Float) => Number::Real(x.rounded(dtype)),
@@ -202,7 +205,8 @@ impl Number {
 mod tests {
     use super::*;
 
-    /// Single precision in any order stays within the bound, which is no more than a few hundred times too large.
+    /// Checks that single precision in any order stays within the bound, and that the bound is at
+    /// most a few hundred times too large.
     #[test]
     fn sums_and_norms_in_single_precision_are_within_the_bound() {
         let unit = unit_roundoff(Scalar::F32);

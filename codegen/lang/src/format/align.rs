@@ -1,17 +1,17 @@
-//! Columns: the `=` of variables and the comments at the ends of lines that follow one another.
+//! Alignment in columns: the `=` of variables and the comments at the ends of consecutive lines.
 
 use super::MAX_WIDTH;
 use super::doc::{Mark, Printed};
 use std::ops::Range;
 
-/// A line of the printed text, and where its marks are.
+/// A line of the printed text with the positions of its marks.
 struct Line<'a> {
     text: &'a str,
     equals: Option<(usize, bool)>,
     comment: Option<usize>,
 }
 
-/// The text with its columns.
+/// The text with its columns aligned.
 pub(super) fn align(printed: &Printed) -> String {
     let mut lines = lines(printed);
     let mut moved: Vec<String> = lines.iter().map(|line| line.text.to_owned()).collect();
@@ -53,7 +53,7 @@ impl Line<'_> {
         self.text.len() - self.text.trim_start_matches(' ').len()
     }
 
-    /// The words that begin it, if it is the whole declaration of a variable.
+    /// The words with which the line begins, if it is the whole declaration of a variable.
     fn declares(&self) -> Option<&'static str> {
         let code = self.code();
         let words = ["let mut ", "let ", "const "].into_iter();
@@ -62,7 +62,8 @@ impl Line<'_> {
     }
 }
 
-/// The ranges of lines that have the same key and the same indentation. Lines without a key are in no range.
+/// The ranges of consecutive lines with the same key and the same indentation. Lines without a key
+/// are in no range.
 fn runs<K: PartialEq>(lines: &[Line<'_>], key: impl Fn(&Line<'_>) -> Option<K>) -> Vec<Range<usize>> {
     let mut runs: Vec<(Range<usize>, (K, usize))> = Vec::new();
     for (n, line) in lines.iter().enumerate() {
@@ -75,7 +76,7 @@ fn runs<K: PartialEq>(lines: &[Line<'_>], key: impl Fn(&Line<'_>) -> Option<K>) 
     runs.into_iter().map(|(run, _)| run).collect()
 }
 
-/// Puts the `=` of these lines into one column where the source has done so and all of them fit.
+/// Aligns the `=` of these lines if the source does so and all of them fit.
 fn equals(lines: &mut [Line<'_>], moved: &mut [String]) {
     let width = |line: &Line<'_>, at: usize| line.text[..at].chars().count();
     let places: Vec<(usize, bool)> = lines.iter().filter_map(|line| line.equals).collect();
@@ -95,7 +96,7 @@ fn equals(lines: &mut [Line<'_>], moved: &mut [String]) {
     }
 }
 
-/// Puts the comments of these lines into one column if all of them fit.
+/// Aligns the comments of these lines if all of them fit.
 fn comments(lines: &[Line<'_>], moved: &mut [String]) {
     let places: Vec<usize> = lines.iter().filter_map(|line| line.comment).collect();
     let width = |text: &str, at: usize| text[..at].chars().count();

@@ -2,14 +2,14 @@
 
 use crate::lexer::{self, Kind};
 
-/// A comment in front of a token.
+/// A comment before a token.
 #[derive(Clone, Copy)]
 pub(super) struct Comment<'a> {
-    /// Its text, without spaces at its end.
+    /// The text of the comment, without spaces at its end.
     pub(super) text: &'a str,
-    /// An empty line precedes it.
+    /// Whether an empty line precedes it.
     pub(super) blank: bool,
-    /// Nothing follows it on its line.
+    /// Whether nothing follows it on its line.
     pub(super) ends_line: bool,
 }
 
@@ -17,15 +17,15 @@ pub(super) struct Comment<'a> {
 pub(super) struct Token<'a> {
     pub(super) kind: Kind,
     pub(super) text: &'a str,
-    /// Comments between the line of the token before, and this token.
+    /// The comments between the line of the previous token and this token.
     pub(super) before: Vec<Comment<'a>>,
-    /// A comment that ends the line of this token.
+    /// The comment that ends the line of this token, if there is one.
     pub(super) after: Option<&'a str>,
-    /// An empty line precedes it, after its comments.
+    /// Whether an empty line precedes it, after its comments.
     pub(super) blank: bool,
-    /// It does not stand on the line on which the token before ends.
+    /// Whether it begins on a later line than that on which the previous token ends.
     pub(super) begins_line: bool,
-    /// The number of spaces in front of it on its line.
+    /// The number of spaces before it on its line.
     pub(super) spaces: usize,
 }
 
@@ -38,7 +38,8 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
         let gap = text.get(end..start).unwrap_or_default();
         let gap = gap.strip_prefix('\u{feff}').unwrap_or(gap);
         let (mut before, blank) = comments(gap);
-        // One that others follow, of which one ends the line, gets a line of its own as well.
+        // If several comments follow each other and one of them ends the line, each of them gets a
+        // line of its own.
         let mut ends_line = token.kind == Kind::End;
         for comment in before.iter_mut().rev() {
             ends_line |= comment.ends_line;

@@ -1,38 +1,39 @@
-//! Documents: text with places where a line may end, and the printer that decides which of them do.
+//! Documents, which are text with possible line breaks, and the printer that selects the line
+//! breaks.
 
 use super::MAX_WIDTH;
 
-/// A piece of text whose lines are not decided yet.
+/// A piece of text whose line breaks are not decided yet.
 pub(super) struct Doc<'a> {
-    kind: Kind<'a>,
-    /// It cannot stand on one line.
+    kind: DocKind<'a>,
+    /// Whether it does not fit on one line.
     breaks: bool,
-    /// It ends in a comment after which the line must end.
+    /// Whether it ends in a comment after which the line must end.
     trails: bool,
 }
 
-enum Kind<'a> {
+enum DocKind<'a> {
     /// A token, or spaces between tokens.
     Text(&'a str),
-    /// A space, or the end of the line where the group is broken.
+    /// A space, or a line break if the group is broken.
     Line,
-    /// Nothing, or the end of the line where the group is broken.
+    /// Nothing, or a line break if the group is broken.
     Soft,
-    /// The end of the line.
+    /// A line break.
     Hard,
-    /// A line without text, unless nothing precedes it.
+    /// An empty line, unless nothing precedes it.
     Blank,
-    /// A comma where the group is broken, else nothing.
+    /// A comma if the group is broken, and otherwise nothing.
     Comma,
     Seq(Vec<Doc<'a>>),
     Indent(Box<Doc<'a>>),
-    /// All its lines end, or none does.
+    /// A group, in which all possible line breaks are used or none is.
     Group(Box<Doc<'a>>),
-    /// A space, or the end of the line where the document after it does not fit.
+    /// A space, or a line break if the document after it does not fit.
     FillLine,
     /// A comment on a line of its own.
     Above(&'a str),
-    /// A comment with tokens of the same line after it.
+    /// A comment that is followed by tokens on the same line.
     Inline(&'a str),
     /// A comment that ends a line.
     Trailing(&'a str),
@@ -43,20 +44,20 @@ enum Kind<'a> {
 }
 
 impl<'a> Doc<'a> {
-    const fn new(kind: Kind<'a>, breaks: bool, trails: bool) -> Doc<'a> {
+    const fn new(kind: DocKind<'a>, breaks: bool, trails: bool) -> Doc<'a> {
         Doc { kind, breaks, trails }
     }
 
     pub(super) fn text(text: &'a str) -> Doc<'a> {
-        Doc::new(Kind::Text(text), false, false)
+        Doc::new(DocKind::Text(text), false, false)
     }
 
-    pub(super) const LINE: Doc<'static> = Doc::new(Kind::Line, false, false);
-    pub(super) const FILL_LINE: Doc<'static> = Doc::new(Kind::FillLine, false, false);
-    pub(super) const SOFT: Doc<'static> = Doc::new(Kind::Soft, false, false);
-    pub(super) const HARD: Doc<'static> = Doc::new(Kind::Hard, true, false);
-    pub(super) const BLANK: Doc<'static> = Doc::new(Kind::Blank, true, false);
-    pub(super) const COMMA: Doc<'static> = Doc::new(Kind::Comma, false, false);
+    pub(super) const LINE: Doc<'static> = Doc::new(DocKind::Line, false, false);
+    pub(super) const FILL_LINE: Doc<'static> = Doc::new(DocKind::FillLine, false, false);
+    pub(super) const SOFT: Doc<'static> = Doc::new(DocKind::Soft, false, false);
+    pub(super) const HARD: Doc<'static> = Doc::new(DocKind::Hard, true, false);
+    pub(super) const BLANK: Doc<'static> = Doc::new(DocKind::Blank, true, false);
+    pub(super) const COMMA: Doc<'static> = Doc::new(DocKind::Comma, false, false);
 
     pub(super) fn seq(parts: Vec<Doc<'a>>) -> Doc<'a> {
         let (mut breaks, mut trails) = (false, false);
@@ -64,60 +65,61 @@ impl<'a> Doc<'a> {
             breaks |= part.breaks || trails;
             trails = part.trails;
         }
-        Doc::new(Kind::Seq(parts), breaks, trails)
+        Doc::new(DocKind::Seq(parts), breaks, trails)
     }
 
     pub(super) fn indent(self) -> Doc<'a> {
         let (breaks, trails) = (self.breaks, self.trails);
-        Doc::new(Kind::Indent(Box::new(self)), breaks, trails)
+        Doc::new(DocKind::Indent(Box::new(self)), breaks, trails)
     }
 
     pub(super) fn group(self) -> Doc<'a> {
         let (breaks, trails) = (self.breaks, self.trails);
-        Doc::new(Kind::Group(Box::new(self)), breaks, trails)
+        Doc::new(DocKind::Group(Box::new(self)), breaks, trails)
     }
 
-    /// The same, which cannot stand on one line if `broken`.
+    /// The same document, which is marked as not fitting on one line if `broken` is set.
     pub(super) fn broken_if(mut self, broken: bool) -> Doc<'a> {
         self.breaks |= broken;
         self
     }
 
     pub(super) fn above(comment: &'a str) -> Doc<'a> {
-        Doc::new(Kind::Above(comment), true, false)
+        Doc::new(DocKind::Above(comment), true, false)
     }
 
     pub(super) fn inline(comment: &'a str) -> Doc<'a> {
-        Doc::new(Kind::Inline(comment), comment.contains('\n'), false)
+        Doc::new(DocKind::Inline(comment), comment.contains('\n'), false)
     }
 
     pub(super) fn trailing(comment: &'a str) -> Doc<'a> {
-        Doc::new(Kind::Trailing(comment), false, true)
+        Doc::new(DocKind::Trailing(comment), false, true)
     }
 
     pub(super) fn equals(wanted: bool) -> Doc<'a> {
-        Doc::new(Kind::Equals { wanted }, false, false)
+        Doc::new(DocKind::Equals { wanted }, false, false)
     }
 
-    /// Whether it has lines of its own, such as comments.
+    /// Whether it contains line breaks in any case, for example because of comments.
     pub(super) fn has_lines(&self) -> bool {
         self.breaks
     }
 
     fn is_empty(&self) -> bool {
         match &self.kind {
-            Kind::Seq(parts) => parts.iter().all(Doc::is_empty),
+            DocKind::Seq(parts) => parts.iter().all(Doc::is_empty),
             _ => false,
         }
     }
 
-    /// Whether it is at most `most` characters on one line, of one or a few tokens.
+    /// Whether it has at most `most` characters on one line and consists of few tokens.
     pub(super) fn is_short(&self, most: usize) -> bool {
         !self.breaks && !self.trails && fits(&[(0, false, self)], &[], most)
     }
 }
 
-/// A place of the printed text that is moved to the right of others above and below it.
+/// A position in the printed text that can be moved to the right for alignment with lines above and
+/// below.
 pub(super) enum Mark {
     /// The space before the `=` of a variable.
     Equals { wanted: bool },
@@ -125,18 +127,19 @@ pub(super) enum Mark {
     Comment,
 }
 
-/// The printed text and its marks, each with its byte.
+/// The printed text, and its marks with their positions in bytes.
 pub(super) struct Printed {
     pub(super) text: String,
     pub(super) marks: Vec<(usize, Mark)>,
 }
 
-/// A document to be printed: its indentation, whether its group is broken, and what it is.
+/// A document that is to be printed: its indentation, whether its group is broken, and the
+/// document.
 type Step<'d, 'a> = (usize, bool, &'d Doc<'a>);
 
 struct Printer<'a> {
     out: Printed,
-    /// Characters in the last line.
+    /// The number of characters in the last line.
     column: usize,
     /// The last line is still empty, and will be indented by this.
     fresh: Option<usize>,
@@ -158,40 +161,40 @@ impl<'a> Printer<'a> {
         let mut steps: Vec<Step<'_, 'a>> = vec![(0, true, doc)];
         while let Some((indent, broken, doc)) = steps.pop() {
             match &doc.kind {
-                Kind::Text(text) => self.token(text, indent),
-                Kind::Comma if broken => self.token(",", indent),
-                Kind::Comma => {}
-                Kind::Hard => self.end_line(indent),
-                Kind::Line | Kind::Soft if broken => self.end_line(indent),
-                Kind::Line => self.token(" ", indent),
-                Kind::Soft => {}
-                Kind::Blank => self.blank(),
-                Kind::Seq(parts) => steps.extend(parts.iter().rev().map(|part| (indent, broken, part))),
-                Kind::Indent(inner) => steps.push((indent + 4, broken, inner)),
-                Kind::Group(inner) => {
+                DocKind::Text(text) => self.token(text, indent),
+                DocKind::Comma if broken => self.token(",", indent),
+                DocKind::Comma => {}
+                DocKind::Hard => self.end_line(indent),
+                DocKind::Line | DocKind::Soft if broken => self.end_line(indent),
+                DocKind::Line => self.token(" ", indent),
+                DocKind::Soft => {}
+                DocKind::Blank => self.blank(),
+                DocKind::Seq(parts) => steps.extend(parts.iter().rev().map(|part| (indent, broken, part))),
+                DocKind::Indent(inner) => steps.push((indent + 4, broken, inner)),
+                DocKind::Group(inner) => {
                     let room = MAX_WIDTH.saturating_sub(self.fresh.unwrap_or(self.column));
                     let flat = !doc.breaks && fits(&[(indent, false, inner)], &steps, room);
                     steps.push((indent, !flat, inner));
                 }
-                Kind::FillLine => {
+                DocKind::FillLine => {
                     let room = MAX_WIDTH.saturating_sub(self.column + 1);
                     let next = steps.last().filter(|(_, _, next)| !next.breaks);
                     let stays = next.is_some_and(|(_, _, next)| fits(&[(indent, false, next)], &[], room));
                     if stays || !broken { self.token(" ", indent) } else { self.end_line(indent) }
                 }
-                Kind::Above(comment) => {
+                DocKind::Above(comment) => {
                     self.end_line(indent);
                     self.write(comment);
                     self.end_line(indent);
                 }
-                Kind::Inline(comment) => self.inline(comment, indent),
-                Kind::Trailing(comment) => {
+                DocKind::Inline(comment) => self.inline(comment, indent),
+                DocKind::Trailing(comment) => {
                     if self.pending.is_some() {
                         self.end_line(indent);
                     }
                     self.pending = Some(comment);
                 }
-                Kind::Equals { wanted } => {
+                DocKind::Equals { wanted } => {
                     self.out.marks.push((self.out.text.len(), Mark::Equals { wanted: *wanted }));
                     self.token(" ", indent);
                 }
@@ -232,7 +235,7 @@ impl<'a> Printer<'a> {
         };
     }
 
-    /// Ends the line, unless it is empty; the next one has this indentation.
+    /// Ends the line, unless it is empty. The next line has this indentation.
     fn end_line(&mut self, indent: usize) {
         let code = self.out.text.trim_end_matches(' ').len();
         if self.fresh.is_none() {
@@ -258,7 +261,8 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Whether `first`, and what `rest` has in front of the next place where a line may end, fit in `room` characters.
+/// Whether `first`, and the part of `rest` before the next possible line break, fit into `room`
+/// characters.
 fn fits(first: &[Step<'_, '_>], rest: &[Step<'_, '_>], room: usize) -> bool {
     let mut used = 0;
     let mut steps: Vec<Step<'_, '_>> = first.to_vec();
@@ -266,16 +270,16 @@ fn fits(first: &[Step<'_, '_>], rest: &[Step<'_, '_>], room: usize) -> bool {
     while used <= room {
         let Some((indent, broken, doc)) = steps.pop().or_else(|| rest.next().copied()) else { return true };
         match &doc.kind {
-            Kind::Text(text) => used += text.chars().count(),
-            Kind::Comma => used += usize::from(broken),
-            Kind::Line | Kind::Soft | Kind::FillLine if broken => return true,
-            Kind::Hard | Kind::Blank | Kind::Above(_) => return true,
-            Kind::Line | Kind::FillLine | Kind::Equals { .. } => used += 1,
-            Kind::Soft | Kind::Trailing(_) => {}
-            Kind::Inline(comment) => used += comment.chars().count() + 1,
-            Kind::Seq(parts) => steps.extend(parts.iter().rev().map(|part| (indent, broken, part))),
-            Kind::Indent(inner) => steps.push((indent, broken, inner)),
-            Kind::Group(inner) => steps.push((indent, broken, inner)),
+            DocKind::Text(text) => used += text.chars().count(),
+            DocKind::Comma => used += usize::from(broken),
+            DocKind::Line | DocKind::Soft | DocKind::FillLine if broken => return true,
+            DocKind::Hard | DocKind::Blank | DocKind::Above(_) => return true,
+            DocKind::Line | DocKind::FillLine | DocKind::Equals { .. } => used += 1,
+            DocKind::Soft | DocKind::Trailing(_) => {}
+            DocKind::Inline(comment) => used += comment.chars().count() + 1,
+            DocKind::Seq(parts) => steps.extend(parts.iter().rev().map(|part| (indent, broken, part))),
+            DocKind::Indent(inner) => steps.push((indent, broken, inner)),
+            DocKind::Group(inner) => steps.push((indent, broken, inner)),
         }
     }
     false

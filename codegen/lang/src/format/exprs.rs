@@ -1,4 +1,4 @@
-//! Expressions and lists.
+//! The formatting of expressions and lists.
 
 use super::Formatter;
 use super::doc::Doc;
@@ -7,13 +7,14 @@ use crate::lexer::Kind;
 use crate::parser::{level, sign};
 use crate::print::chained;
 
-/// If all items of a long list have at most this many characters, they share lines.
+/// If all items of a long list have at most this number of characters, they share lines.
 const SHORT: usize = 24;
 
-/// The same for parameters of a kernel, and for those in angle brackets, which are named and have defaults.
+/// The same limit for parameters of a kernel and for those in angle brackets, which are named and
+/// have defaults.
 pub(super) const SHORT_PARAMETER: usize = 48;
 
-/// Lists of more items than this are long.
+/// A list with more items than this is long.
 const FEW: usize = 4;
 
 impl<'a> Formatter<'a> {
@@ -57,7 +58,7 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// Operators of one level: all stay on the line, or each begins one.
+    /// Operators of one level: all of them stay on the line, or each begins a line.
     fn chain(&mut self, expr: &Expr) -> Doc<'a> {
         let mut operands = Vec::new();
         let mut left = expr;
@@ -75,7 +76,7 @@ impl<'a> Formatter<'a> {
         Doc::seq(vec![first, Doc::seq(rest).indent()]).group()
     }
 
-    /// An operator of this many characters, which may be several tokens.
+    /// An operator with this number of characters, which can be several tokens.
     pub(super) fn sign(&mut self, characters: usize) -> Doc<'a> {
         let mut parts = Vec::new();
         let mut seen = 0;
@@ -86,7 +87,7 @@ impl<'a> Formatter<'a> {
         Doc::seq(parts)
     }
 
-    /// Conditions and blocks, whose lines all end or none does.
+    /// Conditions and blocks. All of their possible line breaks are used, or none is.
     fn conditional(&mut self, cond: &Expr, then: &Block, otherwise: Option<&Block>) -> Doc<'a> {
         let space = || Doc::text(" ");
         let mut parts = vec![self.token(), space(), self.expr(cond), space(), self.block(then)];
@@ -117,7 +118,7 @@ impl<'a> Formatter<'a> {
         Doc::seq(vec![self.token(), Doc::text(" "), self.token(), Doc::text(" "), self.expr(value)])
     }
 
-    /// A list between `<` and `>`, if it is there.
+    /// A list between `<` and `>`, if there is one.
     pub(super) fn angles<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>) -> Doc<'a> {
         if self.is(Kind::Lt) && (!items.is_empty() || self.after_is(Kind::Gt)) {
             self.list(items, item)
@@ -132,7 +133,7 @@ impl<'a> Formatter<'a> {
 
     fn tuple(&mut self, items: &[Expr]) -> Doc<'a> {
         let [only] = items else { return self.list(items, Self::expr) };
-        // The comma makes the tuple.
+        // The comma makes it a tuple.
         let mut parts = vec![self.token(), self.expr(only), self.token()];
         let closing = self.closing(true);
         parts.extend([closing, self.token()]);
@@ -152,8 +153,9 @@ impl<'a> Formatter<'a> {
         self.list_of(items, item, SHORT)
     }
 
-    /// A bracket, items with commas between them, and the bracket that closes it. The list is on one line, or its
-    /// items are on one line of their own, or each is on its own line. Items that are all short share lines.
+    /// An opening bracket, items separated by commas, and the closing bracket. The list is on one
+    /// line, or its items share a line of their own, or each item has its own line. Items that are
+    /// all short share lines.
     pub(super) fn list_of<T>(
         &mut self,
         items: &[T],

@@ -1,4 +1,4 @@
-//! Items, blocks and statements.
+//! The formatting of items, blocks and statements.
 
 use super::Formatter;
 use super::doc::Doc;
@@ -43,7 +43,7 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// The space in front of the `=` that comes next.
+    /// The space before the next `=`.
     fn equals(&self) -> Doc<'a> {
         let next = self.next();
         if next.before.is_empty() {
@@ -115,13 +115,13 @@ impl<'a> Formatter<'a> {
         Doc::seq(parts)
     }
 
-    /// A block, which shares its lines with the group around it.
+    /// A block, which uses the line breaks of the surrounding group.
     pub(super) fn block(&mut self, block: &Block) -> Doc<'a> {
         let open = self.token();
         Doc::seq(vec![open, self.block_rest(block)])
     }
 
-    /// A block behind its `{`. It stays on one line if it is on one and has one statement.
+    /// A block after its `{`. It stays on one line if it is on one line and has one statement.
     fn block_rest(&mut self, block: &Block) -> Doc<'a> {
         let count = block.stmts.len() + usize::from(block.value.is_some());
         if count == 0 && self.next().before.is_empty() {
@@ -204,7 +204,7 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// A head and its block. The `{` has a line of its own where the head does not fit on one.
+    /// A head and its block. The `{` has a line of its own if the head does not fit on one line.
     fn with_block(&mut self, mut head: Vec<Doc<'a>>, body: &Block) -> Doc<'a> {
         head.push(Doc::text(" "));
         Doc::seq(vec![Doc::seq(head), self.block(body)]).group()

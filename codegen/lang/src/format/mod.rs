@@ -1,7 +1,8 @@
 //! The formatter of `.weft` text.
 //!
-//! It walks the syntax tree and the tokens side by side: the tree says where lines may end, and every token and every
-//! comment is taken from the text. It adds and removes commas at the ends of lists, and white space, and nothing else.
+//! It walks the syntax tree and the tokens side by side. The tree determines the possible line
+//! breaks, and every token and comment is copied from the text. The formatter adds and removes only
+//! white space and commas at the ends of lists.
 
 mod align;
 mod comments;
@@ -15,22 +16,24 @@ use comments::Token;
 use doc::Doc;
 use weft_ir::diag::Diagnostic;
 
-/// The longest line that is not ended where it could be.
+/// The maximum length of a line that could be broken.
 pub const MAX_WIDTH: usize = 120;
 
-/// Why a text is not formatted.
+/// The reason why a text cannot be formatted.
 #[derive(Debug)]
 pub enum FormatError {
-    /// It has syntax errors.
+    /// The text has syntax errors.
     Syntax(Vec<Diagnostic>),
-    /// The formatted text would mean something else, or lose a comment: a fault of the formatter.
+    /// The formatted text would have another meaning or lose a comment, which is a fault of the
+    /// formatter.
     Changed,
 }
 
-/// Formats a text, which stands in diagnostics as file `file_id`.
+/// Formats a text that is file `file_id` in diagnostics.
 ///
 /// # Errors
-/// Fails if the text has syntax errors, or if the formatter has a fault and would change what the text says.
+/// Fails if the text has syntax errors, or if the formatter has a fault and would change the
+/// meaning of the text.
 pub fn format(file_id: u32, text: &str) -> Result<String, FormatError> {
     let tree = crate::parse(file_id, text).map_err(FormatError::Syntax)?;
     let mut formatter = Formatter { tokens: comments::tokens(text), at: 0 };
@@ -44,7 +47,7 @@ pub fn format(file_id: u32, text: &str) -> Result<String, FormatError> {
     }
 }
 
-/// The comments of a text in their order.
+/// The comments of a text, in order.
 fn all_comments(text: &str) -> Vec<&str> {
     let tokens = comments::tokens(text);
     tokens
@@ -53,7 +56,7 @@ fn all_comments(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What is being formatted: its tokens, and the next one that has no document yet.
+/// The state of the formatter: its tokens, and the next token that is not in a document yet.
 struct Formatter<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
@@ -96,8 +99,8 @@ impl<'a> Formatter<'a> {
         Doc::seq(comments.map(Doc::trailing).collect())
     }
 
-    /// The comments in front of the next token that have lines of their own, and the empty lines around them; none
-    /// in front of the `first` thing of a block.
+    /// The comments before the next token that have lines of their own, and the empty lines around
+    /// them. The `first` item of a block has no empty lines before it.
     fn leading(&mut self, first: bool) -> Doc<'a> {
         let at = self.at.min(self.tokens.len() - 1);
         let token = &mut self.tokens[at];
@@ -115,7 +118,7 @@ impl<'a> Formatter<'a> {
         Doc::seq(parts)
     }
 
-    /// The comments in front of a closing bracket, as the last lines of what it closes.
+    /// The comments before a closing bracket, which are the last lines within the brackets.
     fn closing(&mut self, first: bool) -> Doc<'a> {
         let at = self.at.min(self.tokens.len() - 1);
         let token = &mut self.tokens[at];

@@ -1,5 +1,5 @@
-//! What the parsers say is wrong. Apart from them also because diagnostics are large, and the frames of the
-//! parsers, which recurse, are to be small.
+//! The errors that the parsers report. They are in functions of their own because diagnostics are
+//! large and the stack frames of the recursive parsers must be small.
 
 use super::{MAX_HEIGHT, MAX_NESTING, Res, Tokens, starts_item, starts_stmt};
 use crate::ast::{Expr, Param};
@@ -10,17 +10,17 @@ use weft_ir::Role;
 use weft_ir::diag::{Code, Diagnostic, Span};
 
 impl<'a> Tokens<'a> {
-    /// An error at the next token.
+    /// Makes an error at the next token.
     fn error(self, code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(code, self.span(), message)
     }
 
-    /// An error at the next token: `expected WHAT, found ...`.
+    /// Makes an error at the next token: `expected WHAT, found ...`.
     fn expected(self, code: Code, what: &str) -> Diagnostic {
         self.error(code, format!("expected {what}, found {}", self.found())).label(format!("expected {what}"))
     }
 
-    /// The next token is not `kind`, which has to stand here.
+    /// Reports that the next token is not `kind`, which is required here.
     #[cold]
     pub(super) fn no_token<T>(self, kind: Kind, place: &str) -> Res<'a, T> {
         let what = kind.text().map_or("the end of the text".into(), |text| format!("`{text}`"));
@@ -32,7 +32,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// No name stands here.
+    /// Reports that a name is missing here.
     #[cold]
     pub(super) fn no_name<T>(self, what: &str) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_NAME, &format!("the name {what}"));
@@ -43,13 +43,14 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// No type stands here; `what` is wanted.
+    /// Reports that a type is missing here. `what` describes it.
     #[cold]
     pub(super) fn no_type<T>(self, what: &str) -> Res<'a, T> {
         self.fail(self.expected(code::EXPECTED_TYPE, what))
     }
 
-    /// The `;` after `what` is missing. Where a line ends or a block closes, goes on as if it were there.
+    /// Reports that the `;` after `what` is missing. At the end of a line or block, parsing
+    /// continues as if it were present.
     #[cold]
     pub(super) fn no_semicolon(self, what: &dyn Display) -> Res<'a, ()> {
         let (before, here) = (self.end_before(), self.first());
@@ -73,10 +74,10 @@ impl<'a> Tokens<'a> {
     fn stray_range(self) -> Diagnostic {
         self.error(code::STRAY_RANGE, "a range is not allowed here")
             .label("of this range")
-            .help("ranges stand in `for i in a..b` and in an index, `t[a..b]`")
+            .help("ranges are allowed in `for i in a..b` and in an index, `t[a..b]`")
     }
 
-    /// Neither the next item of a list nor its end stands here.
+    /// Reports that neither the next item of a list nor its end follows.
     #[cold]
     pub(super) fn unclosed<T>(self, open: Token, close: Kind) -> Res<'a, T> {
         if self.kind() == Kind::DotDot {
@@ -97,7 +98,7 @@ impl<'a> Tokens<'a> {
     pub(super) fn too_deep<T>(self) -> Res<'a, T> {
         self.fail(
             self.error(code::TOO_DEEP, format!("nested more than {MAX_NESTING} levels deep"))
-                .label("here it becomes too deep")
+                .label("the nesting exceeds the limit here")
                 .help("each parenthesis, block, argument and `else if` is a level; name parts with `let`"),
         )
     }
@@ -109,7 +110,7 @@ impl<'a> Tokens<'a> {
                 code::TOO_DEEP,
                 format!("a chain of more than {MAX_HEIGHT} operators, calls and indices"),
             )
-            .label("here it becomes too long")
+            .label("the chain exceeds the limit here")
             .help("name parts of it with `let`, or use a loop"),
         )
     }
@@ -120,7 +121,7 @@ impl<'a> Tokens<'a> {
         self.fail(match self.kind() {
             Kind::RBrace => error.help("no block is open here; remove this `}`"),
             Kind::Let => error.help("outside of a kernel or a function, write `const` instead of `let`"),
-            _ => error.help("statements stand inside the braces of a kernel or a function"),
+            _ => error.help("write statements inside the braces of a kernel or a function"),
         })
     }
 
@@ -130,11 +131,11 @@ impl<'a> Tokens<'a> {
         self.fail(error.help("write `use \"tiles.weft\";` or `use weft::collectives;`"))
     }
 
-    /// `use tiles.weft;`
+    /// Reports a path without quotes: `use tiles.weft;`.
     #[cold]
     pub(super) fn bare_file<T>(self) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_TOKEN, "`;`");
-        self.fail(error.help("a file stands in quotes: `use \"lib/tiles.weft\";`"))
+        self.fail(error.help("write the file in quotes: `use \"lib/tiles.weft\";`"))
     }
 
     #[cold]
@@ -144,17 +145,17 @@ impl<'a> Tokens<'a> {
         self.ctx.report(
             Diagnostic::error(code::PARAM_WITHOUT_TYPE, param.span, message)
                 .label("which type?")
-                .help(format!("write `{name}: symm<f32, (N):(1)>`, `{name}: i32` or the like")),
+                .help(format!("write a type, such as `{name}: symm<f32, (N):(1)>` or `{name}: i32`")),
         );
     }
 
-    /// The first of two names is no role.
+    /// Reports that the first of two names is not a role.
     #[cold]
     pub(super) fn no_role<T>(self) -> Res<'a, T> {
         let roles: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
         let message = format!("{} is not a role of a parameter", self.found());
         self.fail(self.error(code::ROLE, message).label("not a role").help(format!(
-            "the roles are {}; where two parameters are meant, a `,` separates them",
+            "the roles are {}; if these are two parameters, separate them with `,`",
             roles.join(", ")
         )))
     }
@@ -165,7 +166,7 @@ impl<'a> Tokens<'a> {
         self.ctx.report(
             Diagnostic::error(code::ROLE, param.span, message)
                 .label("roles are for the parameters of kernels")
-                .help("declare the role of the kernel's parameter that is passed"),
+                .help("state the role at the kernel's parameter that is passed"),
         );
     }
 
@@ -186,9 +187,13 @@ impl<'a> Tokens<'a> {
     #[cold]
     pub(super) fn not_a_place(self, target: &Expr) {
         self.ctx.report(
-            Diagnostic::error(code::NOT_A_PLACE, target.span, "assignment to something that is not a place")
-                .label("not a name or an indexed tensor")
-                .help("assign to `x` or `t[i, _]`; to compare, write `==`"),
+            Diagnostic::error(
+                code::NOT_A_PLACE,
+                target.span,
+                "assignment to something that cannot be assigned",
+            )
+            .label("not a name or an indexed tensor")
+            .help("assign to `x` or `t[i, _]`; to compare, write `==`"),
         );
     }
 
@@ -196,8 +201,9 @@ impl<'a> Tokens<'a> {
     pub(super) fn no_expression<T>(self) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_EXPRESSION, "an expression");
         self.fail(match self.kind() {
-            Kind::LBrace => error
-                .help("a block stands after `if`, `else`, `for`, `while`, `loop`, or the head of a function"),
+            Kind::LBrace => error.help(
+                "write a block only after `if`, `else`, `for`, `while`, `loop`, or the head of a function",
+            ),
             Kind::And => error.help("there are no references: pass the tensor itself"),
             Kind::Plus => error.help("there is no prefix `+` and no `++`; to count, write `i += 1`"),
             kind if starts_stmt(kind) && kind != Kind::If => error.help("a statement has no value"),
@@ -208,7 +214,7 @@ impl<'a> Tokens<'a> {
     #[cold]
     pub(super) fn no_index<T>(self) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_EXPRESSION, "an index");
-        self.fail(error.help("`_` takes the whole of a mode: `t[_]`"))
+        self.fail(error.help("`_` keeps a whole mode: `t[_]`"))
     }
 
     #[cold]
@@ -216,7 +222,7 @@ impl<'a> Tokens<'a> {
         self.fail(
             self.error(code::CHAINED_LAYOUT, "`:` does not chain")
                 .label("a second `:`")
-                .help("a layout is `shape:stride`; tuples hold several modes: `(4, 2):(2, 1)`"),
+                .help("a layout is `shape:stride`; write tuples for several modes: `(4, 2):(2, 1)`"),
         )
     }
 
@@ -247,7 +253,7 @@ impl<'a> Tokens<'a> {
             self.error(code::GENERIC_ARGUMENT, message)
                 .label("expected `,` or `>(` after an argument")
                 .related(open.span(), "generic arguments begin here")
-                .help("give anything longer a name with `let` first"),
+                .help("name a longer expression with `let` first"),
         )
     }
 
@@ -257,7 +263,7 @@ impl<'a> Tokens<'a> {
         self.report(self.error(code::NUMBER_TOO_LARGE, message).label("too large").help(help));
     }
 
-    /// `\c` at byte `at` of the string that comes next.
+    /// Reports the unknown escape `\c` at byte `at` of the next string.
     #[cold]
     pub(super) fn unknown_escape(self, at: usize, c: char) {
         let start = self.first().start + super::offset(at);

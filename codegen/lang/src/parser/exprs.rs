@@ -1,4 +1,4 @@
-//! Expressions, by precedence climbing.
+//! Parsers of expressions, by precedence climbing.
 
 use super::{Res, Tokens, ident, list, stmts, token, types};
 use crate::ast::{BinOp, Expr, ExprKind, UnOp};
@@ -8,7 +8,7 @@ use nom::branch::alt;
 use nom::combinator::value;
 use std::sync::Arc;
 
-/// Infix operators and how tightly they bind. Operators of one level group from the left.
+/// The infix operators with their precedences. Operators of one level group from the left.
 const INFIX: &[(Kind, BinOp, u8)] = &[
     (Kind::OrOr, BinOp::Or, 1),
     (Kind::AndAnd, BinOp::And, 2),
@@ -33,32 +33,32 @@ const LOOSEST: u8 = 1;
 const COMPARISON: u8 = 3;
 const ABOVE_COMPARISON: u8 = 4;
 
-/// How an operator is written.
+/// The text of an operator.
 pub(crate) fn sign(op: BinOp) -> &'static str {
     INFIX.iter().find(|row| row.1 == op).and_then(|row| row.0.text()).unwrap_or_default()
 }
 
-/// How tightly an operator binds.
+/// The precedence of an operator.
 pub(crate) fn level(op: BinOp) -> u8 {
     INFIX.iter().find(|row| row.1 == op).map_or(LOOSEST, |row| row.2)
 }
 
-/// Any expression.
+/// Parses an expression.
 pub(super) fn expr(i: Tokens<'_>) -> Res<'_, Expr> {
     i.nested(|i| layout(i, LOOSEST))
 }
 
-/// An expression between `<` and `>`, where `>` is no operator.
+/// Parses an expression between `<` and `>`, where `>` is not an operator.
 pub(super) fn arg_expr(i: Tokens<'_>) -> Res<'_, Expr> {
     i.nested(|i| layout(i, ABOVE_COMPARISON))
 }
 
-/// An expression without infix operators.
+/// Parses an expression without infix operators.
 pub(super) fn operand(i: Tokens<'_>) -> Res<'_, Expr> {
     i.nested(unary)
 }
 
-/// `shape : stride`, or what binds at least as tightly as `min`.
+/// Parses `shape : stride`, or an expression that binds at least as tightly as `min`.
 fn layout(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
     let (rest, shape) = binary(i, min)?;
     if rest.kind() != Kind::Colon {
@@ -86,13 +86,13 @@ fn binary(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
     Ok((rest, left))
 }
 
-/// The infix operator that comes next, and what follows it.
+/// The next infix operator, and the tokens after it.
 fn infix_here(i: Tokens<'_>) -> Option<(&'static (Kind, BinOp, u8), Tokens<'_>)> {
     let (kind, rest) = joined(i);
     INFIX.iter().find(|row| row.0 == kind).map(|row| (row, rest))
 }
 
-/// The next token, with `>`, `>` and `=` joined where nothing stands between them.
+/// The next token. `>`, `>` and `=` are joined if there is nothing between them.
 pub(super) fn joined(i: Tokens<'_>) -> (Kind, Tokens<'_>) {
     let follows = |n: usize, kind| i.nth(n).kind == kind && i.nth(n).start == i.nth(n - 1).end;
     match i.kind() {
@@ -104,7 +104,7 @@ pub(super) fn joined(i: Tokens<'_>) -> (Kind, Tokens<'_>) {
 }
 
 fn unary(i: Tokens<'_>) -> Res<'_, Expr> {
-    // A loop, not recursion: `- - - x` costs no stack.
+    // A loop instead of recursion needs no stack for `- - - x`.
     let mut operand = i;
     while prefix(operand.kind()).is_some() {
         operand = operand.skip(1);
@@ -128,7 +128,7 @@ fn prefix(kind: Kind) -> Option<UnOp> {
     }
 }
 
-/// A primary with its methods and indices.
+/// Parses a primary expression with its methods and indices.
 fn postfix(i: Tokens<'_>) -> Res<'_, Expr> {
     let (mut rest, mut value) = primary(i)?;
     loop {
@@ -150,7 +150,7 @@ fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
         Kind::Lt => match types::generic_args(rest) {
             Ok((after, list)) if after.kind() == Kind::LParen => (after, list),
             Err(stop) if is_called(rest) => return stop.bad_generic(rest),
-            // `r.x < y`
+            // This is a field, as in `r.x < y`.
             _ => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
         },
         Kind::LParen => (rest, Vec::new()),
@@ -161,7 +161,7 @@ fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
     Ok((rest, ExprKind::Method { recv: Box::new(recv), name, generics, args }))
 }
 
-/// Whether `>(` closes what is open at `<`, as far as brackets and statements show.
+/// Whether a `>(` closes the bracket that is open at `<`, as far as brackets and statements show.
 fn is_called(open: Tokens<'_>) -> bool {
     let mut i = open;
     let mut depth = 0usize;
@@ -231,7 +231,7 @@ fn name_or_call(i: Tokens<'_>) -> Res<'_, ExprKind> {
     Ok((rest, ExprKind::Call { callee: name, generics, args }))
 }
 
-/// `(a)`, `(a, b)`, `(a,)`, `()`; `i` is just behind the bracket.
+/// Parses `(a)`, `(a, b)`, `(a,)` or `()`. `i` is after the bracket.
 fn parenthesised(i: Tokens<'_>) -> Res<'_, ExprKind> {
     if i.kind() == Kind::RParen {
         return Ok((i.skip(1), ExprKind::Tuple(Vec::new())));
@@ -248,7 +248,8 @@ fn parenthesised(i: Tokens<'_>) -> Res<'_, ExprKind> {
     match rest.kind() {
         Kind::RParen => Ok((rest.skip(1), ExprKind::Paren(Box::new(first)))),
         Kind::Comma => {
-            // The list is parsed anew from its second item on, but still knows its bracket.
+            // The list is parsed again from its second item on, but errors still show its opening
+            // bracket.
             let mut first = Some(first);
             let (rest, items) = list(i, Kind::RParen, |i| match first.take() {
                 Some(value) => Ok((rest, value)),
@@ -260,7 +261,7 @@ fn parenthesised(i: Tokens<'_>) -> Res<'_, ExprKind> {
     }
 }
 
-/// `if c { a } else if d { b } else { e }`
+/// Parses `if c { a } else if d { b } else { e }`.
 pub(super) fn conditional(i: Tokens<'_>) -> Res<'_, Expr> {
     let (rest, _) = token(Kind::If)(i)?;
     let (rest, cond) = expr(rest)?;
@@ -279,7 +280,8 @@ pub(super) fn conditional(i: Tokens<'_>) -> Res<'_, Expr> {
     Ok((rest, node(i, rest, ExprKind::If { cond: Box::new(cond), then, otherwise })))
 }
 
-/// A whole number. One that is too large is reported and becomes 0, so that parsing can go on.
+/// Parses a whole number. One that is too large is reported and becomes 0, so that parsing can
+/// continue.
 pub(super) fn int(i: Tokens<'_>) -> Res<'_, Expr> {
     let (rest, number) = token(Kind::Int)(i)?;
     let text = i.text(number).replace('_', "");
@@ -304,11 +306,11 @@ fn float(i: Tokens<'_>) -> Res<'_, ExprKind> {
     Ok((rest, ExprKind::Float(value)))
 }
 
-/// What each escape stands for.
+/// The character that each escape stands for.
 pub(crate) const ESCAPES: &[(char, char)] =
     &[('n', '\n'), ('t', '\t'), ('r', '\r'), ('0', '\0'), ('\\', '\\'), ('"', '"')];
 
-/// A string, unescaped. An unknown escape is reported and left out.
+/// Parses a string and resolves its escapes. An unknown escape is reported and left out.
 pub(super) fn quoted(i: Tokens<'_>) -> Res<'_, Arc<str>> {
     let (rest, token) = token(Kind::Str)(i)?;
     let text = i.text(token);

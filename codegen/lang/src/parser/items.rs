@@ -1,4 +1,4 @@
-//! What stands at the top of a file.
+//! Parsers of the items at the top level of a file.
 
 use super::exprs::{expr, quoted};
 use super::{Res, Tokens, ident, list, starts_item, stmts, stopped_at, token, types, word};
@@ -9,7 +9,7 @@ use nom::branch::alt;
 use nom::combinator::opt;
 use nom::sequence::preceded;
 
-/// The whole text. Reports what is wrong with each item.
+/// Parses the whole text and reports the errors of each item.
 pub(super) fn file(i: Tokens<'_>) -> Res<'_, File> {
     let mut file = File::default();
     let mut rest = i;

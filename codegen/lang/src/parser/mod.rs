@@ -1,7 +1,8 @@
-//! Tokens to [`ast`](crate::ast), with nom. A parser answers `Fault::NotHere` (nom's `Error`, nothing consumed,
-//! try the next alternative) while its first token does not fit, and reports what is wrong and answers
-//! `Fault::Reported` (nom's `Failure`) from then on; lists of statements and of items catch that, skip to a
-//! place where another can begin, and go on.
+//! The parser, which turns tokens into [`ast`](crate::ast) with nom. A parser returns
+//! `Fault::NotHere` (nom's `Error`: nothing is consumed, and the next alternative is tried) if its
+//! first token does not fit. After that token it reports errors and returns `Fault::Reported`
+//! (nom's `Failure`). Lists of statements and of items catch this fault, skip to a place where
+//! another item can begin, and continue there.
 
 mod errors;
 mod exprs;
@@ -26,8 +27,8 @@ use weft_ir::diag::{Diagnostic, Span};
 /// The greatest depth to which parentheses, blocks, arguments and conditionals nest.
 pub const MAX_NESTING: u32 = 64;
 
-/// The greatest height of a syntax tree, in which each operator of a chain such as `a + b + c` is a level.
-/// Functions that walk a tree may therefore recurse.
+/// The maximum height of a syntax tree, in which each operator of a chain such as `a + b + c` is a
+/// level. Functions that walk a tree can therefore recurse.
 pub const MAX_HEIGHT: u32 = 128;
 
 /// The greatest number of syntax errors that one run reports.
@@ -52,7 +53,7 @@ pub fn parse_bytes(file_id: u32, bytes: &[u8]) -> Result<File, Vec<Diagnostic>> 
         Err(e) => {
             let at = offset(e.valid_up_to());
             let message = format!(
-                "the file is not UTF-8: byte {at} (0x{:02x}) does not belong there",
+                "the file is not UTF-8: byte {at} (0x{:02x}) is not valid there",
                 bytes[e.valid_up_to()]
             );
             Err(vec![
@@ -79,7 +80,7 @@ fn check_size(file: u32, bytes: usize) -> Result<(), Vec<Diagnostic>> {
     if bytes <= MAX_FILE_BYTES {
         return Ok(());
     }
-    let message = format!("the file has {bytes} bytes, and a `.weft` file may have {MAX_FILE_BYTES}");
+    let message = format!("the file has {bytes} bytes, but a `.weft` file can have at most {MAX_FILE_BYTES}");
     let help = "is it a `.weft` text at all? if it is generated, split it and join the parts with `use`";
     Err(vec![Diagnostic::error(code::FILE_TOO_LARGE, Span::new(file, 0, 0), message).help(help)])
 }
@@ -111,15 +112,16 @@ fn offset(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// What a parser answers.
+/// The result of a parser.
 type Res<'a, T> = IResult<Tokens<'a>, T, Fault>;
 
-/// Why a parser gave no value.
+/// The reason why a parser has no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    /// What it parses does not begin here.
+    /// The parsed construct does not begin here.
     NotHere,
-    /// It does, but is malformed at the token of this number, which has been reported.
+    /// The construct begins here, but is malformed at the token with this index, which has been
+    /// reported.
     Reported(usize),
 }
 
@@ -133,15 +135,15 @@ impl<'a> ParseError<Tokens<'a>> for Fault {
     }
 }
 
-/// What the parsers of one text share.
+/// The state that the parsers of one text share.
 struct Ctx<'a> {
     file: u32,
     text: &'a str,
     found: RefCell<Vec<Diagnostic>>,
     names: RefCell<FxHashMap<&'a str, Arc<str>>>,
-    /// How many [`Tokens::nested`] are open.
+    /// The number of open [`Tokens::nested`].
     depth: Cell<u32>,
-    /// How high the trees are that the innermost of them has finished.
+    /// The height of the trees that the innermost of them has finished.
     height: Cell<u32>,
 }
 
@@ -161,7 +163,7 @@ impl<'a> Ctx<'a> {
         self.found.borrow().len() >= MAX_ERRORS
     }
 
-    /// Takes a finding in, unless something has been said about this place already.
+    /// Adds an error, unless one has been reported for this place already.
     fn report(&self, found: Diagnostic) {
         let mut all = self.found.borrow_mut();
         if all.len() < MAX_ERRORS && all.iter().all(|d| d.span.start != found.span.start) {
@@ -170,7 +172,7 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// The rest of the tokens; what nom calls the input.
+/// The remaining tokens, which are the input for nom.
 #[derive(Clone, Copy)]
 struct Tokens<'a> {
     all: &'a [Token],
@@ -180,7 +182,7 @@ struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     fn nth(self, n: usize) -> Token {
-        // `all` ends with `End`, and nothing goes past it.
+        // `all` ends with `End`, and the index never exceeds it.
         self.all[(self.at + n).min(self.all.len() - 1)]
     }
 
@@ -208,18 +210,18 @@ impl<'a> Tokens<'a> {
         self.span_of(self.first())
     }
 
-    /// The text from `start` up to here, without the white space before here.
+    /// The span from `start` up to here, without the white space before here.
     fn since(self, start: Tokens<'_>) -> Span {
         let (start, end) = (start.first().start, self.end_before());
         Span::new(self.ctx.file, start, end.max(start))
     }
 
-    /// The end of the token before.
+    /// The end of the previous token.
     fn end_before(self) -> u32 {
         self.at.checked_sub(1).map_or(0, |before| self.all[before].end)
     }
 
-    /// How a diagnostic speaks of the next token.
+    /// The description of the next token in diagnostics.
     fn found(self) -> String {
         match self.kind() {
             Kind::End => "the end of the file".into(),
@@ -236,25 +238,25 @@ impl<'a> Tokens<'a> {
         Err(nom::Err::Error(Fault::NotHere))
     }
 
-    /// Gives up here, silently.
+    /// Fails here without a report.
     fn give_up<T>(self) -> Res<'a, T> {
         Err(nom::Err::Failure(Fault::Reported(self.at)))
     }
 
-    /// Reports and gives up here.
+    /// Reports an error and fails here.
     fn fail<T>(self, found: Diagnostic) -> Res<'a, T> {
         self.report(found);
         self.give_up()
     }
 
-    /// Reports, unless the lexer has complained of the next token.
+    /// Reports an error, unless the lexer has reported the next token.
     fn report(self, found: Diagnostic) {
         if self.kind() != Kind::Bad {
             self.ctx.report(found);
         }
     }
 
-    /// A token that has to stand here; `place` says where that is: `after the condition`.
+    /// Requires a token here. `place` describes the position: `after the condition`.
     fn need(self, kind: Kind, place: &str) -> Res<'a, Token> {
         if self.kind() == kind {
             return Ok((self.skip(1), self.first()));
@@ -262,8 +264,8 @@ impl<'a> Tokens<'a> {
         self.no_token(kind, place)
     }
 
-    /// The `;` that ends `what`. If it is missing where a line ends or a block closes, says so and goes on as if
-    /// it were there.
+    /// Requires the `;` that ends `what`. If it is missing at the end of a line or block, reports
+    /// this and continues as if it were present.
     fn semicolon(self, what: impl Display) -> Res<'a, ()> {
         if self.kind() == Kind::Semi {
             return Ok((self.skip(1), ()));
@@ -271,7 +273,7 @@ impl<'a> Tokens<'a> {
         self.no_semicolon(&what)
     }
 
-    /// A new name; `what` says of what: `of the variable`.
+    /// Requires a new name. `what` describes it: `of the variable`.
     fn name(self, what: &str) -> Res<'a, Ident> {
         match ident(self) {
             Err(nom::Err::Error(_)) => self.no_name(what),
@@ -279,7 +281,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Parses something that stands inside something else, and bounds how deep that goes.
+    /// Parses a nested construct, and bounds the depth of nesting.
     fn nested<T>(self, mut parser: impl FnMut(Tokens<'a>) -> Res<'a, T>) -> Res<'a, T> {
         let ctx = self.ctx;
         let outer = ctx.height.replace(0);
@@ -290,8 +292,9 @@ impl<'a> Tokens<'a> {
         result
     }
 
-    /// Puts a node on top of what the innermost [`Tokens::nested`] has finished, as each operator of a chain
-    /// does: `depth + height` stays within [`MAX_HEIGHT`], and so does the whole tree in the end.
+    /// Adds a node above the trees that the innermost [`Tokens::nested`] has finished, as each
+    /// operator of a chain does. `depth + height` stays within [`MAX_HEIGHT`], and so does the
+    /// height of the whole tree.
     fn on_top(self) -> Res<'a, ()> {
         self.ctx.height.update(|height| height + 1);
         if self.ctx.depth.get() + self.ctx.height.get() > MAX_HEIGHT {
@@ -302,12 +305,12 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// A token of this kind, or [`Fault::NotHere`].
+/// Parses a token of this kind, or fails with [`Fault::NotHere`].
 fn token<'a>(kind: Kind) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
     move |i| if i.kind() == kind { Ok((i.skip(1), i.first())) } else { i.not_here() }
 }
 
-/// The contextual keywords `step` and `unroll`.
+/// Parses a contextual keyword such as `step` or `unroll`.
 fn word<'a>(word: &'static str) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
     move |i| {
         let first = i.first();
@@ -322,8 +325,8 @@ fn ident(i: Tokens<'_>) -> Res<'_, Ident> {
     Ok((rest, Ident { name, span: i.span_of(token) }))
 }
 
-/// The rest of a list after its opening bracket: `item, item, )`, with or without the last comma. `i` is just
-/// behind the bracket.
+/// Parses the rest of a list after its opening bracket: `item, item, )`, with or without the last
+/// comma. `i` is after the bracket.
 fn list<'a, T>(
     i: Tokens<'a>,
     close: Kind,
@@ -347,7 +350,7 @@ fn list<'a, T>(
     }
 }
 
-/// The token at which a parser that began at `start` gave up.
+/// The token at which a parser that began at `start` failed.
 fn stopped_at(fault: &nom::Err<Fault>, start: Tokens<'_>) -> usize {
     match fault {
         nom::Err::Failure(Fault::Reported(at)) => *at,

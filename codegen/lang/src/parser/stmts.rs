@@ -1,4 +1,4 @@
-//! Blocks and statements.
+//! Parsers of blocks and statements.
 
 use super::exprs::{conditional, expr, joined};
 use super::{Res, Tokens, starts_stmt, token, types, word};
@@ -8,7 +8,7 @@ use nom::Parser;
 use nom::combinator::opt;
 use nom::sequence::preceded;
 
-/// The assignments, and the operator that each applies first.
+/// The assignment operators, with the infix operator that each applies.
 const ASSIGN: &[(Kind, Option<BinOp>)] = &[
     (Kind::Assign, None),
     (Kind::AddAssign, Some(BinOp::Add)),
@@ -23,13 +23,13 @@ const ASSIGN: &[(Kind, Option<BinOp>)] = &[
     (Kind::ShrAssign, Some(BinOp::Shr)),
 ];
 
-/// `{ ... }`; `place` says where it stands: `after the condition`.
+/// Parses `{ ... }`. `place` describes its position: `after the condition`.
 pub(super) fn block<'a>(i: Tokens<'a>, place: &str) -> Res<'a, Block> {
     let (rest, _) = i.need(Kind::LBrace, place)?;
     rest.nested(|rest| block_rest(rest, i))
 }
 
-/// What follows the `{` at `open`.
+/// Parses the rest of a block after the `{` at `open`.
 fn block_rest<'a>(i: Tokens<'a>, open: Tokens<'a>) -> Res<'a, Block> {
     let mut block = Block::default();
     let mut rest = i;
@@ -48,7 +48,7 @@ fn block_rest<'a>(i: Tokens<'a>, open: Tokens<'a>) -> Res<'a, Block> {
             Ok((after, ())) => rest = after,
             Err(fault) => {
                 rest = resync(rest, super::stopped_at(&fault, rest));
-                // That the block is open too is clear from the error before.
+                // The earlier error already shows that the block is open.
                 if rest.ctx.full() || matches!(rest.kind(), Kind::End | Kind::Kernel | Kind::Fn) {
                     return rest.give_up();
                 }
@@ -57,8 +57,8 @@ fn block_rest<'a>(i: Tokens<'a>, open: Tokens<'a>) -> Res<'a, Block> {
     }
 }
 
-/// Where the next statement may begin after one that failed at token `at`: behind its `;` or its block, or at a
-/// keyword that begins a statement, or at the `}` that closes the block.
+/// The position at which the next statement can begin after one that failed at token `at`: after
+/// its `;` or its block, at a keyword that begins a statement, or at the `}` that closes the block.
 fn resync(start: Tokens<'_>, at: usize) -> Tokens<'_> {
     let mut i = Tokens { at: at.max(start.at), ..start };
     let mut depth = 0usize;
@@ -83,7 +83,7 @@ fn resync(start: Tokens<'_>, at: usize) -> Tokens<'_> {
     }
 }
 
-/// Parses one statement onto the end of `block`, or the value of the block.
+/// Parses a statement and appends it to `block`, or sets the value of the block.
 fn stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     match i.kind() {
         Kind::Let => let_stmt(i, block),
@@ -123,7 +123,7 @@ fn for_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     Ok((rest, ()))
 }
 
-/// A `for` whose body is still empty.
+/// Parses a `for` up to its body.
 fn for_head(i: Tokens<'_>) -> Res<'_, Box<Stmt>> {
     let (rest, var) = i.skip(1).name("of the loop variable")?;
     let (rest, _) = rest.need(Kind::In, "after the loop variable")?;
@@ -160,7 +160,7 @@ fn loop_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     Ok((rest, ()))
 }
 
-/// `role name(threads, regs = n) { ... }`; `role` is a name anywhere else.
+/// Parses `role name(threads, regs = n) { ... }`. Elsewhere `role` is a name.
 fn role_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let (rest, name) = i.skip(1).name("of a role")?;
     let (rest, _) = rest.need(Kind::LParen, "and threads after the name of a role")?;
@@ -185,7 +185,8 @@ fn return_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     push(block, i, rest, StmtKind::Return(value))
 }
 
-/// An `if` that begins a statement ends it, as its blocks do: what follows is not its operator.
+/// Parses an `if` at the beginning of a statement. Its blocks end the statement, so that what
+/// follows is not its operator.
 fn if_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let (rest, value) = i.nested(conditional)?;
     match rest.kind() {
@@ -213,7 +214,7 @@ fn assignment_or_expr<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     push(block, i, rest, StmtKind::Expr(target))
 }
 
-/// Adds what stands between `start` and `end` to the block, and goes on at `end`.
+/// Adds the statement between `start` and `end` to the block, and continues at `end`.
 fn push<'a>(block: &mut Block, start: Tokens<'a>, end: Tokens<'a>, kind: StmtKind) -> Res<'a, ()> {
     block.stmts.push(Stmt { kind, span: end.since(start) });
     Ok((end, ()))

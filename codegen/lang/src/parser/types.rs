@@ -1,4 +1,4 @@
-//! Types, compile-time parameters, and arguments of both kinds.
+//! Parsers of types, of compile-time parameters, and of both kinds of arguments.
 
 use super::{Res, Tokens, exprs, ident, list, token};
 use crate::ast::{Arg, Expr, ExprKind, GenericParam, Ident, Param, TypeExpr, UnOp};
@@ -9,7 +9,7 @@ use nom::combinator::opt;
 use nom::sequence::preceded;
 use weft_ir::Role;
 
-/// `f32`, `int % 8`, `symm<T, (N):(1), align = 16>`
+/// Parses a type such as `f32`, `int % 8` or `symm<T, (N):(1), align = 16>`.
 pub(super) fn ty(i: Tokens<'_>) -> Res<'_, TypeExpr> {
     let Ok((mut rest, name)) = ident(i) else {
         return i.no_type("a type");
@@ -22,17 +22,17 @@ pub(super) fn ty(i: Tokens<'_>) -> Res<'_, TypeExpr> {
     Ok((rest, TypeExpr { name, args, div: div.map(Box::new), span: rest.since(i) }))
 }
 
-/// `: type`, if it is there.
+/// Parses `: type`, if it is present.
 pub(super) fn annotation(i: Tokens<'_>) -> Res<'_, Option<TypeExpr>> {
     opt(preceded(token(Kind::Colon), ty)).parse(i)
 }
 
-/// `% 8`, if it is there.
+/// Parses `% 8`, if it is present.
 fn divisor(i: Tokens<'_>) -> Res<'_, Option<Expr>> {
     opt(preceded(token(Kind::Percent), exprs::operand)).parse(i)
 }
 
-/// `<T: float = f32, N: int % 8>`, or nothing.
+/// Parses `<T: float = f32, N: int % 8>`, or nothing.
 pub(super) fn generic_params(i: Tokens<'_>) -> Res<'_, Vec<GenericParam>> {
     if i.kind() != Kind::Lt {
         return Ok((i, Vec::new()));
@@ -53,7 +53,7 @@ fn generic_param(i: Tokens<'_>) -> Res<'_, GenericParam> {
     Ok((rest, GenericParam { name, bound, div, default, span: rest.since(i) }))
 }
 
-/// `x: symm<T, (N):(1)>, zeroed sum: global<f32, (1):(1)>, n)`; `i` is just behind the bracket.
+/// Parses `x: symm<T, (N):(1)>, zeroed sum: global<f32, (1):(1)>, n)`. `i` is after the bracket.
 pub(super) fn params(i: Tokens<'_>) -> Res<'_, Vec<Param>> {
     list(i, Kind::RParen, |i| {
         let (rest, role) = role(i)?;
@@ -63,7 +63,7 @@ pub(super) fn params(i: Tokens<'_>) -> Res<'_, Vec<Param>> {
     })
 }
 
-/// `zeroed`, if it is there: of two names in a row the first is a role.
+/// Parses a role such as `zeroed`, if it is present. Of two names in a row, the first is a role.
 fn role(i: Tokens<'_>) -> Res<'_, Option<Role>> {
     if i.kind() != Kind::Ident || i.skip(1).kind() != Kind::Ident {
         return Ok((i, None));
@@ -75,26 +75,26 @@ fn role(i: Tokens<'_>) -> Res<'_, Option<Role>> {
     }
 }
 
-/// `x, team = t)`; `i` is just behind the bracket.
+/// Parses `x, team = t)`. `i` is after the bracket.
 pub(super) fn args(i: Tokens<'_>) -> Res<'_, Vec<Arg>> {
     list(i, Kind::RParen, |i| named(i, exprs::expr))
 }
 
-/// `name = value` or `value`.
+/// Parses `name = value` or `value`.
 fn named<'a>(i: Tokens<'a>, value: impl Fn(Tokens<'a>) -> Res<'a, Expr>) -> Res<'a, Arg> {
     let (rest, name) = arg_name(i)?;
     let (rest, value) = value(rest)?;
     Ok((rest, Arg { name, value }))
 }
 
-/// `name =`, if it is there.
+/// Parses `name =`, if it is present.
 fn arg_name(i: Tokens<'_>) -> Res<'_, Option<crate::ast::Ident>> {
     opt((ident, token(Kind::Assign)).map(|(name, _)| name)).parse(i)
 }
 
-/// `<add, acc = f32>` before a `(`. Its arguments are single tokens (a number may have a sign), so that
-/// `a < b` is told from a call by looking ahead at no more than such a list. Reports nothing; where it is not
-/// such a list, says where it ceases to be one.
+/// Parses `<add, acc = f32>` before a `(`. The arguments are single tokens (a number can have a
+/// sign), so that looking ahead over such a list distinguishes `a < b` from a call. It reports
+/// nothing. If the text is not such a list, it returns the position at which it stops being one.
 pub(super) fn generic_args(i: Tokens<'_>) -> Result<(Tokens<'_>, Vec<Arg>), Tokens<'_>> {
     let mut args = Vec::new();
     let mut rest = i.skip(1);

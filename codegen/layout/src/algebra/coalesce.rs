@@ -15,7 +15,7 @@ pub(crate) fn flat(layout: &Layout) -> Flat {
     modes
 }
 
-/// The layout of `modes`; a single one is not wrapped in a tuple, none is `1:0`.
+/// The layout of `modes`. A single mode is not wrapped in a tuple, and no modes give `1:0`.
 pub(crate) fn from_flat(mut modes: Flat) -> Layout {
     match modes.len() {
         0 => Layout::one(),
@@ -31,8 +31,9 @@ pub(crate) fn from_flat(mut modes: Flat) -> Layout {
     }
 }
 
-/// Merges each mode with the one to its right where extent times stride of the left is the stride of the right, and
-/// drops extents of 1. `last` is what an extent of 1 in the last place counts as.
+/// Merges each mode with the one to its right if the left mode's extent times its stride is the
+/// right mode's stride, and drops extents of 1. `last` is the extent that stands for an extent of 1
+/// in the last mode.
 fn merge(modes: Flat, last: &Int) -> Flat {
     let mut out = Flat::new();
     for (i, (s, d)) in modes.into_iter().rev().enumerate() {
@@ -53,8 +54,8 @@ fn merge(modes: Flat, last: &Int) -> Flat {
     out
 }
 
-/// The coalesced modes such that the function stays the same outside the domain too: an extent of 1 in the last place
-/// keeps its stride, which is what the layout goes on with.
+/// The coalesced modes of a function that also agrees outside the domain. An extent of 1 in the
+/// last mode keeps its stride, because the layout continues with that stride.
 pub(crate) fn coalesce_beyond(layout: &Layout) -> Flat {
     merge(flat(layout), &Int::from(2))
 }
@@ -151,7 +152,8 @@ impl Layout {
     }
 }
 
-/// `shape` with 1 for every leaf under a constant 0 of `profile`, which is weakly congruent with it.
+/// `shape` with 1 for every leaf under a constant 0 of `profile`. The profile is weakly congruent
+/// with the shape.
 fn ones_under_zeros(profile: &IntTuple, shape: &IntTuple) -> IntTuple {
     match (profile, shape) {
         (IntTuple::Tuple(p), IntTuple::Tuple(s)) => {

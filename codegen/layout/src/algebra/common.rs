@@ -1,4 +1,4 @@
-//! What two layouts have in common, and how a tile is spread over a shape.
+//! The common part of two layouts, and the distribution of a tile over a shape.
 
 use super::coalesce::from_flat;
 use super::composition::{Guarantee, compose_guaranteed};
@@ -6,8 +6,8 @@ use crate::int::gcd;
 use crate::layout::for_each_mode;
 use crate::{Int, IntTuple, Layout, LayoutError, Result};
 
-/// The first mode of the coalesced `a o inverse` if it is contiguous. Where that is a layout only to CuTe's assertions,
-/// not in fact the composition, only the first mode of `inverse` counts.
+/// The first mode of the coalesced `a o inverse`, if it is contiguous. If that layout satisfies
+/// CuTe's assertions but is not the composition, only the first mode of `inverse` counts.
 fn contiguous(a: &Layout, inverse: &Layout) -> Result<Option<Int>> {
     let common = match a.composition(inverse) {
         Ok(common) => common,
@@ -38,8 +38,8 @@ impl Layout {
         }
     }
 
-    /// The number of elements that are contiguous in both layouts and correspond, at least 1. A symbolic extent counts:
-    /// its divisor says how wide an access may be.
+    /// The number of elements that are contiguous in both layouts and correspond, at least 1. A
+    /// symbolic extent counts too, because its divisor says how wide an access can be.
     ///
     /// Post: `self(other.coord_1d(i)) == i` for all i below the result.
     ///
@@ -49,7 +49,8 @@ impl Layout {
         Ok(contiguous(self, &other.right_inverse()?)?.unwrap_or(Int::ONE))
     }
 
-    /// A layout of up to `n` indices into `shape`, taken from its modes from the left as far as they divide.
+    /// A layout of up to `n` indices into `shape`. It takes modes of the shape from the left for as
+    /// long as they divide evenly.
     ///
     /// Post: `size(result)` divides `n`; ordered; it divides `shape` evenly.
     ///

@@ -8,7 +8,7 @@ fn not_provable<T>(condition: String) -> Result<T> {
     Err(LayoutError::NotProvable { function: "complement", mode: Mode::default(), condition })
 }
 
-/// Removes the first mode whose stride is least.
+/// Removes the first mode whose stride is the least.
 fn pop_least(modes: &mut Flat) -> Result<(Int, Int)> {
     let least = |i: &usize| modes.iter().all(|(_, d)| modes[*i].1.is_le(d));
     match (0..modes.len()).find(least) {
@@ -20,14 +20,17 @@ fn pop_least(modes: &mut Flat) -> Result<(Int, Int)> {
     }
 }
 
-/// The complement, and a stride that the span of the modes below it does not divide, where there is one: then some
-/// offsets belong to neither the layout nor its complement.
+/// The complement, together with a stride that is not a multiple of the span of the modes below it,
+/// if there is one. In that case some offsets belong neither to the layout nor to its complement.
 pub(crate) fn complement_with_gap(
     layout: &Layout,
     cotarget: &IntTuple,
 ) -> Result<(Layout, Option<(Int, Int)>)> {
     if let Some(negative) = cotarget.leaves().iter().find(|n| n.as_const().is_some_and(|n| n < 0)) {
-        return invalid("complement", format!("a codomain of {negative} elements"));
+        return invalid(
+            "complement",
+            format!("the codomain has {negative} elements, but a size is never negative"),
+        );
     }
     let filtered = layout.filter()?;
     let mut modes = flat(&filtered);
@@ -69,7 +72,7 @@ impl Layout {
         Ok(complement_with_gap(self, cotarget)?.0)
     }
 
-    /// The complement in the layout's own codomain: the holes between its offsets.
+    /// The complement in the layout's own codomain, which describes the holes between its offsets.
     ///
     /// Post: that of [`Layout::complement`] with `cotarget = cosize(filter(self))`.
     ///

@@ -1,10 +1,12 @@
-//! Composition: one layout after another.
+//! The composition of two layouts, which applies one after the other.
 //!
-//! The left-hand side is coalesced first; what remains is a mixed-radix number system whose digits are its modes. Each
-//! integral mode `s:d` of the right-hand side then takes whole digits, or an even part of one. CuTe asserts that the
-//! strides and extents permit this, mode by mode. It does not assert that several modes of the right-hand side cannot
-//! carry from one digit into the next, nor that a part taken of a digit divides it before the next digit is begun; then
-//! its result is a layout, but not the composition. Both are checked here as well.
+//! The left-hand side is coalesced first. The result is a mixed-radix number system whose digits
+//! are its modes. Each integral mode `s:d` of the right-hand side then takes whole digits, or an
+//! even part of one. CuTe asserts, mode by mode, that the strides and extents permit this. CuTe
+//! does not assert two further conditions. Several modes of the right-hand side must not carry from
+//! one digit into the next. A part taken of a digit must divide that digit before the next digit
+//! begins. If either condition fails, CuTe's result is a layout but not the composition. This
+//! module checks both conditions as well.
 
 use smallvec::SmallVec;
 
@@ -13,40 +15,40 @@ use crate::error::Mode;
 use crate::modes::Modes;
 use crate::{Int, IntTuple, Layout, LayoutError, Result, Tiler};
 
-/// What a composition must guarantee.
+/// The property that a composition must have.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Guarantee {
     /// `result(c) == lhs(rhs(c))` for all c.
     Exact,
-    /// Or else, where a tile does not divide a mode: that every element of the left-hand side is reached, each mode
-    /// being padded to a multiple of the tile. What division promises.
+    /// `Exact`, or, if a tile does not divide a mode, that every element of the left-hand side is
+    /// reached. Each mode is then padded to a multiple of the tile. Divisions promise this.
     Covering,
     /// Only what CuTe asserts.
     Asserted,
 }
 
-/// A part of one digit taken by one mode of the right-hand side.
+/// The part of one digit that one mode of the right-hand side takes.
 struct Piece {
     digit: usize,
     extent: Int,
     /// Always positive.
     step: Int,
-    /// It takes all of the digit that its step leaves.
+    /// Whether the piece takes all of the digit that its step leaves.
     filled: bool,
 }
 
-/// What the modes of the right-hand side take of the digits of the left-hand side.
+/// The parts of the left-hand side's digits that the modes of the right-hand side take.
 #[derive(Default)]
-struct Taken {
+struct TakenDigits {
     pieces: SmallVec<[Piece; 8]>,
     leaves: usize,
-    /// Whether some strides are positive, some negative.
+    /// Whether some strides are positive, and whether some are negative.
     signs: (bool, bool),
     /// The first digit left with a remainder.
     uneven: Option<LayoutError>,
 }
 
-impl Taken {
+impl TakenDigits {
     fn take(&mut self, digit: usize, extent: &Int, step: &Int, filled: bool) {
         if !extent.is(1) {
             self.pieces.push(Piece { digit, extent: extent.clone(), step: step.clone(), filled });
@@ -58,7 +60,7 @@ impl Taken {
         self.pieces.iter().filter(move |p| p.digit == digit)
     }
 
-    /// Whether the digits add up without a carry: an error says which one does.
+    /// Checks that the digits add up without a carry. An error says which one carries.
     fn no_carry(&self, lhs: &Flat) -> Result<()> {
         let last = lhs.len() - 1;
         if self.leaves <= 1 || last == 0 {
@@ -87,7 +89,7 @@ impl Taken {
         Ok(())
     }
 
-    /// Whether the pieces of every digit count through it from 0 without gaps or repetitions.
+    /// Whether the pieces of every digit enumerate it from 0 without gaps or repetitions.
     fn covers(&self, extents: &[Int]) -> bool {
         extents.iter().enumerate().all(|(digit, extent)| {
             let mut left: Vec<&Piece> = self.of(digit).collect();
@@ -107,7 +109,12 @@ fn not_provable(condition: String) -> LayoutError {
 }
 
 /// `lhs o extent:stride` for an integral mode.
-fn compose_mode(lhs: &Flat, extent: &Int, stride: &Int, taken: &mut Taken) -> Result<(IntTuple, IntTuple)> {
+fn compose_mode(
+    lhs: &Flat,
+    extent: &Int,
+    stride: &Int,
+    taken: &mut TakenDigits,
+) -> Result<(IntTuple, IntTuple)> {
     taken.leaves += 1;
     let last = lhs.len() - 1;
     if stride.is(0) {
@@ -171,7 +178,7 @@ fn compose_mode(lhs: &Flat, extent: &Int, stride: &Int, taken: &mut Taken) -> Re
             taken.take(k, &take, &step, filled);
             result.push((take, &step * sign * d));
         }
-        // A step below this extent rounds up to single steps of the next one.
+        // A step below this extent rounds up to single steps of the next extent.
         step = if within { Int::ONE } else { step.ceil_div(s) };
     }
     taken.take(last, &rest, &step, false);
@@ -195,7 +202,7 @@ fn compose(
     lhs: &Flat,
     shape: &IntTuple,
     stride: &IntTuple,
-    taken: &mut Taken,
+    taken: &mut TakenDigits,
 ) -> Result<(IntTuple, IntTuple)> {
     match (shape, stride) {
         (IntTuple::Int(s), IntTuple::Int(d)) => compose_mode(lhs, s, d, taken),
@@ -217,7 +224,7 @@ pub(crate) fn compose_guaranteed(lhs: &Layout, rhs: &Layout, guarantee: Guarante
     if modes.is_empty() {
         modes.push((Int::ONE, Int::ZERO));
     }
-    let mut taken = Taken::default();
+    let mut taken = TakenDigits::default();
     let (shape, stride) = compose(&modes, rhs.shape(), rhs.stride(), &mut taken)?;
     let exact = match taken.uneven.take() {
         Some(error) => Err(error),
@@ -236,7 +243,8 @@ pub(crate) fn compose_guaranteed(lhs: &Layout, rhs: &Layout, guarantee: Guarante
     Layout::raw(shape, stride).checked("composition")
 }
 
-/// The extents of the coalesced modes of `layout`, without what `coalesce_beyond` adds to a last extent of 1.
+/// The extents of the coalesced modes of `layout`. They do not include the extension that
+/// `coalesce_beyond` gives to a last extent of 1.
 fn extents(layout: &Layout, modes: &Flat) -> Vec<Int> {
     let mut extents: Vec<Int> = modes.iter().map(|(s, _)| s.clone()).collect();
     if let (Some((s, _)), Some(last)) = (flat(layout).last(), extents.last_mut())

@@ -35,7 +35,7 @@ pub(crate) fn unzip_by(layout: &Layout, tiler: &Tiler, function: &'static str) -
     }
 }
 
-/// `((tile..),(rest..))` with the rest unpacked, and with `flat` the tile too.
+/// `((tile..),(rest..))` with the rest unpacked, and also the tile if `flat` is set.
 pub(crate) fn unpack(zipped: &Layout, flat: bool) -> Result<Layout> {
     let rank = |i| zipped.mode(i).map_or(1, |m| m.rank());
     let tile = if flat { repeat(rank(0), Coord::All) } else { Coord::All };
@@ -43,11 +43,12 @@ pub(crate) fn unpack(zipped: &Layout, flat: bool) -> Result<Layout> {
 }
 
 impl Layout {
-    /// The layout split, by mode where the tiler is a tuple, into the elements the tiler points to and the layout of its
-    /// repetitions: `(tile, rest)`.
+    /// Splits the layout, by mode if the tiler is a tuple, into the elements that the tiler selects
+    /// and the layout of its repetitions: `(tile, rest)`.
     ///
-    /// Post: the tiler is compatible with mode 0; every element of this layout is an element of the result. Where the
-    /// tile divides the layout that is all; otherwise each mode is padded to a multiple of the tile.
+    /// Post: the tiler is compatible with mode 0; every element of this layout is an element of the
+    /// result. If the tile divides the layout, the result has no other elements. Otherwise each
+    /// mode is padded to a multiple of the tile.
     ///
     /// # Errors
     /// Fails where [`Layout::composition`] or [`Layout::complement`] fails, or if the tiler and its

@@ -1,4 +1,4 @@
-//! Right and left inverse, and the nullspace.
+//! Right inverses, left inverses and the nullspace of a layout.
 
 use super::coalesce::{Flat, flat, from_flat};
 use crate::error::{Mode, invalid};
@@ -15,7 +15,7 @@ fn with_prefix_products(layout: &Layout) -> Result<Vec<(Int, Int, Int)>> {
     Ok(modes.collect())
 }
 
-/// Sorts as CuTe does, by exchanges, which decides the order of equal keys.
+/// Sorts by exchanges as CuTe does, which determines the order of equal keys.
 fn exchange_sort<T>(list: &mut [T], key: impl Fn(&T) -> i64) {
     for i in 0..list.len() {
         for j in i + 1..list.len() {
@@ -26,9 +26,10 @@ fn exchange_sort<T>(list: &mut [T], key: impl Fn(&T) -> i64) {
     }
 }
 
-/// Whether every sum of steps along `modes`, in order of stride, is also one of as many of the widest as there are, then
-/// of the next, and so on, each mode having that many: what a left inverse of overlapping modes relies on. With `goes_on`
-/// there is no end to the widest.
+/// Whether every sum of steps along `modes`, which are in order of stride, can also be written
+/// greedily: as many of the widest steps as possible, then of the next, and so on, with at most as
+/// many as each mode has. The left inverse of overlapping modes relies on this. With `goes_on` the
+/// widest mode has no end.
 fn digits_exist(modes: &[(Int, Int, Int)], goes_on: bool) -> bool {
     let modes: Vec<_> = modes.iter().filter(|(_, d, _)| !d.is(0)).collect();
     let mut reach = Int::ZERO;
@@ -37,7 +38,7 @@ fn digits_exist(modes: &[(Int, Int, Int)], goes_on: bool) -> bool {
         let span = s * d;
         match modes.get(i + 1) {
             None => goes_on || reach.is_lt(&span),
-            // The modes up to here do not reach the next stride: they stand alone.
+            // The modes up to here do not reach the next stride, so they form a group of their own.
             Some((_, next, _)) if reach.is_lt(next) => std::mem::replace(&mut reach, Int::ZERO).is_lt(&span),
             Some((_, next, _)) => next.is_le(&span),
         }
@@ -68,20 +69,21 @@ impl Layout {
                 expected = chain(mode);
             }
         }
-        // A symbolic stride fits if it is the very expression that is due.
+        // A symbolic stride fits if it is exactly the expected expression.
         while let Some(at) = symbolic.iter().position(|(_, d, _)| *d == expected) {
             expected = chain(symbolic.remove(at));
         }
         from_flat(result).coalesce()
     }
 
-    /// A layout that undoes this one from the left; where it is not injective, a quasi-inverse.
+    /// A layout that undoes this one from the left. For a layout that is not injective it is a
+    /// quasi-inverse.
     ///
     /// Post: `self(result(self(i))) == self(i)` for all i in the size of this layout.
     ///
     /// # Errors
-    /// Fails if strides are negative, if one is not a multiple of those below it, if modes overlap such that
-    /// no layout is an inverse, or if the order of the strides cannot be proven.
+    /// Fails if strides are negative, if one is not a multiple of those below it, if modes overlap
+    /// such that no layout is an inverse, or if the order of the strides cannot be proven.
     pub fn left_inverse(&self) -> Result<Layout> {
         const NAME: &str = "left_inverse";
         let mut modes = with_prefix_products(self)?;

@@ -1,23 +1,24 @@
-//! Partition: the tile of one block, the elements of one thread.
+//! Partitions: the tile of a block and the elements of a thread.
 
 use crate::coord::{Coord, dice};
 use crate::modes::{Modes, product_each, repeat};
 use crate::{Int, Layout, Result, Tiler};
 
-/// A layout divided by a tiler, and the coordinate that cuts one part out of it.
+/// A layout divided by a tiler, and the coordinate that selects one part of it.
 pub(crate) struct Cut {
     pub(crate) tiled: Layout,
     pub(crate) coord: Coord,
 }
 
-/// Which of the two modes of a zipped division the coordinate goes into.
+/// The mode of a zipped division to which the coordinate applies.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Side {
     Tile,
     Rest,
 }
 
-/// Divides and places `coord` on one side, `_` on the other. A tuple is filled up with `_`.
+/// Divides the layout and places `coord` on one side and `_` on the other. A tuple is filled up
+/// with `_`.
 pub(crate) fn cut(layout: &Layout, tiler: &Tiler, coord: &Coord, side: Side) -> Result<Cut> {
     let tiled = layout.zipped_divide(tiler)?;
     let rank = |i| tiled.mode(i).map_or(1, |m| m.rank());
@@ -33,7 +34,7 @@ pub(crate) fn cut(layout: &Layout, tiler: &Tiler, coord: &Coord, side: Side) -> 
     Ok(Cut { tiled, coord: Coord::Tuple(parts) })
 }
 
-/// Tiler and coordinate of the thread that `threads` gives index `index`.
+/// The tiler and the coordinate of the thread with index `index` in `threads`.
 pub(crate) fn thread_tile(threads: &Layout, index: &Int) -> Result<(Tiler, Coord)> {
     let coord = threads.flat_coord(index)?;
     Ok((Tiler::from(&product_each(threads.shape())), Coord::from(&coord)))
@@ -64,8 +65,9 @@ impl Layout {
         tiled.slice_and_offset(&coord)
     }
 
-    /// The tile at `coord`, usual for a block: [`inner_partition`](Layout::inner_partition). With a projection, only the
-    /// modes of tiler and coordinate where it has an index are used.
+    /// The tile at `coord`, as usual for a block: [`inner_partition`](Layout::inner_partition).
+    /// With a projection, only those modes of the tiler and the coordinate are used for which the
+    /// projection has an index.
     ///
     /// # Errors
     /// Fails where [`Layout::inner_partition`] fails, or if the projection does not fit.
@@ -81,9 +83,9 @@ impl Layout {
         }
     }
 
-    /// The elements of the thread with index `index` in `threads`, usual for a thread in a block:
-    /// [`outer_partition`](Layout::outer_partition) by the extents of `threads`. With a projection, only the modes of
-    /// `threads` where it has an index are used.
+    /// The elements of the thread with index `index` in `threads`, as usual for a thread in a
+    /// block: [`outer_partition`](Layout::outer_partition) by the extents of `threads`. With a
+    /// projection, only those modes of `threads` are used for which the projection has an index.
     ///
     /// # Errors
     /// Fails where [`Layout::outer_partition`] fails, or if the projection does not fit.

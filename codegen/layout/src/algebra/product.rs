@@ -7,10 +7,11 @@ use crate::modes::{Modes, product_each};
 use crate::{IntTuple, Layout, LayoutError, Result, Tiler};
 
 impl Layout {
-    /// The layout as a block, and by mode where the tiler is a tuple, its repetitions in the order of the tiler:
-    /// `(block, repetitions)`.
+    /// The layout as a block, with its repetitions in the order of the tiler: `(block,
+    /// repetitions)`. A tuple as tiler applies by mode.
     ///
-    /// Post: mode 0 is this layout; the tiler is compatible with mode 1; the repetitions do not overlap.
+    /// Post: mode 0 is this layout; the tiler is compatible with mode 1; the repetitions do not
+    /// overlap.
     ///
     /// # Errors
     /// Fails where [`Layout::complement`] or [`Layout::composition`] fails.
@@ -87,7 +88,7 @@ impl Layout {
         Layout::from_modes(vec![tile, block]).zip()?.checked("raked_product")
     }
 
-    /// Block and repetitions, both of the greater rank.
+    /// The block and the repetitions, both extended to the greater of their ranks.
     fn padded_product(&self, tiler: &Layout) -> Result<(Layout, Layout)> {
         let rank = self.rank().max(tiler.rank());
         let block = self.append_to(rank, Layout::one())?;
@@ -96,7 +97,8 @@ impl Layout {
         unzip_by(&product, &Tiler::All, "logical_product")
     }
 
-    /// The block repeated until it fills `shape`, across the modes in ascending `order`, or from the left.
+    /// The block repeated until it fills `shape`, across the modes in ascending `order`. Without an
+    /// order it goes from the left.
     ///
     /// Post: `shape` is compatible with `result.shape()`.
     ///

@@ -5,7 +5,7 @@ use crate::error::{Mode, invalid};
 use crate::int::gcd;
 use crate::{Int, IntTuple, Layout, LayoutError, Result};
 
-/// Maps each leaf's extent and stride.
+/// Applies a function to each leaf's extent and stride.
 fn map_modes(
     shape: &IntTuple,
     stride: &IntTuple,
@@ -25,15 +25,17 @@ fn map_modes(
     }
 }
 
-/// An error unless `n` can be a factor of a recast.
+/// Fails unless `n` can be a factor of a recast.
 pub(crate) fn check_factor(function: &'static str, n: i64) -> Result<()> {
     if n >= 1 { Ok(()) } else { invalid(function, format!("the factor must be at least 1, not {n}")) }
 }
 
 impl Layout {
-    /// The layout in units of `n` elements: contiguous extents shrink by `n`, all other strides do.
+    /// The layout in units of `n` elements: contiguous extents shrink by `n`, and so do all other
+    /// strides.
     ///
-    /// Post, where `n` divides the contiguous extents: `result(c) * n == self(c')` for the first element c' of group c.
+    /// Post, where `n` divides the contiguous extents: `result(c) * n == self(c')` for the first
+    /// element c' of group c.
     ///
     /// # Errors
     /// Fails if a stride neither divides `n` nor is a multiple of it, or if that cannot be proven.
@@ -63,7 +65,8 @@ impl Layout {
         Layout::raw(shape, stride).checked(NAME)
     }
 
-    /// The layout in units of a `n`-th of an element: contiguous extents grow by `n`, all other strides do.
+    /// The layout in units of an `n`-th of an element: contiguous extents grow by `n`, and so do
+    /// all other strides.
     ///
     /// Post: `upcast(result, n) == self`, up to extents of 1.
     ///
@@ -96,7 +99,7 @@ impl Layout {
         if down == 1 { Ok(coarse) } else { coarse.downcast(down) }
     }
 
-    /// The largest n that [`Layout::upcast`] accepts, going by the constants alone.
+    /// The largest n that [`Layout::upcast`] accepts, as far as constants alone can tell.
     ///
     /// # Errors
     /// Fails where [`Layout::logical_divide`] fails.

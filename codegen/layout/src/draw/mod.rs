@@ -1,4 +1,4 @@
-//! Layouts as pictures: a table of text, or SVG in the style of CuTe.
+//! Layouts as pictures: a table as text, or SVG in the style of CuTe.
 
 mod svg;
 mod table;
@@ -12,7 +12,7 @@ use crate::error::invalid;
 use crate::modes::product_each;
 use crate::{AnyLayout, ComposedLayout, Int, IntTuple, Layout, LayoutError, Result, Value};
 
-/// The most cells that are drawn.
+/// The maximum number of cells that are drawn.
 pub const MAX_CELLS: i64 = 1 << 14;
 
 /// A function from the coordinates of a shape to offsets, which can be drawn.
@@ -98,7 +98,8 @@ impl Value {
     }
 }
 
-/// The number of rows and columns of a grid of `shape`: rank 1 is a column, as CuTe draws it.
+/// The number of rows and columns of a grid of `shape`. A shape of rank 1 is a column, as in CuTe's
+/// drawings.
 fn grid(function: &'static str, shape: &IntTuple) -> Result<(i64, i64)> {
     let extents = match product_each(shape) {
         IntTuple::Tuple(modes) => modes,
@@ -119,7 +120,7 @@ fn grid(function: &'static str, shape: &IntTuple) -> Result<(i64, i64)> {
         );
     }
     let (rows, columns) = (extent(0)?, extent(1)?);
-    // Rows without columns are drawn too.
+    // Rows are drawn even if there are no columns.
     match rows.max(1).checked_mul(columns.max(1)) {
         Some(cells) if cells <= MAX_CELLS => Ok((rows, columns)),
         _ => Err(LayoutError::TooLarge {

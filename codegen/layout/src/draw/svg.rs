@@ -16,7 +16,7 @@ const HUES: [f64; 8] = [225.0, 120.0, 50.0, 0.0, 180.0, 285.0, 85.0, 20.0];
 /// Lightnesses of a value modulo 4, in percent. Dark ink is legible on all of them.
 const LIGHTNESSES: [f64; 4] = [90.0, 84.0, 78.0, 72.0];
 
-/// Pixels of a character of the labels, and of a cell's height.
+/// The width of a label's character and the height of a cell, in pixels.
 const CHARACTER: usize = 8;
 const HEIGHT: usize = 30;
 
@@ -63,7 +63,7 @@ fn hsl(hue: f64, lightness: f64) -> String {
 }
 
 impl Picture {
-    /// A grid with room for labels of `characters` in its cells, with its row and column indices.
+    /// A grid whose cells have space for labels of `characters`, with its row and column indices.
     fn new(title: String, (rows, columns): (i64, i64), characters: usize) -> Picture {
         let (rows, columns) = (rows.max(0) as usize, columns.max(0) as usize);
         let characters = characters.max(columns.to_string().len());
@@ -97,7 +97,7 @@ impl Picture {
         }
     }
 
-    /// Lines between neighbours of different hues, and around all.
+    /// Draws lines between neighbours of different hues, and a line around the grid.
     fn borders(&mut self, hue: &dyn Fn(usize, usize) -> Option<i64>) {
         let mut path = String::new();
         let (w, h) = (self.width, HEIGHT);
@@ -131,8 +131,8 @@ impl Picture {
     }
 }
 
-/// Colours of what is outside of the cells follow the scheme of the viewer. Rules name the picture's class, since a page
-/// that contains the picture has text of its own.
+/// The colours of the page outside the cells follow the viewer's colour scheme. The rules name the
+/// picture's class, because a page that contains the picture also has text of its own.
 const STYLE: &str = "\
 .weft-layout text { font: 12px monospace; text-anchor: middle; dominant-baseline: central; fill: #1b1b1b } \
 .weft-layout .light { fill: white } .weft-layout .small { font-size: 10px } \
@@ -146,10 +146,12 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The grid of a layout's offsets, mode 0 down and mode 1 across, shaded by the offset modulo 8.
+/// The grid of a layout's offsets, shaded by the offset modulo 8. Mode 0 runs down and mode 1 runs
+/// across.
 ///
 /// # Errors
-/// Fails if the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is symbolic.
+/// Fails if the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is
+/// symbolic.
 pub fn svg(layout: &dyn Mapping) -> Result<String> {
     let size = grid("svg", layout.shape())?;
     let cells = offsets("svg", layout, size.0, size.1)?;
@@ -167,7 +169,8 @@ pub fn svg(layout: &dyn Mapping) -> Result<String> {
     Ok(picture.finish())
 }
 
-/// A picture of `rows` and `columns` whose cells `cell` gives, where there are any.
+/// A picture of `rows` and `columns` whose cells are those that `cell` returns. A position for
+/// which it returns none stays empty.
 ///
 /// # Errors
 /// Fails if the number of cells is over [`MAX_CELLS`](super::MAX_CELLS).
@@ -196,9 +199,10 @@ pub fn svg_cells(
     Ok(picture.finish())
 }
 
-/// The tile of a thread-value layout, each element with the thread and the value that it belongs to. The hue says the
-/// thread modulo 8, and the lightness the value modulo 4. `layout_tv` maps `(thread,value)` to the colexicographic index in `tile`; of several that map to one
-/// element the first is shown.
+/// The tile of a thread-value layout: each element shows the thread and the value that it belongs
+/// to. The hue is that of the thread modulo 8, and the lightness that of the value modulo 4.
+/// `layout_tv` maps `(thread,value)` to the colexicographic index in `tile`. If several pairs map
+/// to one element, the first is shown.
 ///
 /// # Errors
 /// Fails if `layout_tv` is not of rank 2 or leaves the tile, or where [`svg`] fails.

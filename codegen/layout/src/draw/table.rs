@@ -3,11 +3,12 @@
 use super::{Mapping, grid, offsets};
 use crate::Result;
 
-/// The layout and, below it, its offsets: mode 0 down, mode 1 across, each with its index in that mode. A layout of rank
-/// 1 is a column.
+/// The layout and, below it, a table of its offsets. Mode 0 runs down and mode 1 runs across, and
+/// each has its index as heading. A layout of rank 1 is a column.
 ///
 /// # Errors
-/// Fails if the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is symbolic.
+/// Fails if the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is
+/// symbolic.
 pub fn table(layout: &dyn Mapping) -> Result<String> {
     let (rows, columns) = grid("table", layout.shape())?;
     let cells = offsets("table", layout, rows, columns)?;

@@ -9,10 +9,11 @@ use crate::{ComposedLayout, Coord, Int, Layout, Order, Result as LayoutResult, S
 
 type Result<T> = std::result::Result<T, ExprError>;
 
-/// Work one expression may make, in squares of the modes handled at once.
+/// The amount of work that one expression may cause, in squares of the number of modes handled at
+/// once.
 const FUEL: u64 = 1 << 24;
 
-/// The variables of an expression, with what its text says of them.
+/// The variables of an expression, with the facts that its text states about them.
 pub(crate) struct Symbols {
     declared: HashMap<String, Var>,
     next: u32,
@@ -35,7 +36,7 @@ impl Symbols {
                 let var = self.var(node.at, name, facts)?;
                 match self.declared.get(name) {
                     Some(known) if (known.div, known.min, known.max) != (var.div, var.min, var.max) => {
-                        Err(ExprError::new(node.at, format!("{name} is declared twice, differently")))
+                        Err(ExprError::new(node.at, format!("{name} is declared twice with different facts")))
                     }
                     Some(_) => Ok(()),
                     None => {
@@ -74,7 +75,7 @@ impl Symbols {
                 "min" => var.min = *v,
                 "max" => var.max = Some(*v),
                 _ => {
-                    let message = format!("{fact}={v} says nothing about {name}");
+                    let message = format!("{fact}={v} is not a fact about {name}");
                     let expected = Some("div=, at least 1, min= or max=".into());
                     return Err(ExprError { position: at, message, expected });
                 }
@@ -86,7 +87,7 @@ impl Symbols {
         Ok(var)
     }
 
-    /// The variable called `name`; one never heard of is an extent of at least 1.
+    /// The variable called `name`. A name without stated facts is an extent of at least 1.
     pub fn get(&mut self, name: &str) -> Int {
         let next = &mut self.next;
         let var = self.declared.entry(name.to_string()).or_insert_with(|| {
@@ -99,7 +100,7 @@ impl Symbols {
 
 pub(crate) struct Evaluator<'a> {
     resolve: &'a mut dyn FnMut(&str) -> Option<Int>,
-    /// Whether `N{div=8}` may say something about a name.
+    /// Whether `N{div=8}` is allowed to state facts about a name.
     facts: bool,
     bindings: HashMap<String, Value>,
     fuel: u64,
@@ -110,7 +111,7 @@ impl<'a> Evaluator<'a> {
         Evaluator { resolve, facts: true, bindings: HashMap::new(), fuel: FUEL }
     }
 
-    /// Names come from outside, with what is known of them.
+    /// An evaluator that looks up all names, and what is known of them, in `resolve`.
     pub fn with_declared_names(resolve: &'a mut dyn FnMut(&str) -> Option<Int>) -> Self {
         Evaluator { facts: false, ..Self::new(resolve) }
     }
@@ -138,7 +139,7 @@ impl<'a> Evaluator<'a> {
                     last => {
                         parts.extend(last);
                         let kinds = || parts.iter().map(Value::kind).collect::<Vec<_>>().join(", ");
-                        let message = || format!("no tuple holds {}", kinds());
+                        let message = || format!("a tuple cannot hold {}", kinds());
                         Value::tuple(parts.clone()).ok_or_else(|| ExprError::new(node.at, message()))
                     }
                 }
@@ -228,7 +229,7 @@ impl<'a> Evaluator<'a> {
 
     fn name(&mut self, at: usize, name: &str, facts: &[(String, i64)]) -> Result<Value> {
         if !facts.is_empty() && !self.facts {
-            return Err(ExprError::new(at, format!("what is known of {name} cannot be stated here")));
+            return Err(ExprError::new(at, format!("facts about {name} cannot be stated here")));
         }
         match name {
             "LayoutLeft" | "GenColMajor" => return Ok(Value::Order(Order::LayoutLeft)),
@@ -242,7 +243,7 @@ impl<'a> Evaluator<'a> {
         (self.resolve)(name).map(Value::Int).ok_or_else(unknown)
     }
 
-    /// Takes the square of `weight` out of the budget.
+    /// Subtracts the square of `weight` from the budget.
     fn burn(&mut self, at: usize, weight: usize) -> Result<()> {
         let cost = (weight as u64).saturating_mul(weight as u64);
         match self.fuel.checked_sub(cost) {
@@ -284,7 +285,8 @@ fn no_function(at: usize, name: &str) -> ExprError {
     ExprError { position: at, message: format!("there is no function {name}"), expected: Some(expected) }
 }
 
-/// A layout or swizzle applied to a coordinate: an index, or a slice if a `_` is in it.
+/// Applies a layout or swizzle to a coordinate. The result is an index, or a slice if the
+/// coordinate contains a `_`.
 fn apply(at: usize, function: &Value, mut args: Vec<Value>) -> Result<Value> {
     if !matches!(function, Value::Swizzle(_) | Value::Composed(_) | Value::Layout(_) | Value::Tiler(_)) {
         return Err(ExprError {

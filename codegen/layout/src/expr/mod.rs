@@ -1,8 +1,9 @@
 //! Layout expressions as text, in CuTe's notation: `composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))`.
 //!
-//! [`eval`] evaluates one; [`functions`] lists what may be called. An int tuple where a layout is needed is a shape,
-//! compact from the left; where a tiler is needed it applies by mode, as in CuTe. `N` is a run-time extent, of which
-//! `N{div=8,min=1,max=64}` says what is known. `/` and `%` round toward negative infinity.
+//! [`eval`] evaluates an expression, and [`functions`] lists the functions that it can call. An int
+//! tuple in the place of a layout is a shape, which is compact from the left. In the place of a
+//! tiler it applies by mode, as in CuTe. `N` is a run-time extent, and `N{div=8,min=1,max=64}`
+//! states what is known of it. `/` and `%` round toward negative infinity.
 
 mod eval;
 mod functions;
@@ -17,16 +18,16 @@ pub use value::Value;
 use crate::{Int, Layout, LayoutError};
 use eval::{Evaluator, Symbols};
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("at byte {position}: {message}{}", hint(expected.as_deref()))]
 #[non_exhaustive]
 pub struct ExprError {
-    /// Byte offset in the text.
+    /// The byte offset of the error in the text.
     pub position: usize,
     /// A description of what is wrong.
     pub message: String,
-    /// What the evaluator expected instead, if it can be said.
+    /// A description of what the evaluator expected instead, if there is one.
     pub expected: Option<String>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) const MAX_TEXT: usize = 1 << 16;
 /// The deepest nesting of parentheses and calls.
 const MAX_NESTING: usize = 48;
 
-/// A part of an expression and where it begins.
+/// A part of an expression, and the position at which it begins.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub at: usize,
@@ -49,7 +49,7 @@ pub(crate) enum NodeKind {
     Tuple(Vec<Node>),
     Tiler(Vec<Node>),
     Negated(Box<Node>),
-    /// A left-associative run of one precedence.
+    /// A left-associative sequence of operators of one precedence.
     Arithmetic(Box<Node>, Vec<(Operator, Node)>),
     Layout(Box<Node>, Box<Node>),
     Chain(Vec<Node>),
@@ -76,7 +76,8 @@ pub(crate) struct Program {
     pub result: Node,
 }
 
-/// What was expected at the text that is left; of several alternatives the one that got furthest.
+/// The tokens that were expected at the remaining text. Of several alternatives it is the one that
+/// got furthest.
 #[derive(Debug)]
 struct Expected<'a> {
     rest: &'a str,
@@ -99,7 +100,7 @@ impl<'a> ParseError<&'a str> for Expected<'a> {
 
 type Parsed<'a, T> = IResult<&'a str, T, Expected<'a>>;
 
-/// Names what `parser` looks for when it fails where it began.
+/// Reports `what` as expected if `parser` fails at its first character.
 fn expect<'a, T>(
     what: &'static str,
     mut parser: impl Parser<&'a str, Output = T, Error = Expected<'a>>,
@@ -110,7 +111,7 @@ fn expect<'a, T>(
     }
 }
 
-/// `parser`, and white space after it.
+/// Applies `parser` and skips the white space after it.
 fn lexeme<'a, T>(
     parser: impl Parser<&'a str, Output = T, Error = Expected<'a>>,
 ) -> impl Parser<&'a str, Output = T, Error = Expected<'a>> {
@@ -125,7 +126,8 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// A name: letters, digits and `_`, begun by a letter or `_`; or `%` and such.
+/// A name: letters, digits and `_` that begin with a letter or `_`. Names of IR values such as
+/// `%12` are also names.
 fn name(input: &str) -> Parsed<'_, &str> {
     let word = recognize(pair(
         verify(take_while1(is_name_char), |w: &str| !w.starts_with(|c: char| c.is_ascii_digit())),
@@ -137,7 +139,7 @@ fn name(input: &str) -> Parsed<'_, &str> {
     expect("a name", lexeme(alt((numbered, verify(word, move |w: &str| constant(&w)))))).parse(input)
 }
 
-/// Digits, after `_` as CuTe prints constants.
+/// Digits, possibly after a `_`, which CuTe prints before constants.
 fn integer(input: &str) -> Parsed<'_, u64> {
     let (rest, digits) = lexeme(preceded(opt(char('_')), digit1)).parse(input)?;
     match digits.parse() {
@@ -155,7 +157,7 @@ fn signed(input: &str) -> Parsed<'_, i64> {
     }
 }
 
-/// A parser of expressions in a text, which knows how deep it is nested.
+/// A parser of expressions in a text, which tracks the depth of nesting.
 #[derive(Clone, Copy)]
 struct Grammar<'a> {
     text: &'a str,
@@ -260,7 +262,7 @@ impl<'a> Grammar<'a> {
         Ok((rest, if negated { self.node(input, NodeKind::Negated(Box::new(operand))) } else { operand }))
     }
 
-    /// A run of `operand`s joined by `operators`.
+    /// A sequence of `operand`s joined by `operators`.
     fn run(
         self,
         input: &'a str,

@@ -1,11 +1,11 @@
-//! What an expression evaluates to.
+//! The values to which expressions evaluate.
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::modes::Modes;
 use crate::{AnyLayout, ComposedLayout, Coord, Int, IntTuple, Layout, Order, Swizzle, Tiler};
 
-/// The value of an expression. Displays in CuTe's notation, without spaces.
+/// The value of an expression. It is displayed in CuTe's notation, without spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// An integer, constant or symbolic.
@@ -47,8 +47,8 @@ impl Value {
         }
     }
 
-    /// The tuple of `parts`: of integers if all are, a coordinate if a `_` is among them, a tiler with a layout among
-    /// them.
+    /// The tuple of `parts`: integers if all parts are integers, a coordinate if a `_` is among
+    /// them, or a tiler if a layout is among them.
     pub(crate) fn tuple(parts: Vec<Value>) -> Option<Value> {
         if let Some(t) = parts.iter().map(Value::to_tuple).collect::<Option<Vec<_>>>() {
             return Some(Value::Tuple(IntTuple::Tuple(t)));
@@ -102,7 +102,8 @@ impl Value {
         }
     }
 
-    /// As a layout: a tuple of integers is a shape, to be compact from the left; a tuple of layouts is one layout.
+    /// The value as a layout. A tuple of integers is a shape that is compact from the left, and a
+    /// tuple of layouts is one layout.
     pub(crate) fn to_layout(&self) -> Option<crate::Result<Layout>> {
         fn concatenated(t: &Tiler) -> Option<crate::Result<Layout>> {
             match t {
@@ -123,7 +124,7 @@ impl Value {
         }
     }
 
-    /// Leaves it has, as a measure of the work it makes.
+    /// The number of leaves, as a measure of the work that the value causes.
     pub(crate) fn weight(&self) -> usize {
         fn of_tiler(t: &Tiler) -> usize {
             match t {
@@ -166,7 +167,7 @@ impl From<Coord> for Value {
     }
 }
 
-/// A tiler without layouts is the coordinate or tuple that it is written as.
+/// A tiler without layouts is the coordinate or tuple that its text shows.
 impl From<Tiler> for Value {
     fn from(t: Tiler) -> Self {
         fn coord(t: &Tiler) -> Option<Coord> {

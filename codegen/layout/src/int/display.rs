@@ -1,4 +1,5 @@
-//! How an [`Int`] prints: `N*4`, `ceil_div(N,512)`, `(N+1)/2`. The text parses back to an equal value.
+//! The text of an [`Int`]: `N*4`, `ceil_div(N,512)`, `(N+1)/2`. The text parses back to an equal
+//! value.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -14,7 +15,7 @@ impl Display for Poison {
     }
 }
 
-/// Writes `int`, in parentheses if it is a sum, or, with `tight`, if it is any operator expression.
+/// Writes `int` in parentheses if it is a sum, or with `tight` if it is any operator expression.
 fn factor(int: &Int, tight: bool, f: &mut Formatter<'_>) -> fmt::Result {
     let grouped = match int.node() {
         Node::Add(_) => true,
@@ -50,7 +51,8 @@ impl Display for Int {
                     Some((last, atoms)) if last.as_const().is_some() => (atoms, last.as_const().unwrap_or(1)),
                     _ => (factors, 1),
                 };
-                // The least coefficient has no magnitude of 64 bits: its sign stays with it.
+                // The absolute value of the least coefficient does not fit 64 bits, so the sign
+                // stays with it.
                 let least = coef == i64::MIN;
                 if coef < 0 && !least {
                     f.write_str("-")?;

@@ -3,7 +3,7 @@
 use super::poly::{Poly, Term};
 use super::{Int, IntKind, Node, Op, Poison};
 
-/// Greatest common divisor; `gcd(0, n) == n`. `i64::MIN` counts as the power of two below it.
+/// The greatest common divisor; `gcd(0, n) == n`. `i64::MIN` counts as 2^62.
 pub(crate) fn gcd(a: i64, b: i64) -> i64 {
     let (mut a, mut b) = (a.checked_abs().unwrap_or(1 << 62), b.checked_abs().unwrap_or(1 << 62));
     while b != 0 {
@@ -12,7 +12,7 @@ pub(crate) fn gcd(a: i64, b: i64) -> i64 {
     a
 }
 
-/// Which way a quotient is rounded.
+/// The direction in which a quotient is rounded.
 #[derive(Clone, Copy, PartialEq)]
 enum Round {
     Down,
@@ -77,12 +77,12 @@ impl Int {
         }
     }
 
-    /// The lesser of the two.
+    /// The lesser of the two integers.
     pub fn min(&self, other: &Int) -> Int {
         self.pick(other, Op::Min)
     }
 
-    /// The greater of the two.
+    /// The greater of the two integers.
     pub fn max(&self, other: &Int) -> Int {
         self.pick(other, Op::Max)
     }
@@ -121,7 +121,7 @@ impl Int {
             (_, Node::Const(0)) | (Node::Const(0), _) if self.poison().or(other.poison()).is_none() => {
                 return Int::ZERO;
             }
-            // A mask of low bits that covers every value changes nothing.
+            // A mask of low bits that covers every possible value changes nothing.
             (_, Node::Const(m)) if covers(m, self) => return self.clone(),
             (Node::Const(m), _) if covers(m, other) => return other.clone(),
             _ => {}
@@ -184,7 +184,8 @@ fn divide(a: &Int, b: &Int, round: Round) -> Int {
     }
 }
 
-/// Splits the terms of `poly` into the quotients of those that `k` divides and the rest, without its constant.
+/// Splits the terms of `poly` into the quotients of those that `k` divides and the other terms,
+/// without its constant.
 fn split_by(poly: &Poly, k: i64) -> (Poly, Poly) {
     let (mut quotient, mut rest) = (Poly::default(), Poly::default());
     for term in &poly.terms {
@@ -206,10 +207,11 @@ fn divide_const(a: &Int, mut k: i64, round: Round) -> Int {
     if rest.terms.is_empty() {
         return quotient.into_int();
     }
-    // What is below the common divisor of the terms cannot carry into the quotient.
+    // The part of the constant below the common divisor of the terms cannot carry into the
+    // quotient.
     let unit = rest.terms.iter().fold(k, |g, t| gcd(g, t.divisor()));
     rest.constant = round.quotient(rest.constant, unit) * unit;
-    // One spelling for both roundings: floor((x + k - unit) / k) == ceil(x / k).
+    // Both roundings get one form: floor((x + k - unit) / k) == ceil(x / k).
     let up = match (round, rest.constant) {
         (Round::Down, c) if c == k - unit && c != 0 => true,
         (Round::Up, c) if c == unit - k && c != 0 => false,
@@ -233,7 +235,7 @@ fn divide_const(a: &Int, mut k: i64, round: Round) -> Int {
         _ if lo == hi => Int::from(lo),
         Node::FloorDiv(x, d) if round == Round::Down && d.lower_bound() > 0 => x.floor_div(&(d * k)),
         Node::CeilDiv(x, d) if round == Round::Up && d.lower_bound() > 0 => x.ceil_div(&(d * k)),
-        // An exact quotient rounds either way: (N/8) rounded up by 4 is N rounded up by 32.
+        // An exact quotient rounds the same both ways: (N/8) rounded up by 4 is N rounded up by 32.
         Node::FloorDiv(x, d)
             if round == Round::Up && d.as_const().is_some_and(|d| d > 0 && x.divisor() % d == 0) =>
         {
@@ -247,7 +249,7 @@ fn divide_const(a: &Int, mut k: i64, round: Round) -> Int {
     quotient.into_int() + tail
 }
 
-/// `a == quotient * b + rest`, with as much in the quotient as cancels term by term.
+/// Finds `a == quotient * b + rest` with as much in the quotient as cancels term by term.
 pub(super) fn split_multiples(a: &Int, b: &Int) -> (Int, Int) {
     if b.as_const().is_some() || a.poison().or(b.poison()).is_some() {
         return (Int::ZERO, a.clone());
@@ -263,7 +265,7 @@ pub(super) fn split_multiples(a: &Int, b: &Int) -> (Int, Int) {
         }
         return (quotient.into_int(), rest.into_int());
     }
-    // A divisor of several terms: the ratio of the leading terms is the only possible quotient worth trying.
+    // For a divisor of several terms, only the ratio of the leading terms is tried as quotient.
     if let (Some(x), Some(y)) = (pa.terms.first(), pb.terms.first())
         && let Some(Term { coef, atoms }) = x.cancel(y)
     {
@@ -303,7 +305,7 @@ fn divide_symbolic(a: &Int, b: &Int, round: Round) -> Int {
             p.terms.iter_mut().for_each(|t| t.coef /= shared);
             p.constant /= shared;
         }
-        // What is left may be a quotient itself.
+        // The remaining fraction can be a quotient itself.
         return quotient + divide(&top.into_int(), &bottom.into_int(), round);
     }
     let (top, bottom) = (top.into_int(), bottom.into_int());
@@ -312,7 +314,7 @@ fn divide_symbolic(a: &Int, b: &Int, round: Round) -> Int {
     } else {
         let by = |v: i64, d: i64| match (v, d) {
             (i64::MIN | i64::MAX, _) => v,
-            // Against a divisor without bound only the sign remains.
+            // For a divisor without an upper bound, only the sign of the dividend matters.
             (_, i64::MAX) if round == Round::Down => {
                 if v < 0 {
                     -1
@@ -341,7 +343,7 @@ fn rem_const(a: &Int, k: i64) -> Int {
     if rest.terms.is_empty() {
         return Int::from(rest.constant);
     }
-    // With every term a multiple of `unit`, the constant's part below `unit` passes through.
+    // If every term is a multiple of `unit`, the constant's part below `unit` is kept.
     let unit = rest.terms.iter().fold(k, |g, t| gcd(g, t.divisor()));
     let low = rest.constant % unit;
     rest.constant -= low;

@@ -1,10 +1,10 @@
-//! Integers that are known now or only when the kernel runs.
+//! Integers that are known at compile time or only when the kernel runs.
 //!
-//! An [`Int`] is a constant or a canonical symbolic expression over [`Var`]s. Arithmetic simplifies as it builds: sums
-//! of products are kept with like terms combined, divisions cancel what they can, and divisibility and bounds are
-//! tracked so that later layout functions can prove their conditions. Arithmetic is that of the mathematical integers;
-//! what leaves 64 bits, divides by zero or grows past [`MAX_NODES`] becomes a [`Poison`] that every layout function
-//! turns into an error.
+//! An [`Int`] is a constant or a canonical symbolic expression over [`Var`]s. Arithmetic simplifies
+//! as it builds. Sums of products are kept with like terms combined, and divisions cancel what they
+//! can. Divisibility and bounds are tracked so that layout functions can prove their conditions.
+//! Arithmetic is that of the mathematical integers. A result that leaves 64 bits, divides by zero
+//! or grows past [`MAX_NODES`] becomes a [`Poison`] that every layout function turns into an error.
 
 mod display;
 mod divide;
@@ -17,35 +17,35 @@ use std::sync::Arc;
 pub(crate) use divide::gcd;
 use poly::Poly;
 
-/// The most nodes one expression may have; a larger one is [`Poison::TooComplex`].
+/// The maximum number of nodes of an expression. A larger one is [`Poison::TooComplex`].
 pub const MAX_NODES: u32 = 512;
 
-/// Levels an expression may nest; keeps every recursion over it shallow.
+/// The maximum nesting of an expression. It bounds the depth of every recursion over expressions.
 const MAX_DEPTH: u32 = 48;
 
 /// A run-time integer, such as a kernel argument.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Var {
-    /// Identity among the variables of one kernel.
+    /// The number that identifies the variable within a kernel.
     pub id: u32,
     /// The name under which it is displayed.
     pub name: Arc<str>,
-    /// A divisor known to hold, at least 1.
+    /// The greatest known divisor, at least 1.
     pub div: i64,
-    /// Least value; 1 for extents, unless an empty one is allowed.
+    /// The least value. It is 1 for extents, unless an empty extent is allowed.
     pub min: i64,
-    /// Greatest value, if known.
+    /// The greatest value, if it is known.
     pub max: Option<i64>,
 }
 
 impl Var {
-    /// An extent: at least 1, nothing else known.
+    /// An extent, which is at least 1 and about which nothing else is known.
     pub fn extent(id: u32, name: impl Into<Arc<str>>) -> Self {
         Var { id, name: name.into(), div: 1, min: 1, max: None }
     }
 }
 
-/// An exact or symbolic integer. Cheap to clone.
+/// A constant or symbolic integer, which is cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Int(pub(crate) Repr);
 
@@ -56,14 +56,14 @@ pub(crate) enum Repr {
     Poison(Poison),
 }
 
-/// Why an integer has no value.
+/// The reason why an integer has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Poison {
     /// A constant left the range of 64-bit signed integers.
     Overflow,
-    /// A division by zero.
+    /// A divisor was zero.
     Undefined,
-    /// More than [`MAX_NODES`] nodes in one expression.
+    /// The expression has more than [`MAX_NODES`] nodes.
     TooComplex,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum IntKind {
     Op(Op, Int, Int),
 }
 
-/// The binary operations that stay in an expression when they cannot be simplified away.
+/// The binary operations that stay in an expression if they cannot be simplified away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Op {
     FloorDiv,
@@ -121,11 +121,11 @@ pub enum Node<'a> {
     Add(&'a [Int]),
     /// A product of two or more factors; a constant factor comes last.
     Mul(&'a [Int]),
-    /// Quotient rounded toward negative infinity.
+    /// The quotient rounded toward negative infinity.
     FloorDiv(&'a Int, &'a Int),
-    /// Quotient rounded toward positive infinity.
+    /// The quotient rounded toward positive infinity.
     CeilDiv(&'a Int, &'a Int),
-    /// `a - floor_div(a, b) * b`: takes the sign of the divisor.
+    /// `a - floor_div(a, b) * b`, which has the sign of the divisor.
     Rem(&'a Int, &'a Int),
     /// The lesser of two integers.
     Min(&'a Int, &'a Int),
@@ -148,7 +148,8 @@ impl Int {
     /// The run-time integer `var`.
     pub fn var(var: Var) -> Int {
         let div = var.div.max(1);
-        // Bounds are tightened to multiples of the divisor: an extent with div=8 is at least 8.
+        // Bounds are tightened to multiples of the divisor. For example, an extent with div=8 is at
+        // least 8.
         let lo = var.min.checked_add(div - 1).map_or(var.min, |v| v.div_euclid(div) * div);
         let hi = var.max.map_or(i64::MAX, |v| v.div_euclid(div).saturating_mul(div));
         if lo == hi {
@@ -176,7 +177,7 @@ impl Int {
         self.as_const() == Some(v)
     }
 
-    /// Why it has no value, if it has none.
+    /// The reason why the integer has no value, if it has none.
     #[inline]
     pub fn poison(&self) -> Option<Poison> {
         match self.0 {
@@ -185,17 +186,18 @@ impl Int {
         }
     }
 
-    /// The largest divisor that can be proven; 0 for the constant 0, which everything divides.
+    /// The largest divisor that can be proven. It is 0 for the constant 0, which everything
+    /// divides.
     pub fn divisor(&self) -> i64 {
         match &self.0 {
-            // |i64::MIN| does not fit: half of it is still a divisor.
+            // |i64::MIN| does not fit, but half of it is still a divisor.
             Repr::Const(v) => v.checked_abs().unwrap_or(1 << 62),
             Repr::Sym(e) => e.div,
             Repr::Poison(_) => 1,
         }
     }
 
-    /// Whether `other` provably divides it without remainder.
+    /// Whether `other` provably divides the integer without a remainder.
     #[inline]
     pub fn is_divisible_by(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
@@ -229,7 +231,7 @@ impl Int {
         }
     }
 
-    /// Whether `self <= other` provably.
+    /// Whether `self <= other` can be proven.
     #[inline]
     pub fn is_le(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
@@ -238,7 +240,7 @@ impl Int {
         }
     }
 
-    /// Whether `self < other` provably.
+    /// Whether `self < other` can be proven.
     #[inline]
     pub fn is_lt(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
@@ -253,7 +255,7 @@ impl Int {
         if apart >= 1 || self.lower_bound() < 0 {
             return apart;
         }
-        // N <= M*N + K, which the bounds of the difference do not show.
+        // This case covers N <= M*N + K, which the bounds of the difference do not show.
         let (quotient, rest) = divide::split_multiples(other, self);
         match (quotient.lower_bound(), rest.lower_bound()) {
             (1, 0..) => apart.max(rest.lower_bound()),
@@ -285,7 +287,7 @@ impl Int {
         }
     }
 
-    /// Replaces every variable for which `f` has an answer, and simplifies the result.
+    /// Replaces every variable for which `f` returns an integer, and simplifies the result.
     pub fn subst(&self, f: &mut dyn FnMut(&Var) -> Option<Int>) -> Int {
         match self.node() {
             Node::Const(_) | Node::Poison(_) => self.clone(),
@@ -302,7 +304,7 @@ impl Int {
         }
     }
 
-    /// Calls `f` on every occurrence of a variable, left to right.
+    /// Calls `f` on every occurrence of a variable, from left to right.
     pub fn vars(&self, f: &mut dyn FnMut(&Var)) {
         match self.node() {
             Node::Const(_) | Node::Poison(_) => {}
@@ -342,14 +344,14 @@ impl Int {
             (Repr::Sym(a), Repr::Sym(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
             (Repr::Sym(a), Repr::Sym(b)) => a.kind.canonical_cmp(&b.kind),
             (Repr::Const(a), Repr::Const(b)) => a.cmp(b),
-            // Constants come last, where they are printed.
+            // Constants come last, because they are printed last.
             (Repr::Const(_), _) => Ordering::Greater,
             (_, Repr::Const(_)) => Ordering::Less,
             _ => Ordering::Equal,
         }
     }
 
-    /// A node of `kind`, unless the expression became too large.
+    /// A node of `kind`, or poison if the expression became too large.
     fn symbolic(kind: IntKind, div: i64, (lo, hi): (i64, i64)) -> Int {
         if lo == hi {
             return Int::from(lo);
@@ -378,7 +380,7 @@ impl Int {
 }
 
 impl Var {
-    /// By name; variables that are numbered, such as `%99` and `%100`, by number.
+    /// Orders variables by name. Numbered names such as `%99` and `%100` are ordered by number.
     fn canonical_cmp(&self, other: &Var) -> Ordering {
         let numbered = self.name.starts_with('%') && other.name.starts_with('%');
         let by_name = if numbered { Ordering::Equal } else { self.name.cmp(&other.name) };
@@ -436,7 +438,7 @@ impl From<u32> for Int {
 }
 
 impl From<usize> for Int {
-    /// Poison if `v` does not fit 63 bits.
+    /// The result is poison if `v` does not fit 63 bits.
     fn from(v: usize) -> Self {
         i64::try_from(v).map_or(Int::poisoned(Poison::Overflow), Int::from)
     }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::divide::gcd;
 use super::{Int, IntKind, Node, Op, Poison, Repr, canonical_cmp_slices};
 
-/// Products whose expansion has more terms than this stay factored.
+/// Products whose expansion would have more terms than this stay factored.
 const MAX_EXPANSION: usize = 32;
 
 /// `coef * atoms[0] * atoms[1] * ...`; the atoms are sorted and none is a constant.
@@ -15,7 +15,7 @@ pub(super) struct Term {
     pub atoms: Vec<Int>,
 }
 
-/// A sum of terms, sorted and with different atoms, and a constant; or poison.
+/// A sum of terms and a constant, or poison. The terms are sorted and have different atoms.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Poly {
     pub terms: Vec<Term>,
@@ -49,12 +49,13 @@ impl Term {
         Int::symbolic(IntKind::Mul(atoms.into_boxed_slice()), div, bounds)
     }
 
-    /// Degree first, so that a product's leading term is the product of the leading terms in the common cases.
+    /// Compares by degree first, so that a product's leading term usually is the product of the
+    /// leading terms.
     fn cmp_atoms(&self, other: &Term) -> Ordering {
         other.atoms.len().cmp(&self.atoms.len()).then_with(|| canonical_cmp_slices(&self.atoms, &other.atoms))
     }
 
-    /// The term divided by `k > 0`, if that is provably exact.
+    /// The term divided by `k > 0`, if it is provably divisible.
     pub fn exact_div(&self, k: i64) -> Option<Term> {
         let g = gcd(self.coef, k);
         let (mut k, mut term) = (k / g, Term { coef: self.coef / g, atoms: self.atoms.clone() });
@@ -79,8 +80,8 @@ impl Term {
         factors.clone().try_fold(coef, i64::checked_mul).unwrap_or_else(|| factors.fold(coef, i64::max))
     }
 
-    /// The term divided by another, if that is provably exact: it has its atoms, and what is left divides by its
-    /// coefficient.
+    /// The term divided by another, if it is provably divisible: it has the divisor's atoms, and
+    /// the rest is divisible by the divisor's coefficient.
     pub fn cancel(&self, divisor: &Term) -> Option<Term> {
         let mut atoms = self.atoms.clone();
         for d in &divisor.atoms {
@@ -148,7 +149,7 @@ impl Poly {
         }
         match self.terms.binary_search_by(|t| t.cmp_atoms(&term)) {
             Err(at) => self.terms.insert(at, term),
-            // Together they may take in more of a quotient than each did.
+            // The combined term may absorb more of a quotient than each of them did.
             Ok(at) => match self.terms.remove(at).coef.checked_add(term.coef) {
                 Some(coef) => self.push(Term { coef, ..term }),
                 None => self.fail(Poison::Overflow),
@@ -200,7 +201,7 @@ impl Poly {
 /// `atom / k` as one atom, where `k > 1` divides it.
 fn exact_quotient(atom: &Int, k: i64) -> Option<Int> {
     let (numerator, k) = match atom.node() {
-        // A sum's quotient is a sum, no longer an atom.
+        // The quotient of a sum is a sum and not an atom.
         Node::Add(_) => return None,
         Node::FloorDiv(x, c) => match c.as_const() {
             Some(c) if c > 0 => (x, c.checked_mul(k)?),
@@ -218,7 +219,8 @@ fn exact_quotient(atom: &Int, k: i64) -> Option<Int> {
     matches!(quotient.0, Repr::Sym(_)).then_some(quotient)
 }
 
-/// `8 * (N / 8)` with N divisible by 8 is N: multiplies exact quotients by what their divisor shares with the coefficient.
+/// Multiplies exact quotients by the common factors of their divisor and the coefficient. For
+/// example, `8 * (N / 8)` with N divisible by 8 is N.
 fn absorb_quotient(term: &Term) -> Option<Poly> {
     let (at, numerator, divisor, shared) = term.atoms.iter().enumerate().find_map(|(at, atom)| {
         let Repr::Sym(e) = &atom.0 else { return None };
@@ -235,7 +237,7 @@ fn absorb_quotient(term: &Term) -> Option<Poly> {
     Some(others.mul(&Poly::of(&numerator.floor_div(&Int::from(divisor / shared)))))
 }
 
-/// The sum of two bounds of one direction; an unbounded one stays unbounded.
+/// The sum of two bounds of the same direction. An unbounded one stays unbounded.
 pub(super) fn add_bound(a: i64, b: i64) -> i64 {
     match (a, b) {
         (i64::MIN, _) | (_, i64::MIN) => i64::MIN,
@@ -245,7 +247,7 @@ pub(super) fn add_bound(a: i64, b: i64) -> i64 {
 }
 
 pub(super) fn mul_bounds(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
-    // -i64::MAX comes of negating "unbounded" and means it.
+    // -i64::MAX results from negating "unbounded" and also means unbounded.
     let product = |x: i64, y: i64| match x.saturating_mul(y) {
         p if p <= -i64::MAX => i64::MIN,
         p => p,

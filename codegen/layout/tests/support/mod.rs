@@ -1,4 +1,4 @@
-//! Random layouts, and layouts as plain functions.
+//! Strategies for random layouts, and layouts as plain functions.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ pub fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Shapes of a few levels, extents of 1 among them.
+/// Shapes of a few levels, some with extents of 1.
 pub fn shape() -> impl Strategy<Value = IntTuple> {
     let extent = prop_oneof![Just(1i64), Just(2), Just(2), Just(3), Just(4), Just(5), Just(6), Just(8)];
     let leaf = extent.prop_map(IntTuple::from);
@@ -49,7 +49,7 @@ pub fn wild() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// Layouts that are injective, with gaps at times, their modes in any order.
+/// Injective layouts with modes in any order, some of them with gaps.
 pub fn injective() -> impl Strategy<Value = Layout> {
     shape().prop_flat_map(|s| {
         let n = s.leaves().len();
@@ -67,7 +67,7 @@ pub fn injective() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// Compact layouts: bijections, their modes in any order.
+/// Compact layouts, which are bijections with modes in any order.
 pub fn compact() -> impl Strategy<Value = Layout> {
     injective().prop_map(|l| Layout::ordered(l.shape().clone(), l.stride()).unwrap())
 }
@@ -106,7 +106,7 @@ pub fn sorted(mut v: Vec<i64>) -> Vec<i64> {
     v
 }
 
-/// The layout as one mode after the other in a list, for joining with `Modes::from_modes`.
+/// The modes of a layout as a list, for joining with `Modes::from_modes`.
 pub fn join(modes: Vec<Layout>) -> Layout {
     Layout::from_modes(modes)
 }

@@ -1,4 +1,4 @@
-//! Arithmetic on scalars and vectors.
+//! The lowering of arithmetic on scalars and vectors.
 
 use super::{Lower, Lowered};
 use crate::codes::NO_FUNCTION;
@@ -6,7 +6,7 @@ use crate::raw::{Cast, FloatIs, IntIs, Val};
 use weft_ir::names::NumberKind;
 use weft_ir::{Arith, BinOp, CmpOp, Scalar, UnOp, ValueType};
 
-/// Functions of f32 that are one PTX instruction, by NVVM intrinsic.
+/// The functions of f32 that are one PTX instruction, with their NVVM intrinsics.
 const APPROXIMATE: [(UnOp, &str); 5] = [
     (UnOp::Rsqrt, "llvm.nvvm.rsqrt.approx.f"),
     (UnOp::Exp2, "llvm.nvvm.ex2.approx.ftz"),
@@ -58,7 +58,7 @@ impl<'c> Lower<'_, 'c> {
             UnOp::Neg => Ok(ir.neg(a)),
             UnOp::Not => Ok(ir.not(a)),
             UnOp::Abs if s.is_float() => one("llvm.fabs"),
-            // The least integer's magnitude is itself.
+            // The absolute value of the least integer is itself.
             UnOp::Abs => self.intrinsic("llvm.abs", &[a.ty()], &[a, ir.constant(ir.int(1), 0)]),
             UnOp::Sqrt => one("llvm.sqrt"),
             UnOp::Floor => one("llvm.floor"),
@@ -66,7 +66,7 @@ impl<'c> Lower<'_, 'c> {
             UnOp::Round => one("llvm.roundeven"),
             UnOp::Rsqrt if s == Scalar::F64 => Ok(ir.fdiv(ir.real(a.ty(), 1.0), one("llvm.sqrt")?)),
             _ if s == Scalar::F64 => Err(self
-                .error(NO_FUNCTION, format!("there is no f64 `{op}` without libdevice"))
+                .error(NO_FUNCTION, format!("f64 `{op}` does not exist without libdevice"))
                 .help("convert to f32 first: `.to<f32>()`")),
             UnOp::Exp => self.in_f32(s, a, |a| {
                 let scaled = ir.fmul(a, ir.real(a.ty(), std::f64::consts::LOG2_E));
@@ -92,7 +92,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(self.ir.cast(Cast::LLVMFPTrunc, result, a.ty()))
     }
 
-    /// One PTX instruction, lane by lane.
+    /// Emits one PTX instruction for each lane.
     fn approximate(&self, op: UnOp, a: Val<'c>) -> Lowered<Val<'c>> {
         if op == UnOp::Tanh {
             let tanh = self.intrinsic("llvm.tanh", &[a.ty()], &[a])?;
@@ -103,7 +103,7 @@ impl<'c> Lower<'_, 'c> {
             return Err(self.bug(op.name()));
         };
         let f32 = self.ir.scalar(Scalar::F32);
-        // Only the newer names are overloaded.
+        // Only the newer intrinsics are overloaded.
         let types = if name.ends_with(".f") { &[][..] } else { &[f32][..] };
         self.each_lane(a, a.ty(), |lane| self.intrinsic(name, types, &[lane]))
     }
@@ -134,7 +134,7 @@ impl<'c> Lower<'_, 'c> {
         })
     }
 
-    /// `x / 0 = -1`, `x % 0 = x`: `a = q * b + r` holds everywhere.
+    /// Divides so that `x / 0 = -1` and `x % 0 = x`. Then `a = q * b + r` always holds.
     fn unsigned_division(&self, op: BinOp, a: Val<'c>, b: Val<'c>) -> Val<'c> {
         let ir = self.ir;
         let (zero, one) = (ir.zero(b.ty()), ir.constant(b.ty(), 1));
@@ -146,7 +146,8 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// As [`Self::unsigned_division`]; the least integer divided by -1 is itself, remainder 0.
+    /// Does what [`Self::unsigned_division`] does. In addition, the least integer divided by -1 is
+    /// itself, with remainder 0.
     fn signed_division(&self, op: BinOp, a: Val<'c>, b: Val<'c>) -> Val<'c> {
         let ir = self.ir;
         let (zero, one, minus) = (ir.zero(b.ty()), ir.constant(b.ty(), 1), ir.constant(b.ty(), -1));
@@ -162,7 +163,7 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// The count is unsigned, and may be the width or more.
+    /// Shifts by an unsigned count, which can be the width or more.
     fn shift(&self, op: BinOp, kind: NumberKind, bits: u32, a: Val<'c>, b: Val<'c>) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let last = ir.constant(b.ty(), i64::from(bits) - 1);

@@ -1,4 +1,5 @@
-//! Copies of consecutive bytes between shared memory and other memory, as the tables of `weft-isa` have them.
+//! The lowering of copies of consecutive bytes between shared memory and other memory, in the forms
+//! of the tables of `weft-isa`.
 
 use super::switch::red_op;
 use super::{Lower, Lowered};
@@ -50,7 +51,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(None)
     }
 
-    /// A copy to the memory of every PE of a team.
+    /// Emits a copy to the memory of every PE of a team.
     fn bulk_in_switch(
         &mut self,
         (dst, src): (Value, Value),
@@ -77,7 +78,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(None)
     }
 
-    /// The instruction with those of the operands that it names.
+    /// Emits the instruction with those operands that it names.
     fn written(&self, copy: &Spelling, operands: &[(&str, Val<'c>)], bytes: u32) {
         let (mut args, mut constraints) = (Vec::new(), String::new());
         let text = copy.ptx(|name| match operands.iter().find(|(known, _)| *known == name) {
@@ -91,7 +92,7 @@ impl<'c> Lower<'_, 'c> {
         self.ir.asm(&text, &(constraints + "~{memory}"), &[], &args);
     }
 
-    /// An address in its own space, as a number.
+    /// An address in its own space as a number.
     fn bits(&self, address: Value) -> Lowered<Val<'c>> {
         Ok(self.ir.cast(Cast::LLVMPtrToInt, self.val(address)?, self.ir.int(64)))
     }

@@ -1,4 +1,4 @@
-//! Calls of device libraries' functions.
+//! The lowering of calls of device libraries' functions.
 
 use super::{Lower, Lowered};
 use crate::codes::BAD_NAME;
@@ -8,19 +8,22 @@ use weft_ir::names::NumberKind;
 use weft_ir::{Value, ValueType};
 
 impl<'c> Lower<'_, 'c> {
-    /// Calls a function of another module as clang's C does: addresses are of any memory, and integers below 32 bits
-    /// are extended.
+    /// Calls a function of another module with the conventions of clang's C: addresses are generic,
+    /// and integers below 32 bits are extended.
     pub(super) fn function(&mut self, name: &str, args: &[Value]) -> Lowered<Option<Val<'c>>> {
         let (ir, result) = (self.ir, &self.inst.ty);
         if super::TAKEN.contains(&name) {
-            return Err(self.error(BAD_NAME, format!("`{name}` cannot be called: it is not a library's")));
+            return Err(self.error(
+                BAD_NAME,
+                format!("`{name}` cannot be called, because it is not a function of a library"),
+            ));
         }
         let types = args.iter().map(|a| self.passed(self.k.ty(*a))).collect::<Lowered<Vec<_>>>()?;
         let returned = if *result == Type::Unit { ir.void() } else { self.passed(result)? };
         let f = ir.external(name, returned, &types).ok_or_else(|| {
             let message =
-                format!("`{name}` cannot be called here: the module has something else of that name");
-            self.error(BAD_NAME, message).help("all calls of a function pass and return the same types")
+                format!("`{name}` cannot be called here, because the module has another item with that name");
+            self.error(BAD_NAME, message).help("all calls of a function must pass and return the same types")
         })?;
         ir.extend(f, 0, extension(result));
         let mut passed = Vec::with_capacity(args.len());
@@ -35,7 +38,7 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// The type that a function takes or returns for one of ours.
+    /// The type that a function takes or returns for a type of the IR.
     fn passed(&self, ty: &Type) -> Lowered<Ty<'c>> {
         match ty {
             Type::Pointer(_) => Ok(self.ir.pointer(GENERIC)),
@@ -44,7 +47,7 @@ impl<'c> Lower<'_, 'c> {
     }
 }
 
-/// How C extends a number to a register of 32 bits.
+/// The way in which C extends a number to a register of 32 bits.
 fn extension(ty: &Type) -> Option<Ext> {
     let s = ty.elem().filter(|s| s.is_int() && s.bits() < 32)?;
     Some(if s.kind() == NumberKind::Signed { Ext::Sign } else { Ext::Zero })

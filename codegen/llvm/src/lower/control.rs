@@ -1,4 +1,4 @@
-//! Structured control flow as basic blocks, and local variables.
+//! The lowering of structured control flow to basic blocks, and of local variables.
 
 use super::{Lower, Lowered};
 use crate::raw::{Bb, Cast, IntIs, Val};
@@ -8,27 +8,27 @@ use weft_ir::roles::registers_at_start;
 use weft_ir::{Arith, Block, Constant, Control, Operation, Scalar, Value, Var};
 use weft_isa::Instruction;
 
-/// A role whose code is lowered.
+/// A role whose code is being lowered.
 #[derive(Clone, Copy)]
 pub(super) struct Role {
-    /// Its first thread in the CTA.
+    /// The index of its first thread in the CTA.
     pub first: u32,
     /// The number of threads of the role.
     pub threads: u32,
-    /// Its barrier; 0 is the CTA's.
+    /// The number of its barrier. 0 is the CTA's barrier.
     pub barrier: u32,
 }
 
-/// Where jumps out of a loop, or out of a block that can be left, go to.
-pub(super) struct Around<'c> {
-    /// Behind it.
+/// The targets of jumps that leave a loop or another block, or its current round.
+pub(super) struct JumpTargets<'c> {
+    /// The block after it.
     end: Bb<'c>,
-    /// The end of its round, once something jumps there.
+    /// The block at the end of its round, if a jump goes there.
     latch: Option<Bb<'c>>,
 }
 
 impl<'c> Lower<'_, 'c> {
-    /// Local variables are memory of the thread, which LLVM's SROA makes registers again.
+    /// Declares local variables as memory of the thread, which LLVM's SROA turns into registers.
     pub(super) fn declare_locals(&mut self) -> Lowered<()> {
         for (_, local) in self.k.locals.iter() {
             let ty = self.ty(&local.ty)?;
@@ -48,7 +48,7 @@ impl<'c> Lower<'_, 'c> {
             Control::While { head, cond, body } => self.repeat(head, *cond, body),
             Control::Once { body } => self.once(body),
             Control::Role { name, first, threads, regs, body } => {
-                // One that only holds other roles has no barrier.
+                // A role that only holds other roles has no barrier.
                 self.roles += u32::from(!name.is_empty());
                 self.role(Role { first: *first, threads: *threads, barrier: self.roles }, *regs, body)
             }
@@ -73,8 +73,8 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// The code of a part of the CTA's warps. Which warp a thread is in comes from lane 0, so that ptxas knows that the
-    /// lanes of a warp go one way.
+    /// Lowers the code of some of the CTA's warps. The index of the warp comes from lane 0, so that
+    /// ptxas knows that all lanes of a warp take the same branch.
     fn role(&mut self, role: Role, regs: u32, body: &Block) -> Lowered<()> {
         let ir = self.ir;
         let word = |n: u32| ir.constant(ir.int(32), i64::from(n));
@@ -86,7 +86,7 @@ impl<'c> Lower<'_, 'c> {
         let (yes, end) = (ir.block(self.f, "role"), ir.block(self.f, "end"));
         ir.branch(inside, yes, end);
         ir.go(yes);
-        // Where warps keep the registers that they begin with, the budget says nothing.
+        // If warps keep the registers with which they begin, `regs` has no effect.
         let given = Instruction::named("setmaxnreg").is_some_and(|setmaxnreg| setmaxnreg.is_on(self.target));
         if regs > 0 && given {
             let more = regs > registers_at_start(self.k.threads());
@@ -97,7 +97,8 @@ impl<'c> Lower<'_, 'c> {
         let last = self.last;
         self.block(body)?;
         self.role = outside;
-        // A way from the end of a role into the next one would make ptxas keep apart what is the same in a warp of it.
+        // A path from the end of a role into the next one would prevent ptxas from treating values
+        // as uniform in a warp of that role.
         if last {
             ir.ret();
         } else {
@@ -107,7 +108,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
-    /// A block that jumps can leave.
+    /// Lowers a block that jumps can leave.
     fn once(&mut self, body: &Block) -> Lowered<()> {
         let end = self.ir.block(self.f, "left");
         self.enter(end);
@@ -118,23 +119,24 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
-    /// What a jump goes to.
-    fn target(&mut self, depth: u32) -> Lowered<&mut Around<'c>> {
+    /// The target of a jump.
+    fn target(&mut self, depth: u32) -> Lowered<&mut JumpTargets<'c>> {
         let bug = self.bug("nothing to jump to");
         self.around.iter_mut().rev().nth(depth as usize).ok_or(bug)
     }
 
-    /// Goes on in a block that nothing comes to: what follows a jump adds its own end to it, and LLVM removes it.
+    /// Continues in a block that is unreachable. The code after a jump adds its own end to it, and
+    /// LLVM removes it.
     fn unreachable(&self) {
         self.ir.go(self.ir.block(self.f, "never"));
     }
 
-    /// A loop's code begins; jumps out of it go to `end`.
+    /// Begins the code of a loop. Jumps out of it go to `end`.
     fn enter(&mut self, end: Bb<'c>) {
-        self.around.push(Around { end, latch: None });
+        self.around.push(JumpTargets { end, latch: None });
     }
 
-    /// A round ends, where jumps to its end come too.
+    /// Ends a round, at the point to which jumps to its end go.
     fn leave(&mut self) {
         if let Some(latch) = self.around.pop().and_then(|around| around.latch) {
             self.ir.jump(latch);
@@ -159,8 +161,9 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
-    /// `if lo < hi { i = lo; loop { body; if i >= hi - step { break }; i += step } }`, where `hi - step` saturates:
-    /// so the sum never overflows, whatever the bounds are, and LLVM may know that.
+    /// Lowers a loop to `if lo < hi { i = lo; loop { body; if i >= hi - step { break }; i += step }
+    /// }`, where `hi - step` saturates. Therefore the sum never overflows, whatever the bounds are,
+    /// and LLVM is told so.
     fn counted(&mut self, [lo, hi, step]: [Value; 3], var: Value, unroll: u32, body: &Block) -> Lowered<()> {
         let ir = self.ir;
         let by = if let Some(Arith::Const { value: Constant::Int(n @ 1..) }) = self.k.op(step).arith() {
@@ -179,7 +182,8 @@ impl<'c> Lower<'_, 'c> {
         let mut first = lo;
         let (head, end) = (ir.block(self.f, "for"), ir.block(self.f, "done"));
         if narrow {
-            // Arithmetic of 64 bits is two instructions each. What is beyond 32 bits is never reached.
+            // Each operation of 64 bits is two instructions, so the variable has 32 bits. Values
+            // beyond 32 bits are never reached.
             let most = ir.constant(int, i32::MAX.into());
             last = self.intrinsic("llvm.smin", &[int], &[last, most])?;
             last = self.intrinsic("llvm.smax", &[int], &[last, ir.constant(int, -1)])?;
@@ -204,8 +208,8 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
-    /// A loop whose body does not use its variable, by a counter of 32 bits: where that is not enough, another loop
-    /// around it counts on.
+    /// Lowers a loop whose body does not use its variable with a counter of 32 bits. If that is not
+    /// enough, an outer loop continues the count.
     fn repeated(&mut self, [lo, hi]: [Val<'c>; 2], step: i64, body: &Block) -> Lowered<()> {
         const MOST: i64 = 1 << 30;
         let ir = self.ir;
@@ -215,7 +219,7 @@ impl<'c> Lower<'_, 'c> {
         let rounds = ir.udiv(ir.sub(ir.sub(hi, lo), ir.constant(int, 1)), ir.constant(int, step));
         ir.branch(ir.icmp(IntIs::LLVMIntSLT, lo, hi), outer, end);
         let before = ir.here();
-        // Rounds that come after the next one.
+        // The outer loop counts the rounds after the inner loop.
         ir.go(outer);
         let left = ir.phi(int);
         ir.incoming(left, rounds, before);
@@ -261,7 +265,7 @@ impl<'c> Lower<'_, 'c> {
     }
 }
 
-/// Whether ops of a block, or of those in it, use a value.
+/// Whether ops of a block, or of its nested blocks, use a value.
 fn uses(k: &Kernel, block: &Block, value: Value) -> bool {
     block.0.iter().any(|&v| {
         let mut found = false;

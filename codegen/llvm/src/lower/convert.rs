@@ -1,4 +1,4 @@
-//! Between element types, and between scalars and vectors.
+//! The lowering of conversions between element types, and between scalars and vectors.
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, FloatIs, IntIs, Ty, Val};
@@ -6,7 +6,7 @@ use weft_ir::names::NumberKind;
 use weft_ir::{Scalar, Value};
 
 impl<'c> Lower<'_, 'c> {
-    /// The lanes of all parts, in order.
+    /// A vector with the lanes of all parts, in order.
     pub(super) fn concat(&self, parts: &[Value], to: Ty<'c>) -> Lowered<Val<'c>> {
         let mut lanes = Vec::new();
         for part in parts {
@@ -15,7 +15,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(self.gather(&lanes, to))
     }
 
-    /// Consecutive lanes from `first`.
+    /// Consecutive lanes of a vector from `first`.
     pub(super) fn slice(&self, a: Val<'c>, first: u32, to: Ty<'c>) -> Val<'c> {
         match (a.ty().lanes(), to.lanes()) {
             (None, _) => self.gather(&[a], to),
@@ -24,14 +24,14 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// A run-time lane, the last where it is beyond.
+    /// A run-time lane index, limited to the last lane.
     pub(super) fn lane_index(&self, vector: Val<'c>, lane: Value) -> Lowered<Val<'c>> {
         let lane = self.val(lane)?;
         let last = i64::from(vector.ty().lanes().unwrap_or(1)) - 1;
         self.intrinsic("llvm.umin", &[lane.ty()], &[lane, self.ir.constant(lane.ty(), last)])
     }
 
-    /// A scalar or vector of these lanes.
+    /// A scalar or vector with these lanes.
     fn gather(&self, lanes: &[Val<'c>], to: Ty<'c>) -> Val<'c> {
         match (to.lanes(), lanes) {
             (None, [one]) => *one,
@@ -39,12 +39,12 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// The same lanes of another element type.
+    /// The type with the same lanes and another element type.
     pub(super) fn with_elem(&self, ty: Ty<'c>, elem: Ty<'c>) -> Ty<'c> {
         ty.lanes().map_or(elem, |n| self.ir.vector(elem, n))
     }
 
-    /// `f` of every lane.
+    /// Applies `f` to every lane.
     pub(super) fn each_lane(
         &self,
         a: Val<'c>,
@@ -55,7 +55,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(self.gather(&lanes, to))
     }
 
-    /// The conversion of [`Convert`](weft_ir::Arith::Convert).
+    /// Lowers the conversion of [`Convert`](weft_ir::Arith::Convert).
     pub(super) fn convert(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let ty = self.with_elem(a.ty(), ir.scalar(to));
@@ -85,13 +85,13 @@ impl<'c> Lower<'_, 'c> {
         } else if from.bits() > to.bits() {
             self.ir.cast(Cast::LLVMFPTrunc, a, elem(to))
         } else {
-            // f16 and bf16: neither holds the other, f32 holds both.
+            // f16 and bf16 cannot hold each other's values, but f32 can hold both.
             let wide = self.ir.cast(Cast::LLVMFPExt, a, elem(Scalar::F32));
             self.ir.cast(Cast::LLVMFPTrunc, wide, elem(to))
         }
     }
 
-    /// Towards zero, saturating; NaN gives 0.
+    /// Converts to an integer towards zero with saturation. NaN gives 0.
     fn to_int(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Lowered<Val<'c>> {
         let ir = self.ir;
         if from.bits() < 32 {
@@ -102,7 +102,7 @@ impl<'c> Lower<'_, 'c> {
         let source = if from == Scalar::F64 { "d" } else { "f" };
         let dest = ["i", "ui", "ll", "ull"][usize::from(wide == 64) * 2 + usize::from(!signed)];
         let name = format!("llvm.nvvm.{source}2{dest}.rz");
-        // PTX saturates, and makes NaN 0 where both sides have 32 bits.
+        // PTX saturates, and turns NaN into 0 if both sides have 32 bits.
         let plain = (from, wide) == (Scalar::F32, 32);
         let int = ir.int(wide);
         let ty = self.with_elem(a.ty(), int);
@@ -120,7 +120,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(ir.cast(Cast::LLVMTrunc, clamped, self.with_elem(a.ty(), ir.scalar(to))))
     }
 
-    /// Into the range of a narrower integer of the same sign.
+    /// Clamps to the range of a narrower integer of the same signedness.
     fn clamp(&self, a: Val<'c>, to: Scalar) -> Lowered<Val<'c>> {
         let limit = |n: i64| self.ir.constant(a.ty(), n);
         if to.kind() != NumberKind::Signed {

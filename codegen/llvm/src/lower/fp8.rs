@@ -1,25 +1,28 @@
-//! The 8-bit floats: only converted, two at a time.
+//! The lowering of 8-bit floats, which are only converted, two at a time.
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, FloatIs, Val};
 use weft_ir::Scalar;
 use weft_ir::names::NumberKind;
 
-/// `x` in fp8: nearest, ties to even; beyond the largest finite number that number, NaN stays NaN.
+/// Rounds `x` to fp8, to nearest with ties to even. Larger numbers become the largest finite
+/// number, and NaN stays NaN.
 pub(super) fn encode(s: Scalar, x: f64) -> u8 {
-    // (mantissa bits, exponent of the least normal number, code of the largest finite number)
+    // These are the number of mantissa bits, the exponent of the least normal number, and the code
+    // of the largest finite number.
     let (mantissa, least, largest) = if s == Scalar::E4M3 { (3, -6, 0x7e) } else { (2, -14, 0x7b) };
     let sign = u8::from(x.is_sign_negative()) << 7;
     if x.is_nan() {
         return sign | 0x7f;
     }
     let magnitude = x.abs();
-    // Beyond any of them; also keeps the exponent below in range.
+    // The number is beyond all finite ones. This test also keeps the exponent below in range.
     if magnitude >= 65536.0 {
         return sign | largest;
     }
     let exponent = (magnitude.log2().floor() as i32).max(least);
-    // The code as a number: units of the last place, exponents above the least added on.
+    // The code as a number: units of the last place, to which the exponents above the least one are
+    // added.
     let units = (magnitude / f64::powi(2.0, exponent - mantissa)).round_ties_even() as i32;
     let code = units + ((exponent - least) << mantissa);
     sign | u8::try_from(code).unwrap_or(u8::MAX).min(largest)
@@ -31,7 +34,7 @@ impl<'c> Lower<'_, 'c> {
         if s == Scalar::E4M3 { "e4m3x2" } else { "e5m2x2" }
     }
 
-    /// To f16, which holds every fp8 number.
+    /// Converts to f16, which can hold every fp8 number.
     pub(super) fn fp8_to_half(&self, a: Val<'c>, from: Scalar) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let name = format!("llvm.nvvm.{}.to.f16x2.rn", Self::ptx_name(from));
@@ -48,7 +51,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(if ty.lanes().is_some() { ir.pack(&halves, ty) } else { halves[0] })
     }
 
-    /// From anything, rounding once and saturating.
+    /// Converts from any type, rounding once and saturating.
     pub(super) fn to_fp8(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let single = self.with_elem(a.ty(), ir.scalar(Scalar::F32));
@@ -56,7 +59,7 @@ impl<'c> Lower<'_, 'c> {
             _ if from == Scalar::F32 => a,
             _ if from == Scalar::F64 => self.odd_f32(a)?,
             NumberKind::Float => ir.cast(Cast::LLVMFPExt, a, single),
-            // Beyond every fp8 number, and exact in f32.
+            // The limits are beyond every fp8 number, and exact in f32.
             NumberKind::Signed if from.bits() > 16 => {
                 let limit = |n| ir.constant(a.ty(), n);
                 let low = self.intrinsic("llvm.smax", &[a.ty()], &[a, limit(-(1 << 17))])?;
@@ -85,7 +88,8 @@ impl<'c> Lower<'_, 'c> {
         Ok(if ty.lanes().is_some() { ir.pack(&bytes, ty) } else { bytes[0] })
     }
 
-    /// f64 to f32, rounded to odd: what is rounded again to far fewer bits is then rounded right.
+    /// Converts f64 to f32 with rounding to odd. A second rounding to far fewer bits is then
+    /// correct.
     fn odd_f32(&self, a: Val<'c>) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let (f32, f64, int) = (ir.scalar(Scalar::F32), ir.scalar(Scalar::F64), ir.int(32));
@@ -104,7 +108,8 @@ mod tests {
     use float8::{F8E4M3, F8E5M2};
     use weft_ir::Scalar;
 
-    /// Every code is itself; between two neighbours the nearer one is taken, half way the even one.
+    /// Checks that every code converts to itself, and that numbers between two neighbours round to
+    /// the nearer one, or to the even one at the midpoint.
     fn check(s: Scalar, largest: u8, value: impl Fn(u8) -> f64) {
         for code in 0..=largest {
             assert_eq!(encode(s, value(code)), code, "{s} {code:#x}");

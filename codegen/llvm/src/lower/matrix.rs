@@ -1,8 +1,10 @@
-//! Matrix instructions of warpgroups (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions) and of warps.
+//! The lowering of matrix instructions of warpgroups (PTX ISA, Asynchronous Warpgroup Level Matrix
+//! Instructions) and of warps.
 //!
-//! LLVM has no intrinsic for `wgmma.mma_async`. Each is inline assembly that takes and gives back every accumulator
-//! register that it adds to, and so is the wait: no use of an accumulator can then move above the wait, and none lies
-//! between instructions of a group, which would make ptxas run them one after the other.
+//! LLVM has no intrinsic for `wgmma.mma_async`. Each one is inline assembly that takes and returns
+//! every accumulator register to which it adds, and so is the wait. Therefore no use of an
+//! accumulator can move above the wait. No use is between instructions of a group either, which
+//! would make ptxas run the instructions one after the other.
 
 use super::{Lower, Lowered};
 use crate::raw::Val;
@@ -82,7 +84,8 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// Zeros, as assembly: LLVM would make a choice of registers of a branch around constants.
+    /// Emits zeros as assembly, because LLVM would turn a branch around constants into selections
+    /// of registers.
     fn zeros(&self) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let (elem, lanes) = (self.inst.ty.elem().unwrap_or(Scalar::F32), self.inst.ty.lanes().unwrap_or(1));
@@ -93,13 +96,13 @@ impl<'c> Lower<'_, 'c> {
         Ok(ir.pack(&zeros, self.ty(&self.inst.ty)?))
     }
 
-    /// The product of two element types that is added up in a third.
+    /// The product of two element types that is accumulated in a third.
     fn product(&self, [a, b, sum]: [Scalar; 3]) -> Lowered<Product> {
         Product::new(a.name(), b.name(), sum.name())
             .ok_or_else(|| self.bug("a product of types that are not multiplied"))
     }
 
-    /// An instruction of the tables, if the target has it.
+    /// An instruction of the tables. Fails if the target does not have it.
     pub(super) fn spelled(&mut self, choice: Option<Choice>) -> Lowered<Spelling> {
         let choice = choice.ok_or_else(|| self.bug("an instruction without a table"))?;
         let spelling = choice.check(self.target).map_err(|no| self.error(Code(no.code()), no.to_string()))?;
@@ -131,7 +134,8 @@ impl<'c> Lower<'_, 'c> {
         self.intrinsic(&name, &[args[0].ty()], &args).map(|_| None)
     }
 
-    /// Assembly that takes lanes `first..first + n` of a vector and gives them back, with `more` operands behind.
+    /// Emits assembly that takes lanes `first..first + n` of a vector and returns them, with `more`
+    /// operands after them.
     fn tied(
         &self,
         acc: Value,
@@ -161,12 +165,12 @@ impl<'c> Lower<'_, 'c> {
     }
 }
 
-/// How assembly gives back an accumulator's register.
+/// The constraint for an accumulator's register as result of assembly.
 fn constraint(elem: Scalar) -> &'static str {
     if elem == Scalar::F32 { "=f" } else { "=r" }
 }
 
-/// `{$0, $1}`: operands of assembly.
+/// The operands of assembly as text: `{$0, $1}`.
 fn registers(first: u32, count: u32) -> String {
     let names: Vec<_> = (first..first + count).map(|i| format!("${i}")).collect();
     format!("{{{}}}", names.join(", "))

@@ -1,8 +1,9 @@
-//! Loads, stores and atomics on one address.
+//! The lowering of loads, stores and atomics at one address.
 //!
-//! LLVM prints strong loads, stores and compare-and-swaps up to 64 bits as PTX has them. Other strong accesses of
-//! global memory come from the tables of `weft-isa`. Shared memory has neither vectors of strong accesses nor
-//! tables: there lanes go one by one, with fences around what LLVM prints relaxed.
+//! LLVM prints strong loads, stores and compare-and-swaps up to 64 bits in the right form. Other
+//! strong accesses to global memory come from the tables of `weft-isa`. Shared memory has neither
+//! vectors of strong accesses nor tables. There, lanes are accessed one by one, with fences around
+//! the accesses that LLVM prints as relaxed.
 
 use super::switch::InstructionRequest;
 use super::{Lower, Lowered, from_memory};
@@ -14,7 +15,7 @@ use weft_ir::names::NumberKind;
 use weft_ir::{Memory, RedOp, Scalar, Scope, Sem, Space, Value, ValueType};
 use weft_isa::Instr;
 
-/// What moves in one access.
+/// The value that one access moves.
 #[derive(Clone, Copy)]
 pub(super) struct Access {
     pub elem: Scalar,
@@ -86,7 +87,11 @@ impl<'c> Lower<'_, 'c> {
                 let at = self.val(ptr)?;
                 let access = self.access(self.k.ty(value))?;
                 if access.lanes != 1 || access.bytes < 4 {
-                    return Err(self.no_access("compare and swap", access.elem, "it takes 32 or 64 bits"));
+                    return Err(self.no_access(
+                        "compare and swap",
+                        access.elem,
+                        "use a type of 32 or 64 bits",
+                    ));
                 }
                 let (expected, value) = (self.val(expected)?, self.val(value)?);
                 let int = self.ir.int(access.elem.bits());
@@ -102,17 +107,17 @@ impl<'c> Lower<'_, 'c> {
         Ok((self.val(ptr)?, self.k.ty(ptr).space().unwrap_or(Space::Global)))
     }
 
-    /// What an access moves: a power of two of bytes, at most 16.
+    /// The value that an access moves, which has a power of two of bytes, at most 16.
     fn access(&self, ty: &Type) -> Lowered<Access> {
         let (elem, lanes) = ty.elem().zip(ty.lanes()).ok_or_else(|| self.bug("an access of no number"))?;
         Ok(Access { elem, lanes, bytes: lanes.saturating_mul(elem.bytes()) })
     }
 
     pub(super) fn no_access(&self, what: &str, elem: Scalar, help: &str) -> Diagnostic {
-        self.error(NO_ACCESS, format!("there is no {what} of {elem} here")).help(help)
+        self.error(NO_ACCESS, format!("{what} of {elem} does not exist here")).help(help)
     }
 
-    /// The type a value has in memory.
+    /// The type that a value has in memory.
     fn memory_ty(&self, access: Access) -> crate::raw::Ty<'c> {
         let elem = match access.elem {
             Scalar::Bool => self.ir.int(8),
@@ -124,7 +129,7 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// Whether the value at hand is a vector, be it of one lane.
+    /// Whether the value of the current instruction is a vector, even with a single lane.
     fn inst_is_vector(&self, access: Access) -> bool {
         let stored =
             if let Op::Memory(Memory::Store { value, .. }) = &self.inst.op { Some(value) } else { None };
@@ -191,7 +196,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
-    /// Read-modify-write of shared memory; no op exchanges.
+    /// Emits a read-modify-write of shared memory. Without an op it exchanges.
     fn shared_rmw(
         &self,
         op: Option<RedOp>,
@@ -207,7 +212,7 @@ impl<'c> Lower<'_, 'c> {
             (None, NumberKind::Float) if wide => LLVMAtomicRMWBinOpXchg,
             (Some(RedOp::Add), NumberKind::Float) if !elem.is_fp8() => LLVMAtomicRMWBinOpFAdd,
             (Some(_), NumberKind::Float) | (_, NumberKind::Bool) => {
-                let help = "of floats shared memory has add and exchange, of bool nothing";
+                let help = "for floats, shared memory has add and exchange; for bool, it has no atomics";
                 return Err(self.no_access("atomic", elem, help));
             }
             _ if !wide => {

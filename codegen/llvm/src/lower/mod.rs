@@ -1,4 +1,4 @@
-//! From a kernel to an LLVM function, one file a family of ops.
+//! The lowering of a kernel to an LLVM function, with one file per family of ops.
 
 mod arith;
 mod bulk;
@@ -26,50 +26,51 @@ use weft_ir::machine::{Inst, Kernel, Op, Type};
 use weft_ir::{Address, Block, Call, Constant, Control, Debug, Operation, Scalar, Value, ValueType, Var};
 use weft_isa::Target;
 
-/// Names that a kernel cannot have: what the device's runtime or LLVM defines, and what PTX reads as something else.
+/// Names that a kernel cannot have, because the device's runtime or LLVM defines them, or because
+/// they have another meaning in PTX.
 pub(crate) const TAKEN: &[&str] = &[print::VPRINTF, print::ASSERTFAIL, "__nvvm_reflect", "WARP_SZ", "_"];
 
-/// A kernel has a name that something else has.
+/// The error for a kernel whose name is already in use.
 pub(crate) fn unnameable(k: &Kernel) -> Diagnostic {
     Diagnostic::error(BAD_NAME, k.span, format!("`{}` cannot name a kernel here", k.name))
-        .help(format!("kernels have different names, and none of {}", TAKEN.join(", ")))
+        .help(format!("give kernels different names, and do not use {}", TAKEN.join(", ")))
 }
 
-/// What a lowering gives.
+/// The result of a lowering.
 type Lowered<T> = Result<T, Diagnostic>;
 
-/// A kernel being lowered.
+/// The state of the lowering of a kernel.
 struct Lower<'a, 'c> {
     ir: &'a Ir<'c>,
     k: &'a Kernel,
-    /// The module's files.
+    /// The source files of the module.
     files: &'a [Arc<str>],
     f: Func<'c>,
     target: Target,
     needs: &'a mut Needs,
     lines: Option<&'a mut Lines>,
     locate: Option<&'a Locate<'a>>,
-    /// What the entry point is passed, by parameter.
+    /// The values that the entry point gets, by parameter.
     params: Vec<Option<Val<'c>>>,
-    /// By [`Value`], once computed.
+    /// The values that are computed already, by [`Value`].
     values: Vec<Option<Val<'c>>>,
-    /// By [`weft_ir::LocalId`].
+    /// The local variables, by [`weft_ir::LocalId`].
     locals: Vec<Val<'c>>,
-    /// The loops, and blocks that can be left, around the code at hand, outermost first.
-    around: Vec<control::Around<'c>>,
-    /// The instruction at hand.
+    /// The surrounding loops, and blocks that jumps can leave, outermost first.
+    around: Vec<control::JumpTargets<'c>>,
+    /// The current instruction.
     inst: &'a Inst,
-    /// Bytes of shared memory that are taken so far.
+    /// The number of bytes of shared memory that are allocated so far.
     shared_bytes: u64,
     /// The dynamic shared memory, if the kernel's tensors need more than variables can have.
     dynamic: Option<Val<'c>>,
-    /// Globals made so far.
+    /// The number of globals so far.
     globals: u32,
-    /// The role whose code is lowered.
+    /// The role whose code is being lowered.
     role: Option<control::Role>,
-    /// Roles so far.
+    /// The number of roles so far.
     roles: u32,
-    /// Whether nothing but other roles comes behind the instruction at hand.
+    /// Whether only other roles follow the current instruction.
     last: bool,
 }
 
@@ -97,7 +98,7 @@ pub(crate) fn kernel<'a, 'c>(
     let cluster = format!("{x},{y},{z}");
     let mut attributes = vec![("nvvm.reqntid", &*block)];
     if has_roles(k) {
-        // Without it ptxas ignores that roles change their registers (C7508).
+        // Without this attribute, ptxas ignores changes of the registers of roles (C7508).
         attributes.push(("nvvm.minctasm", "1"));
     }
     if k.cluster_size() > 1 {
@@ -162,7 +163,7 @@ pub(crate) fn kernel<'a, 'c>(
     Ok(())
 }
 
-/// Whether parts of the CTA have registers of their own.
+/// Whether the kernel has roles with registers of their own.
 fn has_roles(k: &Kernel) -> bool {
     k.body.0.iter().any(|v| is_role(k, *v))
 }
@@ -171,7 +172,7 @@ fn is_role(k: &Kernel, v: Value) -> bool {
     matches!(k.op(v).control(), Some(Control::Role { .. }))
 }
 
-/// An element as it lies in memory, to one in registers.
+/// Converts an element from its form in memory to its form in registers.
 fn from_memory<'c>(ir: &Ir<'c>, a: Val<'c>, s: Scalar) -> Val<'c> {
     match s {
         Scalar::Bool => ir.icmp(crate::raw::IntIs::LLVMIntNE, a, ir.zero(a.ty())),
@@ -247,7 +248,7 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// A value computed before.
+    /// A value that was computed before.
     fn val(&self, v: Value) -> Lowered<Val<'c>> {
         let known = self.values.get(v.index()).copied().flatten();
         known.ok_or_else(|| self.bug(&format!("{v} has no value")))
@@ -258,7 +259,7 @@ impl<'c> Lower<'_, 'c> {
         self.k.ty(v).elem().unwrap_or(Scalar::I32)
     }
 
-    /// A type in registers.
+    /// The LLVM type of a type of the IR in registers.
     fn ty(&self, ty: &Type) -> Lowered<Ty<'c>> {
         match ty {
             Type::Scalar(s) => Ok(self.ir.scalar(*s)),
@@ -278,16 +279,17 @@ impl<'c> Lower<'_, 'c> {
         })
     }
 
-    /// Declares dynamic shared memory where the kernel's tensors take more than variables can have together.
+    /// Declares dynamic shared memory if the kernel's tensors need more than variables can have
+    /// together.
     fn find_dynamic(&mut self) -> Lowered<()> {
-        /// As much as any swizzle needs.
+        /// The alignment that is sufficient for every swizzle.
         const ALIGN: u32 = 1024;
         let bytes = shared_bytes(self.k);
         let limit = u64::from(self.target.shared_limit());
         if bytes > limit {
             let message = format!("`{}` declares {bytes} bytes of shared memory", self.k.name);
             return Err(Diagnostic::error(TOO_MUCH_SHARED, self.k.span, message).help(format!(
-                "a CTA has at most {limit} bytes on {}: use smaller tiles or fewer stages",
+                "a CTA can have {limit} bytes on {}: use smaller tiles or fewer stages",
                 self.target
             )));
         }
@@ -313,7 +315,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(self.ir.global(&name, ty, SHARED, self.ir.poison(ty), align))
     }
 
-    /// A name for a global of this kernel's: `$` keeps it apart from kernels' own.
+    /// A name for a global of this kernel. The `$` prevents a clash with names of kernels.
     fn global_name(&mut self, what: &str) -> String {
         self.globals += 1;
         format!("{}${what}{}", self.k.name, self.globals - 1)
@@ -323,8 +325,7 @@ impl<'c> Lower<'_, 'c> {
     fn intrinsic(&self, name: &str, types: &[Ty<'c>], args: &[Val<'c>]) -> Lowered<Val<'c>> {
         self.ir.intrinsic(name, types, args).ok_or_else(|| {
             let message = format!("this LLVM has no intrinsic `{name}`");
-            Diagnostic::error(LLVM_FAILED, self.inst.span, message)
-                .help("build with the LLVM that the README names")
+            Diagnostic::error(LLVM_FAILED, self.inst.span, message).help("use LLVM 22")
         })
     }
 
@@ -332,7 +333,7 @@ impl<'c> Lower<'_, 'c> {
         Diagnostic::error(code, self.inst.span, message)
     }
 
-    /// Something that the verifier should have found.
+    /// The error for something that the verifier should have found.
     fn bug(&self, what: &str) -> Diagnostic {
         self.error(LLVM_FAILED, format!("{what} (in `{}`)", self.inst.op.mnemonic()))
             .help("this is a bug of warpweft: please report it with the kernel's text")

@@ -1,4 +1,4 @@
-//! `printf` and `assert` on the device.
+//! The lowering of `printf` and `assert`.
 
 use super::{Lower, Lowered};
 use crate::codes::{BAD_FORMAT, BAD_NAME};
@@ -8,8 +8,9 @@ use weft_ir::{Scalar, Value};
 
 /// `int vprintf(const char *format, void *arguments)`, which the driver supplies.
 pub(super) const VPRINTF: &str = "vprintf";
-/// `void __assertfail(const char *text, const char *file, unsigned line, const char *function, size_t of_a_character)`,
-/// which the driver supplies: it writes all of that with CTA and thread to standard error, and ends the context.
+/// `void __assertfail(const char *text, const char *file, unsigned line, const char *function,
+/// size_t of_a_character)`, which the driver supplies. It writes its arguments with the CTA and the
+/// thread to standard error, and ends the context.
 pub(super) const ASSERTFAIL: &str = "__assertfail";
 
 impl<'c> Lower<'_, 'c> {
@@ -23,7 +24,8 @@ impl<'c> Lower<'_, 'c> {
         }
         let Some(mut text) = adapt(format, &wide) else {
             return Err(self.error(BAD_FORMAT, format!("cannot print with the format {format:?}")).help(
-                "a conversion is `%`, flags, a width, `.` and a precision in digits, and one of d i u x c e f g",
+                "write a conversion as `%`, flags, a width, `.` and a precision in digits, and one of d \
+                 i u x c e f g",
             ));
         };
         text.push(0);
@@ -31,7 +33,8 @@ impl<'c> Lower<'_, 'c> {
         let generic = ir.pointer(GENERIC);
         let mut at = ir.zero(generic);
         if !values.is_empty() {
-            // As C lays a struct of them out. The fields are 4 or 8 bytes, each naturally aligned.
+            // The arguments are laid out as in a C struct. The fields have 4 or 8 bytes and natural
+            // alignment.
             let types: Vec<_> = values.iter().map(|v| v.ty()).collect();
             at = self.ir.alloca_at_entry(self.f, ir.structure(&types));
             let mut offset = 0i64;
@@ -47,7 +50,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
-    /// Where the condition does not hold, a call that does not return.
+    /// Emits a call that does not return for the case that the condition does not hold.
     pub(super) fn assert(&mut self, cond: Value, text: &str) -> Lowered<()> {
         let ir = self.ir;
         let (failed, end) = (ir.block(self.f, "failed"), ir.block(self.f, "end"));
@@ -56,21 +59,22 @@ impl<'c> Lower<'_, 'c> {
         let at = self.locate.and_then(|locate| locate(self.inst.span));
         let file = at.and_then(|at| self.files.get(at.file as usize)).map_or("", |name| &**name);
         let strings = [("assert", text), ("file", file), ("kernel", &*self.k.name)];
-        // C's strings end at their first 0.
+        // Strings in C end at their first 0.
         let [text, file, kernel] = strings
             .map(|(what, text)| self.text(what, &[text.replace('\0', "\\0").as_bytes(), &[0]].concat()));
         let line = ir.constant(ir.int(32), at.map_or(0, |at| at.line.into()));
         let (generic, size) = (ir.pointer(GENERIC), ir.int(64));
         let f = self.drivers(ASSERTFAIL, ir.void(), &[generic, generic, ir.int(32), generic, size])?;
         ir.call(f, &[text, file, line, kernel, ir.constant(size, 1)]);
-        // Nothing comes after it, also where the driver's function should return.
+        // Nothing follows it, even if the driver's function returned.
         self.intrinsic("llvm.trap", &[], &[])?;
         ir.jump(end);
         ir.go(end);
         Ok(())
     }
 
-    /// A function that the driver supplies. Nothing else has its name, which is one of [`super::TAKEN`].
+    /// A function that the driver supplies. Kernels cannot have its name, which is one of
+    /// [`super::TAKEN`].
     fn drivers(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Lowered<Func<'c>> {
         let f = self.ir.declare(name, result, params);
         f.ok_or_else(|| self.error(BAD_NAME, format!("`{name}` is not the driver's function in this module")))
@@ -84,7 +88,7 @@ impl<'c> Lower<'_, 'c> {
         self.ir.cast(Cast::LLVMAddrSpaceCast, at, self.ir.pointer(GENERIC))
     }
 
-    /// As C passes it to `printf`, and whether it takes 8 bytes.
+    /// The value as C passes it to `printf`, and whether it has 8 bytes.
     fn promote(&self, a: Val<'c>, s: Scalar) -> Lowered<(Val<'c>, bool)> {
         let to = match s.kind() {
             NumberKind::Float => Scalar::F64,
@@ -96,7 +100,8 @@ impl<'c> Lower<'_, 'c> {
     }
 }
 
-/// The format for arguments of these widths: `%d` of a 64-bit integer is `%lld`. `None` where it is none.
+/// The format for arguments of these widths, in which `%d` of a 64-bit integer becomes `%lld`. It
+/// is `None` if the text is not a format.
 fn adapt(format: &str, wide: &[bool]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(format.len() + 8);
     let mut wide = wide.iter();
@@ -143,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_more_or_other_arguments_is_refused() {
+    fn formats_with_missing_or_wrong_arguments_are_rejected() {
         for (format, wide) in [
             ("%*d", &[false][..]),
             ("%n", &[true]),

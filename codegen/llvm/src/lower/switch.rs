@@ -1,4 +1,5 @@
-//! In-switch operations, and other instructions that come from the tables of `weft-isa` as inline assembly.
+//! The lowering of in-switch operations, and of other instructions from the tables of `weft-isa`,
+//! to inline assembly.
 
 use super::memory::{Access, isa_order};
 use super::{Lower, Lowered};
@@ -8,7 +9,7 @@ use weft_ir::diag::{Code, Diagnostic};
 use weft_ir::{RedOp, Scalar};
 use weft_isa::{Acc, ElemType, Form, Input, Instr, Reg, Width, check, widths};
 
-/// An element type in the words of the tables.
+/// The name of an element type in the tables.
 fn elem_type(s: Scalar) -> ElemType {
     match s {
         Scalar::Bool | Scalar::I8 | Scalar::U8 => ElemType::B8,
@@ -26,7 +27,7 @@ fn elem_type(s: Scalar) -> ElemType {
     }
 }
 
-/// `None` for a product, which no memory makes.
+/// The name of a reduction in the tables. It is `None` for a product, which no memory can compute.
 pub(super) fn red_op(op: RedOp) -> Option<weft_isa::RedOp> {
     Some(match op {
         RedOp::Add => weft_isa::RedOp::Add,
@@ -39,19 +40,19 @@ pub(super) fn red_op(op: RedOp) -> Option<weft_isa::RedOp> {
     })
 }
 
-/// An instruction of the tables, as the IR asks for it.
+/// An instruction of the tables that the IR requests.
 #[derive(Clone, Copy)]
 pub(super) struct InstructionRequest {
     pub instr: Instr,
     pub op: Option<RedOp>,
-    /// Precision of a sum, where the instruction has one.
+    /// The precision of a sum, for instructions that have one.
     pub acc: Option<Scalar>,
     pub access: Access,
     pub order: Order,
 }
 
 impl<'c> Lower<'_, 'c> {
-    /// One instruction of the tables, at an address; `data` is what it writes.
+    /// Emits an instruction of the tables at an address. `data` is the value that it writes.
     pub(super) fn instruction(
         &mut self,
         wanted: InstructionRequest,
@@ -115,7 +116,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(Some(super::from_memory(ir, value, access.elem)))
     }
 
-    /// The form that moves just what the access moves.
+    /// The form that moves exactly the bytes of the access.
     fn form(&self, wanted: InstructionRequest) -> Lowered<Width> {
         let InstructionRequest { instr, op, acc, access, order } = wanted;
         let Access { elem, lanes, .. } = access;
@@ -124,19 +125,21 @@ impl<'c> Lower<'_, 'c> {
             self.error(NO_ACCESS, format!("no {}{op} moves {lanes} x {elem}", instr.name())).help(help)
         };
         let op = match op {
-            Some(op) => {
-                Some(red_op(op).ok_or_else(|| none("memory has no product: load, multiply and store"))?)
-            }
+            Some(op) => Some(
+                red_op(op)
+                    .ok_or_else(|| none("memory cannot compute a product: load, multiply and store"))?,
+            ),
             None => None,
         };
         let acc = match acc {
             Some(acc) if acc == elem => None,
             Some(Scalar::F32) => Some(Acc::F32),
             Some(Scalar::F16) => Some(Acc::F16),
-            Some(other) => return Err(none(&format!("the switch does not sum in {other}"))),
+            Some(other) => return Err(none(&format!("the switch cannot accumulate in {other}"))),
             None => None,
         };
-        let (sem, scope) = isa_order(order).ok_or_else(|| none("it takes no `sc`: put a fence before it"))?;
+        let (sem, scope) =
+            isa_order(order).ok_or_else(|| none("the access cannot be `sc`: put a fence before it"))?;
         let want = Form { instr, op, ty: elem_type(elem), vec: 1, acc, sem, scope };
         let all = widths(&want, self.target);
         if let Some(width) = all.iter().find(|w| w.elements == lanes) {

@@ -1,11 +1,11 @@
-//! Who a thread is, and what threads do together.
+//! The lowering of special registers, and of the operations of groups of threads.
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, Order, Val};
 use weft_ir::machine::Type;
 use weft_ir::{Dim, Group, ShuffleMode, Sreg, Thread, ValueType};
 
-/// Lanes of a warp.
+/// The number of lanes of a warp.
 const WARP: u64 = 32;
 
 impl<'c> Lower<'_, 'c> {
@@ -17,7 +17,7 @@ impl<'c> Lower<'_, 'c> {
             Thread::Shuffle { value, mode, lane } => {
                 self.shuffle(self.val(value)?, mode, self.val(lane)?, all).map(Some)
             }
-            // A thread is its own group.
+            // A single thread is its own group.
             Thread::GroupBarrier { group: Group::Thread } => Ok(None),
             Thread::GroupBarrier { group: Group::Block } if let Some(role) = self.role => {
                 let word = |n: u32| ir.constant(ir.int(32), i64::from(n));
@@ -39,7 +39,7 @@ impl<'c> Lower<'_, 'c> {
             Thread::ClusterWait {} => self.effect("llvm.nvvm.barrier.cluster.wait.aligned", &[]),
             Thread::LaunchDependents {} => self.effect("llvm.nvvm.griddepcontrol.launch.dependents", &[]),
             Thread::WaitDependencies {} => {
-                // LLVM knows of no memory that the intrinsic touches.
+                // LLVM assumes that the intrinsic accesses no memory.
                 self.nothing_passes();
                 self.effect("llvm.nvvm.griddepcontrol.wait", &[])?;
                 self.nothing_passes();
@@ -76,7 +76,7 @@ impl<'c> Lower<'_, 'c> {
                 (Sreg::BlockIdx | Sreg::GridDim | Sreg::LaneIdx | Sreg::ClusterRank, _) => {}
             }
         }
-        // CTAs of a grid (CUDA: compute capability 9.0 and later).
+        // The number of CTAs of a grid (CUDA: compute capability 9.0 and later).
         let ctas: u64 = if dim == Dim::X { (1 << 31) - 1 } else { 65_535 };
         let (name, lo, hi) = match reg {
             Sreg::BlockDim => {
@@ -98,10 +98,11 @@ impl<'c> Lower<'_, 'c> {
         Ok(value)
     }
 
-    /// In pieces of 32 bits: what a shuffle moves.
+    /// Shuffles a value in pieces of 32 bits, which is what a shuffle moves.
     fn shuffle(&self, value: Val<'c>, mode: ShuffleMode, lane: Val<'c>, all: Val<'c>) -> Lowered<Val<'c>> {
         let ir = self.ir;
-        // The last operand bounds the lanes read from (PTX ISA, shfl.sync): all of the warp.
+        // The last operand limits the lanes that can be read (PTX ISA, shfl.sync), here to the
+        // whole warp.
         let (name, bound) = match mode {
             ShuffleMode::Idx => ("idx", 31),
             ShuffleMode::Up => ("up", 0),

@@ -1,4 +1,5 @@
-//! Asynchronous copies of boxes, and the barriers in shared memory that they arrive at.
+//! The lowering of asynchronous copies of boxes, and of the barriers in shared memory at which they
+//! arrive.
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, GENERIC, SHARED_CLUSTER, Val};
@@ -6,12 +7,14 @@ use weft_ir::abi::MAP_BYTES;
 use weft_ir::{Address, Async, Family, Operation, RedOp, Space, Value, ValueType};
 use weft_isa::PtxVersion;
 
-/// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
+/// The version of PTX that introduced asynchronous copies, their barriers and fences. LLVM cannot
+/// select them before it.
 const ASYNC: PtxVersion = PtxVersion::new(8, 0);
-/// The version of PTX that brought fences of tensor maps.
+/// The version of PTX that introduced fences of tensor maps.
 const TENSOR_MAP: PtxVersion = PtxVersion::new(8, 3);
-/// The family of targets for which ptxas makes a copy to the shared memory of the cluster a call of the system where it
-/// cannot see that the CTA's own is meant. Beside a call it leaves `setmaxnreg` out (C7506).
+/// The family of targets for which ptxas turns a copy to the shared memory of the cluster into a
+/// system call, unless it is evident that the CTA's own memory is meant. In code with such a call
+/// it ignores `setmaxnreg` (C7506).
 const CTA_ONLY: u16 = 120;
 
 impl<'c> Lower<'_, 'c> {
@@ -79,7 +82,8 @@ impl<'c> Lower<'_, 'c> {
         }
     }
 
-    /// Of an allocation, assembly with its name: it stays where it stands.
+    /// The address of an allocation, by assembly that contains its name, so that the computation is
+    /// not moved.
     fn shared_address(&self, ptr: Value) -> Lowered<Val<'c>> {
         let (ir, at) = (self.ir, self.val(ptr)?);
         let word = ir.int(32);
@@ -89,8 +93,8 @@ impl<'c> Lower<'_, 'c> {
         })
     }
 
-    /// Accesses to memory stay on their side of this place: LLVM thinks that these intrinsics touch nothing but their
-    /// arguments.
+    /// Prevents LLVM from moving accesses to memory across this place. LLVM assumes that these
+    /// intrinsics access only their arguments.
     pub(super) fn nothing_passes(&self) {
         self.ir.asm("", "~{memory}", &[], &[]);
     }
@@ -118,19 +122,20 @@ impl<'c> Lower<'_, 'c> {
             return self.effect(&name, &args);
         }
         args[0] = ir.cast(Cast::LLVMAddrSpaceCast, args[0], ir.pointer(SHARED_CLUSTER));
-        // No cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
+        // There is no cache policy and any CTA of the cluster is possible (PTX ISA: cta_group,
+        // which sm_90 does not have).
         let multicast = ir.constant(ir.int(1), i64::from(ctas.is_some()));
         let mask = ctas.map_or(Ok(ir.constant(ir.int(16), 0)), |ctas| self.mask(ctas))?;
         args.extend([mask, policy, multicast, flag, ir.constant(ir.int(32), 0)]);
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)
     }
 
-    /// Ranks of CTAs, as instructions take them.
+    /// Ranks of CTAs in the form of the instructions' operand.
     pub(super) fn mask(&self, ctas: Value) -> Lowered<Val<'c>> {
         Ok(self.ir.cast(Cast::LLVMTrunc, self.val(ctas)?, self.ir.int(16)))
     }
 
-    /// Whether copies to the CTA's own memory are to be written as such.
+    /// Whether copies to the CTA's own memory must be written as such.
     pub(super) fn is_cta_only(&self) -> bool {
         self.target.family() == CTA_ONLY
     }
@@ -147,7 +152,7 @@ impl<'c> Lower<'_, 'c> {
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.{verb}.tile.{}d", at.len()), &args)
     }
 
-    /// The address of a tensor map: of any memory, as instructions take it.
+    /// The address of a tensor map as a generic address, which the instructions take.
     fn map(&self, map: Value) -> Lowered<Val<'c>> {
         Ok(self.ir.cast(Cast::LLVMAddrSpaceCast, self.val(map)?, self.ir.pointer(GENERIC)))
     }

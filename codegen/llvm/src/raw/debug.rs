@@ -1,4 +1,5 @@
-//! Line information: which place in the `.weft` text an instruction comes from (`.file` and `.loc` in PTX).
+//! Line information: the places in the `.weft` text from which instructions come (`.file` and
+//! `.loc` in PTX).
 
 use super::{Func, Ir, c_string};
 use crate::Location;
@@ -11,8 +12,8 @@ use std::ffi::{c_char, c_uint};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// `DICompileUnit::DebugDirectivesOnly`: `.loc` without the DWARF sections. The C header's enum lacks it,
-/// the function behind takes any number of the C++ one.
+/// `DICompileUnit::DebugDirectivesOnly`: `.loc` without the DWARF sections. The enum of the C
+/// header lacks it, but the function accepts any number of the C++ enum.
 const DIRECTIVES_ONLY: c_uint = 3;
 
 unsafe extern "C" {
@@ -39,18 +40,20 @@ unsafe extern "C" {
     ) -> LLVMMetadataRef;
 }
 
-/// Makes the lines of one module. It goes before its module does: `emit` drops it when all kernels are lowered.
+/// The line information of one module. It must be dropped before its module: `emit` drops it when
+/// all kernels are lowered.
 pub(crate) struct Lines {
     builder: LLVMDIBuilderRef,
     files: Vec<LLVMMetadataRef>,
-    /// The kernel that is being made, and where its head stands.
+    /// The current kernel, and the place of its head.
     function: Option<(LLVMMetadataRef, Location)>,
-    /// The function as seen from a file, for code that comes from another one than the kernel's head.
+    /// The scopes of the function in other files than that of the kernel's head.
     scopes: HashMap<u32, LLVMMetadataRef>,
 }
 
 impl Lines {
-    /// For a module of these source files; `None` where there is none.
+    /// Creates the line information for a module of these source files. The result is `None` if
+    /// there are no files.
     pub fn new(ir: &Ir<'_>, files: &[Arc<str>]) -> Option<Lines> {
         if files.is_empty() {
             return None;
@@ -103,7 +106,7 @@ impl Lines {
         }
     }
 
-    /// The code that follows is `f`'s, whose head stands at `head`.
+    /// Begins the code of `f`, whose head is at `head`.
     pub fn enter(&mut self, ir: &Ir<'_>, f: Func<'_>, name: &str, head: Option<Location>) {
         self.leave(ir);
         let Some((head, file)) = head.and_then(|h| Some((h, *self.files.get(h.file as usize)?))) else {
@@ -140,7 +143,8 @@ impl Lines {
         self.at(ir, Some(head));
     }
 
-    /// The instructions that follow come from `location`; from the kernel's head where nothing is known.
+    /// Sets the place of the following instructions. If `location` is `None`, it is the kernel's
+    /// head.
     pub fn at(&mut self, ir: &Ir<'_>, location: Option<Location>) {
         let Some((function, head)) = self.function else { return };
         let known = |l: &Location| (l.file as usize) < self.files.len();
@@ -166,7 +170,8 @@ impl Lines {
     }
 }
 
-/// The kind of metadata that keeps the place of a load, because LLVM drops the place of an instruction that it moves.
+/// The kind of metadata that stores the place of a load, because LLVM drops the place of an
+/// instruction that it moves.
 const PLACE: &str = "weft.place";
 
 fn place_kind(context: LLVMContextRef) -> c_uint {
@@ -175,7 +180,7 @@ fn place_kind(context: LLVMContextRef) -> c_uint {
 }
 
 impl Ir<'_> {
-    /// Keeps the place of an instruction that passes may move.
+    /// Stores the place of an instruction that passes can move.
     pub(super) fn remember_place(&self, instruction: LLVMValueRef) {
         // SAFETY: the builder and the instruction are alive and of one context; a place that is not null is metadata
         // of it.
@@ -189,7 +194,7 @@ impl Ir<'_> {
     }
 }
 
-/// Gives instructions back the places that passes have dropped.
+/// Restores the places of instructions that passes have dropped.
 pub(crate) fn restore_places(module: &Module<'_>) {
     // SAFETY: the module is alive. Each handle comes from the list that LLVM walks, and `restore_place` removes none.
     unsafe {

@@ -1,5 +1,5 @@
-// The functions of LLVM's C interface that inkwell and this crate call. Where one is missing here, the linker names it.
-// (`nm` of libinkwell's and libweft_llvm's rlib lists the undefined symbols.)
+// The functions of LLVM's C interface that inkwell and this crate call. If one is missing here, the
+// linker names it. (`nm` of libinkwell's and libweft_llvm's rlib lists the undefined symbols.)
 functions! {
     LLVMABIAlignmentOfType LLVMABISizeOfType LLVMAddAttributeAtIndex LLVMAddCallSiteAttribute LLVMAddCase
     LLVMAddFunction LLVMAddGlobalInAddressSpace LLVMAddGlobalMapping LLVMAddIncoming LLVMAddModule

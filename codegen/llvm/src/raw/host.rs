@@ -1,4 +1,4 @@
-//! What LLVM says to its host: diagnostics and fatal errors.
+//! Messages from LLVM to its host: diagnostics and fatal errors.
 
 use crate::codes;
 use inkwell::context::Context;
@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Collects the errors LLVM reports through a context, which would else be printed, or end the process.
+/// Collects the errors that LLVM reports through a context. Otherwise LLVM would print them or end
+/// the process.
 pub(crate) struct Diagnostics<'c> {
     context: &'c Context,
-    /// Owned here; LLVM keeps its address.
+    /// The list of errors. This type owns it, and LLVM keeps its address.
     errors: NonNull<RefCell<Vec<String>>>,
 }
 
 extern "C" fn collect(info: LLVMDiagnosticInfoRef, errors: *mut c_void) {
     // SAFETY: LLVM passes a diagnostic that lives during the call, and the address that `Diagnostics::collect` gave
-    // it, which is valid until `Drop` takes the handler away. The text is ours to dispose.
+    // it, which is valid until `Drop` takes the handler away. This code disposes the text.
     unsafe {
         if core::LLVMGetDiagInfoSeverity(info) != LLVMDiagnosticSeverity::LLVMDSError {
             return;
@@ -42,7 +43,7 @@ impl<'c> Diagnostics<'c> {
         Diagnostics { context, errors }
     }
 
-    /// What was reported since the last call.
+    /// The errors that were reported since the last call.
     pub fn take(&self) -> Vec<String> {
         // SAFETY: the list lives until `Drop`, and is borrowed only for this call or for one of `collect`.
         unsafe { self.errors.as_ref() }.take()
@@ -60,7 +61,8 @@ impl Drop for Diagnostics<'_> {
     }
 }
 
-/// Gives LLVM options of its command line, the program's name first. Once a process: LLVM ends it on the second.
+/// Passes options of LLVM's command line, with the program's name first. LLVM ends the process if
+/// this happens twice.
 pub(crate) fn set_flags(flags: &[&CStr]) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -71,11 +73,12 @@ pub(crate) fn set_flags(flags: &[&CStr]) {
     });
 }
 
-/// The file that LLVM reads, while it does: then it is that file, and no mistake of ours, that it cannot go on with.
+/// The file that LLVM is reading. If LLVM cannot continue meanwhile, the file is the cause and not
+/// this crate.
 static READING: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Reads a file with LLVM. LLVM reports what it checks; a damaged file may also make it ask for memory that cannot be
-/// had, which ends the process, with a word on the file.
+/// Reads a file with LLVM. LLVM reports the faults that it checks for. A damaged file can also make
+/// it request more memory than there is, which ends the process with a message about the file.
 pub(crate) fn reading<T>(path: &Path, read: impl FnOnce() -> T) -> T {
     let set = |to| *READING.lock().unwrap_or_else(PoisonError::into_inner) = to;
     set(Some(path.to_owned()));
@@ -87,22 +90,23 @@ pub(crate) fn reading<T>(path: &Path, read: impl FnOnce() -> T) -> T {
 extern "C" fn fatal(reason: *const c_char) {
     // SAFETY: LLVM passes a text that ends in NUL and lives during the call.
     let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
-    // Not waited for: whoever has the lock may be what failed.
+    // The lock is not awaited, because the thread that holds it may be the one that failed.
     if let Some(path) = READING.try_lock().ok().and_then(|path| path.clone()) {
-        eprintln!(
+        super::say(&format!(
             "error[{}]: {}: not device bitcode, or damaged: {reason}\n  help: {}",
             codes::BAD_LIBRARY,
             path.display(),
             crate::nvshmem::FETCH_ANEW
-        );
+        ));
         std::process::exit(1);
     }
-    eprintln!(
-        "weft: LLVM cannot go on: {reason}\nThis is a bug in warpweft, not in the kernel: please report it with the kernel's text."
-    );
+    super::say(&format!(
+        "weft: LLVM cannot continue: {reason}\nThis is a bug in warpweft, not in the kernel: please \
+         report it with the kernel's text."
+    ));
 }
 
-/// LLVM ends the process on an error of its own making: then at least say what to do.
+/// Installs a handler that prints advice before LLVM ends the process after an internal error.
 pub(crate) fn on_fatal_error() {
     static ONCE: Once = Once::new();
     // SAFETY: the handler is a function, which stays for as long as the process.

@@ -10,17 +10,17 @@ pub(crate) use inkwell::llvm_sys::LLVMIntPredicate as IntIs;
 pub(crate) use inkwell::llvm_sys::LLVMOpcode as Cast;
 pub(crate) use inkwell::llvm_sys::LLVMRealPredicate as FloatIs;
 
-/// How an integer of fewer than 32 bits is passed.
+/// The way in which an integer of fewer than 32 bits is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ext {
     Sign,
     Zero,
 }
 
-/// LLVM numbers what has no name.
+/// LLVM gives numbers to values without names.
 const UNNAMED: *const std::ffi::c_char = c"".as_ptr();
 
-/// One method an instruction.
+/// Declares one method per instruction.
 macro_rules! instructions {
     ($($(#[$meta:meta])* $name:ident($($arg:ident),+) = $build:ident;)*) => {
         impl<'c> Ir<'c> {
@@ -36,22 +36,22 @@ instructions! {
     add(a, b) = LLVMBuildAdd;
     sub(a, b) = LLVMBuildSub;
     mul(a, b) = LLVMBuildMul;
-    /// Undefined where `b` is 0 or the quotient overflows.
+    /// Undefined if `b` is 0 or the quotient overflows.
     sdiv(a, b) = LLVMBuildSDiv;
-    /// Undefined where `b` is 0.
+    /// Undefined if `b` is 0.
     udiv(a, b) = LLVMBuildUDiv;
-    /// Undefined where `b` is 0 or the quotient overflows.
+    /// Undefined if `b` is 0 or the quotient overflows.
     srem(a, b) = LLVMBuildSRem;
-    /// Undefined where `b` is 0.
+    /// Undefined if `b` is 0.
     urem(a, b) = LLVMBuildURem;
     and(a, b) = LLVMBuildAnd;
     or(a, b) = LLVMBuildOr;
     xor(a, b) = LLVMBuildXor;
-    /// Poison where `b` is the width or more.
+    /// Poison if `b` is the width or more.
     shl(a, b) = LLVMBuildShl;
-    /// Poison where `b` is the width or more.
+    /// Poison if `b` is the width or more.
     ashr(a, b) = LLVMBuildAShr;
-    /// Poison where `b` is the width or more.
+    /// Poison if `b` is the width or more.
     lshr(a, b) = LLVMBuildLShr;
     not(a) = LLVMBuildNot;
     neg(a) = LLVMBuildNeg;
@@ -80,7 +80,7 @@ impl<'c> Ir<'c> {
         self.val(unsafe { core::LLVMBuildFCmp(self.at(), is, a.0, b.0, UNNAMED) })
     }
 
-    /// `a` itself where it has the type already.
+    /// Appends a cast. If `a` has the type already, the result is `a`.
     pub fn cast(&self, cast: Cast, a: Val<'c>, to: Ty<'c>) -> Val<'c> {
         if a.ty() == to {
             return a;
@@ -93,7 +93,7 @@ impl<'c> Ir<'c> {
         self.cast(Cast::LLVMBitCast, a, to)
     }
 
-    /// `a + b`, which does not overflow (as signed numbers).
+    /// Appends `a + b`, which must not overflow as a sum of signed numbers.
     pub fn add_nsw(&self, a: Val<'c>, b: Val<'c>) -> Val<'c> {
         // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         self.val(unsafe { core::LLVMBuildNSWAdd(self.at(), a.0, b.0, UNNAMED) })
@@ -105,7 +105,7 @@ impl<'c> Ir<'c> {
         self.val(unsafe { core::LLVMBuildExtractValue(self.at(), a.0, index, UNNAMED) })
     }
 
-    /// The lanes of a vector; a scalar is its own only lane.
+    /// The lanes of a vector. The only lane of a scalar is the scalar itself.
     pub fn lanes(&self, a: Val<'c>) -> Vec<Val<'c>> {
         match a.ty().lanes() {
             Some(n) => (0..n).map(|i| self.lane(a, i)).collect(),
@@ -113,12 +113,12 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Lane `i` of a vector.
+    /// Appends the extraction of lane `i` of a vector.
     pub fn lane(&self, a: Val<'c>, i: u32) -> Val<'c> {
         self.extract_element(a, self.constant(self.int(32), i64::from(i)))
     }
 
-    /// A vector of scalars of one type.
+    /// Appends a vector of scalars of one type.
     pub fn pack(&self, lanes: &[Val<'c>], ty: Ty<'c>) -> Val<'c> {
         let mut out = self.poison(ty);
         for (i, lane) in (0i64..).zip(lanes) {
@@ -127,7 +127,7 @@ impl<'c> Ir<'c> {
         out
     }
 
-    /// Lanes of `a` in the order of `mask`.
+    /// Appends a vector with the lanes of `a` in the order of `mask`.
     pub fn shuffle(&self, a: Val<'c>, mask: &[u32]) -> Val<'c> {
         let index = self.int(32);
         let mut mask: Vec<_> = mask.iter().map(|i| self.constant(index, i64::from(*i)).0).collect();
@@ -139,13 +139,11 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// `a` in every lane of a vector.
+    /// Appends a vector with `a` in every lane.
     pub fn splat(&self, a: Val<'c>, ty: Ty<'c>) -> Val<'c> {
         let one = self.insert_element(self.poison(ty), a, self.constant(self.int(32), 0));
         self.shuffle(one, &vec![0; ty.lanes().unwrap_or(1) as usize])
     }
-
-    // ---- calls ------------------------------------------------------------------------------------------
 
     pub fn call(&self, f: Func<'c>, args: &[Val<'c>]) -> Val<'c> {
         let mut args: Vec<LLVMValueRef> = args.iter().map(|a| a.0).collect();
@@ -165,8 +163,8 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Parameter `at` (from 1) of a kernel is passed by value: that many bytes, which nothing writes and whose address may
-    /// be taken (`__grid_constant__` of CUDA C++).
+    /// Declares that parameter `at` (from 1) of a kernel is passed by value. It has `bytes` bytes,
+    /// which nothing writes, and its address can be taken (`__grid_constant__` of CUDA C++).
     pub fn by_value(&self, f: Func<'c>, at: u32, bytes: u32, align: u32) {
         let ty = self.array(self.int(8), bytes.into());
         let (byval, aligned) = (c"byval", c"align");
@@ -188,7 +186,7 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// How the result (0) or a parameter (from 1) is brought to a register's width.
+    /// Declares how the result (0) or a parameter (from 1) is extended to the width of a register.
     pub fn extend(&self, f: Func<'c>, at: u32, ext: Option<Ext>) {
         match ext {
             Some(Ext::Sign) => self.attribute(f, at, c"signext"),
@@ -197,7 +195,8 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Calls an intrinsic, overloaded on `types`. `None` where this LLVM has none of the name.
+    /// Calls an intrinsic that is overloaded on `types`. The result is `None` if this LLVM has no
+    /// intrinsic with that name.
     pub fn intrinsic(&self, name: &str, types: &[Ty<'c>], args: &[Val<'c>]) -> Option<Val<'c>> {
         let mut types: Vec<_> = types.iter().map(|t| t.0).collect();
         // SAFETY: the handles are alive. The name and the types are lent with their lengths; lowering passes the
@@ -214,13 +213,13 @@ impl<'c> Ir<'c> {
         Some(self.call(f, args))
     }
 
-    /// A call of a function may give PTX's approximation of it.
+    /// Permits a call of a function to return PTX's approximation.
     pub fn may_approximate(&self, call: Val<'c>) {
         // SAFETY: the call is an alive instruction that gives a floating-point number.
         unsafe { core::LLVMSetFastMathFlags(call.0, inkwell::llvm_sys::LLVMFastMathApproxFunc) };
     }
 
-    /// The result of a call lies in `lo..hi`.
+    /// Declares that the result of a call is in `lo..hi`.
     pub fn in_range(&self, call: Val<'c>, bits: u32, lo: u64, hi: u64) {
         const RETURN: u32 = 0;
         // SAFETY: the call is alive, the name has five characters, and both limits are of one word, as `bits` of at
@@ -232,7 +231,7 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Inline assembly that is kept where it is. Several results make a struct.
+    /// Appends inline assembly that is not moved. Several results are returned as a struct.
     pub fn asm(&self, text: &str, constraints: &str, results: &[Ty<'c>], args: &[Val<'c>]) -> Val<'c> {
         let result = match results {
             [] => self.void(),
@@ -251,21 +250,19 @@ impl<'c> Ir<'c> {
         self.call(Func { value: self.val(value), ty }, args)
     }
 
-    // ---- control flow -----------------------------------------------------------------------------------
-
     pub fn block(&self, f: Func<'c>, name: &str) -> Bb<'c> {
         let name = c_string(name);
         // SAFETY: the handles are alive, and the name ends in NUL.
         Bb(unsafe { core::LLVMAppendBasicBlockInContext(self.ctx(), f.value.0, name.as_ptr()) }, PhantomData)
     }
 
-    /// Goes on at the end of a block.
+    /// Moves the builder to the end of a block.
     pub fn go(&self, block: Bb<'c>) {
         // SAFETY: the handles are alive.
         unsafe { core::LLVMPositionBuilderAtEnd(self.at(), block.0) };
     }
 
-    /// The block that instructions are added to.
+    /// The block to which instructions are added.
     pub fn here(&self) -> Bb<'c> {
         // SAFETY: the builder is alive and stands in a block, since lowering begins with `go`.
         Bb(unsafe { core::LLVMGetInsertBlock(self.at()) }, PhantomData)
@@ -293,14 +290,15 @@ impl<'c> Ir<'c> {
         self.val(unsafe { core::LLVMBuildPhi(self.at(), ty.0, UNNAMED) })
     }
 
-    /// What a phi is when control comes from `block`.
+    /// Sets the value of a phi for control that comes from `block`.
     pub fn incoming(&self, phi: Val<'c>, value: Val<'c>, block: Bb<'c>) {
         let (mut value, mut block) = (value.0, block.0);
         // SAFETY: the handles are alive, `phi` is a phi, and LLVM reads one element of each array.
         unsafe { core::LLVMAddIncoming(phi.0, &mut value, &mut block, 1) };
     }
 
-    /// Marks the branch back to a loop's head: how many rounds to unroll (1: none, 0: all).
+    /// Marks the branch back to a loop's head with the unroll factor (1 does not unroll, and 0
+    /// unrolls completely).
     pub fn unroll(&self, latch: Val<'c>, rounds: u32) {
         use inkwell::llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
         let ctx = self.ctx();
@@ -323,7 +321,7 @@ impl<'c> Ir<'c> {
         // SAFETY: the branch and all metadata are alive and of one context; the temporary node is gone once it is
         // replaced, and nothing uses it after that.
         unsafe {
-            // A loop's node is told from others by naming itself first.
+            // The node of a loop refers to itself first, which distinguishes it from others.
             let own = LLVMTemporaryMDNode(ctx, std::ptr::null_mut(), 0);
             let id = node(&mut [own, hint]);
             LLVMMetadataReplaceAllUsesWith(own, id);

@@ -1,4 +1,5 @@
-//! Bitcode files, opened lazily: the file is mapped, the module's declarations are read, bodies are not.
+//! Bitcode files, which are opened lazily: the file is mapped and the module's declarations are
+//! read, but not the bodies.
 
 use super::{Diagnostics, c_string};
 use crate::nvshmem::Function;
@@ -15,13 +16,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-/// Opens a bitcode file. `said` collects what this context says.
+/// Opens a bitcode file. `diagnostics` collects the errors of this context.
 ///
 /// # Errors
 /// Fails with the message of the system or of LLVM.
 pub(crate) fn open<'c>(
     context: &'c Context,
-    said: &Diagnostics<'c>,
+    diagnostics: &Diagnostics<'c>,
     path: &Path,
 ) -> Result<Module<'c>, String> {
     let buffer = map(path)?;
@@ -34,14 +35,14 @@ pub(crate) fn open<'c>(
     }
     // SAFETY: reading has failed, so the buffer is still ours, and this is its last use.
     unsafe { core::LLVMDisposeMemoryBuffer(buffer) };
-    Err(said.take().into_iter().next().unwrap_or_else(|| "not LLVM bitcode".into()))
+    Err(diagnostics.take().into_iter().next().unwrap_or_else(|| "not LLVM bitcode".into()))
 }
 
 fn map(path: &Path) -> Result<LLVMMemoryBufferRef, String> {
     let name = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_| "its name has a NUL")?;
     let mut buffer = ptr::null_mut();
     let mut message = ptr::null_mut();
-    // SAFETY: the name ends in NUL, both results are locals, and the message is ours to dispose where it is not null.
+    // SAFETY: the name ends in NUL, both results are locals, and this code disposes the message if it is not null.
     unsafe {
         if core::LLVMCreateMemoryBufferWithContentsOfFile(name.as_ptr(), &mut buffer, &mut message) == 0 {
             return Ok(buffer);
@@ -55,30 +56,35 @@ fn map(path: &Path) -> Result<LLVMMemoryBufferRef, String> {
     }
 }
 
-/// Links what `into` declares, and what that needs, and every function and variable of `library` that others may
-/// discard least (external ones). Only bodies that are linked are read.
+/// Links the declarations of `into`, and everything that these need. Also links every external
+/// function and variable of `library`. Only bodies that are linked are read.
 ///
 /// # Errors
 /// Fails with the message of LLVM.
-pub(crate) fn link<'c>(into: &Module<'c>, said: &Diagnostics<'c>, library: Module<'c>) -> Result<(), String> {
-    // One layout and triple for both: else LLVM warns, and reads the library's for naught.
+pub(crate) fn link<'c>(
+    into: &Module<'c>,
+    diagnostics: &Diagnostics<'c>,
+    library: Module<'c>,
+) -> Result<(), String> {
+    // Both modules get one layout and triple. Otherwise LLVM warns, and reads the library's in
+    // vain.
     let library = std::mem::ManuallyDrop::new(library);
     // SAFETY: both modules are alive and of one context, and the layout's text ends in NUL. The linker disposes the
     // library, and `ManuallyDrop` keeps us from doing it again.
     let failed = unsafe {
         core::LLVMSetDataLayout(library.as_mut_ptr(), super::LAYOUT.as_ptr());
-        // It owns the library from here on, whatever it answers.
+        // The linker owns the library from here on, whatever it returns.
         linker::LLVMLinkModules2(into.as_mut_ptr(), library.as_mut_ptr())
     };
-    match (failed, said.take().into_iter().next()) {
+    match (failed, diagnostics.take().into_iter().next()) {
         (0, None) => Ok(()),
         (_, why) => Err(why.unwrap_or_else(|| "it cannot be linked".into())),
     }
 }
 
-/// Deletes the lists of variables that passes had to keep. The printer of PTX puts what such a list names before
-/// everything else, in the order of the addresses that the variables have in this process; without the lists all
-/// variables are printed in the module's order.
+/// Deletes the lists of variables that passes had to keep. The PTX printer prints the variables in
+/// such a list before everything else, in the order of their addresses in this process. Without the
+/// lists it prints all variables in the module's order.
 pub(crate) fn forget_used(module: &Module<'_>) {
     for name in [c"llvm.used", c"llvm.compiler.used"] {
         // SAFETY: the module is alive and the name ends in NUL. The handle is not null, nothing refers to such a list,
@@ -92,7 +98,7 @@ pub(crate) fn forget_used(module: &Module<'_>) {
     }
 }
 
-/// The first `N` elements, all of them integers, that a variable begins with.
+/// The first `N` elements of a variable's initial value, if all of them are integers.
 pub(crate) fn initial_integers<const N: usize>(module: &Module<'_>, variable: &str) -> Option<[u64; N]> {
     let name = c_string(variable);
     let mut out = [0; N];
@@ -101,7 +107,7 @@ pub(crate) fn initial_integers<const N: usize>(module: &Module<'_>, variable: &s
     unsafe {
         let global = core::LLVMGetNamedGlobal(module.as_mut_ptr(), name.as_ptr());
         let init = (!global.is_null()).then(|| core::LLVMGetInitializer(global)).filter(|i| !i.is_null())?;
-        // Of a number LLVM takes every element to be the number itself.
+        // For a number, LLVM returns the number itself as every element.
         let kind = core::LLVMGetTypeKind(core::LLVMTypeOf(init));
         if !matches!(kind, LLVMTypeKind::LLVMStructTypeKind | LLVMTypeKind::LLVMArrayTypeKind) {
             return None;
@@ -117,7 +123,7 @@ pub(crate) fn initial_integers<const N: usize>(module: &Module<'_>, variable: &s
     Some(out)
 }
 
-/// What a function takes and returns.
+/// The declaration of a function: its parameters and its result.
 pub(crate) fn declared(name: String, f: FunctionValue<'_>) -> Function {
     let ty = f.get_type();
     let byval = Attribute::get_named_enum_kind_id("byval");
@@ -132,10 +138,12 @@ pub(crate) fn declared(name: String, f: FunctionValue<'_>) -> Function {
     Function { name, params: params.collect(), result }
 }
 
-/// Deepest nesting of structs that is looked into. NVSHMEM's are far from it; a file may claim any.
+/// The maximum nesting of structs that is examined. NVSHMEM's are far below it, but a damaged file
+/// can contain any.
 const DEPTH: u32 = 16;
 
-/// The size in bytes of a type made of numbers and pointers. What has another type, or lies deeper, counts nothing.
+/// The size in bytes of a type that consists of numbers and pointers. Parts of other types, or
+/// nested deeper, count 0.
 fn bytes(ty: LLVMTypeRef, depth: u32) -> u64 {
     use LLVMTypeKind as K;
     // SAFETY: the type is that of a function which is alive.

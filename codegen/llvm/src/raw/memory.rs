@@ -1,4 +1,4 @@
-//! Instructions that touch memory.
+//! Instructions that access memory.
 
 use super::{Func, Ir, SHARED, SHARED_CLUSTER, Ty, Val};
 use inkwell::llvm_sys::{LLVMAtomicOrdering, core};
@@ -6,7 +6,7 @@ use weft_ir::{Scope, Sem};
 
 pub(crate) use inkwell::llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 
-/// Memory order and scope of a strong access.
+/// The memory order and scope of a strong access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
     pub sem: Sem,
@@ -51,7 +51,7 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Makes a load or store strong; its type is then an integer or float of at most 64 bits.
+    /// Makes a load or store strong. Its type must be an integer or float of at most 64 bits.
     pub fn strong(&self, access: Val<'c>, order: Order) {
         if order.sem != Sem::Weak {
             // SAFETY: `access` is an alive load or store, of a type that may be atomic, and the scope's number is
@@ -63,7 +63,8 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Read-modify-write. LLVM 22 prints it relaxed at GPU scope, whatever was asked: fit for shared memory only.
+    /// Appends a read-modify-write. LLVM 22 prints it as relaxed at GPU scope, whatever was
+    /// requested, so it is suitable for shared memory only.
     pub fn rmw(&self, op: Rmw, at: Val<'c>, value: Val<'c>) -> Val<'c> {
         debug_assert!([SHARED, SHARED_CLUSTER].iter().any(|space| at.ty() == self.pointer(*space)));
         let (order, scope) = (ordering(Sem::Relaxed), self.scope(Scope::Gpu));
@@ -73,9 +74,9 @@ impl<'c> Ir<'c> {
         self.val(unsafe { core::LLVMBuildAtomicRMWSyncScope(at.0, op, at.1, value.0, order, scope) })
     }
 
-    /// Compare and swap of integers. Result: the old value.
+    /// Appends a compare and swap of integers. Result: the old value.
     pub fn cmpxchg(&self, at: Val<'c>, expected: Val<'c>, value: Val<'c>, order: Order) -> Val<'c> {
-        // What a failed one orders is at most what LLVM allows beside `order`: no release.
+        // The order of a failed swap is the strongest that LLVM permits, without release.
         let failure = match order.sem {
             Sem::Acquire | Sem::AcqRel => Sem::Acquire,
             _ => Sem::Relaxed,
@@ -102,13 +103,14 @@ impl<'c> Ir<'c> {
         unsafe { core::LLVMBuildFenceSyncScope(at, ordering(order.sem), scope, c"".as_ptr()) };
     }
 
-    /// A variable of the thread.
+    /// Appends a variable of the thread.
     pub fn alloca(&self, ty: Ty<'c>) -> Val<'c> {
         // SAFETY: the handles are alive, and the name ends in NUL.
         self.val(unsafe { core::LLVMBuildAlloca(self.builder.as_mut_ptr(), ty.0, c"".as_ptr()) })
     }
 
-    /// A variable of the thread, made once however often control comes here.
+    /// Appends a variable of the thread at the function's entry, so that it exists once however
+    /// often control reaches this code.
     pub fn alloca_at_entry(&self, f: Func<'c>, ty: Ty<'c>) -> Val<'c> {
         // SAFETY: the handles are alive, the function has an entry block, and `first` was compared with null.
         unsafe {
@@ -124,19 +126,19 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Reads a variable of the thread, at its type's own alignment.
+    /// Appends a read of a variable of the thread, with its type's natural alignment.
     pub fn get(&self, ty: Ty<'c>, local: Val<'c>) -> Val<'c> {
         // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         self.val(unsafe { core::LLVMBuildLoad2(self.builder.as_mut_ptr(), ty.0, local.0, c"".as_ptr()) })
     }
 
-    /// Writes a variable of the thread.
+    /// Appends a write of a variable of the thread.
     pub fn set(&self, value: Val<'c>, local: Val<'c>) {
         // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         unsafe { core::LLVMBuildStore(self.builder.as_mut_ptr(), value.0, local.0) };
     }
 
-    /// The address `bytes` on.
+    /// Appends the computation of the address `bytes` bytes after `at`.
     pub fn offset(&self, at: Val<'c>, bytes: Val<'c>) -> Val<'c> {
         let mut index = bytes.0;
         let (b, i8) = (self.builder.as_mut_ptr(), self.int(8));

@@ -1,18 +1,20 @@
-//! The thin layer over LLVM's C API: types, values and constants. The only folder with unsafe code.
+//! A thin layer over LLVM's C API: types, values and constants. Only this folder contains unsafe
+//! code.
 //!
-//! inkwell owns what must be freed (context, module, builder, target machine). Its values have one Rust type for
-//! each kind of LLVM type; here an operand is a scalar or a vector, of any element, chosen at run time, so values
-//! are one type, [`Val`].
+//! inkwell owns the objects that must be freed (context, module, builder, target machine). Its
+//! values have one Rust type for each kind of LLVM type. Here an operand is a scalar or a vector
+//! with any element type, which is determined at run time, so all values have one type, [`Val`].
 //!
 //! # Safety
 //! The reasons at the unsafe blocks refer to three rules.
-//! * A handle is *alive*: a [`Ty`], [`Val`], [`Bb`] or [`Func`] holds an address that LLVM gave and that is not null.
-//!   What it names belongs to the context of the [`Ir`] that made it, and `'c` says that the context lives. A
-//!   compilation has one context, and only this folder makes handles.
-//! * Operands have the types that an instruction takes. Their types are not checked here: the lowering's input is
-//!   verified IR, whose typing rules imply LLVM's. Builds with debug assertions, which the tests are, run LLVM's
-//!   verifier on every module.
-//! * A text or slice that is *lent* to LLVM outlives the call, which copies what it keeps.
+//! * A handle is *alive*: a [`Ty`], [`Val`], [`Bb`] or [`Func`] holds an address that LLVM returned
+//! and that is not null. Its object belongs to the context of the [`Ir`] that made it, and `'c`
+//! guarantees that the context lives. A compilation has one context, and only this folder makes
+//! handles.
+//! * Operands have the types that an instruction takes. Their types are not checked here, because
+//! the lowering's input is verified IR, whose typing rules imply LLVM's. Builds with debug
+//! assertions, such as those of the tests, run LLVM's verifier on every module.
+//! * A text or slice that is *lent* to LLVM outlives the call. LLVM copies what it keeps.
 #![expect(unsafe_code, reason = "LLVM's interface is C")]
 
 mod debug;
@@ -36,13 +38,14 @@ use inkwell::llvm_sys::prelude::{
 };
 use inkwell::module::Module;
 use std::ffi::CString;
+use std::io::Write;
 use std::marker::PhantomData;
 use std::path::Path;
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Scalar, Scope, Space};
 
-/// Makes LLVM ready: opens its library, unless it is linked, and installs the handler of fatal errors. It comes
-/// before every other call of LLVM.
+/// Prepares LLVM: opens its library, unless it is linked, and installs the handler of fatal errors.
+/// It must precede every other call of LLVM.
 ///
 /// # Errors
 /// Fails if no usable library of LLVM is found (E0611).
@@ -53,15 +56,22 @@ pub(crate) fn open() -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// A context of LLVM, for one compilation.
+/// Writes a last message before the process ends. `eprintln!` would lose it in tests, because the
+/// test harness holds its text back until the test ends.
+fn say(message: &str) {
+    // An error cannot be reported to anyone.
+    let _ = writeln!(std::io::stderr(), "{message}");
+}
+
+/// A context of LLVM for one compilation.
 ///
 /// # Errors
-/// Fails as [`open`] does.
+/// Fails where [`open`] fails.
 pub(crate) fn context() -> Result<Context, Diagnostic> {
     open().map(|()| Context::create())
 }
 
-/// The path of LLVM's shared library, once it is open. `None` where LLVM is linked.
+/// The path of LLVM's shared library, after it was opened. It is `None` if LLVM is linked.
 pub(crate) fn opened() -> Option<&'static Path> {
     #[cfg(open_llvm)]
     return open::opened();
@@ -69,11 +79,11 @@ pub(crate) fn opened() -> Option<&'static Path> {
     None
 }
 
-/// A type.
+/// A type of LLVM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ty<'c>(LLVMTypeRef, PhantomData<&'c Context>);
 
-/// A value.
+/// A value of LLVM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Val<'c>(LLVMValueRef, PhantomData<&'c Context>);
 
@@ -88,7 +98,7 @@ pub(crate) struct Func<'c> {
     ty: Ty<'c>,
 }
 
-/// A module, and the place in it where instructions go.
+/// A module, and the place in it at which instructions are added.
 pub(crate) struct Ir<'c> {
     context: &'c Context,
     module: Module<'c>,
@@ -97,7 +107,8 @@ pub(crate) struct Ir<'c> {
     scopes: [u32; 4],
 }
 
-/// How NVPTX lays out data: known before its target machine is made, which waits for the version of PTX.
+/// The data layout of NVPTX. It is needed before the target machine exists, because that requires
+/// the version of PTX.
 pub(crate) const LAYOUT: &std::ffi::CStr = c"e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64";
 
 /// LLVM's name for a scope on NVPTX.
@@ -110,7 +121,7 @@ fn scope_name(scope: Scope) -> &'static str {
     }
 }
 
-/// NVPTX's address space.
+/// The address space of NVPTX for a memory space.
 pub(crate) fn address_space(space: Space) -> u32 {
     match space {
         Space::Shared => SHARED,
@@ -119,21 +130,22 @@ pub(crate) fn address_space(space: Space) -> u32 {
     }
 }
 
-/// Global memory.
+/// The address space of global memory.
 pub(crate) const GLOBAL: u32 = 1;
-/// Shared memory.
+/// The address space of shared memory.
 pub(crate) const SHARED: u32 = 3;
-/// Shared memory of the CTAs of a cluster.
+/// The address space of the shared memory of the CTAs of a cluster.
 pub(crate) const SHARED_CLUSTER: u32 = 7;
-/// Addresses of any memory.
+/// The address space of generic addresses.
 pub(crate) const GENERIC: u32 = 0;
 
-/// A name without NUL; what follows one is left out (LLVM's names are for people).
+/// A name without NUL. Everything after a NUL is dropped, because LLVM's names are only for
+/// readers.
 fn c_string(text: &str) -> CString {
     CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
 }
 
-/// A count as LLVM wants it.
+/// A count in the type that LLVM takes.
 fn count<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
 }
@@ -172,8 +184,6 @@ impl<'c> Ir<'c> {
         Val(raw, PhantomData)
     }
 
-    // ---- types ------------------------------------------------------------------------------------------
-
     pub fn void(&self) -> Ty<'c> {
         // SAFETY: the context is alive.
         self.ty(unsafe { core::LLVMVoidTypeInContext(self.ctx()) })
@@ -184,7 +194,7 @@ impl<'c> Ir<'c> {
         self.ty(unsafe { core::LLVMIntTypeInContext(self.ctx(), bits) })
     }
 
-    /// The type of an element in registers: fp8 is carried as `i8`, `bool` is `i1`.
+    /// The type of an element in registers. fp8 is represented as `i8`, and `bool` is `i1`.
     pub fn scalar(&self, s: Scalar) -> Ty<'c> {
         let ctx = self.ctx();
         // SAFETY: the context is alive.
@@ -228,9 +238,7 @@ impl<'c> Ir<'c> {
         self.ty(unsafe { core::LLVMFunctionType(result.0, params.as_mut_ptr(), count(&params), 0) })
     }
 
-    // ---- constants --------------------------------------------------------------------------------------
-
-    /// The low bits of `n`; of vectors, in all lanes.
+    /// The low bits of `n`, in all lanes if the type is a vector.
     pub fn constant(&self, ty: Ty<'c>, n: i64) -> Val<'c> {
         self.in_all_lanes(ty, |elem| {
             // SAFETY: `elem` is an alive type of integers: callers ask for constants of no other.
@@ -241,7 +249,7 @@ impl<'c> Ir<'c> {
         })
     }
 
-    /// `x` rounded to the type; of vectors, in all lanes.
+    /// `x` rounded to the type, in all lanes if the type is a vector.
     pub fn real(&self, ty: Ty<'c>, x: f64) -> Val<'c> {
         // SAFETY: `elem` is an alive type of floating-point numbers: callers ask for reals of no other.
         self.in_all_lanes(ty, |elem| unsafe { core::LLVMConstReal(elem, x) })
@@ -263,15 +271,14 @@ impl<'c> Ir<'c> {
         self.val(unsafe { core::LLVMConstNull(ty.0) })
     }
 
-    /// A value that nobody reads.
+    /// A value that is never read.
     pub fn poison(&self, ty: Ty<'c>) -> Val<'c> {
         // SAFETY: the handles are alive.
         self.val(unsafe { core::LLVMGetPoison(ty.0) })
     }
 
-    // ---- functions and globals --------------------------------------------------------------------------
-
-    /// A kernel. Attributes are (name, value). `None` where something else has the name already.
+    /// Adds a kernel. Attributes are pairs of name and value. The result is `None` if the name is
+    /// already in use.
     pub fn kernel(&self, name: &str, params: &[Ty<'c>], attributes: &[(&str, &str)]) -> Option<Func<'c>> {
         const PTX_KERNEL: u32 = 71; // llvm::CallingConv::PTX_Kernel
         let f = self.declare(name, self.void(), params)?;
@@ -285,8 +292,9 @@ impl<'c> Ir<'c> {
         Some(f)
     }
 
-    /// A function defined elsewhere, or the one declared before. `None` where something else has the name already: a
-    /// variable, or a function of another type.
+    /// Declares a function that is defined elsewhere, or returns the earlier declaration. The
+    /// result is `None` if the name is already in use for a variable, or for a function of another
+    /// type.
     pub fn declare(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Option<Func<'c>> {
         let ty = self.function(result, params);
         let name = c_string(name);
@@ -304,8 +312,8 @@ impl<'c> Ir<'c> {
         same.then(|| Func { value: self.val(raw), ty })
     }
 
-    /// A library's function. Threads may have to meet in it, so no branch may be put around it.
-    /// `None` where something else has the name already.
+    /// Declares a function of a library. Threads may have to meet in it, so LLVM must not put a
+    /// branch around it. The result is `None` if the name is already in use.
     pub fn external(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Option<Func<'c>> {
         let f = self.declare(name, result, params)?;
         for name in [c"convergent", c"nounwind"] {
@@ -323,13 +331,14 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// The address in a parameter is a multiple of `align`.
+    /// Declares that the address in a parameter is a multiple of `align`.
     pub fn align_param(&self, param: Val<'c>, align: u32) {
         // SAFETY: `param` is an alive parameter of a function, whose type is a pointer.
         unsafe { core::LLVMSetParamAlignment(param.0, align) };
     }
 
-    /// A variable of the module in an address space, with a first value (poison: none), seen by nobody else.
+    /// Adds a variable of the module in an address space, with an initial value (poison for none).
+    /// It is invisible to other modules.
     pub fn global(&self, name: &str, ty: Ty<'c>, space: u32, init: Val<'c>, align: u32) -> Val<'c> {
         let name = c_string(name);
         // SAFETY: the handles are alive, the first value has the type, and the name ends in NUL.
@@ -342,7 +351,7 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// A global that the launch provides.
+    /// Adds a global that the launch provides.
     pub fn provided(&self, name: &str, ty: Ty<'c>, space: u32, align: u32) -> Val<'c> {
         let name = c_string(name);
         // SAFETY: the handles are alive, and the name ends in NUL.
@@ -354,7 +363,7 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// Bytes, as a constant.
+    /// A constant of bytes.
     pub fn bytes(&self, bytes: &[u8]) -> Val<'c> {
         let (at, n) = (bytes.as_ptr().cast(), bytes.len());
         // SAFETY: the context is alive, and the bytes are lent with their length.
@@ -363,7 +372,7 @@ impl<'c> Ir<'c> {
 }
 
 impl<'c> Ty<'c> {
-    /// Lanes of a vector.
+    /// The number of lanes of a vector.
     pub fn lanes(self) -> Option<u32> {
         use inkwell::llvm_sys::LLVMTypeKind::LLVMVectorTypeKind;
         // SAFETY: the type is alive, and is a vector where its size is asked for.
@@ -372,7 +381,7 @@ impl<'c> Ty<'c> {
         }
     }
 
-    /// The type of one lane; a scalar's own.
+    /// The type of one lane. That of a scalar is the scalar's type.
     pub fn elem(self) -> Ty<'c> {
         match self.lanes() {
             // SAFETY: the type is alive and a vector.

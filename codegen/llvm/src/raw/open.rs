@@ -15,10 +15,10 @@ use weft_ir::diag::{Diagnostic, Span};
 /// The major version that inkwell is built for.
 const MAJOR: u32 = 22;
 
-/// Names a library, or a folder that has one.
+/// The variable that names a library, or a folder that has one.
 const VARIABLE: &str = "WEFT_LLVM";
 
-/// Defines the functions of these names, and [`NAMES`] and [`ADDRESSES`] in the same order.
+/// Defines the functions with these names, and [`NAMES`] and [`ADDRESSES`] in the same order.
 macro_rules! functions {
     ($($name:ident)*) => {
         const NAMES: &[&str] = &[$(stringify!($name)),*];
@@ -51,13 +51,16 @@ unsafe extern "C" {
     static mut ADDRESSES: [*const c_void; NAMES.len()];
 }
 
-/// Stands in the table for functions that the library lacks, and for all functions before it is opened.
+/// The entry of the table for functions that the library lacks, and for all functions before it is
+/// opened.
 extern "C" fn absent() -> ! {
-    eprintln!("weft: a function of LLVM was called that its library lacks, or before the library was opened");
+    super::say(
+        "weft: a function of LLVM was called that its library lacks, or before the library was opened",
+    );
     std::process::abort()
 }
 
-/// The library that is open, or why none is.
+/// The open library, or the reason why there is none.
 static OPENED: OnceLock<Result<PathBuf, Diagnostic>> = OnceLock::new();
 
 /// Opens LLVM's library, at the first call of the process.
@@ -88,7 +91,7 @@ fn find() -> Result<PathBuf, Diagnostic> {
         }
     }
     let message = match (&named, &tried[..]) {
-        (Some(path), []) => format!("{VARIABLE} names {}, which has no libLLVM", path.display()),
+        (Some(path), []) => format!("{VARIABLE} names {}, which does not contain libLLVM", path.display()),
         (_, []) => format!("found no shared library of LLVM {MAJOR}"),
         (_, tried) => format!("found no usable shared library of LLVM {MAJOR}: {}", tried.join("; ")),
     };
@@ -100,8 +103,8 @@ fn find() -> Result<PathBuf, Diagnostic> {
     )))
 }
 
-/// The folders to search: those of the loader's variable, where the library was when this crate was built, this user's
-/// cache, Rust's toolchains, and the system's folders.
+/// The folders to search: those of the loader's variable, the library's place when this crate was
+/// built, the user's cache, Rust's toolchains, and the system's folders.
 fn places() -> Vec<PathBuf> {
     let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|p| p.is_absolute());
     let home = |name: &str| folder("HOME").map(|home| home.join(name));
@@ -121,7 +124,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Whether nobody but this user can have written a folder and what is in it.
+/// Whether only this user can have written a folder and its contents.
 fn is_ours(folder: &Path) -> bool {
     // The system says that a process belongs to its effective user.
     let Ok(user) = std::fs::metadata("/proc/self").map(|process| process.uid()) else { return false };
@@ -138,7 +141,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Libraries of the right version in a place, which may be such a file itself.
+/// The libraries of the right version in a place, which can be a library file itself.
 fn libraries(place: &Path) -> Vec<PathBuf> {
     if place.is_file() {
         return vec![place.to_owned()];
@@ -153,7 +156,8 @@ fn libraries(place: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Opens a library and fills the table, if it is of the right version and has a back end for NVIDIA's GPUs.
+/// Opens a library and fills the table, if it has the right version and a back end for NVIDIA's
+/// GPUs.
 fn fill(path: &Path) -> Result<(), String> {
     // SAFETY: the initialisers of LLVM's library have no conditions.
     let library = unsafe { Library::new(path) }.map_err(|e| e.to_string())?;
@@ -171,7 +175,7 @@ fn fill(path: &Path) -> Result<(), String> {
         version(major, minor, patch);
     }
     if numbers[0] != MAJOR {
-        return Err(format!("{shown} is of LLVM {}", numbers[0]));
+        return Err(format!("{shown} belongs to LLVM {}", numbers[0]));
     }
     if symbol("LLVMInitializeNVPTXTarget").is_none() {
         return Err(format!("{shown} has no back end for NVIDIA's GPUs"));
@@ -181,7 +185,7 @@ fn fill(path: &Path) -> Result<(), String> {
         // in one thread at a time, and nobody reads it before `OPENED` is set.
         unsafe { (&raw mut ADDRESSES).cast::<*const c_void>().add(i).write(address) };
     }
-    // The addresses are valid for as long as the process runs.
+    // The addresses must stay valid until the process ends.
     std::mem::forget(library);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Linking with a small library that has one of everything NVSHMEM's has.
+//! Tests of linking with a small library that has every kind of item that NVSHMEM's has.
 
 use crate::{bitcode, file};
 use std::path::Path;
@@ -9,7 +9,7 @@ use weft_ir::verify::verify;
 use weft_llvm::codes::{BAD_LIBRARY, NEW_LIBRARY, NO_LIBRARY_FUNCTION, OLD_PTX};
 use weft_llvm::{Link, Options, Output, emit, object};
 
-/// `small` is inlined; `large` calls `inner` and stays a function; nobody calls `unused`.
+/// `small` is inlined. `large` calls `inner` and stays a function. Nothing calls `unused`.
 fn library() -> String {
     let steps: String = (0..70).map(|i| format!("  %a{} = call i32 @asm_(i32 %a{i})\n", i + 1)).collect();
     format!(
@@ -66,7 +66,7 @@ attributes #2 = {{ noinline nounwind "target-cpu"="sm_90" "target-features"="+pt
     )
 }
 
-/// A kernel of these instructions, after `%3`, a pointer.
+/// A kernel of these instructions, which follow the pointer `%3`.
 fn kernel(name: &str, body: &str) -> String {
     format!(
         "machine kernel @{name} block(64, 1, 1) {{
@@ -113,14 +113,14 @@ fn functions(ptx: &str) -> Vec<&str> {
 }
 
 #[test]
-fn small_functions_are_inlined_and_what_nobody_reaches_is_left_out() {
+fn small_functions_are_inlined_and_unreachable_ones_left_out() {
     let out = linked(&kernel("k", SMALL));
     assert_eq!(functions(&out.ptx), [""; 0], "{}", out.ptx);
     assert!(!out.ptx.contains("call"), "{}", out.ptx);
     for absent in ["unused", "vprintf", "__assertfail", "never", "large"] {
         assert!(!out.ptx.contains(absent), "{absent}: {}", out.ptx);
     }
-    // It reads the state where it is.
+    // It reads the state at its address.
     assert!(out.ptx.contains("ld.const.b32") && out.ptx.contains("[nvshmemi_device_state_d]"), "{}", out.ptx);
     assert_eq!((out.functions, out.library), (vec!["nvshmem_small".into()], Some([3, 4, 5])));
 }
@@ -144,7 +144,8 @@ fn large_functions_are_shared_by_kernels_and_keep_their_own_calls() {
     assert!(!out.ptx.contains(".visible .func"), "{}", out.ptx);
     assert!(out.ptx.contains(".extern .func __assertfail"), "{}", out.ptx);
     assert_eq!(out.ptx.matches("nvshmemx_large_block,").count(), 2, "{}", out.ptx);
-    // Bodies are as the library has them, under the full code generator: one barrier, and no stack.
+    // The bodies are those of the library, compiled by the full code generator: there is one
+    // barrier and no stack.
     assert!(!out.ptx.contains("__local_depot"), "{}", out.ptx);
     assert_eq!(
         out.ptx.matches("bar.sync").count() + out.ptx.matches("barrier.sync").count(),
@@ -181,7 +182,7 @@ fn a_kernel_without_calls_links_nothing() {
 }
 
 #[test]
-fn what_the_library_lacks_is_said_with_its_version() {
+fn a_missing_function_is_reported_with_its_version() {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, &bitcode(&library()));
     let linked = Options { link: Link::Library(&path), ..options("sm_90a") };
@@ -195,13 +196,13 @@ fn what_the_library_lacks_is_said_with_its_version() {
     assert!(e.help.as_ref().is_some_and(|h| h.contains("3.7")), "{e:?}");
     let e = fails("  %4 = call \"nvshmem_nothing\", [%3]\n");
     assert!(e.message.contains("`nvshmem_nothing`"), "{e}");
-    // There, but other than it is called.
+    // The function exists, but with another type than in the call.
     let e = fails("  %4 = call \"nvshmem_small\", [%3 %1] : i32\n");
     assert!(e.message.contains("i32 (ptr)") && e.message.contains("i32 (ptr, i64)"), "{e}");
 }
 
 #[test]
-fn a_library_for_later_gpus_is_refused() {
+fn a_library_for_later_gpus_is_rejected() {
     let folder = TempDir::new().unwrap();
     let later = library().replace("\"target-cpu\"=\"sm_90\"", "\"target-cpu\"=\"sm_100\"");
     let path = file(&folder, &bitcode(&later));
@@ -214,7 +215,7 @@ fn a_library_for_later_gpus_is_refused() {
 }
 
 #[test]
-fn an_object_has_what_is_asked_for_and_shows_it() {
+fn an_object_has_the_requested_functions_and_exports_them() {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, &bitcode(&library()));
     let out = object(&path, &["nvshmem_small", "nvshmemx_large_block"], &options("sm_90a")).unwrap();
@@ -233,7 +234,7 @@ fn an_object_has_what_is_asked_for_and_shows_it() {
 
 #[test]
 fn damage_is_an_error_wherever_it_is() {
-    // Damage in a body shows when the body is read.
+    // Damage in a body is noticed when the body is read.
     let folder = TempDir::new().unwrap();
     let whole = bitcode(&library());
     let text = module(&kernel("k", LARGE));
@@ -268,14 +269,14 @@ fn variables_are_printed_in_the_librarys_order() {
     order(&object(&path, &["nvshmemx_large_block"], &options("sm_90a")).unwrap().ptx);
 }
 
-/// The library as a file, for tests of the rooms that cannot make one. `WEFT_BLESS=1` writes it.
+/// The library as a file, for tests of crates that cannot make one. `WEFT_BLESS=1` writes it.
 #[test]
 fn the_file_that_other_tests_link_with_is_this_library() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nvshmem_functions_3_4_5.bc");
     if std::env::var_os("WEFT_BLESS").is_some() {
         std::fs::write(&kept, bitcode(&library())).unwrap();
     }
-    // (Not its bytes: an LLVM writes its own name into them.)
+    // (The bytes are not compared, because LLVM writes its own name into them.)
     let ptx = |path: &Path| {
         let options = Options { link: Link::Library(path), ..options("sm_90a") };
         emit(&module(&kernel("k", LARGE)), &options).unwrap_or_else(|e| panic!("{e}")).ptx

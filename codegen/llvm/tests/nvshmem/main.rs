@@ -1,4 +1,4 @@
-//! NVSHMEM's device bitcode: its version, linking with it, and objects of its functions.
+//! Tests of NVSHMEM's device bitcode: its version, linking with it, and objects of its functions.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod link;
@@ -10,9 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// Bitcode of a module.
+/// The bitcode of a module.
 fn bitcode(text: &str) -> Vec<u8> {
-    // Opens LLVM's library.
+    // This opens LLVM's library.
     weft_llvm::version().unwrap();
     let context = Context::create();
     let buffer = MemoryBuffer::create_from_memory_range_copy(format!("{text}\0").as_bytes(), "text");

@@ -1,4 +1,4 @@
-//! The version of NVSHMEM's device bitcode, and files that are not that.
+//! Tests of the version of NVSHMEM's device bitcode, and of files that are not NVSHMEM's bitcode.
 
 use crate::{bitcode, file};
 use std::path::Path;
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use weft_llvm::codes::BAD_LIBRARY;
 use weft_llvm::nvshmem::device_library_version;
 
-/// The variable as NVSHMEM 3.4.5 has it, and a function.
+/// The variable as in NVSHMEM 3.4.5, and a function.
 const TEXT: &str = r#"
 target triple = "nvptx64-nvidia-cuda"
 %struct.nvshmemi_version_t = type { i32, i32, i32 }
@@ -16,7 +16,7 @@ define i32 @nvshmem_n_pes() {
 }
 "#;
 
-/// What is wrong with a file.
+/// The error for a file.
 fn reject(path: &Path) -> String {
     let e = device_library_version(path).unwrap_err();
     assert_eq!(e.code, BAD_LIBRARY);
@@ -33,11 +33,11 @@ fn the_version_is_read() {
 }
 
 #[test]
-fn what_is_not_nvshmem_is_said() {
+fn files_that_are_not_nvshmem_are_reported() {
     let folder = TempDir::new().unwrap();
     let other = TEXT.replace("nvshmemi_device_lib_version_d", "something_else");
     assert!(reject(&file(&folder, &bitcode(&other))).contains("nvshmemi_device_lib_version_d"));
-    // Only declared, and of another type.
+    // In these texts the variable is only declared, or has another type.
     for end in [
         "external addrspace(4) global i32",
         "addrspace(4) global i32 3",

@@ -1,4 +1,4 @@
-//! Arithmetic.
+//! Tests of arithmetic.
 
 use crate::harness::*;
 use weft_ir::builder::Built;
@@ -9,7 +9,7 @@ use weft_llvm::{OptLevel, Options, emit};
 
 const FLOATS: [Scalar; 4] = [Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64];
 
-/// A scalar and a 16-byte vector of each.
+/// A scalar and a 16-byte vector of a type.
 fn shapes(s: Scalar) -> [Type; 2] {
     [Type::Scalar(s), Type::lanes_of(s, 16 / s.bytes())]
 }
@@ -24,7 +24,7 @@ fn exists(s: Scalar, op: BinOp) -> bool {
     }
 }
 
-/// Stores `f` of two unknown values.
+/// A kernel that stores `f` of two unknown values.
 fn binary(
     b: &mut Builder,
     at: Value,
@@ -35,7 +35,7 @@ fn binary(
     let there = pointer(b, at, 16)?;
     let y = unknown(b, there, ty.clone())?;
     let z = f(b, x, y)?;
-    // Each to a place of its own: else only the last stays.
+    // Each result has an address of its own. Otherwise only the last one would remain.
     let out = pointer(b, at, 32 * b.kernel().insts.len() as i64)?;
     b.store(out, z)?;
     Ok(())
@@ -133,7 +133,7 @@ fn fma_is_one_instruction_and_nothing_else_becomes_one() {
             Ok(())
         });
         assert!(mnemonics(&neither, "fma").is_empty(), "{neither}");
-        // Without `.rn` ptxas may contract.
+        // Without `.rn`, ptxas can contract.
         for m in mnemonics(&neither, "mul.").iter().chain(&mnemonics(&neither, "add.")) {
             assert!(m.contains(".rn.") || m.contains(".s64") || m.contains(".u64"), "{m} in\n{neither}");
         }
@@ -194,18 +194,18 @@ fn approximate_functions_are_one_instruction() {
 }
 
 #[test]
-fn double_functions_without_libdevice_say_what_to_do() {
+fn errors_for_f64_functions_say_what_to_do() {
     use UnOp::*;
     for op in [Exp, Exp2, Log, Log2, Tanh, Sin, Cos] {
         let k = kernel("f", |b, at| binary(b, at, &scalar(Scalar::F64), |b, x, _| b.unary(op, x)));
         let e = emit(&verified(vec![k]), &Options::new(target("sm_90a"))).unwrap_err();
         assert_eq!(e.code, weft_llvm::codes::NO_FUNCTION);
-        assert_eq!(e.message, format!("there is no f64 `{op}` without libdevice"));
+        assert_eq!(e.message, format!("f64 `{op}` does not exist without libdevice"));
         assert!(e.help.unwrap().contains("f32"));
     }
 }
 
-/// What LLVM folds `op` of two integers to.
+/// The result to which LLVM folds `op` of two integers.
 fn folded(s: Scalar, op: BinOp, x: i64, y: i64) -> i64 {
     let text = ptx("folded", |b, at| {
         let (x, y) = (b.int(s, x)?, b.int(s, y)?);
@@ -302,7 +302,7 @@ fn rounding_to_integers() {
 }
 
 #[test]
-fn optimisation_levels_agree_on_what_is_there() {
+fn optimisation_levels_have_the_same_instructions() {
     let k = kernel("levels", |b, at| {
         binary(b, at, &Type::Vector(Scalar::F32, 4), |b, x, y| b.binary(BinOp::Add, x, y))
     });

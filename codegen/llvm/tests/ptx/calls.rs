@@ -1,4 +1,4 @@
-//! Calls of functions that another module defines.
+//! Tests of calls of functions that another module defines.
 
 use crate::harness::*;
 use weft_ir::builder::Built;
@@ -14,7 +14,8 @@ fn call(b: &mut Builder, name: &str, args: &[Value], result: Type) -> Built<Valu
     b.emit_as(Call::Function { function: name.into(), args: args.to_vec() }, result)
 }
 
-/// Addresses of two spaces, every integer width, both floats; a pointer comes back.
+/// A kernel that passes addresses of two spaces, integers of every width and both floats, and gets
+/// a pointer.
 fn everything(name: &str) -> Kernel {
     kernel(name, |b, at| {
         let shared = shared(b, 128)?;
@@ -36,15 +37,16 @@ fn externs_are_declared_once_with_c_types() {
     accepted_as_object(&out.ptx, "sm_90a");
     let declared: Vec<_> = out.ptx.lines().filter(|l| l.starts_with(".extern .func")).collect();
     assert_eq!(declared.len(), 3, "{}", out.ptx);
-    // Both pointers are generic.
+    // Both pointers are converted to generic addresses.
     assert!(out.ptx.matches("cvta.").count() >= 2, "{}", out.ptx);
     let calls = mnemonics(&out.ptx, "call");
     assert_eq!(calls.len(), 6, "{}", out.ptx);
 }
 
 #[test]
-fn a_call_stays_where_it_is() {
-    // Threads may have to meet in it: no condition is put around it, no copy made, though nobody uses its result.
+fn a_call_is_neither_moved_nor_duplicated() {
+    // Threads may have to meet in it, so no condition is put around it and it is not duplicated,
+    // although its result is not used.
     let text = compile(vec![kernel("k", |b, at| {
         let n = unknown(b, at, scalar(Scalar::I32))?;
         let seen = call(b, "library_f", &[n], scalar(Scalar::I32))?;
@@ -85,7 +87,7 @@ fn names_and_signatures_are_checked() {
 }
 
 #[test]
-fn what_c_has_no_register_for_is_refused() {
+fn types_without_a_c_register_are_rejected() {
     for s in [Scalar::Bool, Scalar::F16, Scalar::BF16, Scalar::E4M3] {
         kernel("k", |b, at| {
             let x = unknown(b, at, scalar(s))?;

@@ -1,11 +1,11 @@
-//! Structured control flow.
+//! Tests of structured control flow.
 
 use crate::harness::*;
 use weft_ir::builder::{Built, Range};
 use weft_ir::machine::{Builder, Kernel, Type};
 use weft_ir::{Address, BinOp, CmpOp, Control, Memory, Scalar, Value};
 
-/// `for i in lo..hi step step { x[i] = i }` with bounds from memory or constants.
+/// A kernel with `for i in lo..hi step step { x[i] = i }`, with bounds from memory or constants.
 fn count(unroll: u32, bounds: impl Fn(&mut Builder, Value) -> Built<(Value, Value, Value)>) -> String {
     ptx("count", |b, at| {
         let bounds = bounds(b, at)?;
@@ -37,16 +37,16 @@ fn unrolling_is_as_asked() {
     let stores = |text: &str| mnemonics(text, "st.global").len();
     assert_eq!(stores(&count(0, constants(0, 6, 1))), 6);
     assert_eq!(stores(&count(1, constants(0, 6, 1))), 1);
-    // Two rounds at once, no remainder.
+    // There are two rounds at once and no remainder.
     assert_eq!(stores(&count(2, constants(0, 64, 1))), 2);
-    // Four rounds, and a loop for the rest.
+    // There are four rounds at once, and a loop for the others.
     assert_eq!(stores(&count(4, from_memory(3))), 5);
     assert_eq!(stores(&count(1, from_memory(1))), 1);
 }
 
 #[test]
 fn bounds_at_the_end_of_the_integers_end_the_loop() {
-    // Fully unrolled, the loop shows which rounds there are.
+    // If the loop is completely unrolled, the stores show its rounds.
     let rounds = |lo, hi, step| mnemonics(&count(0, constants(lo, hi, step)), "st.global").len();
     assert_eq!(rounds(i64::MAX - 4, i64::MAX, 2), 2);
     assert_eq!(rounds(i64::MAX - 3, i64::MAX, 2), 2);
@@ -59,7 +59,7 @@ fn bounds_at_the_end_of_the_integers_end_the_loop() {
     assert_eq!(rounds(0, 3, -7), 3);
 }
 
-/// Sums a vector over a loop in a local variable.
+/// A kernel that sums a vector over a loop in a local variable.
 fn summing() -> Kernel {
     kernel("summing", |b, at| {
         let ty = Type::Vector(Scalar::F32, 4);
@@ -129,7 +129,7 @@ fn a_spinning_wait_loads_again_and_again() {
     contains(&text, &["bra"]);
 }
 
-/// `loop { .. break .. }`: the test in the middle of the round is the loop's only branch.
+/// Checks `loop { .. break .. }`: the test in the middle of the round is the loop's only branch.
 #[test]
 fn a_loop_that_polls_and_breaks() {
     let text = ptx("polls", |b, at| {
@@ -155,7 +155,8 @@ fn a_loop_that_polls_and_breaks() {
     assert_eq!(text.matches("bra").count(), 1, "{text}");
 }
 
-/// Rounds that are cut short, a loop that is left from another one in it, and code behind that always jumps.
+/// Checks rounds that are cut short, a jump out of an inner loop past an outer one, and code after
+/// a block that always jumps.
 #[test]
 fn jumps_of_every_kind() {
     let text = ptx("jumps", |b, at| {

@@ -1,4 +1,4 @@
-//! Conversions, and scalars to vectors and back.
+//! Tests of conversions between types, and between scalars and vectors.
 
 use crate::harness::*;
 use weft_ir::machine::Type;
@@ -37,7 +37,7 @@ fn every_conversion_assembles() {
     }
 }
 
-/// The instructions that one conversion takes.
+/// The instructions of one conversion.
 fn conversion(from: Scalar, to: Scalar) -> Vec<String> {
     let text = ptx("convert", |b, at| {
         let x = unknown(b, at, scalar(from))?;
@@ -71,7 +71,7 @@ fn conversions_are_native() {
 }
 
 #[test]
-fn fp8_goes_two_at_a_time() {
+fn fp8_is_converted_two_at_a_time() {
     let text = ptx("quantize", |b, at| {
         let x = unknown(b, at, Type::Vector(Scalar::F32, 4))?;
         let y = b.convert(x, Scalar::E4M3)?;

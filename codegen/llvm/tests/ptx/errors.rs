@@ -1,4 +1,4 @@
-//! What is rejected, with which words.
+//! Tests of errors and their messages.
 
 use crate::harness::*;
 use weft_ir::diag::{Code, Span};
@@ -8,13 +8,13 @@ use weft_ir::verify::{BAD_ORDER, verify};
 use weft_ir::{Address, Memory, Scalar, Scope, Sem, Space, Value};
 use weft_llvm::{Options, codes, emit};
 
-/// The codes that the verifier finds in a kernel.
+/// The codes that the verifier reports for a kernel.
 fn found(k: Kernel) -> Vec<Code> {
     let result = verify(Module { kernels: vec![k], files: vec![] });
     result.err().into_iter().flatten().map(|d| d.code).collect()
 }
 
-/// A kernel with an op that the builder would have refused.
+/// A kernel with an op that the builder would have rejected.
 fn malformed(op: impl FnOnce(Value, Value) -> (Op, Type)) -> Kernel {
     let mut k = kernel("k", |b, _| b.int(Scalar::I32, 1).map(|_| ()));
     let at = |k: &Kernel, i: usize| k.body.0[i];
@@ -26,7 +26,7 @@ fn malformed(op: impl FnOnce(Value, Value) -> (Op, Type)) -> Kernel {
 }
 
 #[test]
-fn what_is_no_machine_code_is_found_before() {
+fn malformed_machine_code_is_rejected_by_the_verifier() {
     let (sem, scope) = (Sem::Relaxed, Scope::Sys);
     let vector = |n| Type::Vector(Scalar::F32, n);
     let cases = [
@@ -105,7 +105,7 @@ fn no_kernel_and_no_code() {
 }
 
 #[test]
-fn parameters_are_as_the_abi_says() {
+fn parameters_match_the_abi() {
     let mut b = Builder::new("k", [64, 2, 1]);
     let s = b.pointer_param("s", Space::Symmetric, 16).unwrap();
     b.param("flag", scalar(Scalar::Bool)).unwrap();

@@ -1,4 +1,4 @@
-//! Makes kernels, compiles them, and asks ptxas.
+//! Builds kernels, compiles them, and runs ptxas.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,29 +25,29 @@ pub fn kernel(name: &str, body: impl FnOnce(&mut Builder, Value) -> Built<()>) -
     b.finish()
 }
 
-/// The address `bytes` after a tensor parameter's or a pointer.
+/// The address `bytes` bytes after a tensor parameter or a pointer.
 pub fn pointer(b: &mut Builder, x: Value, bytes: i64) -> Built<Value> {
     let bytes = b.int(Scalar::I64, bytes)?;
     b.emit(Address::PtrAdd { ptr: x, bytes })
 }
 
-/// An address in some space, from a parameter.
+/// An address in a memory space, from a parameter.
 pub fn address(b: &mut Builder, name: &str, space: Space) -> Built<Value> {
     let a = b.param(name, Type::Scalar(Scalar::I64))?;
     b.emit_as(Address::FromInt { a }, Type::Pointer(space))
 }
 
-/// Shared memory, its first byte at a multiple of 16.
+/// Shared memory whose first byte is at a multiple of 16.
 pub fn shared(b: &mut Builder, bytes: u64) -> Built<Value> {
     b.emit(Address::Shared { name: "".into(), bytes, align: 16 })
 }
 
-/// A value nobody knows: loaded from `at`.
+/// An unknown value, which is loaded from `at`.
 pub fn unknown(b: &mut Builder, at: Value, ty: Type) -> Built<Value> {
     b.emit_as(Memory::Load { ptr: at, sem: weft_ir::Sem::Weak, scope: weft_ir::Scope::Sys }, ty)
 }
 
-/// Scalar of `s`.
+/// The scalar type of `s`.
 pub fn scalar(s: Scalar) -> Type {
     Type::Scalar(s)
 }
@@ -65,7 +65,7 @@ pub fn compile_for(name: &str, kernels: Vec<Kernel>) -> Output {
     emit(&verified(kernels), &Options::new(target(name))).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Compiles one kernel for `sm_90a`; ptxas must take it, and the PTX is returned.
+/// Compiles one kernel for `sm_90a`. ptxas must accept the PTX, which is returned.
 pub fn ptx(name: &str, body: impl FnOnce(&mut Builder, Value) -> Built<()>) -> String {
     let out = compile(vec![kernel(name, body)]);
     accepted(&out.ptx, "sm_90a");
@@ -82,7 +82,7 @@ pub fn mnemonics(ptx: &str, word: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every `line` stands in the PTX.
+/// Checks that the PTX contains every one of `lines`.
 #[track_caller]
 pub fn contains(ptx: &str, lines: &[&str]) {
     for line in lines {
@@ -90,13 +90,14 @@ pub fn contains(ptx: &str, lines: &[&str]) {
     }
 }
 
-/// ptxas takes the PTX.
+/// Checks that ptxas accepts the PTX.
 #[track_caller]
 pub fn accepted(ptx: &str, target: &str) {
     assembled(ptx, &["--gpu-name", target]);
 }
 
-/// ptxas makes a relocatable object of the PTX, which may call what others define.
+/// Checks that ptxas makes a relocatable object of the PTX, which can call functions that others
+/// define.
 #[track_caller]
 pub fn accepted_as_object(ptx: &str, target: &str) {
     assembled(ptx, &["--compile-only", "--gpu-name", target]);
@@ -114,13 +115,14 @@ fn assembled(ptx: &str, options: &[&str]) {
     };
     let mut out = run(&[]);
     if out.status.code().is_none() {
-        // The optimiser of ptxas 13.5 crashes on a few kernels of random jumps. Whether it takes the text, it says without.
+        // The optimiser of ptxas 13.5 crashes on a few kernels with random jumps. Without it, ptxas
+        // still says whether it accepts the text.
         out = run(&["-O0"]);
     }
     assert!(out.status.success(), "{}\n{ptx}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Where ptxas is, if anywhere.
+/// The path of ptxas, if it is installed.
 fn ptxas() -> Option<&'static PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {

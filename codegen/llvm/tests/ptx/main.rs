@@ -1,6 +1,8 @@
-//! Kernels at machine level, compiled to PTX, and the PTX checked: by what stands in it, and by ptxas.
+//! Tests that compile kernels at the machine level to PTX and check the PTX by its text and by
+//! ptxas.
 //!
-//! Without ptxas that check is skipped and says so; `WEFT_REQUIRE_PTXAS=1` makes its absence a failure.
+//! Without ptxas the second check is skipped with a message. `WEFT_REQUIRE_PTXAS=1` turns its
+//! absence into a failure.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod harness;

@@ -1,4 +1,4 @@
-//! Loads, stores, atomics and fences.
+//! Tests of loads, stores, atomics and fences.
 
 use crate::harness::*;
 use weft_ir::builder::Built;
@@ -66,7 +66,7 @@ fn weak_vectors_are_one_access() {
 }
 
 #[test]
-fn strong_accesses_say_order_and_scope() {
+fn strong_accesses_have_order_and_scope() {
     let text = ptx("strong", |b, at| {
         let x = load(b, at, scalar(Scalar::U32), Sem::Acquire, Scope::Sys)?;
         store(b, at, x, Sem::Release, Scope::Gpu)?;
@@ -99,7 +99,7 @@ fn strong_accesses_say_order_and_scope() {
 }
 
 #[test]
-fn truth_takes_a_byte() {
+fn a_bool_has_one_byte() {
     let text = ptx("truth", |b, at| {
         let x = load(b, at, scalar(Scalar::Bool), Sem::Weak, Scope::Sys)?;
         let out = pointer(b, at, 1)?;
@@ -108,7 +108,7 @@ fn truth_takes_a_byte() {
     contains(&text, &["ld.global.b8", "st.global.b8"]);
 }
 
-/// The instruction that one reduction or atomic is.
+/// The instruction of one reduction or atomic.
 fn atomic(ty: Type, op: Option<RedOp>, fetch: bool, sem: Sem, scope: Scope) -> String {
     let text = ptx("atomic", |b, at| {
         let value = unknown(b, at, ty.clone())?;
@@ -126,7 +126,7 @@ fn atomic(ty: Type, op: Option<RedOp>, fetch: bool, sem: Sem, scope: Scope) -> S
 }
 
 #[test]
-fn atomics_say_order_and_scope() {
+fn atomics_have_order_and_scope() {
     use Scalar::*;
     let add = Some(RedOp::Add);
     for (ty, op, fetch, sem, scope, expected) in [
@@ -185,7 +185,7 @@ fn atomics_that_memory_lacks_are_errors() {
 }
 
 #[test]
-fn compare_and_swap_says_order_and_scope() {
+fn compare_and_swap_has_order_and_scope() {
     for (s, expected) in
         [(Scalar::U32, "atom.acquire.sys.global.cas.b32"), (Scalar::F64, "atom.acquire.sys.global.cas.b64")]
     {

@@ -1,4 +1,4 @@
-//! Printing, and ending in error.
+//! Tests of printing, and of the end of a kernel with an error.
 
 use crate::harness::*;
 use weft_ir::{Debug, Scalar};
@@ -14,7 +14,7 @@ fn arguments_as_c_passes_them() {
         b.emit(Debug::Print { format: "%d %f %u %d %g %d 100%%\n".into(), args }).map(|_| ())
     });
     contains(&text, &["vprintf", ".extern .func"]);
-    // 4 at 0, 8 at 8, 4 at 16, 8 at 24, 8 at 32, 4 at 40.
+    // The sizes and offsets are 4 at 0, 8 at 8, 4 at 16, 8 at 24, 8 at 32, 4 at 40.
     let stores = mnemonics(&text, "st.local");
     let sizes: Vec<_> = stores.iter().map(|m| m.rsplit('b').next().unwrap()).collect();
     assert_eq!(sizes, ["32", "64", "32", "64", "64", "32"], "{text}");
@@ -34,7 +34,7 @@ fn text_alone() {
 }
 
 #[test]
-fn formats_that_read_what_is_not_there() {
+fn formats_with_missing_arguments() {
     for (format, n) in [("%*d", 1), ("%.*f", 1), ("a\0%d", 1)] {
         let k = kernel("k", |b, at| {
             let s = if format.contains('f') { Scalar::F32 } else { Scalar::I32 };
@@ -47,7 +47,7 @@ fn formats_that_read_what_is_not_there() {
 }
 
 #[test]
-fn an_assert_calls_what_ends_the_kernel() {
+fn an_assert_calls_a_function_that_ends_the_kernel() {
     let text = ptx("expects", |b, at| {
         let holds = unknown(b, at, scalar(Scalar::Bool))?;
         b.emit(Debug::Assert { cond: holds, text: "50% \0 \"x\"".into() })?;
@@ -55,7 +55,7 @@ fn an_assert_calls_what_ends_the_kernel() {
         b.store(at, one).map(|_| ())
     });
     contains(&text, &[".extern .func __assertfail", "call.uni __assertfail", "st.global.b32", "trap;"]);
-    // C's strings: what is expected, with the zero byte spelled out, the kernel, and no file.
+    // The C strings are the expectation, with the zero byte spelled out, the kernel, and no file.
     for string in ["50% \\0 \"x\"", "expects"] {
         let bytes: Vec<_> = string.bytes().map(|b| b.to_string()).collect();
         contains(&text, &[&bytes.join(", ")]);

@@ -1,5 +1,5 @@
-//! Kernels of random ops: whatever the verifier takes is compiled or refused, LLVM's own verifier agrees (debug
-//! builds ask it), and ptxas takes what was compiled.
+//! Tests with kernels of random ops. Everything that the verifier accepts is compiled or rejected,
+//! LLVM's own verifier accepts it (in debug builds), and ptxas accepts the compiled text.
 
 use crate::harness::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use weft_ir::{
 };
 use weft_llvm::{OptLevel, Options, emit};
 
-/// Makes choices out of bytes; 0 for ever once they are used up.
+/// Makes choices from bytes, and returns 0 when they are used up.
 struct Choices<'a>(std::slice::Iter<'a, u8>);
 
 impl Choices<'_> {
@@ -25,17 +25,17 @@ impl Choices<'_> {
     }
 }
 
-/// Lanes that occur, those that no access has included.
+/// The numbers of lanes that occur, including some that no access has.
 const LANES: [u32; 8] = [1, 1, 2, 3, 4, 8, 16, 33];
 
 struct Maker<'a, 'b> {
     choices: Choices<'a>,
     b: &'b mut Builder,
     at: Value,
-    /// Values in scope.
+    /// The values in scope.
     known: Vec<Value>,
     locals: Vec<LocalId>,
-    /// What can be left around the code at hand, outermost first: whether it is a loop.
+    /// The surrounding items that jumps can leave, outermost first: whether each is a loop.
     around: Vec<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Maker<'_, '_> {
         self.known[i]
     }
 
-    /// A value of the type: one that is known, or a zero.
+    /// A value of the type: a known value, or a zero.
     fn value_of(&mut self, ty: &Type) -> Built<Value> {
         let fit: Vec<_> = self.known.iter().copied().filter(|v| self.b.ty(*v) == ty).collect();
         if fit.is_empty() { self.b.zero(ty) } else { Ok(self.choices.of(&fit)) }
@@ -67,11 +67,11 @@ impl Maker<'_, '_> {
         self.b.compare(op, scalar, other)
     }
 
-    /// Ops in a block of their own: what they define is not known after it.
+    /// Emits ops in a block of their own. The values that they define are not known after it.
     fn inner(&mut self, depth: u32) -> Built<()> {
         let before = self.known.len();
         for _ in 0..self.choices.below(4) {
-            // What the typing rules refuse is left out.
+            // Ops that the typing rules reject are left out.
             let _ = self.op(depth + 1);
         }
         if self.choices.below(4) == 1 {
@@ -81,7 +81,7 @@ impl Maker<'_, '_> {
         Ok(())
     }
 
-    /// A jump, where there is something to jump to.
+    /// Emits a jump, if it has a target.
     fn jump(&mut self) -> Built<()> {
         let depth = self.choices.below(self.around.len() + 1);
         let to = self.around.iter().rev().nth(depth).copied();
@@ -204,7 +204,7 @@ impl Maker<'_, '_> {
 
     fn memory(&mut self, a: Value) -> Built<()> {
         let ty = self.b.ty(a).clone();
-        // Far fewer bytes would be an access that never is.
+        // With fewer bytes per access, most accesses would not exist.
         if !ty.lanes().zip(ty.elem()).is_some_and(|(n, s)| n * s.bytes() <= 16 && n != 3) {
             return Ok(());
         }
@@ -261,7 +261,7 @@ fn random(bytes: &[u8]) -> Kernel {
         for _ in 0..m.choices.below(60) {
             let _ = m.op(0);
         }
-        // What was computed last is stored, so that it is not all dropped.
+        // The values that were computed last are stored, so that not all code is removed.
         for v in m.known.clone().into_iter().rev().take(8) {
             m.memory_of(v)?;
         }
@@ -285,9 +285,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_verified_is_compiled_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..900), level in 0usize..4) {
+    fn verified_modules_are_compiled_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..900), level in 0usize..4) {
         let k = random(&bytes);
-        // A shuffle in a divergent branch is the verifier's to refuse.
+        // The verifier rejects a shuffle in a divergent branch.
         if let Ok(module) = weft_ir::verify::verify(Module { kernels: vec![k], files: vec![] }) {
             let opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][level];
             for arch in ["sm_90a", "sm_100a"] {

@@ -1,11 +1,12 @@
-//! In-switch operations.
+//! Tests of in-switch operations.
 
 use crate::harness::*;
 use weft_ir::builder::{Built, Range};
 use weft_ir::machine::{Builder, Kernel, Type};
 use weft_ir::{Address, Dim, Memory, RedOp, Scalar, Scope, Sem, Space, Sreg, ValueType};
 
-/// The inner loop of a two-shot allreduce, as the passes leave it: a bounds check, and vectors of 16 bytes.
+/// The inner loop of a two-shot allreduce as the passes leave it: a bounds check, and vectors of 16
+/// bytes.
 pub fn two_shot(elem: Scalar) -> Kernel {
     let build = || -> Built<Kernel> {
         let mut b = Builder::new("two_shot", [512, 1, 1]);
@@ -50,13 +51,13 @@ fn two_shot_for_two_targets() {
                 "multimem.st.relaxed.sys.global.v4.bf16x2",
             ],
         );
-        // ptxas has been seen to get predicated ones wrong.
+        // ptxas is known to compile predicated multimem instructions wrongly.
         assert!(!out.ptx.lines().any(|l| l.contains('@') && l.contains("multimem")), "{}", out.ptx);
     }
 }
 
-/// Every element type and width of an in-switch op on a target, each in a kernel of its own; what has none
-/// must be an error with a help.
+/// Compiles every element type and width of an in-switch op for a target, each in a kernel of its
+/// own. If a form does not exist, there must be an error with a help.
 fn sweep(arch: &str, make: impl Fn(&mut Builder, weft_ir::Value, Type) -> Built<()>) -> (Vec<Kernel>, usize) {
     let (mut legal, mut illegal) = (Vec::new(), 0);
     for &s in Scalar::ALL {
@@ -82,7 +83,7 @@ fn sweep(arch: &str, make: impl Fn(&mut Builder, weft_ir::Value, Type) -> Built<
 }
 
 #[test]
-fn what_exists_assembles_and_what_does_not_is_an_error() {
+fn legal_forms_assemble_and_others_are_errors() {
     for (arch, fp8) in [("sm_90a", false), ("sm_100a", true)] {
         let mut counts = Vec::new();
         let mut all = |what: &str, (kernels, illegal): (Vec<Kernel>, usize)| {
@@ -126,7 +127,8 @@ fn what_exists_assembles_and_what_does_not_is_an_error() {
                 b.emit(op).map(|_| ())
             }),
         );
-        // f32 1 2 4, f64 1, f16 and bf16 2 4 8, i32 u32 i64 u64 1; fp8 4 8 16 where it exists.
+        // f32 has 1 2 4 lanes, f64 1, f16 and bf16 2 4 8, i32 u32 i64 u64 1, and fp8 4 8 16 where
+        // it exists.
         assert_eq!(counts[0].1, if fp8 { 20 } else { 14 }, "{counts:?}");
         assert_eq!(counts[2].1, 14, "{counts:?}");
         assert!(counts[1].1 > 30, "{counts:?}");

@@ -1,4 +1,4 @@
-//! Who a thread is, and what threads do together.
+//! Tests of special registers, and of operations of groups of threads.
 
 use crate::harness::*;
 use weft_ir::machine::{Kernel, Type};
@@ -24,7 +24,7 @@ fn special_registers() {
         }
         Ok(())
     });
-    // The block is 128 x 1 x 1: its size is no register, and neither is an index that is 0.
+    // The block is 128 x 1 x 1, so its size needs no register, and neither does an index that is 0.
     contains(&text, &["%tid.x", "%ctaid.z", "%nctaid.y", "%laneid", "128"]);
     assert!(!text.contains("%tid.y") && !text.contains("%ntid"), "{text}");
     contains(&text, &[".reqntid 128, 1, 1"]);

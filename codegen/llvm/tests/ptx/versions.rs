@@ -1,4 +1,4 @@
-//! `.version`, `.target` and line information.
+//! Tests of `.version`, `.target` and line information.
 
 use crate::harness::*;
 use crate::switch::two_shot;
@@ -19,7 +19,7 @@ fn head(out: &Output) -> (&str, &str) {
 }
 
 #[test]
-fn every_target_has_the_least_version_that_does() {
+fn every_target_has_its_least_version() {
     let plain = kernel("plain", |b, at| {
         let x = unknown(b, at, Type::Vector(Scalar::F32, 4))?;
         let there = pointer(b, at, 16)?;
@@ -51,7 +51,7 @@ fn an_asked_version_is_the_version() {
 }
 
 #[test]
-fn a_version_too_low_says_what_needs_which() {
+fn a_version_that_is_too_low_is_reported_with_its_reason() {
     let plain = kernel("plain", |_, _| Ok(()));
     let e = asked(vec![plain], "sm_100a", PtxVersion::new(8, 1)).unwrap_err();
     assert_eq!(e.code, codes::OLD_PTX);
@@ -82,13 +82,13 @@ fn lined() -> Module {
     Module { kernels: vec![k], files: vec!["k.weft".into(), "lib/parts.weft".into()] }
 }
 
-/// Ten bytes a line.
+/// Every line has ten bytes.
 fn locate(span: Span) -> Option<Location> {
     Some(Location { file: span.file, line: 1 + span.start / 10, column: 1 + span.start % 10 })
 }
 
 #[test]
-fn instructions_say_their_lines() {
+fn instructions_have_their_lines() {
     let module = verify(lined()).unwrap();
     let out = emit(&module, &Options { locate: Some(&locate), ..Options::new(target("sm_90a")) }).unwrap();
     accepted(&out.ptx, "sm_90a");
@@ -99,7 +99,7 @@ fn instructions_say_their_lines() {
 }
 
 #[test]
-fn places_that_are_not_there_do_no_harm() {
+fn invalid_positions_do_no_harm() {
     let module = verify(lined()).unwrap();
     for place in [
         None,

@@ -1,4 +1,5 @@
-//! Copies of consecutive bytes between shared memory and other memory, each one instruction that thread 0 issues.
+//! Copies of consecutive bytes between shared memory and other memory. Each is one instruction that
+//! thread 0 issues.
 
 use super::place::{Route, TensorAddress, elements_on, found};
 use super::tile::ctas;
@@ -6,7 +7,7 @@ use super::{Lowering, MemoryPass};
 use crate::codes::BAD_RUN;
 use crate::edit::{Action, Editor, Emit};
 use crate::pipeline::by_first;
-use crate::pointers::{Peers, Source};
+use crate::pointers::{AddressSource, Peers};
 use crate::teams::linear;
 use crate::tiles::{Bulk, Fact};
 use weft_ir::builder::{Built, aligned};
@@ -17,11 +18,11 @@ use weft_ir::{
 };
 use weft_isa::{Choice, Instr};
 
-/// Addresses and sizes are multiples of so many bytes (PTX ISA, cp.async.bulk).
+/// Addresses and sizes are multiples of this number of bytes (PTX ISA, cp.async.bulk).
 const UNIT: u32 = 16;
 
 impl MemoryPass<'_> {
-    /// A copy of consecutive bytes.
+    /// Lowers a copy of consecutive bytes.
     pub(super) fn bulk(&mut self, e: &mut Editor, op: &Tile, span: Span) -> Built<Action> {
         let (inside, outside) = match op {
             Tile::BulkLoad { dst, src, .. } => (dst, src),
@@ -57,7 +58,8 @@ impl MemoryPass<'_> {
         Ok(Action::Drop)
     }
 
-    /// Copies to global memory, in the switch or at the address of each PE where all PEs of a team are meant.
+    /// Copies to global memory. A copy to all PEs of a team goes through the switch, or to the
+    /// address of each PE.
     fn store_bulk(
         &mut self,
         e: &mut Editor,
@@ -120,8 +122,9 @@ impl MemoryPass<'_> {
         })
     }
 
-    /// Reduces elements into the memory of each PE of a team. All PEs may do so at the same time, and a bulk reduction is
-    /// atomic only among the threads of one GPU (PTX ISA, cp.reduce.async.bulk), so the threads do it.
+    /// Reduces elements into the memory of each PE of a team. All PEs can do so at the same time,
+    /// and a bulk reduction is atomic only among the threads of one GPU (PTX ISA,
+    /// cp.reduce.async.bulk). Therefore the threads reduce the elements.
     fn reduce_each(
         &mut self,
         e: &mut Editor,
@@ -149,17 +152,18 @@ impl MemoryPass<'_> {
             })
         })?;
         b.rounds(at, range, 1, body)?;
-        // A group of its own, as other lowerings have it: waits count groups.
+        // An empty group is committed, because waits count groups and the other lowerings have a
+        // group here.
         by_first(b, |b| b.emit(Async::BulkCommit {}).map(drop))
     }
 
-    /// A root's addresses on the PEs of a team, and their number.
+    /// The addresses of a root on the PEs of a team, and their number.
     fn members(&mut self, e: &mut Editor, to: &TensorAddress, team: TeamRef) -> Built<(Peers, Value)> {
-        let (peers, source) = (self.peers(e, to, team)?, Source::of(self.options));
+        let (peers, source) = (self.peers(e, to, team)?, AddressSource::of(self.options));
         Ok((peers, e.prologue(|b| source.n_pes(b, team))?))
     }
 
-    /// The address in another CTA of a barrier here.
+    /// The address of a barrier of this CTA's layout in another CTA.
     fn there(&mut self, e: &mut Editor, at: &TensorAddress, barrier: Value) -> Built<Value> {
         match at.cta {
             Some(cta) => e.b.emit(Address::InCta { ptr: barrier, cta }),
@@ -176,22 +180,22 @@ impl MemoryPass<'_> {
         self.report.tile(&e.b.kernel().name, span, Fact::Bulk(Bulk { instr, bytes, out }));
     }
 
-    /// The size of a copy, which one instruction can make.
+    /// The size of a copy in bytes, which must be possible for one instruction.
     fn bytes(&self, inside: &TensorAddress, outside: &TensorAddress, span: Span) -> Built<u32> {
         let bad = |why: String, help: &str| Diagnostic::error(BAD_RUN, span, why).help(help);
         let elements = consecutive(&inside.ty, &outside.ty).map_err(|why| {
-            bad(why, "take a tile whose elements follow each other in memory, or copy it with `tma`")
+            bad(why, "use a tile whose elements are contiguous in memory, or copy it with `tma`")
         })?;
         let bytes = elements.saturating_mul(inside.ty.elem.bytes());
         if bytes == 0 || !bytes.is_multiple_of(UNIT) {
             let why = format!("a bulk copy cannot move {bytes} bytes");
-            return Err(bad(why, "it moves a multiple of 16 bytes: take more elements, or fewer"));
+            return Err(bad(why, "it must move a multiple of 16 bytes: copy more elements, or fewer"));
         }
         for place in [inside, outside] {
             let has = aligned(place.root_align(), &place.offset, place.ty.elem.bytes()).max(place.align);
             if has < UNIT {
                 let why = format!("one side of a bulk copy begins at a multiple of {has} bytes");
-                let help = format!("both begin at multiples of 16 bytes, and {}", place.limit());
+                let help = format!("both sides must begin at multiples of 16 bytes, but {}", place.limit());
                 return Err(bad(why, &help));
             }
         }
@@ -199,7 +203,7 @@ impl MemoryPass<'_> {
     }
 }
 
-/// `body` for each of `n` PEs.
+/// Emits `body` for each of `n` PEs.
 fn each(b: &mut Builder, n: Value, body: impl FnOnce(&mut Builder, &Int) -> Built<()>) -> Built<()> {
     let range = [b.i64(0)?, b.convert(n, Scalar::I64)?, b.i64(1)?];
     let pe = b.loop_var(0, i64::from(i32::MAX), 1);
@@ -210,8 +214,9 @@ fn each(b: &mut Builder, n: Value, body: impl FnOnce(&mut Builder, &Int) -> Buil
     b.rounds(pe, range, 1, body).map(drop)
 }
 
-/// The elements of a copy, if they follow each other in both tensors in the same order. A tensor of one mode takes or
-/// gives the bytes of shared memory as they lie there.
+/// The number of elements of a copy. The elements must be contiguous in both tensors, in the same
+/// order. A tensor of one mode provides or receives the bytes of shared memory in the order in
+/// which they lie there.
 fn consecutive(inside: &TensorType, outside: &TensorType) -> Result<u32, String> {
     let bad = |x: weft_layout::LayoutError| x.to_string();
     let size = inside.layout.size();
@@ -220,7 +225,7 @@ fn consecutive(inside: &TensorType, outside: &TensorType) -> Result<u32, String>
     let elements = elements.ok_or("its size is not known when the kernel is compiled")?;
     for t in [inside, outside] {
         if !dense(t) {
-            return Err(format!("the elements of {} do not follow each other in memory", t.layout));
+            return Err(format!("the elements of {} are not contiguous in memory", t.layout));
         }
     }
     if outside.layout.coalesce().map_err(bad)?.stride().leaves().as_slice() == [&Int::from(1)] {
@@ -228,8 +233,8 @@ fn consecutive(inside: &TensorType, outside: &TensorType) -> Result<u32, String>
     }
     if inside.swizzle.is_some() {
         return Err(format!(
-            "the tile in shared memory is swizzled, and {} has several modes: only a tensor of one mode takes its bytes as \
-             they lie",
+            "the tile in shared memory is swizzled, but {} has several modes: only a tensor of one mode \
+             can be copied in the order of the bytes",
             outside.layout
         ));
     }
@@ -237,7 +242,7 @@ fn consecutive(inside: &TensorType, outside: &TensorType) -> Result<u32, String>
     match common == size {
         true => Ok(elements),
         false => {
-            Err(format!("{} and {} have their elements in different orders", inside.layout, outside.layout))
+            Err(format!("the elements of {} and {} are in different orders", inside.layout, outside.layout))
         }
     }
 }

@@ -15,25 +15,28 @@ use weft_ir::{Access, Bridge, Family, Int, Memory, RedOp, Scalar, Space, Value, 
 use weft_isa::{Form, Instr as Instruction, Target, Width};
 use weft_layout::Swizzle;
 
-/// An address that elements are counted from, and what is done there.
-pub(super) struct At<'a> {
-    /// Where the fragment's first element is; of a swizzled tensor, where its allocation begins.
+/// An address and the access at it.
+pub(super) struct AccessSite<'a> {
+    /// The address of the fragment's first element. For a swizzled tensor it is the beginning of
+    /// its allocation.
     pub pointer: Value,
-    /// Load, store, atomic, or op of the switch.
+    /// The op: a load, store, atomic, or op of the switch.
     pub op: &'a Access,
     /// The type of the elements.
     pub elem: Scalar,
-    /// How a swizzled tensor's bytes are permuted, and the elements from its allocation's first to the fragment's.
+    /// For a swizzled tensor, the permutation of the bytes, and the offset from its allocation's
+    /// first element to the fragment's.
     pub swizzle: Option<(Swizzle, Int)>,
 }
 
-impl At<'_> {
+impl AccessSite<'_> {
     fn pointer(&self, e: &mut Editor, at: &Int) -> Built<Value> {
         match &self.swizzle {
             None => elements_on(&mut e.b, self.pointer, at, self.elem),
             Some((swizzle, first)) => {
                 let size = Int::from(self.elem.bytes());
-                // Pieces that are whole periods apart share what is permuted, and with it the registers of their addresses.
+                // Pieces that are whole periods apart share the permuted part of the address, and
+                // with it the registers.
                 let within = (at * &size).rem(&Int::from(swizzle.period()));
                 let periods = at * &size - &within;
                 let bytes = match within.as_const() {
@@ -46,7 +49,7 @@ impl At<'_> {
     }
 }
 
-impl Read for At<'_> {
+impl Read for AccessSite<'_> {
     fn read(&self, _: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>> {
         let mut out = Vec::with_capacity(pieces.len());
         for (at, lanes) in pieces {
@@ -57,7 +60,7 @@ impl Read for At<'_> {
     }
 }
 
-impl Write for At<'_> {
+impl Write for AccessSite<'_> {
     fn write(&self, _: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
         for (at, value) in pieces {
             let op = at_address(self.op, self.pointer(e, at)?, Some(*value));
@@ -67,7 +70,7 @@ impl Write for At<'_> {
     }
 }
 
-/// The access at an address, of `new` if it has a value.
+/// The access at an address, with the value `new` if it has a value.
 pub(super) fn at_address(op: &Access, ptr: Value, new: Option<Value>) -> Memory {
     let of = |value: Value| new.unwrap_or(value);
     match *op {
@@ -88,7 +91,7 @@ pub(super) fn at_address(op: &Access, ptr: Value, new: Option<Value>) -> Memory 
     }
 }
 
-/// The accesses that loads and stores of an element type have, in elements, widest first.
+/// The widths of loads and stores of an element type, in elements, widest first.
 pub(super) fn plain_widths(elem: Scalar) -> Vec<u32> {
     let most = 16 / elem.bytes();
     (0..=most.ilog2()).rev().map(|shift| 1 << shift).collect()
@@ -111,7 +114,7 @@ impl MemoryPass<'_> {
         };
         let swizzle = at.ty.swizzle.map(|s| (s, at.offset.clone()));
         let pointer = if swizzle.is_some() { base } else { at.pointer(&mut e.b, base)? };
-        let by = At { pointer, op, elem: at.ty.elem, swizzle };
+        let by = AccessSite { pointer, op, elem: at.ty.elem, swizzle };
         let (elem, space) = (at.ty.elem, at.ty.space);
         if let Access::Red { value, .. } = op
             && !space.is_shared()
@@ -133,7 +136,7 @@ impl MemoryPass<'_> {
         };
         let mut legal = if plain.is_some() { plain_widths(elem) } else { vec![1] };
         if let Some(swizzle) = at.ty.swizzle {
-            // Bytes below the swizzle's base stay together.
+            // The permutation keeps bytes below the swizzle's base together.
             legal.retain(|width| *width == 1 || u64::from(width * elem.bytes()) <= 1 << swizzle.base());
         }
         let mut f = Fragment::new(at, &legal, span)?;
@@ -159,7 +162,7 @@ impl MemoryPass<'_> {
     }
 }
 
-/// The reductions that memory has for an element type: vectors for some, single elements for most.
+/// The reductions in memory for an element type: vectors for some types, single elements for most.
 pub(super) struct Reductions {
     form: Form,
     target: Target,
@@ -167,7 +170,7 @@ pub(super) struct Reductions {
 }
 
 impl Reductions {
-    /// The reductions of an op, or the reason why the table has none.
+    /// The reductions of an op. Fails with the reason if the table has none.
     pub fn new(target: Target, op: &Access, elem: Scalar, span: Span) -> Built<Reductions> {
         let (Access::Red { op, sem, scope, .. } | Access::McRed { op, sem, scope, .. }) = op else {
             return Err(super::place::no_address(span, &Type::Unit));
@@ -181,12 +184,12 @@ impl Reductions {
         }
     }
 
-    /// Fewest elements that one reduces.
+    /// The least number of elements that one instruction reduces.
     pub fn narrowest(&self) -> u32 {
         self.widths.last().map_or(1, |w| w.elements)
     }
 
-    /// The fragment; an error if it needs single elements, and there are none.
+    /// The fragment. Fails if it needs single elements and there is no instruction for them.
     pub fn fragment(&self, at: &TensorAddress, span: Span) -> Built<Fragment> {
         let legal: Vec<u32> = self.widths.iter().map(|w| w.elements).collect();
         let f = Fragment::new(at, &legal, span)?;
@@ -196,12 +199,12 @@ impl Reductions {
         Ok(f)
     }
 
-    /// An error unless there is one for single elements.
+    /// Fails unless there is an instruction for single elements.
     pub fn single(&self, span: Span) -> Built<()> {
         if self.narrowest() == 1 { Ok(()) } else { Err(illegal(&self.form, self.target, span)) }
     }
 
-    /// What a fragment is reduced by.
+    /// The instructions that reduce a fragment.
     pub fn instrs(&self, f: &Fragment) -> Vec<Instr> {
         let instr = |lanes: u32, count: usize| {
             let width = self.widths.iter().find(|w| w.elements == lanes)?;
@@ -213,14 +216,14 @@ impl Reductions {
     }
 }
 
-/// No memory multiplies.
+/// Fails for a product, which no memory can compute.
 pub(super) fn reject_product(op: &Access, span: Span) -> Built<()> {
     if op.reduction() != Some(RedOp::Mul) {
         return Ok(());
     }
     let message = format!("`{}` cannot multiply", op.name());
     Err(Diagnostic::error(NO_REDUCTION, span, message)
-        .help("memory reduces by add, min, max, and, or, xor; load, combine and store instead"))
+        .help("reduce by add, min, max, and, or, xor, or load, combine and store instead"))
 }
 
 fn atomic_name(op: &Access, elem: Scalar, space: Space) -> String {

@@ -1,8 +1,9 @@
-//! In-switch operations without the switch: the same meaning by accesses to every PE's own address.
+//! In-switch operations without the switch, which are done by accesses to every PE's own address.
 //!
-//! A reduction reads the PEs in rank order, the same on all of them, so that all get the same bits; it converts to the
-//! accumulator's type, reduces there (fp8, which has no arithmetic, in f16), and rounds to the element's type once.
-//! Ordered accesses are relaxed ones and a fence.
+//! A reduction reads the PEs in rank order, which is the same on all of them, so that all get the
+//! same bits. It converts to the accumulator's type, reduces there (fp8, which has no arithmetic,
+//! in f16), and rounds to the element's type once. Ordered accesses are relaxed accesses with a
+//! fence.
 
 use super::direct::{Reductions, plain_widths, reject_product};
 use super::fragment::Fragment;
@@ -10,39 +11,40 @@ use super::moves::{Read, Write};
 use super::place::{TensorAddress, elements_on};
 use super::{MemoryPass, plain_name};
 use crate::edit::{Action, Editor, Emit, nested};
-use crate::pointers::{Peers, Source};
+use crate::pointers::{AddressSource, Peers};
 use crate::report::Instr;
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
 use weft_ir::mixed::Type;
 use weft_ir::{Access, CmpOp, Int, Memory, Scalar, Sem, TeamRef, Thread, Value, ValueType};
 
-/// Loads of a thread that may be on their way at once. With 16 bytes each and 512 threads an SM that is 64 KiB, several
-/// times what the links need.
+/// The maximum number of a thread's loads in flight. With 16 bytes each and 512 threads per SM,
+/// these are 64 KiB, several times what the links need.
 const IN_FLIGHT: usize = 8;
-/// Most PEs whose loads are issued together: a power of 2.
+/// The maximum number of PEs whose loads are issued together, a power of 2.
 const PES_IN_FLIGHT: usize = 8;
 
-/// A place on every PE of a team, and what is done there.
-pub(super) struct Every<'a> {
+/// A place that exists on every PE of a team, and the access to it.
+pub(super) struct EveryPe<'a> {
     pub place: &'a TensorAddress,
     pub team: TeamRef,
     pub op: &'a Access,
-    /// Elements of a whole piece. Fewer are a tail, which is rare: the code for it is small rather than fast.
+    /// The number of elements of a whole piece. Smaller pieces are tails, which are rare, so their
+    /// code is small rather than fast.
     pub width: u32,
 }
 
-impl Every<'_> {
-    /// How many PEs to access together: a power of 2.
+impl EveryPe<'_> {
+    /// The number of PEs to access together, a power of 2.
     fn together(&self, pieces: usize, lanes: u32) -> usize {
         let tail = lanes < self.width;
         let most = (IN_FLIGHT / pieces.max(1)).clamp(1, PES_IN_FLIGHT);
         if tail { 1 } else { 1 << most.ilog2() }
     }
 
-    /// The addresses, and the number of PEs.
+    /// The addresses of the place, and the number of PEs.
     fn team(&self, m: &mut MemoryPass<'_>, e: &mut Editor) -> Built<(Peers, Int)> {
-        let (peers, source) = (m.peers(e, self.place, self.team)?, Source::of(m.options));
+        let (peers, source) = (m.peers(e, self.place, self.team)?, AddressSource::of(m.options));
         let n = e.prologue(|b| source.n_pes(b, self.team))?;
         Ok((peers, e.b.symbol(n)?))
     }
@@ -57,7 +59,8 @@ impl Every<'_> {
         self.place.pointer(&mut e.b, root)
     }
 
-    /// `body` for every PE: `together` of them at once, of what is left half as many, and so on.
+    /// Emits `body` for every PE: `together` of them at once, half as many of the remaining ones,
+    /// and so on.
     fn each_pe(
         &self,
         e: &mut Editor,
@@ -83,7 +86,7 @@ impl Every<'_> {
     }
 }
 
-impl Read for Every<'_> {
+impl Read for EveryPe<'_> {
     fn read(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>> {
         let &Access::LdReduce { op, acc, sem, scope, .. } = self.op else {
             return Err(super::place::no_address(Span::NONE, &Type::Unit));
@@ -138,7 +141,7 @@ impl Read for Every<'_> {
     }
 }
 
-impl Write for Every<'_> {
+impl Write for EveryPe<'_> {
     fn write(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
         let elem = self.elem();
         let (peers, n) = self.team(m, e)?;
@@ -153,7 +156,7 @@ impl Write for Every<'_> {
         let lanes = pieces.first().and_then(|(_, value)| e.b.ty(*value).lanes()).unwrap_or(1);
         let together = self.together(pieces.len(), lanes);
         self.each_pe(e, &n, together, &mut |e, pes| {
-            // All addresses first: they may be loaded from a table.
+            // All addresses come first, because they may be loaded from a table.
             let mut pointers = Vec::new();
             for pe in pes {
                 pointers.push(self.pointer(e, peers, pe)?);
@@ -174,7 +177,7 @@ impl Write for Every<'_> {
 }
 
 impl MemoryPass<'_> {
-    /// The unicast form of an op of the switch.
+    /// Lowers an op of the switch to its unicast form.
     pub(super) fn everywhere(
         &mut self,
         e: &mut Editor,
@@ -185,7 +188,7 @@ impl MemoryPass<'_> {
         span: Span,
     ) -> Built<Action> {
         reject_product(op, span)?;
-        let every = |f: &Fragment| Every { place: at, team, op, width: f.width };
+        let every = |f: &Fragment| EveryPe { place: at, team, op, width: f.width };
         if let Access::McRed { value, .. } = op {
             let red = Reductions::new(self.options.target, op, at.ty.elem, span)?;
             let f = red.fragment(at, span)?;
@@ -204,7 +207,7 @@ impl MemoryPass<'_> {
     }
 }
 
-/// What stands in the report for the unicast form of a load or store of the switch.
+/// The name of the unicast form of a load or store of the switch in the report.
 pub(super) fn unicast_name(op: &Access, bytes: u32, elem: u32) -> String {
     let (sem, scope) = op.ordering();
     let (verb, ordered) = if op.value().is_none() { ("ld", Sem::Acquire) } else { ("st", Sem::Release) };

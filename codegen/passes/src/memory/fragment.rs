@@ -1,4 +1,5 @@
-//! How the elements of one access split into pieces: consecutive, aligned, and inside or outside of bounds by a count.
+//! Splits the elements of one access into pieces that are consecutive and aligned, and computes how
+//! many elements of a piece are within bounds.
 
 use super::place::TensorAddress;
 use crate::codes::{BAD_BOUND, NOT_STATIC};
@@ -17,34 +18,37 @@ pub(super) struct Fragment {
     pub elem: Scalar,
     /// The number of all elements.
     pub lanes: u32,
-    /// Elements a piece: consecutive in memory and in coordinate order, aligned to their size.
+    /// The number of elements per piece. They are consecutive in memory and in coordinate order,
+    /// and aligned to their size.
     pub width: u32,
-    /// Elements from the first one to each piece.
+    /// The offset of each piece from the first element, in elements.
     pub starts: Vec<Int>,
     /// The bounds that are not proven to hold.
     limits: Vec<Limit>,
     /// What is known of the bounds.
     pub cover: Cover,
-    /// Why the pieces are not wider.
+    /// The reason why the pieces are not wider.
     pub narrow: Option<Narrow>,
-    /// Why the warps do not move whole matrices, where they might.
+    /// The reason why the warps do not move whole matrices although the distribution would permit
+    /// it.
     pub no_matrices: Option<String>,
 }
 
-/// A bound, piece by piece.
+/// A bound, evaluated for each piece.
 #[derive(Debug)]
 struct Limit {
-    /// Positions below it exist.
+    /// Positions below this limit exist.
     limit: Int,
     /// The position of each piece's first element.
     starts: Vec<Int>,
-    /// Positions from one element of a piece to the next; not negative.
+    /// The distance between the positions of a piece's neighbouring elements, which is not
+    /// negative.
     step: i64,
-    /// Positions that are all below the limit only if every element is.
+    /// Positions that are all below the limit if and only if all elements exist.
     tops: Vec<Int>,
 }
 
-/// A flattened and coalesced layout of static shape.
+/// A flattened and coalesced layout with a static shape.
 struct Modes(Vec<(i64, Int)>);
 
 impl Modes {
@@ -75,7 +79,7 @@ impl Modes {
         self.0.iter().fold(1, |n, (e, _)| n.saturating_mul(*e))
     }
 
-    /// The offset of element `index`, counted in coordinate order.
+    /// The offset of element `index` in coordinate order.
     fn at(&self, mut index: i64) -> Int {
         let mut offset = Int::ZERO;
         for (extent, stride) in &self.0 {
@@ -85,13 +89,14 @@ impl Modes {
         offset
     }
 
-    /// The greatest offset, if all strides are known not to be negative.
+    /// The greatest offset, if no stride can be negative.
     fn top(&self) -> Option<Int> {
         let grows = self.0.iter().all(|(_, d)| d.lower_bound() >= 0);
         grows.then(|| self.0.iter().fold(Int::ZERO, |top, (e, d)| top + d * (e - 1)))
     }
 
-    /// The constant distance between neighbours in every aligned group of `width` elements.
+    /// The distance between neighbours in every aligned group of `width` elements, if it is
+    /// constant.
     fn step(&self, width: u32) -> Option<i64> {
         match self.0.first() {
             _ if width == 1 => Some(0),
@@ -103,8 +108,8 @@ impl Modes {
 }
 
 impl Fragment {
-    /// Splits the elements of a place into pieces as wide as one of `legal` (elements, widest first); of 1 element if none
-    /// of them fits.
+    /// Splits the elements of a place into pieces as wide as one of `legal` (in elements, widest
+    /// first), or into single elements if none of them fits.
     pub fn new(place: &TensorAddress, legal: &[u32], span: Span) -> Built<Fragment> {
         let t = &place.ty;
         let modes = Modes::new(&t.layout, span)?;
@@ -168,12 +173,12 @@ impl Fragment {
         Ok(fragment)
     }
 
-    /// Lanes and place of every piece.
+    /// The offset and the number of lanes of every piece.
     pub fn pieces(&self) -> Vec<(Int, u32)> {
         self.starts.iter().map(|at| (at.clone(), self.width)).collect()
     }
 
-    /// Whether every element exists; `None` if that is proven.
+    /// Whether every element exists, as a value, or `None` if that is proven.
     pub fn all_inside(&self, b: &mut Builder) -> Built<Option<Value>> {
         let mut tests = Vec::new();
         for l in &self.limits {
@@ -186,12 +191,13 @@ impl Fragment {
         b.all(tests)
     }
 
-    /// Whether every element of a piece exists; `None` if that is proven.
+    /// Whether every element of a piece exists, as a value, or `None` if that is proven.
     pub fn piece_inside(&self, b: &mut Builder, piece: usize) -> Built<Option<Value>> {
         let mut tests = Vec::new();
         for l in &self.limits {
             let last = l.starts[piece].clone() + l.step.saturating_mul(i64::from(self.width) - 1);
-            // Of a piece that exists or not as a whole, the first element is as good as the last, and shared.
+            // If a piece exists as a whole or not at all, the test of its first element is
+            // equivalent to that of its last, and is shared.
             let at = if l.is_whole(self.width) { &l.starts[piece] } else { &last };
             if !at.is_lt(&l.limit) {
                 tests.push(b.less(at, &l.limit)?);
@@ -200,12 +206,12 @@ impl Fragment {
         b.all(tests)
     }
 
-    /// How many elements of a piece exist: the first ones.
+    /// The number of existing elements of a piece, which are its first ones.
     pub fn count(&self, b: &mut Builder, piece: usize) -> Built<Int> {
         let width = Int::from(self.width);
         let mut count = width.clone();
         for l in &self.limits {
-            // Both sides are computed anyway, for the test of the whole fragment.
+            // Both sides are also computed for the test of the whole fragment.
             let (limit, start) = (b.index(l.limit.clone())?, b.index(l.starts[piece].clone())?);
             let left = b.binary(BinOp::Sub, limit, start)?;
             let left = b.symbol(left)?;
@@ -217,15 +223,15 @@ impl Fragment {
 }
 
 impl Limit {
-    /// Whether the elements of each piece exist or not together: the limit and the pieces' positions are multiples of more
-    /// than a piece spans.
+    /// Whether each piece exists as a whole or not at all: the limit and the pieces' positions are
+    /// multiples of a number that is at least the span of a piece.
     fn is_whole(&self, width: u32) -> bool {
         let last = self.step.saturating_mul(i64::from(width) - 1);
         last == 0 || last < self.starts.iter().fold(self.limit.divisor(), |g, s| gcd(g, s.divisor()))
     }
 }
 
-/// Why pieces of `width` elements are not possible, as far as memory goes.
+/// The reason why memory does not permit pieces of `width` elements.
 fn refuse(place: &TensorAddress, modes: &Modes, width: u32) -> Option<Narrow> {
     if width == 1 {
         return None;

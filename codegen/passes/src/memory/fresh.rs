@@ -1,8 +1,9 @@
-//! Accumulators that nothing was added to: their first product replaces what the registers hold, and nobody writes zeros
-//! to them before.
+//! Accumulators to which nothing has been added yet. Their first product replaces the contents of
+//! the registers, so no code writes zeros to them before.
 //!
-//! Whether an accumulator holds sums is a condition that goes with it. Of most values it is known; with each variable goes
-//! another one that holds it, which is false when a loop begins and true in all rounds but the first.
+//! Each accumulator has a condition that says whether it holds sums. It is known at compile time
+//! for most values. For each variable, another variable holds it, which is false at the beginning
+//! of a loop and true in all rounds but the first.
 
 use super::MemoryPass;
 use crate::edit::{Action, Editor, nested};
@@ -14,36 +15,36 @@ use weft_ir::{Arith, Async, Block, Constant, Control, LocalId, Operation, Scalar
 /// Whether an accumulator holds sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Holds {
-    /// It does.
+    /// The accumulator holds sums.
     Sums,
-    /// Nothing was added to it: it stands for zeros.
+    /// Nothing has been added to the accumulator, so it stands for zeros.
     Nothing,
-    /// Where this condition is true.
+    /// The accumulator holds sums if this condition is true.
     If(Value),
 }
 
-/// What is known of the accumulators of a kernel.
+/// The state of the accumulators of a kernel.
 #[derive(Default)]
-pub(super) struct Fresh {
+pub(super) struct AccumulatorStates {
     /// The values that may hold nothing.
     values: FxHashMap<Value, Holds>,
-    /// For each variable the one that says whether it holds sums.
+    /// For each variable, the variable that says whether it holds sums.
     conditions: FxHashMap<LocalId, LocalId>,
-    /// What variables hold here, with the depth of the block that set them.
+    /// The state of variables at the current place, with the depth of the block that set them.
     known: FxHashMap<LocalId, (Holds, u32)>,
     depth: u32,
 }
 
-impl Fresh {
+impl AccumulatorStates {
     /// Adds a condition to the kernel for each of these accumulators.
-    pub fn new(k: &mut Kernel, accumulators: &[LocalId]) -> Fresh {
+    pub fn new(k: &mut Kernel, accumulators: &[LocalId]) -> AccumulatorStates {
         let ty = || Type::Scalar(Scalar::Bool);
         let mut condition = |of: LocalId| {
             let name = format!("{} holds sums", k.locals[of].name).into();
             (of, k.locals.push(weft_ir::mixed::Local { name, ty: ty() }))
         };
         let conditions = accumulators.iter().map(|of| condition(*of)).collect();
-        Fresh { conditions, ..Fresh::default() }
+        AccumulatorStates { conditions, ..AccumulatorStates::default() }
     }
 
     /// Whether an accumulator holds sums.
@@ -51,17 +52,18 @@ impl Fresh {
         self.values.get(&acc).copied().unwrap_or(Holds::Sums)
     }
 
-    /// Notes it of a value.
+    /// Records whether a value holds sums.
     pub fn note(&mut self, acc: Value, holds: Holds) {
         if holds != Holds::Sums {
             self.values.insert(acc, holds);
         }
     }
 
-    /// Follows an op that reads or sets a variable, or has blocks that may. Gives what is done with the op.
+    /// Follows an op that reads or sets a variable, or that has blocks which can. Returns the
+    /// treatment of the op.
     ///
-    /// A variable that is set to nothing keeps its registers as they are. Registers that nobody had written would be live
-    /// for ptxas from the beginning of the kernel on.
+    /// If a variable is set to an accumulator without sums, its registers are not written.
+    /// Undefined registers would be live for ptxas from the beginning of the kernel.
     pub fn follow(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
         let k = e.b.kernel();
         match k.op(v).var() {
@@ -73,7 +75,7 @@ impl Fresh {
                     Holds::Sums | Holds::Nothing => constant(e, holds == Holds::Sums)?,
                 };
                 e.b.set(condition, held)?;
-                // What a value of an inner block says is not there behind it.
+                // The state after an inner block is not known.
                 self.known.insert(local, (holds, self.depth));
                 return Ok(if holds == Holds::Nothing { Action::Drop } else { Action::Keep });
             }
@@ -92,7 +94,8 @@ impl Fresh {
         Ok(Action::Keep)
     }
 
-    /// What a block sets is not known where it begins again, or behind it.
+    /// Forgets the variables that a block sets, because their state at its beginning and after it
+    /// is unknown.
     fn forget(&mut self, k: &Kernel, block: &Block) {
         for inst in block.0.iter().filter_map(|v| k.insts.get(*v)) {
             if let Some(Var::LocalSet { local, .. }) = inst.op.var() {
@@ -114,13 +117,14 @@ impl Fresh {
     }
 }
 
-/// A condition that is known.
+/// Emits a condition that is known.
 fn constant(e: &mut Editor, value: bool) -> Built<Value> {
     e.b.emit_as(Arith::Const { value: Constant::Bool(value) }, Type::Scalar(Scalar::Bool))
 }
 
 impl MemoryPass<'_> {
-    /// Whether a product adds to the registers of an accumulator, as instructions say it: nothing where it always does.
+    /// Whether a product adds to the registers of an accumulator, as the operand of instructions.
+    /// It is `None` if the product always adds.
     pub(super) fn adds(&self, e: &mut Editor, acc: Value) -> Built<Option<Value>> {
         match self.fresh.of(acc) {
             Holds::Sums => Ok(None),
@@ -129,7 +133,7 @@ impl MemoryPass<'_> {
         }
     }
 
-    /// The registers of an accumulator as they are read: zeros where nothing was added to it.
+    /// The registers of an accumulator for reading. They are zeros if nothing was added.
     pub(super) fn settled(&self, e: &mut Editor, acc: Value, holds: Holds) -> Built<Value> {
         let ty = e.b.ty(acc).clone();
         match holds {

@@ -1,4 +1,5 @@
-//! Products that read registers: from where they begin up to a wait for them, nobody writes the registers.
+//! Products that read registers. Nothing may write these registers between the beginning of a
+//! product and a wait for it.
 
 use crate::codes::UNWAITED;
 use rustc_hash::FxHashMap;
@@ -8,31 +9,31 @@ use weft_ir::{Block, Operation, Tile, Value};
 
 /// The registers that products in flight read.
 #[derive(Default)]
-pub(super) struct Held {
-    /// The registers of products that are begun.
+pub(super) struct HeldRegisters {
+    /// The registers of each product that has begun.
     registers: FxHashMap<Value, Value>,
-    /// The products that may be under way at each wait.
+    /// The products that may be in flight at each wait.
     waits: FxHashMap<Value, Vec<Value>>,
 }
 
-impl Held {
-    /// Finds which waits end the products of elements in registers.
+impl HeldRegisters {
+    /// Finds the waits that end the products of elements in registers.
     ///
     /// # Errors
-    /// Fails if no wait for all products follows in the block of one: its registers could be written before
-    /// it has read them.
-    pub fn new(k: &Kernel) -> Result<Held, Vec<Diagnostic>> {
-        let (mut held, mut errors) = (Held::default(), Vec::new());
+    /// Fails if no wait for all products follows such a product in its block, because its registers
+    /// could be written before it has read them.
+    pub fn new(k: &Kernel) -> Result<HeldRegisters, Vec<Diagnostic>> {
+        let (mut held, mut errors) = (HeldRegisters::default(), Vec::new());
         held.block(k, &k.body, &mut errors);
         if errors.is_empty() { Ok(held) } else { Err(errors) }
     }
 
-    /// A product is begun that reads these registers.
+    /// Records that a product which reads these registers has begun.
     pub fn begun(&mut self, product: Value, registers: Value) {
         self.registers.insert(product, registers);
     }
 
-    /// The registers that nobody may write before a wait.
+    /// The registers that must not be written before a wait.
     pub fn until(&self, wait: Value) -> Vec<Value> {
         let products = self.waits.get(&wait).into_iter().flatten();
         products.filter_map(|product| self.registers.get(product).copied()).collect()
@@ -53,9 +54,9 @@ impl Held {
             }
         }
         errors.extend(open.into_iter().map(|v| {
-            let message = "a product of elements in registers is not waited for where it begins";
+            let message = "no wait for a product of elements in registers follows in its block";
             Diagnostic::error(UNWAITED, k.insts[v].span, message)
-                .help("put `mma_wait<0>` of its accumulator behind it, in the same block")
+                .help("put `mma_wait<0>` of its accumulator after it, in the same block")
         }));
     }
 }

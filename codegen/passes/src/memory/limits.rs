@@ -1,4 +1,5 @@
-//! What a tensor map cannot describe, as far as it is known when the kernel is compiled. The rest is found at the launch.
+//! Limits of tensor maps that can be checked when the kernel is compiled. The launch checks the
+//! rest.
 
 use super::tile::nearest;
 use crate::codes::BAD_BOX;
@@ -9,17 +10,18 @@ use weft_ir::mixed::Type;
 use weft_ir::tile::BAD_MAP;
 use weft_layout::Nearest;
 
-/// Strides of a tensor map are multiples of so many bytes (CUDA driver API, cuTensorMapEncodeTiled).
+/// Strides of a tensor map are multiples of this number of bytes (CUDA driver API,
+/// cuTensorMapEncodeTiled).
 const STRIDE_UNIT: i64 = 16;
-/// They are less than so many bytes.
+/// Strides of a tensor map are less than this number of bytes.
 const STRIDE_END: i64 = 1 << 40;
-/// The greatest extent of a mode.
+/// The maximum extent of a mode.
 const MAX_EXTENT: i64 = 1 << 32;
 
-/// Whether a map can describe a parameter's tensor.
+/// Checks whether a map can describe a parameter's tensor.
 ///
 /// # Errors
-/// Fails if a constant stride or extent is one that tensor maps cannot have.
+/// Fails if a constant stride or extent is outside the limits of tensor maps.
 pub(super) fn map(root: &Type, span: Span) -> Built<()> {
     let Type::Tensor(t) = root else { return Ok(()) };
     let bytes = i64::from(t.elem.bytes());
@@ -30,7 +32,11 @@ pub(super) fn map(root: &Type, span: Span) -> Built<()> {
     let modes = t.layout.shape().leaves().into_iter().zip(t.layout.stride().leaves());
     for (mode, (extent, stride)) in modes.enumerate() {
         if let Some(n) = extent.as_const().filter(|n| !(1..=MAX_EXTENT).contains(n)) {
-            return error(mode, format!("has {n} elements"), "a mode of a tensor map has 1 to 2^32 elements");
+            return error(
+                mode,
+                format!("has {n} elements"),
+                "a mode of a tensor map must have 1 to 2^32 elements",
+            );
         }
         let Some(n) = stride.as_const().filter(|n| *n != 1) else { continue };
         let fits = n.checked_mul(bytes).filter(|b| (0..STRIDE_END).contains(b) && b % STRIDE_UNIT == 0);
@@ -39,14 +45,15 @@ pub(super) fn map(root: &Type, span: Span) -> Built<()> {
             return error(
                 mode,
                 what,
-                "strides of a tensor map are multiples of 16 bytes, less than 2^40: pad the rows",
+                "strides of a tensor map must be multiples of 16 bytes and less than 2^40: pad the rows",
             );
         }
     }
     Ok(())
 }
 
-/// A tile that falls into no boxes. The mode of the tile along which the tensor is contiguous is the first of `dims`.
+/// The error for a tile that cannot be divided into boxes. The first of `dims` is the mode of the
+/// tile along which the tensor is contiguous.
 pub(super) fn no_boxes(
     tile: &TensorType,
     dims: Option<&Option<usize>>,
@@ -56,8 +63,8 @@ pub(super) fn no_boxes(
     let elem = (tile.elem.name(), tile.elem.bytes());
     let along = dims.and_then(|mode| Nearest::along(&tile.layout, elem, (*mode)?));
     let help = match along {
-        Some(nearest) => format!("the nearest tile that the copy takes is {nearest}"),
-        None => nearest(tile, true, "the copy takes"),
+        Some(nearest) => format!("the nearest tile that the copy accepts is {nearest}"),
+        None => nearest(tile, true, "the copy accepts"),
     };
     Diagnostic::error(BAD_BOX, span, why).help(help)
 }

@@ -1,11 +1,12 @@
-//! Matrices of eight rows of 16 bytes of a tile in shared memory, which a warp loads and stores together.
+//! Matrices of eight rows of 16 bytes in shared memory, which a warp loads and stores together.
 //!
-//! Each lane gives the address of one row. Of a matrix it holds two elements of 16 bits in a register, as fragments of
-//! matrix products and accumulators lie: so tiles that such instructions read are loaded, and tiles that are dealt out as
-//! accumulators are loaded and stored.
+//! Each lane gives the address of one row. A lane holds two 16-bit elements of a matrix in a
+//! register, in the order of fragments of matrix products and of accumulators. Therefore tiles that
+//! such instructions read are loaded this way, and tiles that are distributed as accumulators are
+//! loaded and stored this way.
 
 use super::MemoryPass;
-use super::matrix::{Source, fragment, nowhere, operand, source_of};
+use super::matrix::{OperandTile, fragment, nowhere, operand, source_of};
 use super::place::{Route, TensorAddress};
 use crate::edit::{Action, Editor, Emit};
 use crate::report::{self, Cover, Instr};
@@ -19,39 +20,45 @@ use weft_ir::{Access, Arith, Async, Int, Operation, Scalar, Sem, Space, Sreg, Va
 use weft_isa::fragments;
 use weft_layout::{ATOM_ROWS, Swizzle};
 
-/// Bytes of a matrix's row.
+/// The number of bytes of a matrix's row.
 const ROW: u32 = 16;
-/// More than any tile has to be aligned to.
+/// An alignment that is greater than any tile needs.
 const ANYWHERE: u32 = 1 << 20;
-/// Matrices of a fragment of 16 rows and 16 elements of 16 bits.
+/// The number of matrices of a fragment of 16 rows and 16 elements of 16 bits.
 const FRAGMENT: u32 = 4;
 
-/// Loads and stores of a tile's matrices.
+/// The loads and stores of a tile's matrices.
 pub(super) struct Matrices<'a> {
-    source: &'a Source,
-    /// Bytes from the tile's first one to the row of 16 bytes whose address the lane gives, as if there were no swizzle.
+    source: &'a OperandTile,
+    /// The distance in bytes from the tile's beginning to the row of 16 bytes whose address the
+    /// lane gives, without the swizzle.
     lane: Int,
     swizzle: Option<Swizzle>,
-    /// The addresses of the lane's rows if the tile were the allocation's first one, by bytes within the swizzle's
-    /// period: they are the same for all tiles.
+    /// The addresses of the lane's rows if the tile were at the beginning of the allocation, by
+    /// bytes within the swizzle's period. They are the same for all tiles.
     known: FxHashMap<i64, Value>,
     span: Span,
 }
 
 impl<'a> Matrices<'a> {
-    /// Divides a warp's 16 of 64 rows into two by two matrices, down the rows first.
-    pub fn of_rows(e: &mut Editor, source: &'a Source, span: Span) -> Built<Matrices<'a>> {
+    /// Divides a warp's 16 of 64 rows into two by two matrices, first along the rows.
+    pub fn of_rows(e: &mut Editor, source: &'a OperandTile, span: Span) -> Built<Matrices<'a>> {
         Matrices::new(e, source, [8, 16, 32, 64].map(Some), span)
     }
 
-    /// Divides 16 rows into two by two matrices, along K first. All warps have the same ones.
-    pub fn of_columns(e: &mut Editor, source: &'a Source, span: Span) -> Built<Matrices<'a>> {
+    /// Divides 16 rows into two by two matrices, first along K. All warps have the same matrices.
+    pub fn of_columns(e: &mut Editor, source: &'a OperandTile, span: Span) -> Built<Matrices<'a>> {
         Matrices::new(e, source, [Some(16), Some(8), None, None], span)
     }
 
-    /// The numbers say which bit of the thread's index tells the second matrix of 8 along M or N from the first, of two
-    /// along K, and the second and fourth of those of 16 rows.
-    fn new(e: &mut Editor, source: &'a Source, bits: [Option<i64>; 4], span: Span) -> Built<Matrices<'a>> {
+    /// `bits` are the bits of the thread's index that select the second matrix of 8 along M or N,
+    /// the second of two along K, and the second and the fourth of the groups of 16 rows.
+    fn new(
+        e: &mut Editor,
+        source: &'a OperandTile,
+        bits: [Option<i64>; 4],
+        span: Span,
+    ) -> Built<Matrices<'a>> {
         let thread = linear(&mut e.b, Sreg::ThreadIdx)?;
         let part = |n: i64, of: i64| thread.floor_div(&Int::from(n)).rem(&Int::from(of));
         let [eight, half, sixteen, thirty_two] = bits.map(|n| n.map_or(Int::ZERO, |n| part(n, 2)));
@@ -59,7 +66,8 @@ impl<'a> Matrices<'a> {
         let mut lane = &source.part + part(1, 8) * operand.span() + half * operand.half();
         for (bit, rows) in [(eight, 8), (sixteen, 16), (thirty_two, 32)] {
             if !bit.is(0) {
-                // A tile of eight rows has no second matrix, and no lane's address of one is used.
+                // A tile of eight rows has no second matrix, and the address that a lane would give
+                // for one is not used.
                 lane = lane + bit * operand.row(rows).unwrap_or(0);
             }
         }
@@ -67,7 +75,8 @@ impl<'a> Matrices<'a> {
         Ok(Matrices { source, lane, swizzle, known: FxHashMap::default(), span })
     }
 
-    /// Loads matrices from a row and a slice along K on: 2 along K, and for 4 also the next ones along M or N.
+    /// Loads matrices that begin at a row and a slice along K: 2 along K, and for 4 also the next
+    /// ones along M or N.
     pub fn load(&mut self, e: &mut Editor, (row, slice): (i64, usize), count: u32) -> Built<Value> {
         let ptr = self.at(e, row, slice)?;
         e.b.emit(Async::LdMatrix { ptr, count, trans: self.source.operand.mn_major })
@@ -100,17 +109,18 @@ impl<'a> Matrices<'a> {
     }
 }
 
-/// An access to what a thread has of a tile that warpgroups share out.
+/// An access to the elements that a thread has of a tile which warpgroups divide.
 struct Dealt<'a> {
-    /// Whether it is a store.
+    /// Whether the access is a store.
     stores: bool,
     tile: &'a TensorAddress,
     over: [u32; 2],
 }
 
 impl MemoryPass<'_> {
-    /// An access to elements that are dealt out as an accumulator's, by whole matrices. Gives the reason where these are
-    /// not what the tile is made of, and nothing for any other access.
+    /// Lowers an access to elements that are distributed as an accumulator's to accesses of whole
+    /// matrices. If the tile does not consist of matrices, it returns the reason. For any other
+    /// access it returns nothing.
     pub(super) fn by_matrices(
         &mut self,
         e: &mut Editor,
@@ -192,30 +202,31 @@ impl MemoryPass<'_> {
 }
 
 impl Dealt<'_> {
-    /// Rows of each warpgroup.
+    /// The number of rows of each warpgroup.
     fn rows(&self) -> i64 {
         let rows = self.tile.ty.layout.mode(0).and_then(|m| m.size().as_const()).unwrap_or(0);
         rows / i64::from(self.over[0])
     }
 
-    /// The tile as matrices, and the bytes from one warpgroup's rows to the next one's; or why it is not made of them.
+    /// The tile as an operand of matrices, and the distance in bytes between the rows of
+    /// consecutive warpgroups. Fails with the reason if it does not consist of matrices.
     fn operand(&self) -> Result<(weft_layout::Operand, i64), String> {
         let ty = &self.tile.ty;
         if ty.elem.bytes() != 2 {
-            return Err(format!("elements of {} have {} bits, and not 16", ty.elem, ty.elem.bits()));
+            return Err(format!("elements of {} have {} bits instead of 16", ty.elem, ty.elem.bits()));
         }
         if !ty.bounds.is_empty() {
-            return Err("elements may be out of bounds".into());
+            return Err("elements can be out of bounds".into());
         }
         if self.over[1] > 1 {
-            return Err("warpgroups share out the columns".into());
+            return Err("warpgroups divide the columns".into());
         }
         if self.tile.root_align() < ROW {
-            return Err(format!("it begins at a multiple of {} bytes only", self.tile.root_align()));
+            return Err(format!("it begins only at a multiple of {} bytes", self.tile.root_align()));
         }
-        // Threads permute the bytes of an allocation by their offsets in it, wherever it begins.
-        operand(self.tile, (self.rows(), i64::from(self.over[0])), ANYWHERE).map_err(|why| {
-            format!("matrix instructions do not read such a tile ({})", why.replace("mma: ", ""))
-        })
+        // Threads permute the bytes of an allocation by their offsets in it, for every alignment of
+        // the allocation.
+        operand(self.tile, (self.rows(), i64::from(self.over[0])), ANYWHERE)
+            .map_err(|why| format!("matrix instructions cannot read the tile ({})", why.replace("mma: ", "")))
     }
 }

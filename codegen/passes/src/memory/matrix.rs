@@ -1,4 +1,5 @@
-//! Products of tiles become matrix instructions of warpgroups or warps, and accumulators the registers that these add to.
+//! Lowers products of tiles to matrix instructions of warpgroups or warps, and accumulators to the
+//! registers to which these add.
 
 use super::MemoryPass;
 use super::fresh::Holds;
@@ -21,10 +22,11 @@ use weft_ir::{
 use weft_isa::{Choice, Instruction, Product, Target};
 use weft_layout::{ATOM_ROWS, Operand};
 
-/// The bits of an address that a matrix descriptor has, in units of 16 bytes.
+/// The bits of an address in a matrix descriptor, in units of 16 bytes.
 const ADDRESS: i64 = 0x3ffff;
 
-/// Accumulators become registers of each thread. Gives the tile of each op on one, and the variables that hold one.
+/// Replaces accumulators by registers of each thread. Returns the tile of each op on an
+/// accumulator, and the variables that hold one.
 pub(super) fn registers(k: &mut Kernel) -> (FxHashMap<Value, Accumulator>, Vec<LocalId>) {
     let vector = |a: Accumulator| {
         let elem = if per_register(a.elem) > 1 { Scalar::I32 } else { a.elem };
@@ -57,25 +59,26 @@ pub(super) fn registers(k: &mut Kernel) -> (FxHashMap<Value, Accumulator>, Vec<L
     (tiles, held)
 }
 
-/// Whether warpgroups of a target multiply tiles in shared memory. If not, its warps multiply fragments of them.
+/// Whether the target has matrix instructions of warpgroups on tiles in shared memory. Otherwise
+/// warps multiply fragments of the tiles.
 pub(crate) fn has_warpgroups(target: Target) -> bool {
     Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
 }
 
-/// A tile in shared memory as instructions read it.
-pub(super) struct Source {
-    /// How the instructions take the operand.
+/// A tile in shared memory as operand of instructions.
+pub(super) struct OperandTile {
+    /// The layout of the operand for instructions.
     pub operand: Operand,
-    /// The allocation's first byte.
+    /// The address of the allocation's first byte.
     pub root: Value,
-    /// Bytes from there to the tile.
+    /// The distance from there to the tile, in bytes.
     pub offset: Int,
-    /// Bytes from the tile's first element to that of this warpgroup's part.
+    /// The distance from the tile's first element to that of this warpgroup's part, in bytes.
     pub part: Int,
 }
 
 impl MemoryPass<'_> {
-    /// An op on accumulators.
+    /// Lowers an op on accumulators.
     pub(super) fn matrix(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
         let warpgroups = has_warpgroups(self.options.target);
         let done = match op {
@@ -85,7 +88,7 @@ impl MemoryPass<'_> {
                 self.fresh.note(acc, if warpgroups { Holds::Nothing } else { Holds::Sums });
                 acc
             }
-            // Registers are in the order of the instructions already.
+            // The registers are in the order of the instructions already.
             Tile::AccumulatorOf { value } => {
                 let ty = e.b.ty(v).clone();
                 if *e.b.ty(*value) == ty { *value } else { e.b.emit_as(Arith::Bitcast { a: *value }, ty)? }
@@ -94,7 +97,7 @@ impl MemoryPass<'_> {
                 let holds = self.fresh.of(*acc);
                 let held = self.held.until(v);
                 let done = e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held })?;
-                // What no product of the loop before has written is zeros now.
+                // Registers that no product of the preceding loop has written become zeros now.
                 if *pending == 0 && holds != Holds::Nothing {
                     self.settled(e, done, holds)?
                 } else {
@@ -102,7 +105,7 @@ impl MemoryPass<'_> {
                     done
                 }
             }
-            // The products of warps are done when they are issued.
+            // The products of warps are complete when they are issued.
             Tile::MmaWait { acc, .. } => *acc,
             Tile::AccumulatorRead { acc, first, cols } => {
                 let tile = self.tile_of(v, span)?;
@@ -137,12 +140,12 @@ impl MemoryPass<'_> {
     }
 
     fn tile_of(&self, v: Value, span: Span) -> Built<Accumulator> {
-        let missing = || Diagnostic::error(BAD_OPERAND, span, "this accumulator is not known");
+        let missing = || Diagnostic::error(BAD_OPERAND, span, "the accumulator cannot be determined");
         self.accumulators.get(&v).copied().ok_or_else(missing)
     }
 }
 
-/// The registers of columns, those of each block of 64 rows behind each other.
+/// The registers of columns. Those of one block of 64 rows follow those of the previous block.
 fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -> Built<Value> {
     let (own, wanted) = (tile.own_cols(), cols / tile.over[1]);
     let blocks = tile.rows / (ATOM_ROWS as u32 * tile.over[0]);
@@ -160,19 +163,19 @@ fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -
 enum Factor {
     /// A tile in memory.
     Tile(TensorAddress),
-    /// The thread's elements, two in a register, and their type.
+    /// The thread's elements with two in a register, and their type.
     Registers(Value, Scalar),
 }
 
 /// The first factor of a warpgroup's part of a product.
 pub(super) enum Left {
-    /// In shared memory.
-    Shared(Source),
-    /// For each 64 rows and each slice along K four registers.
+    /// The factor is in shared memory.
+    Shared(OperandTile),
+    /// The factor is in registers: four for each 64 rows and each slice along K.
     Registers(Value),
 }
 
-/// The product of a warpgroup's parts of two tiles.
+/// Multiplies a warpgroup's parts of two tiles.
 fn multiply(
     e: &mut Editor,
     target: Target,
@@ -197,12 +200,12 @@ fn multiply(
     }
     let product = Product::new(elem.name(), y.ty.elem.name(), tile.elem.name());
     let cols = u32::try_from(cols).unwrap_or(u32::MAX);
-    let own = Own { rows, cols, elems: [elem, y.ty.elem], sum: tile.elem };
+    let own = WarpgroupPart { rows, cols, elems: [elem, y.ty.elem], sum: tile.elem };
     let held = tile.lanes(own.cols) / per_register(own.sum);
     let mut fact = a.fact(&b, (product, has_warpgroups(target)), own, held);
     fact.replaces = adds.map(|adds| match e.b.kernel().op(adds).arith() {
         Some(Arith::Const { .. }) => "by each product",
-        _ => "where nothing was added before",
+        _ => "if nothing was added before",
     });
     let done = if has_warpgroups(target) {
         let majors = [a.mn_major(), b.operand.mn_major];
@@ -218,7 +221,7 @@ fn multiply(
 
 /// A warpgroup's part of a product.
 #[derive(Clone, Copy)]
-pub(super) struct Own {
+pub(super) struct WarpgroupPart {
     /// The number of rows of A.
     pub rows: i64,
     /// The number of rows of B.
@@ -229,7 +232,7 @@ pub(super) struct Own {
     pub sum: Scalar,
 }
 
-/// An error where the target does not have the instruction.
+/// Fails if the target does not have the instruction.
 fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
     let missing = || Diagnostic::error(BAD_OPERAND, span, "no instruction multiplies these types");
     let no = choice.ok_or_else(missing)?.check(target).err();
@@ -239,13 +242,13 @@ fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
     })
 }
 
-/// Instructions for all blocks of 64 rows and slices along K, as one group. The first one of each block adds to what its
-/// registers hold only where the condition is true.
+/// Emits the instructions for all blocks of 64 rows and slices along K, as one group. The first
+/// instruction of each block adds to its registers only if the condition is true.
 fn by_warpgroup(
     e: &mut Editor,
-    (a, b): (&Left, &Source),
+    (a, b): (&Left, &OperandTile),
     (mut acc, adds): (Value, Option<Value>),
-    own: Own,
+    own: WarpgroupPart,
     span: Span,
 ) -> Built<Value> {
     let from_a = match a {
@@ -257,7 +260,7 @@ fn by_warpgroup(
         e.b.emit(Async::WgmmaFence {})?;
     }
     let slices = b.operand.slices.len();
-    // Instructions that follow each other add to different registers where they can.
+    // Consecutive instructions add to different registers if possible.
     for slice in 0..slices {
         for block in 0..own.rows / ATOM_ROWS {
             let a_at = match a {
@@ -285,7 +288,7 @@ fn by_warpgroup(
 }
 
 impl Left {
-    /// Slices along K, of `rows` rows.
+    /// The number of slices along K for `rows` rows.
     fn slices(&self, b: &Builder, rows: i64) -> usize {
         match self {
             Left::Shared(a) => a.operand.slices.len(),
@@ -295,12 +298,12 @@ impl Left {
         }
     }
 
-    /// What there is to say of its product with `b`: by warpgroups, or by warps.
+    /// The fact about its product with `b` for the report, by warpgroups or by warps.
     fn fact(
         &self,
-        b: &Source,
+        b: &OperandTile,
         (product, warpgroups): (Option<Product>, bool),
-        own: Own,
+        own: WarpgroupPart,
         registers: u32,
     ) -> tiles::Product {
         let slices = b.operand.slices.len() as u32;
@@ -344,13 +347,13 @@ pub(super) fn fragment(
     b.slice(registers, 4 * (block * slices + slice) as u32, 4)
 }
 
-/// A tile, of which `parts` warpgroups read `rows` each, this one as number `part`.
+/// A tile of which each of `parts` warpgroups reads `rows` rows. This warpgroup is number `part`.
 fn source(
     e: &mut Editor,
     at: &TensorAddress,
     (part, rows, parts): (&Int, i64, i64),
     span: Span,
-) -> Built<Source> {
+) -> Built<OperandTile> {
     let bytes = at.ty.elem.bytes();
     let bad = |why: String| {
         Diagnostic::error(BAD_OPERAND, span, why).help(nearest(
@@ -360,14 +363,15 @@ fn source(
         ))
     };
     if at.route != Route::Local || at.ty.space != Space::Shared {
-        return Err(bad("matrix instructions read the CTA's own shared memory".into()));
+        return Err(bad("matrix instructions can only read the CTA's own shared memory".into()));
     }
     let (operand, step) = operand(at, (rows, parts), at.root_align()).map_err(bad)?;
     source_of(e, at, (operand, part * Int::from(step)))
 }
 
-/// A tile as instructions read it, and the bytes from one part of so many rows to the next; or why they do not. Its
-/// allocation begins at a multiple of `align` bytes.
+/// A tile as operand of instructions, and the distance in bytes between parts of `rows` rows. Fails
+/// with the reason if instructions cannot read it. Its allocation begins at a multiple of `align`
+/// bytes.
 pub(super) fn operand(
     at: &TensorAddress,
     (rows, parts): (i64, i64),
@@ -378,7 +382,7 @@ pub(super) fn operand(
     let step = if parts > 1 { operand.at(rows, 0) } else { Some(0) };
     let even = |step: &i64| (0..parts).all(|i| operand.at(i * rows, 0) == Some(i * step));
     let Some(step) = step.filter(even) else {
-        return Err(format!("parts of {rows} rows of {layout} do not lie at one distance"));
+        return Err(format!("the distance between parts of {rows} rows of {layout} is not constant"));
     };
     let has = aligned(align, &at.offset, bytes);
     if has < operand.align {
@@ -388,19 +392,20 @@ pub(super) fn operand(
     Ok((operand, step))
 }
 
-/// A tile at a place, with the bytes to the part of this warpgroup.
+/// A tile at a place, with the distance to the part of this warpgroup.
 pub(super) fn source_of(
     e: &mut Editor,
     at: &TensorAddress,
     (operand, part): (Operand, Int),
-) -> Built<Source> {
+) -> Built<OperandTile> {
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
     let offset = &at.offset * Int::from(i64::from(at.ty.elem.bytes()));
-    Ok(Source { operand, root, offset, part })
+    Ok(OperandTile { operand, root, offset, part })
 }
 
-impl Source {
-    /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper half is a constant.
+impl OperandTile {
+    /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper
+    /// half is a constant.
     fn descriptor(&self, b: &mut Builder) -> Built<Value> {
         let root = b.emit(Async::SharedAddress { ptr: self.root })?;
         let first = b.index(&self.offset + &self.part)?;
@@ -415,8 +420,8 @@ impl Source {
         b.binary(BinOp::Or, units, bits)
     }
 
-    /// The descriptor of the instruction that begins at a row and a slice, from the lower half of that of the first
-    /// element.
+    /// The descriptor of the instruction that begins at a row and a slice, computed from the lower
+    /// half of the first element's descriptor.
     fn at(&self, b: &mut Builder, first: Value, (row, slice): (i64, usize), span: Span) -> Built<Value> {
         let bytes = self.operand.at(row, slice).ok_or_else(|| nowhere(row, span))?;
         let units = b.int(Scalar::U32, bytes / 16)?;
@@ -427,7 +432,7 @@ impl Source {
     }
 }
 
-/// The error for a row at which no instruction begins.
+/// The error for a row at which no instruction can begin.
 pub(super) fn nowhere(row: i64, span: Span) -> Diagnostic {
-    Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"))
+    Diagnostic::error(BAD_OPERAND, span, format!("no instruction can begin at row {row}"))
 }

@@ -1,9 +1,11 @@
-//! Accesses to tensors become accesses to pointers, as wide as layout, alignment and bounds allow.
+//! Lowers accesses to tensors to accesses to pointers that are as wide as layout, alignment and
+//! bounds allow.
 //!
-//! A fragment (the elements of one access) is split into pieces of equal width, at most 16 bytes. Where bounds are not
-//! proven, one test asks whether all elements exist: then all pieces are moved, back to back. Otherwise each piece is
-//! tested, and of a piece that the bound cuts the existing elements, which are its first ones, are moved by a loop in
-//! the narrowest accesses there are. Instructions of the switch are branched around, never predicated.
+//! A fragment (the elements of one access) is split into pieces of equal width, at most 16 bytes.
+//! If bounds are not proven, one test checks whether all elements exist. If they do, all pieces are
+//! moved back to back. Otherwise each piece is tested. If the bound cuts a piece, its existing
+//! elements, which are its first ones, are moved by a loop with the narrowest accesses that exist.
+//! Instructions of the switch are branched around and never predicated.
 
 mod bulk;
 mod direct;
@@ -21,7 +23,7 @@ mod tile;
 mod warps;
 
 use crate::edit::{Action, Editor, Rewrite, param_index, rewrite};
-use crate::pointers::{Peers, Source};
+use crate::pointers::{AddressSource, Peers};
 use crate::report::{self, Instr};
 use crate::{Lowering, Options, Report};
 use fragment::Fragment;
@@ -37,17 +39,17 @@ use weft_ir::{
     ValueType, View,
 };
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(
     mut kernel: Kernel,
     options: &Options,
     report: &mut Report,
 ) -> Result<Kernel, Vec<Diagnostic>> {
-    let held = held::Held::new(&kernel)?;
+    let held = held::HeldRegisters::new(&kernel)?;
     let (accumulators, variables) = matrix::registers(&mut kernel);
     let fresh = match matrix::has_warpgroups(options.target) {
-        true => fresh::Fresh::new(&mut kernel, &variables),
-        false => fresh::Fresh::default(),
+        true => fresh::AccumulatorStates::new(&mut kernel, &variables),
+        false => fresh::AccumulatorStates::default(),
     };
     let mut pass = MemoryPass {
         options,
@@ -69,14 +71,15 @@ struct MemoryPass<'a> {
     places: FxHashMap<Value, TensorAddress>,
     /// The tile of each op on accumulators.
     accumulators: FxHashMap<Value, Accumulator>,
-    /// The accumulators that nothing was added to.
-    fresh: fresh::Fresh,
+    /// The accumulators to which nothing was added.
+    fresh: fresh::AccumulatorStates,
     /// The registers that products in flight read.
-    held: held::Held,
-    /// By parameter and team.
+    held: held::HeldRegisters,
+    /// The multicast addresses, by parameter and team.
     multicast: FxHashMap<(u32, TeamRef), Value>,
     peers: FxHashMap<(u32, TeamRef), Peers>,
-    /// The hidden parameters of tables of tensor maps that a thread of the CTA has fenced.
+    /// The hidden parameters that are tables of tensor maps and that a thread of the CTA has
+    /// fenced.
     fenced: Vec<(u32, i64)>,
 }
 
@@ -92,7 +95,7 @@ impl Rewrite for MemoryPass<'_> {
             return self.view(e, v, &view, ty, span);
         }
         if let Op::Bridge(Bridge::AddressOf { base }) = *k.op(v) {
-            // A barrier has no layout: its counters are where its parameter says.
+            // A barrier has no layout, and its counters are at the address of its parameter.
             let Some(at) = self.places.get(&base).cloned() else { return Ok(Action::Keep) };
             return if at.root == base { Ok(Action::Keep) } else { self.first(e, &at).map(Action::Become) };
         }
@@ -118,7 +121,7 @@ impl Rewrite for MemoryPass<'_> {
 }
 
 impl MemoryPass<'_> {
-    /// A view is a place that is known, and no code.
+    /// A view is a known place and needs no code.
     fn view(
         &mut self,
         e: &mut Editor,
@@ -167,9 +170,9 @@ impl MemoryPass<'_> {
         peers.address(&mut e.b, &pe)
     }
 
-    /// A root's addresses on every PE of a team.
+    /// The addresses of a root on every PE of a team.
     fn peers(&mut self, e: &mut Editor, place: &TensorAddress, team: TeamRef) -> Built<Peers> {
-        let (base, source) = (base(e, place), Source::of(self.options));
+        let (base, source) = (base(e, place), AddressSource::of(self.options));
         if let Some(peers) = self.peers.get(&(base, team)) {
             return Ok(*peers);
         }
@@ -178,9 +181,9 @@ impl MemoryPass<'_> {
         Ok(peers)
     }
 
-    /// A root's multicast address in a team.
+    /// The multicast address of a root in a team.
     fn multicast(&mut self, e: &mut Editor, place: &TensorAddress, team: TeamRef) -> Built<Value> {
-        let (base, source) = (base(e, place), Source::of(self.options));
+        let (base, source) = (base(e, place), AddressSource::of(self.options));
         if let Some(mc) = self.multicast.get(&(base, team)) {
             return Ok(*mc);
         }
@@ -231,12 +234,12 @@ impl MemoryPass<'_> {
     }
 }
 
-/// The parameter whose memory a place is in.
+/// The parameter whose memory contains a place.
 fn base(e: &Editor, place: &TensorAddress) -> u32 {
     param_index(e.b.kernel(), place.root).unwrap_or(u32::MAX)
 }
 
-/// A space as instructions call it.
+/// The name of a memory space in instructions.
 pub(super) fn space_name(space: Space) -> &'static str {
     match space {
         Space::Shared => "shared",
@@ -245,7 +248,7 @@ pub(super) fn space_name(space: Space) -> &'static str {
     }
 }
 
-/// `ld.relaxed.sys.global.v4.b32` and the like, for the report.
+/// The name of an instruction in the report, such as `ld.relaxed.sys.global.v4.b32`.
 fn plain_name(verb: &str, sem: Sem, scope: Scope, space: Space, bytes: u32, elem: u32) -> String {
     let order = if sem == Sem::Weak { String::new() } else { format!(".{sem}.{scope}") };
     let space = space_name(space);

@@ -10,29 +10,30 @@ use weft_ir::{CmpOp, Control, Int, Scalar, Value, ValueType};
 
 /// A way to read consecutive elements.
 pub(super) trait Read {
-    /// Reads pieces (elements from the fragment's first, lanes), all of them at once if it can.
+    /// Reads pieces (offset from the fragment's first element, and lanes), all of them at once if
+    /// possible.
     fn read(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>>;
 }
 
 /// A way to write consecutive elements.
 pub(super) trait Write {
-    /// Writes values at elements from the fragment's first.
+    /// Writes values at offsets from the fragment's first element.
     fn write(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()>;
 }
 
-/// Reads a fragment.
+/// A fragment that is read.
 pub(super) struct Gather<'a> {
     pub fragment: &'a Fragment,
-    /// For pieces, and groups of `narrowest` elements of them.
+    /// The reads of pieces, and of groups of `narrowest` of their elements.
     pub wide: &'a dyn Read,
-    /// For single elements that are narrower than `wide` can be.
+    /// The reads of single elements that are narrower than `wide` permits.
     pub single: &'a dyn Read,
-    /// Fewest elements that `wide` reads.
+    /// The least number of elements that `wide` reads.
     pub narrowest: u32,
 }
 
 impl Gather<'_> {
-    /// The value: what is out of bounds is 0.
+    /// Reads the fragment. Elements out of bounds are 0.
     pub fn emit(&self, m: &mut MemoryPass<'_>, e: &mut Editor) -> Built<Value> {
         let f = self.fragment;
         let Some(inside) = f.all_inside(&mut e.b)? else {
@@ -54,7 +55,7 @@ impl Gather<'_> {
         e.b.get(fragment)
     }
 
-    /// One piece, when not all elements of the fragment exist.
+    /// Reads a piece if not all elements of the fragment exist.
     fn piece(&self, m: &mut MemoryPass<'_>, e: &mut Editor, k: usize) -> Built<Value> {
         let f = self.fragment;
         let ty = Type::lanes_of(f.elem, f.width);
@@ -86,7 +87,7 @@ impl Gather<'_> {
         e.b.get(piece)
     }
 
-    /// The elements of a cut piece that exist, in a loop.
+    /// Reads the existing elements of a cut piece in a loop.
     fn elements(
         &self,
         m: &mut MemoryPass<'_>,
@@ -111,21 +112,21 @@ impl Gather<'_> {
     }
 }
 
-/// Writes a fragment.
+/// A fragment that is written.
 pub(super) struct Scatter<'a> {
     pub fragment: &'a Fragment,
-    /// One lane an element.
+    /// The value, with one lane per element.
     pub value: Value,
-    /// For pieces, and groups of `narrowest` elements of them.
+    /// The writes of pieces, and of groups of `narrowest` of their elements.
     pub wide: &'a dyn Write,
-    /// For single elements that are narrower than `wide` can be.
+    /// The writes of single elements that are narrower than `wide` permits.
     pub single: &'a dyn Write,
-    /// Fewest elements that `wide` writes.
+    /// The least number of elements that `wide` writes.
     pub narrowest: u32,
 }
 
 impl Scatter<'_> {
-    /// Writes what is in bounds.
+    /// Writes the elements that are within bounds.
     pub fn emit(&self, m: &mut MemoryPass<'_>, e: &mut Editor) -> Built<()> {
         let f = self.fragment;
         let Some(cond) = f.all_inside(&mut e.b)? else { return self.all(m, e) };
@@ -185,7 +186,8 @@ impl Scatter<'_> {
     }
 }
 
-/// How the existing elements of a cut piece are walked: in groups of so many elements, from one group to another.
+/// The groups of existing elements of a cut piece: the elements per group, and the first and the
+/// last group.
 fn cuts(e: &mut Editor, f: &Fragment, k: usize, narrowest: u32) -> Built<Vec<(u32, [Int; 2])>> {
     let count = f.count(&mut e.b, k)?;
     Ok(match narrowest {
@@ -197,7 +199,7 @@ fn cuts(e: &mut Editor, f: &Fragment, k: usize, narrowest: u32) -> Built<Vec<(u3
     })
 }
 
-/// A loop over groups of `by` elements of a piece.
+/// Emits a loop over groups of `by` elements of a piece.
 fn each(
     e: &mut Editor,
     f: &Fragment,
@@ -212,7 +214,7 @@ fn each(
     e.b.rounds(var, range, 1, body).map(drop)
 }
 
-/// Of each lane of a piece, whether it is in group `at` of `by` lanes.
+/// For each lane of a piece, whether it is in group `at` of `by` lanes.
 fn is_group(e: &mut Editor, width: u32, by: u32, at: &Int) -> Built<Value> {
     let mut groups = Vec::new();
     for lane in 0..width {

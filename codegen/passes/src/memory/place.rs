@@ -1,4 +1,4 @@
-//! Where a tensor is: its parameter or allocation, the way there, and how far in.
+//! The place of a tensor: its parameter or allocation, the route to it, and the offset in it.
 
 use crate::codes::NO_ADDRESS;
 use crate::edit::{Emit, param_index};
@@ -8,42 +8,42 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{Address, BinOp, Int, Operation, Scalar, TeamRef, TensorType, Value, View};
 
-/// Where a tensor is.
+/// The place of a tensor in memory.
 #[derive(Clone, Debug)]
 pub(super) struct TensorAddress {
-    /// The parameter or shared allocation whose memory it is.
+    /// The parameter or shared allocation whose memory contains the tensor.
     pub root: Value,
     /// The route by which the memory is accessed.
     pub route: Route,
-    /// The PE and the team of its rank, where the way is to another PE.
+    /// The PE, and the team of its rank, if the route leads to another PE.
     pub pe: Option<(TeamRef, Value)>,
-    /// The CTA of the cluster, where the way is to the shared memory of another one.
+    /// The CTA of the cluster, if the route leads to the shared memory of another one.
     pub cta: Option<Value>,
-    /// Elements from the root's first to its own.
+    /// The offset from the root's first element, in elements.
     pub offset: Int,
-    /// Provable alignment of its first element, in bytes.
+    /// The provable alignment of its first element in bytes.
     pub align: u32,
     /// The type of the tensor.
     pub ty: Arc<TensorType>,
-    /// Where it is what a thread has of a tile that warpgroups share out: the tile, and how many share out its rows and
-    /// its columns.
+    /// For the elements that a thread has of a tile which warpgroups divide: the tile, and the
+    /// numbers of warpgroups that divide its rows and its columns.
     pub dealt: Option<Arc<(TensorAddress, [u32; 2])>>,
     root_align: u32,
 }
 
-/// The way to memory.
+/// The route by which memory is accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Route {
-    /// By the root's own address.
+    /// The root's own address.
     Local,
-    /// On every PE of a team at once.
+    /// The multicast address, which reaches every PE of a team at once.
     Everywhere(TeamRef),
-    /// By the address of the root's first byte on another PE, or in another CTA of the cluster: a pointer.
+    /// A pointer to the root's first byte on another PE, or in another CTA of the cluster.
     There(Value),
 }
 
 impl TensorAddress {
-    /// A parameter or allocation itself.
+    /// The place of a parameter or allocation.
     pub fn root(k: &Kernel, v: Value) -> Option<TensorAddress> {
         let Type::Tensor(ty) = k.ty(v) else { return None };
         let ty = ty.clone();
@@ -62,30 +62,31 @@ impl TensorAddress {
         })
     }
 
-    /// A view of it.
+    /// The place of a view.
     pub fn view(&self, offset: &Int, ty: Arc<TensorType>) -> TensorAddress {
         let offset = &self.offset + offset;
-        // What the view's maker knows may be more than what the sum of the offsets shows.
+        // The alignment that the view declares can be greater than the one that follows from the
+        // sum of the offsets.
         let align = ty.align.max(aligned(self.root_align, &offset, ty.elem.bytes()));
         TensorAddress { offset, align, ty, dealt: None, ..self.clone() }
     }
 
-    /// The same address by another route.
+    /// The same place by another route.
     pub fn by(&self, route: Route, ty: Arc<TensorType>) -> TensorAddress {
         TensorAddress { route, ty, dealt: None, ..self.clone() }
     }
 
-    /// The same address on the PE of this rank in a team.
+    /// The same place on the PE of this rank in a team.
     pub fn on(self, pe: (TeamRef, Value)) -> TensorAddress {
         TensorAddress { pe: Some(pe), ..self }
     }
 
-    /// The same address in the CTA of this rank.
+    /// The same place in the CTA of this rank.
     pub fn in_cta(self, cta: Value) -> TensorAddress {
         TensorAddress { cta: Some(cta), ..self }
     }
 
-    /// The address of its first element, from that of its root's first byte.
+    /// The address of its first element, computed from that of its root's first byte.
     pub fn pointer(&self, b: &mut Builder, root: Value) -> Built<Value> {
         elements_on(b, root, &self.offset, self.ty.elem)
     }
@@ -95,7 +96,7 @@ impl TensorAddress {
         self.root_align
     }
 
-    /// What limits its alignment.
+    /// A description of what limits its alignment.
     pub fn limit(&self) -> String {
         let from_offset = aligned(1 << 20, &self.offset, self.ty.elem.bytes());
         if from_offset < self.root_align {
@@ -106,7 +107,8 @@ impl TensorAddress {
     }
 }
 
-/// The address `elements` after `pointer`. The offset in elements is computed as such, as bounds are of it too.
+/// The address `elements` elements after `pointer`. The offset in elements is computed separately,
+/// because bounds use it too.
 pub(super) fn elements_on(b: &mut Builder, pointer: Value, elements: &Int, elem: Scalar) -> Built<Value> {
     let bytes = i64::from(elem.bytes());
     if let Some(n) = elements.as_const() {
@@ -121,10 +123,10 @@ pub(super) fn elements_on(b: &mut Builder, pointer: Value, elements: &Int, elem:
 /// The error for a tensor that has no address.
 pub(super) fn no_address(span: Span, what: &Type) -> Diagnostic {
     Diagnostic::error(NO_ADDRESS, span, format!("{what} has no address"))
-        .help("load and store parameters, shared memory, and views of them")
+        .help("load and store only parameters, shared memory, and views of them")
 }
 
-/// The place, or the error.
+/// The place, or the error if it is missing.
 pub(super) fn found<'a>(
     place: Option<&'a TensorAddress>,
     k: &Kernel,

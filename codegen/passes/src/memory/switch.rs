@@ -1,8 +1,9 @@
-//! In-switch operations by `multimem` instructions, in the forms that the tables of `weft-isa` have.
+//! In-switch operations as `multimem` instructions, in the forms that the tables of `weft-isa`
+//! have.
 
 use super::MemoryPass;
-use super::direct::{At, Reductions, reject_product};
-use super::everywhere::{Every, unicast_name};
+use super::direct::{AccessSite, Reductions, reject_product};
+use super::everywhere::{EveryPe, unicast_name};
 use super::fragment::Fragment;
 use super::place::TensorAddress;
 use crate::codes::NO_ACCUMULATOR;
@@ -15,7 +16,7 @@ use weft_ir::{Access, RedOp, Scalar, Scope, Sem, TeamRef, Value};
 use weft_isa::{Acc, ElemType, Form, Instr as Instruction, Target};
 
 impl MemoryPass<'_> {
-    /// The multimem form of an op of the switch.
+    /// Lowers an op of the switch to its multimem form.
     pub(super) fn switch(
         &mut self,
         e: &mut Editor,
@@ -34,10 +35,10 @@ impl MemoryPass<'_> {
         };
         let legal: Vec<u32> = widths.iter().map(|w| w.elements).collect();
         let f = Fragment::new(at, &legal, span)?;
-        let every = Every { place: at, team, op, width: f.width };
+        let every = EveryPe { place: at, team, op, width: f.width };
 
         let Some(width) = widths.iter().find(|w| w.elements == f.width) else {
-            // Single elements that the switch cannot move: by every PE's own address.
+            // Single elements that the switch cannot move are accessed at every PE's own address.
             let instr = self.single(op, elem, f.starts.len() as u32, span)?;
             self.note(e, v, &f, vec![instr]);
             return match op.value() {
@@ -63,14 +64,14 @@ impl MemoryPass<'_> {
 
         let mc = self.multicast(e, at, team)?;
         let pointer = at.pointer(&mut e.b, mc)?;
-        let by = At { pointer, op, elem, swizzle: None };
+        let by = AccessSite { pointer, op, elem, swizzle: None };
         match op.value() {
             Some(value) => self.finish_write(e, &f, value, &by, Some(&every), narrowest.elements),
             None => self.finish_read(e, &f, &by, Some(&every), narrowest.elements),
         }
     }
 
-    /// What moves a single element at each PE's own address.
+    /// The instruction that moves a single element at each PE's own address.
     fn single(&self, op: &Access, elem: Scalar, count: u32, span: Span) -> Built<Instr> {
         let bytes = elem.bytes();
         let name = if let Access::McRed { op: red, sem, scope, .. } = op {
@@ -83,7 +84,7 @@ impl MemoryPass<'_> {
     }
 }
 
-/// What an op of the switch asks of the tables, its type a scalar and its width open.
+/// The form of an op of the switch, with a scalar type and an open width.
 fn op_form(op: &Access, elem: Scalar, span: Span) -> Built<Form> {
     match *op {
         Access::LdReduce { op, acc, sem, scope, .. } => {
@@ -93,9 +94,10 @@ fn op_form(op: &Access, elem: Scalar, span: Span) -> Built<Form> {
                 (Scalar::F16 | Scalar::BF16, Scalar::F32) => form.acc(Acc::F32),
                 (Scalar::E4M3 | Scalar::E5M2, Scalar::F16) => form.acc(Acc::F16),
                 _ => {
-                    let message = format!("the switch does not sum {elem} in {acc}");
+                    let message = format!("the switch cannot accumulate {elem} in {acc}");
                     return Err(Diagnostic::error(NO_ACCUMULATOR, span, message).help(
-                        "leave `acc` out, or: f32 for f16 and bf16, f16 for fp8; or use `--lowering unicast`",
+                        "omit `acc`, or write f32 for f16 and bf16, or f16 for fp8, or use `--lowering \
+                         unicast`",
                     ));
                 }
             })
@@ -110,7 +112,7 @@ fn op_form(op: &Access, elem: Scalar, span: Span) -> Built<Form> {
     }
 }
 
-/// A form in the words of the tables, scalar.
+/// A scalar form in the words of the tables.
 pub(super) fn isa_form(instr: Instruction, op: Option<RedOp>, elem: Scalar, sem: Sem, scope: Scope) -> Form {
     let mut form = Form::new(instr, elem_type(elem));
     form.op = op.and_then(red_op);
@@ -159,9 +161,9 @@ fn elem_type(elem: Scalar) -> ElemType {
     }
 }
 
-/// The table's own reason why a form exists in no width.
+/// The table's reason why a form exists in no width.
 pub(super) fn illegal(form: &Form, target: Target, span: Span) -> Diagnostic {
-    // A whole register of the type: the width is not what is wrong.
+    // The type fills a whole register, so that the width is not the cause of the error.
     let packed = ElemType::ALL.iter().find(|ty| ty.scalar() == form.ty && ty.bytes() == 4);
     let form = Form { ty: packed.copied().unwrap_or(form.ty), ..*form };
     match weft_isa::check(&form, target) {
@@ -172,8 +174,10 @@ pub(super) fn illegal(form: &Form, target: Target, span: Span) -> Diagnostic {
             };
             Diagnostic::error(Code(why.code()), span, why.to_string()).help(help)
         }
-        Ok(_) => {
-            Diagnostic::error(NO_ACCUMULATOR, span, format!("`{form}` moves no single {}", form.ty.scalar()))
-        }
+        Ok(_) => Diagnostic::error(
+            NO_ACCUMULATOR,
+            span,
+            format!("`{form}` cannot move a single {}", form.ty.scalar()),
+        ),
     }
 }

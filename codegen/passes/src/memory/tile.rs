@@ -1,4 +1,5 @@
-//! Copies of tiles become copies of boxes, each issued by thread 0 with a tensor map that the launch makes.
+//! Lowers copies of tiles to copies of boxes. Thread 0 issues each copy with a tensor map that the
+//! launch makes.
 
 use super::place::{TensorAddress, found};
 use super::{MemoryPass, limits};
@@ -7,7 +8,7 @@ use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
 use crate::pipeline::{BOX_ALIGN, by_first};
-use crate::pointers::Source;
+use crate::pointers::AddressSource;
 use crate::teams::linear;
 use crate::tiles::{self, Fact};
 use weft_abi::{MAP_BYTES, MapShape, MapSwizzle};
@@ -21,11 +22,11 @@ use weft_ir::{
 };
 use weft_layout::{Nearest, Swizzle, TileBoxes};
 
-/// A copy between a tile in shared memory and one of a tensor.
+/// A copy between a tile in shared memory and a tile of a tensor.
 struct Copy<'a> {
     /// The tile in shared memory.
     inside: &'a TensorAddress,
-    /// Its boxes.
+    /// The boxes of the tile.
     boxes: TileBoxes,
     /// For each dimension of the tensor map, the coordinate of the tile's first element (`i64`).
     at: Vec<Value>,
@@ -33,24 +34,25 @@ struct Copy<'a> {
     map: Value,
 }
 
-/// What is done with the boxes.
+/// The operation on the boxes.
 #[derive(Clone, Copy)]
-enum What {
-    /// They are filled; their bytes arrive at a barrier, of this CTA or of those of the cluster whose bits are set.
+enum BoxOperation {
+    /// The boxes are filled. Their bytes arrive at a barrier of this CTA, or of the CTAs of the
+    /// cluster whose bits are set.
     Load { mbar: Value, ctas: Option<Value> },
-    /// They are written to the tensor, or reduced into it.
+    /// The boxes are written to the tensor, or reduced into it.
     Store(Option<RedOp>),
 }
 
 impl MemoryPass<'_> {
-    /// A copy of a tile, a wait for copies, or an op on accumulators.
+    /// Lowers a copy of a tile, a wait for copies, or an op on accumulators.
     pub(super) fn tile(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
         let (inside, outside, at, along, what) = match op {
             Tile::TmaLoad { dst, src, pipe, dims, at, along } => {
                 let ctas = ctas(e, *dims)?;
-                (dst, src, at, along, What::Load { mbar: *pipe, ctas })
+                (dst, src, at, along, BoxOperation::Load { mbar: *pipe, ctas })
             }
-            Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
+            Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, BoxOperation::Store(*op)),
             Tile::TmaInstead {} => {
                 by_first(&mut e.b, |b| b.emit(Async::BulkCommit {}).map(drop))?;
                 return Ok(Action::Drop);
@@ -61,7 +63,7 @@ impl MemoryPass<'_> {
                 return Ok(Action::Drop);
             }
             Tile::BulkLoad { .. } | Tile::BulkStore { .. } => return self.bulk(e, op, span),
-            // The pass before replaced the others.
+            // An earlier pass has replaced the other ops.
             Tile::Pipeline { .. }
             | Tile::Acquire { .. }
             | Tile::Commit { .. }
@@ -91,7 +93,8 @@ impl MemoryPass<'_> {
     }
 }
 
-/// The CTAs of the cluster that get a copy along these of its dimensions, as bits; none for this CTA alone.
+/// The CTAs of the cluster that get a copy along these dimensions, as bits, or `None` for this CTA
+/// alone.
 pub(super) fn ctas(e: &mut Editor, dims: u32) -> Built<Option<Value>> {
     if line(e.b.kernel().cluster, dims) == 1 {
         return Ok(None);
@@ -109,14 +112,14 @@ impl MemoryPass<'_> {
         span: Span,
     ) -> Built<Copy<'a>> {
         let bad = |why: String| {
-            Diagnostic::error(BAD_BOX, span, why).help(nearest(&inside.ty, true, "the copy takes"))
+            Diagnostic::error(BAD_BOX, span, why).help(nearest(&inside.ty, true, "the copy accepts"))
         };
         let root = e.b.ty(outside.root).clone();
         let order = order(&root, span)?;
         limits::map(&root, span)?;
         let (swizzle, row) = match inside.ty.swizzle {
             None => (MapSwizzle::None, None),
-            Some(s) => width(s).ok_or_else(|| bad(format!("no tensor copy permutes as {s}")))?,
+            Some(s) => width(s).ok_or_else(|| bad(format!("no tensor copy has the swizzle {s}")))?,
         };
         let dims: Vec<_> = order.iter().map(|d| along[*d].checked_sub(1).map(|m| m as usize)).collect();
         let boxes = TileBoxes::new(&inside.ty.layout, &dims, inside.ty.elem.bytes(), row)
@@ -138,7 +141,8 @@ impl MemoryPass<'_> {
         Ok(Copy { inside, boxes, at, map })
     }
 
-    /// The address of the tensor map of a place: a parameter, or an entry of a table for a place on another PE.
+    /// The address of the tensor map of a place: a parameter, or an entry of a table for a place on
+    /// another PE.
     fn map(&mut self, e: &mut Editor, outside: &TensorAddress, map: MapShape) -> Built<Value> {
         let base = super::base(e, outside);
         let Some((team, pe)) = outside.pe else {
@@ -149,7 +153,7 @@ impl MemoryPass<'_> {
         let first = i64::from(e.role().unwrap_or(0));
         let fenced = self.fenced.contains(&(index, first));
         self.fenced.push((index, first));
-        let source = Source::of(self.options);
+        let source = AddressSource::of(self.options);
         let table = e.prologue(|b| {
             let bits = b.emit(Var::Param { index })?;
             let table = b.address(bits, Space::Global)?;
@@ -165,8 +169,8 @@ impl MemoryPass<'_> {
     }
 }
 
-/// One thread of the CTA makes each map of a table known to the copies that it begins. The host wrote the maps, so the
-/// copies would not see them otherwise (PTX ISA, fence.proxy.tensormap).
+/// Makes each map of a table visible to the copies that one thread of the CTA begins. The host
+/// wrote the maps, so the copies would not see them otherwise (PTX ISA, fence.proxy.tensormap).
 fn fence_maps(b: &mut Builder, table: Value, thread: i64, n_pes: Value) -> Built<()> {
     let (own, issuer) = (linear(b, Sreg::ThreadIdx)?, b.i64(thread)?);
     let own = b.index(own)?;
@@ -186,11 +190,11 @@ fn fence_maps(b: &mut Builder, table: Value, thread: i64, n_pes: Value) -> Built
 }
 
 impl Copy<'_> {
-    /// What there is to say about it.
-    fn fact(&self, what: What) -> tiles::Copy {
+    /// The fact about the copy for the report.
+    fn fact(&self, what: BoxOperation) -> tiles::Copy {
         let elements: u64 = self.boxes.extents.iter().map(|n| u64::from(*n)).product();
         tiles::Copy {
-            out: matches!(what, What::Store(_)),
+            out: matches!(what, BoxOperation::Store(_)),
             peer: false,
             count: self.boxes.boxes.len(),
             extents: self.boxes.extents.clone(),
@@ -199,8 +203,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Thread 0 issues a copy for each box.
-    fn issue(&self, b: &mut Builder, to: Value, what: What) -> Built<()> {
+    /// Emits code in which thread 0 issues a copy for each box.
+    fn issue(&self, b: &mut Builder, to: Value, what: BoxOperation) -> Built<()> {
         let bytes = i64::from(self.inside.ty.elem.bytes());
         for part in &self.boxes.boxes {
             let shared = b.offset(to, &((&self.inside.offset + part.offset) * bytes))?;
@@ -211,27 +215,30 @@ impl Copy<'_> {
             });
             let at = at.collect::<Built<Vec<_>>>()?;
             b.emit(match what {
-                What::Load { mbar, ctas } => Async::TmaLoad { dst: shared, map: self.map, at, mbar, ctas },
-                What::Store(op) => Async::TmaStore { src: shared, map: self.map, at, op },
+                BoxOperation::Load { mbar, ctas } => {
+                    Async::TmaLoad { dst: shared, map: self.map, at, mbar, ctas }
+                }
+                BoxOperation::Store(op) => Async::TmaStore { src: shared, map: self.map, at, op },
             })?;
         }
         match what {
-            What::Load { .. } => Ok(()),
-            What::Store(_) => b.emit(Async::BulkCommit {}).map(drop),
+            BoxOperation::Load { .. } => Ok(()),
+            BoxOperation::Store(_) => b.emit(Async::BulkCommit {}).map(drop),
         }
     }
 }
 
-/// What to do about a tile that cannot be taken: the nearest one that `who` takes. `mn` says whether its first mode may be
-/// contiguous.
+/// Advice for a tile that is not accepted: the nearest tile that `who` accepts. `mn` says whether
+/// its first mode can be contiguous.
 pub(super) fn nearest(tile: &TensorType, mn: bool, who: &str) -> String {
     match Nearest::new(&tile.layout, (tile.elem.name(), tile.elem.bytes()), mn) {
         Some(nearest) => format!("the nearest tile that {who} is {nearest}"),
-        None => format!("`swizzled<T>(shape)` gives a layout that {who}"),
+        None => format!("`swizzled<T>(shape)` makes a layout that {who}"),
     }
 }
 
-/// The modes of a parameter's layout, flattened, in the order of a tensor map's dimensions: the one of stride 1 first.
+/// The modes of a parameter's layout, flattened, in the order of a tensor map's dimensions. The
+/// mode of stride 1 comes first.
 fn order(root: &weft_ir::mixed::Type, span: Span) -> Built<Vec<usize>> {
     let weft_ir::mixed::Type::Tensor(t) = root else { return Err(super::place::no_address(span, root)) };
     let strides = t.layout.stride().leaves();

@@ -1,10 +1,11 @@
-//! Products of tiles by warps, for targets whose warpgroups have no matrix instructions.
+//! Products of tiles by warps, for targets without matrix instructions of warpgroups.
 //!
-//! The registers of an accumulator are those of both: warp `w` of a warpgroup holds rows `16 w` and on of each 64, as
-//! products of 16 rows and 8 columns side by side. Fragments of A and B are loaded as matrices of eight rows of 16 bytes.
+//! The registers of an accumulator have the same order for both: warp `w` of a warpgroup holds 16
+//! rows from row `16 w` of each 64 rows, as adjacent products of 16 rows and 8 columns. Fragments
+//! of A and B are loaded as matrices of eight rows of 16 bytes.
 
 use super::matrices::Matrices;
-use super::matrix::{Left, Own, Source, fragment};
+use super::matrix::{Left, OperandTile, WarpgroupPart, fragment};
 use crate::edit::{Editor, Emit};
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
@@ -12,21 +13,21 @@ use weft_ir::tile::per_register;
 use weft_ir::{Async, Value};
 use weft_layout::ATOM_ROWS;
 
-/// Columns of a product, and elements of it that a thread holds.
+/// The number of columns of a product, and the number of its elements that a thread holds.
 pub(super) const COLS: u32 = 8;
 const HELD: u32 = 4;
 
-/// Products for all slices along K, added to the registers `acc`.
+/// Emits products for all slices along K, which are added to the registers `acc`.
 pub(super) fn multiply(
     e: &mut Editor,
-    (a, b): (&Left, &Source),
+    (a, b): (&Left, &OperandTile),
     acc: Value,
-    own: Own,
+    own: WarpgroupPart,
     span: Span,
 ) -> Built<Value> {
     let mut a = match a {
         Left::Shared(a) => Rows::Loaded(Matrices::of_rows(e, a, span)?),
-        Left::Registers(registers) => Rows::Held(*registers),
+        Left::Registers(registers) => Rows::HeldRegisters(*registers),
     };
     let slices = b.operand.slices.len();
     let mut b = Matrices::of_columns(e, b, span)?;
@@ -37,7 +38,7 @@ pub(super) fn multiply(
     for slice in 0..slices {
         let rows = (0..blocks).map(|block| match &mut a {
             Rows::Loaded(a) => a.load(e, (i64::from(block) * ATOM_ROWS, slice), 4),
-            Rows::Held(registers) => fragment(&mut e.b, *registers, (block as usize, slice), slices),
+            Rows::HeldRegisters(registers) => fragment(&mut e.b, *registers, (block as usize, slice), slices),
         });
         let rows = rows.collect::<Built<Vec<_>>>()?;
         for first in (0..across).step_by(2) {
@@ -58,8 +59,8 @@ pub(super) fn multiply(
     e.b.concat(sums)
 }
 
-/// Where the fragments of A come from.
+/// The source of the fragments of A.
 enum Rows<'a> {
     Loaded(Matrices<'a>),
-    Held(Value),
+    HeldRegisters(Value),
 }

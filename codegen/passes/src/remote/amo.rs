@@ -1,4 +1,4 @@
-//! Single elements of other PEs: `p`, `g`, signals, atomics.
+//! Operations on single elements of other PEs: `p`, `g`, signals, atomics.
 
 use super::copy::Threads;
 use super::library::{call, carrier, signal_op};
@@ -14,7 +14,7 @@ use weft_ir::{
 };
 
 impl RemotePass<'_> {
-    /// `p`
+    /// Lowers `p`.
     pub(super) fn put_value(
         &mut self,
         e: &mut Editor,
@@ -35,7 +35,7 @@ impl RemotePass<'_> {
         Ok(Action::Drop)
     }
 
-    /// `g`
+    /// Lowers `g`.
     pub(super) fn get_value(
         &mut self,
         e: &mut Editor,
@@ -61,7 +61,7 @@ impl RemotePass<'_> {
         Ok(Action::Become(value))
     }
 
-    /// `signal_op`
+    /// Lowers `signal_op`.
     pub(super) fn signal(
         &mut self,
         e: &mut Editor,
@@ -79,7 +79,7 @@ impl RemotePass<'_> {
         Ok(Action::Drop)
     }
 
-    /// Atomic operations on one element.
+    /// Lowers atomic operations on one element.
     pub(super) fn amo(
         &mut self,
         e: &mut Editor,
@@ -92,7 +92,7 @@ impl RemotePass<'_> {
         let (carrier, function) = amo_function(op, s, span)?;
         let result = if op.fetches() { Type::Scalar(s) } else { Type::Unit };
         if s == Scalar::F16 {
-            // NVSHMEM's function takes a struct, and knows no other way than this one.
+            // NVSHMEM's function takes a struct, so only the other implementation is possible.
             let place = self.near(e, target, team, pe, false)?.pointer;
             let old = atomic(&mut e.b, place, op, s, operands)?;
             return Ok(if op.fetches() { Action::Become(old) } else { Action::Drop });
@@ -128,7 +128,7 @@ fn elem(b: &Builder, tensor: Value) -> Scalar {
     b.ty(tensor).elem().unwrap_or(Scalar::U32)
 }
 
-/// A value as the integer that stands for it in a call.
+/// A value as the integer that represents it in a call.
 fn as_bits(b: &mut Builder, a: Value, to: Scalar) -> Built<Value> {
     match b.ty(a).elem() {
         Some(from) if from == to => Ok(a),
@@ -156,7 +156,7 @@ pub(super) fn raise(b: &mut Builder, place: Value, op: SignalKind, value: Value)
     })
 }
 
-/// Updates a signal by NVSHMEM.
+/// Updates a signal by a call of NVSHMEM.
 pub(super) fn call_signal_op(
     b: &mut Builder,
     signal: Value,
@@ -168,7 +168,7 @@ pub(super) fn call_signal_op(
     call(b, "nvshmemx_signal_op", vec![at, value, op, pe], Type::Unit)
 }
 
-/// After a group's data: everything it wrote before the signal.
+/// Updates a signal after the data of a group, so that all its writes precede the signal.
 pub(super) fn raise_after(
     b: &mut Builder,
     threads: &Threads,
@@ -182,14 +182,16 @@ pub(super) fn raise_after(
     })
 }
 
-/// Operations that only move bits go by the unsigned type of that width: of other types NVSHMEM's swaps convert the old
-/// value where they should reinterpret it (`double_atomic_swap` up to 3.8 gives its bits as a number).
+/// Whether an operation only moves bits. Such an operation uses the unsigned type of the same
+/// width, because NVSHMEM's swaps of other types convert the old value instead of reinterpreting it
+/// (`double_atomic_swap` up to 3.8 returns its bits as a number).
 fn moves_bits(op: AmoOp) -> bool {
     matches!(op, AmoOp::Fetch | AmoOp::Set | AmoOp::Swap | AmoOp::CompareSwap)
 }
 
-/// Adds floats by compare and swap of their bits, which every version of NVSHMEM has; gives the old bits. (It adds them
-/// itself from 3.7 on, and a kernel is not compiled for one version.)
+/// Adds floats by compare and swap of their bits, which every version of NVSHMEM has. Returns the
+/// old bits. (NVSHMEM has float additions from 3.7 on, but a kernel is not compiled for one
+/// version.)
 fn add_by_swaps(b: &mut Builder, at: Value, s: Scalar, operands: &[Value], pe: Value) -> Built<Value> {
     let (carrier, name) = carrier(s.bytes());
     let bits = Type::Scalar(carrier);
@@ -214,7 +216,8 @@ fn add_by_swaps(b: &mut Builder, at: Value, s: Scalar, operands: &[Value], pe: V
     b.get(old)
 }
 
-/// `nvshmem_uint32_atomic_add`, and the type that it takes and gives.
+/// The name of a function such as `nvshmem_uint32_atomic_add`, and the type of its operands and
+/// result.
 fn amo_function(op: AmoOp, s: Scalar, span: Span) -> Built<(Scalar, String)> {
     let adds = matches!(op, AmoOp::Add | AmoOp::FetchAdd | AmoOp::Inc | AmoOp::FetchInc);
     let (moved, ty) = match s {
@@ -222,21 +225,21 @@ fn amo_function(op: AmoOp, s: Scalar, span: Span) -> Built<(Scalar, String)> {
             let (carrier, name) = carrier(s.bytes());
             (carrier, Some(name))
         }
-        // Sums of 64 bits with a sign go by C's name alone.
+        // Sums of signed 64-bit integers exist only under C's name of the type.
         Scalar::I64 if adds => (s, Some("long")),
         s => (s, s.nvshmem_name()),
     };
     match ty {
         Some(ty) if op.takes(s) => Ok((moved, format!("nvshmem_{ty}_atomic_{op}"))),
         _ => {
-            let message = format!("there is no `atomic_{op}` on {s}");
+            let message = format!("`atomic_{op}` does not exist for {s}");
             Err(Diagnostic::error(NO_FUNCTION, span, message)
-                .help("convert to a type that it has: i32, i64, u32, u64"))
+                .help("convert to a type for which it exists: i32, i64, u32, u64"))
         }
     }
 }
 
-/// The same by an atomic instruction at an address.
+/// Does the operation by an atomic instruction at an address.
 fn atomic(b: &mut Builder, place: Value, op: AmoOp, s: Scalar, operands: &[Value]) -> Built<Value> {
     let (sem, scope) = (Sem::Relaxed, Scope::Sys);
     let value = match operands.last() {
@@ -258,7 +261,7 @@ fn atomic(b: &mut Builder, place: Value, op: AmoOp, s: Scalar, operands: &[Value
         AmoOp::Xor | AmoOp::FetchXor => Some(RedOp::Xor),
     };
     b.emit(match red {
-        // `atom` without a result is `red`, which has no f16.
+        // `atom` without a result is `red`, which does not exist for f16.
         Some(op) if !fetches && s != Scalar::F16 => Memory::Red { ptr: place, value, op, sem, scope },
         red => Memory::Atomic { ptr: place, value, op: red, sem, scope },
     })

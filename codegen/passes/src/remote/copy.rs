@@ -1,9 +1,11 @@
-//! Copies between two addresses by loads and stores, dealt over the threads of a group.
+//! Copies between two addresses by loads and stores that are distributed over the threads of a
+//! group.
 //!
-//! Words of 16 bytes where both sides are aligned so, which is tested where it is not proven, and eight of them in
-//! flight a thread: 64 KiB an SM with 512 threads, several times what a link needs.
+//! The copy moves words of 16 bytes if both sides are aligned, which is tested at run time if it is
+//! not proven. Each thread has eight words in flight. With 512 threads per SM these are 64 KiB,
+//! several times what a link needs.
 
-use super::pair::{At, Pair};
+use super::pair::{Pair, PiecePosition};
 use crate::edit::Emit;
 use crate::teams::linear;
 use weft_ir::builder::{Built, Range};
@@ -12,17 +14,17 @@ use weft_ir::{
     Address, BinOp, CmpOp, Dim, Group, Int, Memory, Scalar, Scope, Sem, Sreg, Thread, Value, ValueType,
 };
 
-/// Words of a thread that may be on their way at once.
+/// The maximum number of a thread's words in flight.
 const IN_FLIGHT: i64 = 8;
-/// Bytes of the widest access.
+/// The size of the widest access in bytes.
 const WIDEST: u32 = 16;
 
-/// The threads that work together.
+/// The threads that copy together.
 pub(super) struct Threads {
     pub group: Group,
-    /// The rank of this thread among them.
+    /// The rank of this thread in the group.
     pub index: Int,
-    /// How many there are.
+    /// The number of threads in the group.
     pub count: Int,
 }
 
@@ -31,13 +33,13 @@ impl Threads {
         let all = i64::from(b.kernel().threads());
         let (index, count) = match group {
             Group::Thread => (Int::ZERO, Int::ONE),
-            // No operation on other PEs is of a cluster (the verifier).
+            // The verifier rejects operations of a cluster on other PEs.
             Group::Block | Group::Cluster => (linear(b, Sreg::ThreadIdx)?, Int::from(all)),
             Group::Warp => {
                 let lane = b.special(Sreg::LaneIdx, Dim::X)?;
                 let count = match all % 32 {
                     0 => Int::from(32),
-                    // The last warp has what is left.
+                    // The last warp has the remaining threads.
                     _ => (Int::from(all) - linear(b, Sreg::ThreadIdx)?.floor_div(&Int::from(32)) * 32)
                         .min(&Int::from(32)),
                 };
@@ -47,7 +49,7 @@ impl Threads {
         Ok(Threads { group, index, count })
     }
 
-    /// Waits for all of them.
+    /// Emits a barrier of the threads.
     pub fn meet(&self, b: &mut Builder) -> Built<()> {
         match self.group {
             Group::Thread => Ok(()),
@@ -55,7 +57,7 @@ impl Threads {
         }
     }
 
-    /// `body` by the first of them.
+    /// Emits `body` for the first thread.
     pub fn first(&self, b: &mut Builder, body: impl FnOnce(&mut Builder) -> Built<()>) -> Built<()> {
         if self.group == Group::Thread {
             return body(b);
@@ -64,14 +66,15 @@ impl Threads {
         b.if_true(first, body).map(drop)
     }
 
-    /// Whether this is the first of them.
+    /// Whether this is the first thread of the group.
     pub fn is_first(&self, b: &mut Builder) -> Built<Value> {
         let (this, zero) = (b.index(self.index.clone())?, b.i64(0)?);
         b.compare(CmpOp::Eq, this, zero)
     }
 
-    /// `body` for every number below `total`, dealt out one by one, `in_flight` (a power of two) of them at a time of a
-    /// thread; what is left, half as many at a time, and so on.
+    /// Emits `body` for every number below `total`. The numbers are distributed one by one, and
+    /// each thread has `in_flight` (a power of two) of them at a time. Of the remaining numbers it
+    /// has half as many at a time, and so on.
     pub fn deal(
         &self,
         b: &mut Builder,
@@ -91,7 +94,8 @@ impl Threads {
                 body(b, &all(first, in_flight))
             })?;
         }
-        // One round each at most: of all threads, and at the end of the first ones.
+        // Each step has at most one round: the first ones of all threads, and the last one of the
+        // first threads only.
         let mut n = in_flight;
         while start != *total {
             n /= 2;
@@ -114,7 +118,8 @@ impl Threads {
     }
 }
 
-/// What a copy became, for the report: bytes of its words, and those it uses where addresses are less aligned.
+/// The form of a copy for the report: the size of its words in bytes, and of those that it uses if
+/// addresses are less aligned.
 pub(super) struct Copied {
     pub words: u32,
     pub unaligned: Option<u32>,
@@ -156,7 +161,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The widest words that pieces and strides are whole numbers of.
+    /// The widest word that divides the pieces and the strides.
     fn widest(&self, flat: bool) -> u32 {
         let (pair, elem) = (self.pair, i64::from(self.pair.elem));
         if !pair.contiguous {
@@ -183,7 +188,7 @@ impl Job<'_> {
         b.compare(CmpOp::Eq, low, zero)
     }
 
-    /// One piece: words, then the elements that are left.
+    /// Copies one piece: words, followed by the remaining elements.
     fn flat(&self, b: &mut Builder, words: u32) -> Built<()> {
         let elem = i64::from(self.pair.elem);
         let each = i64::from(words) / elem;
@@ -204,7 +209,8 @@ impl Job<'_> {
         })
     }
 
-    /// Pieces: the words of all of them, dealt out as if they were one.
+    /// Copies pieces, whose words are distributed over the threads as if they belonged to one
+    /// piece.
     fn chunks(&self, b: &mut Builder, words: u32) -> Built<()> {
         let (pair, elem) = (self.pair, i64::from(self.pair.elem));
         let each = i64::from(words) / elem;
@@ -218,12 +224,12 @@ impl Job<'_> {
         })
     }
 
-    /// Element by element, those that exist.
+    /// Copies element by element those that exist.
     fn elements(&self, b: &mut Builder) -> Built<()> {
         let (pair, elem) = (self.pair, i64::from(self.pair.elem));
         self.by.deal(b, &(pair.pieces() * &pair.run.extent), 1, &mut |b, all| {
             let i = &all[0];
-            let (At { dst, src, positions }, c) =
+            let (PiecePosition { dst, src, positions }, c) =
                 (pair.at(&i.floor_div(&pair.run.extent)), i.rem(&pair.run.extent));
             let mut tests = Vec::new();
             for ((limit, start), step) in pair.limits.iter().zip(positions).zip(&pair.run.positions) {
@@ -237,7 +243,7 @@ impl Job<'_> {
         })
     }
 
-    /// Moves words at bytes of both sides: all loads, then all stores.
+    /// Moves words at byte offsets of both sides: all loads, followed by all stores.
     fn move_words(&self, b: &mut Builder, bytes: u32, at: &[(Int, Int)]) -> Built<()> {
         let mut loaded = Vec::with_capacity(at.len());
         for (_, from) in at {
@@ -252,7 +258,7 @@ impl Job<'_> {
     }
 }
 
-/// The type that so many bytes are moved as.
+/// The type for moving a number of bytes.
 pub(super) fn word(bytes: u32) -> Type {
     match bytes {
         1 => Type::Scalar(Scalar::U8),

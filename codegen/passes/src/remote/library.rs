@@ -1,10 +1,10 @@
-//! NVSHMEM's functions: names and calls (NVSHMEM API; the C names of its device library).
+//! The names and calls of NVSHMEM's functions (NVSHMEM API; the C names of its device library).
 
 use weft_ir::builder::Built;
 use weft_ir::mixed::{Builder, Type};
 use weft_ir::{Call, CmpOp, Group, RedOp, Scalar, SignalKind, Value};
 
-/// `NVSHMEM_TEAM_WORLD`.
+/// The value of `NVSHMEM_TEAM_WORLD`.
 pub(crate) const TEAM_WORLD: i64 = 0;
 
 /// Calls a function.
@@ -12,7 +12,8 @@ pub(crate) fn call(b: &mut Builder, function: &str, args: Vec<Value>, result: Ty
     b.emit_as(Call::Function { function: function.into(), args }, result)
 }
 
-/// The form of a function for a group of threads: `nvshmem_quiet`, `nvshmemx_putmem_block`.
+/// The name of a function for a group of threads, such as `nvshmem_quiet` or
+/// `nvshmemx_putmem_block`.
 pub(super) fn of_group(name: &str, group: Group) -> String {
     match group {
         Group::Thread => format!("nvshmem_{name}"),
@@ -20,15 +21,16 @@ pub(super) fn of_group(name: &str, group: Group) -> String {
     }
 }
 
-/// The threads that can call a function together: one, where some warps are not whole.
-pub(super) fn able(group: Group, b: &Builder) -> Group {
+/// The largest group of threads that can call a function together. It is a single thread if some
+/// warps are not whole.
+pub(super) fn callable_group(group: Group, b: &Builder) -> Group {
     match group {
         Group::Warp if !b.kernel().threads().is_multiple_of(32) => Group::Thread,
         group => group,
     }
 }
 
-/// What those that wait call it: their list of types has C's names for 16 bits.
+/// The name of a type in functions that wait. They use C's names for 16 bits.
 pub(super) fn waited_name(s: Scalar) -> Option<&'static str> {
     match s {
         Scalar::I16 => Some("short"),
@@ -38,7 +40,7 @@ pub(super) fn waited_name(s: Scalar) -> Option<&'static str> {
     }
 }
 
-/// The integer that is moved for an element of so many bytes, and its name.
+/// The integer type that moves an element of a number of bytes, and its name.
 pub(super) fn carrier(bytes: u32) -> (Scalar, &'static str) {
     match bytes {
         1 => (Scalar::U8, "uint8"),
@@ -48,7 +50,7 @@ pub(super) fn carrier(bytes: u32) -> (Scalar, &'static str) {
     }
 }
 
-/// `NVSHMEM_CMP_EQ` and so on.
+/// The value of a comparison such as `NVSHMEM_CMP_EQ`.
 pub(super) fn comparison(cmp: CmpOp) -> i64 {
     match cmp {
         CmpOp::Eq => 0,
@@ -60,7 +62,7 @@ pub(super) fn comparison(cmp: CmpOp) -> i64 {
     }
 }
 
-/// `NVSHMEM_SIGNAL_SET` and `NVSHMEM_SIGNAL_ADD`.
+/// The value of `NVSHMEM_SIGNAL_SET` or `NVSHMEM_SIGNAL_ADD`.
 pub(super) fn signal_op(op: SignalKind) -> i64 {
     match op {
         SignalKind::Set => 9,

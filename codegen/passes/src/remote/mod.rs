@@ -1,8 +1,10 @@
-//! Remote memory operations become calls of NVSHMEM's functions, or code at the other PE's address.
+//! Lowers remote memory operations to calls of NVSHMEM's functions, or to code at the other PE's
+//! address.
 //!
-//! Where both are compiled ([`Transport::Auto`]), one test of the other PE's address decides: it is 0 where loads and
-//! stores do not reach. Operations of a group begin and end with its barrier, as NVSHMEM's do: the source is written,
-//! and may be overwritten after; what was fetched is there for all.
+//! If both are compiled ([`Transport::Auto`]), a test of the other PE's address decides between
+//! them. The address is 0 if loads and stores do not reach the PE. Operations of a group begin and
+//! end with the group's barrier, as NVSHMEM's do. Before the operation the whole source is written,
+//! and after it the source can be overwritten and all threads can read the fetched data.
 
 mod amo;
 mod copy;
@@ -26,7 +28,7 @@ use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{Address, BinOp, Bridge, CmpOp, Control, Family, Hidden, Memory, Operation, Remote, Scalar};
 use weft_ir::{Scope, Sem, Space, TeamRef, Thread, Value, ValueType, Var, View};
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     rewrite(kernel, &mut RemotePass { options, report, given: FxHashMap::default() })
 }
@@ -34,7 +36,7 @@ pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Res
 struct RemotePass<'a> {
     options: &'a Options,
     report: &'a mut Report,
-    /// Hidden parameters that are at the kernel's start.
+    /// The hidden parameters that have been read at the kernel's start.
     given: FxHashMap<Hidden, Value>,
 }
 
@@ -90,15 +92,15 @@ impl Rewrite for RemotePass<'_> {
 }
 
 /// The other PE's copy of a tensor.
-struct Near {
-    /// Whether loads and stores reach it: an address, or 0, as `i64`.
+struct RemoteCopy {
+    /// The address of the copy as an `i64`, or 0 if loads and stores do not reach it.
     base: Value,
-    /// The tensor's first element there.
+    /// The address of the tensor's first element there.
     pointer: Value,
 }
 
 impl RemotePass<'_> {
-    /// A hidden parameter.
+    /// The value of a hidden parameter.
     fn hidden(&mut self, e: &mut Editor, kind: Hidden) -> Built<Value> {
         if let Some(v) = self.given.get(&kind) {
             return Ok(*v);
@@ -117,7 +119,7 @@ impl RemotePass<'_> {
         }
     }
 
-    /// The PE, as NVSHMEM's functions count, that has a rank in a team.
+    /// The number, in NVSHMEM's functions, of the PE that has a rank in a team.
     fn world_pe(&mut self, e: &mut Editor, team: TeamRef, pe: Value) -> Built<Value> {
         if team == TeamRef::WORLD {
             return Ok(pe);
@@ -126,8 +128,8 @@ impl RemotePass<'_> {
         call(&mut e.b, "nvshmem_team_translate_pe", vec![handle, pe, world], Type::Scalar(Scalar::I32))
     }
 
-    /// The place of a symmetric tensor in a PE's memory, by the table of addresses.
-    /// Where `or_none`, entries may be 0; else launches fail where one would be.
+    /// The address of a symmetric tensor in a PE's memory, from the table of addresses. With
+    /// `or_none` entries can be 0. Otherwise a launch fails if an entry would be 0.
     fn near(
         &mut self,
         e: &mut Editor,
@@ -135,7 +137,7 @@ impl RemotePass<'_> {
         team: TeamRef,
         pe: Value,
         or_none: bool,
-    ) -> Built<Near> {
+    ) -> Built<RemoteCopy> {
         let root = root(e.b.kernel(), tensor)?;
         let base = param_index(e.b.kernel(), root).unwrap_or(u32::MAX);
         let kind = match or_none {
@@ -149,15 +151,16 @@ impl RemotePass<'_> {
         let entry = b.offset(table, &(b.symbol(pe)? * 8))?;
         let load = Memory::Load { ptr: entry, sem: Sem::Weak, scope: Scope::Sys };
         let base = b.emit_as(load, Type::Scalar(Scalar::I64))?;
-        // As far from the other PE's first byte as here.
+        // The offset from the first byte is the same on both PEs.
         let (here, first) = (bits(b, tensor)?, bits(b, root)?);
         let inside = b.binary(BinOp::Sub, here, first)?;
         let there = b.binary(BinOp::Add, base, inside)?;
-        Ok(Near { base, pointer: b.address(there, Space::Peer)? })
+        Ok(RemoteCopy { base, pointer: b.address(there, Space::Peer)? })
     }
 
-    /// Does an operation on another PE's copy of `tensor` in the ways that the transport has. Each way gets the
-    /// tensor's address there, or the PE as NVSHMEM counts, and gives a `result` unless that is `unit`.
+    /// Emits an operation on another PE's copy of `tensor` for each implementation that the
+    /// transport permits. One gets the tensor's address there, and the other gets the PE's number
+    /// in NVSHMEM. Each returns a `result` unless that is `unit`.
     fn reach(
         &mut self,
         e: &mut Editor,
@@ -190,7 +193,7 @@ impl RemotePass<'_> {
         found.map_or(Ok(done), |local| e.b.get(local))
     }
 
-    /// Everything before it, at every PE, before everything after it.
+    /// Orders everything before it, at every PE, before everything after it.
     fn fence(&mut self, e: &mut Editor, function: &str) -> Built<Action> {
         match self.options.transport {
             Transport::P2p => {
@@ -202,7 +205,7 @@ impl RemotePass<'_> {
     }
 }
 
-/// The parameter whose memory a tensor is.
+/// The parameter whose memory contains a tensor.
 fn root(k: &Kernel, mut v: Value) -> Built<Value> {
     let span = k.insts[v].span;
     while let Some(View::Part { base, .. } | View::Dealt { base, .. }) = k.op(v).view() {

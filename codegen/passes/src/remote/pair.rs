@@ -1,7 +1,9 @@
-//! What a transfer's two sides have in common: the modes of both layouts and of all bounds, taken apart to common
-//! extents and put together again to the largest pieces that are consecutive on both sides.
+//! The common structure of a transfer's two sides: the modes of both layouts and of all bounds are
+//! split to common extents, and joined again to the largest pieces that are consecutive on both
+//! sides.
 //!
-//! For contiguous sides of different sizes the smaller counts. Else coordinates pair the elements, mode 0 fastest.
+//! If contiguous sides differ in size, the smaller size counts. Otherwise coordinates pair the
+//! elements, mode 0 fastest.
 
 use crate::codes::{BAD_BOUND, OTHER_SHAPES};
 use crate::index::poison;
@@ -10,18 +12,18 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::remote::is_contiguous;
 use weft_ir::{Int, Layout, TensorType};
 
-/// One mode of both sides.
+/// A mode that both sides have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Mode {
     pub extent: Int,
-    /// Elements from one of its coordinates to the next, on both sides.
+    /// The stride of the mode on both sides, in elements.
     pub dst: Int,
     pub src: Int,
-    /// The positions of each limit.
+    /// The stride of the mode in the positions of each limit.
     pub positions: Vec<Int>,
 }
 
-/// `start + positions < limit`, or the element does not exist.
+/// A limit: an element exists only if `start + positions < limit`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Limit {
     pub limit: Int,
@@ -31,32 +33,32 @@ pub(super) struct Limit {
 /// Both sides of a transfer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pair {
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub elem: u32,
-    /// Provable alignment of both first elements, in bytes.
+    /// The provable alignment of both first elements in bytes.
     pub align: u32,
-    /// The elements of a piece.
+    /// The mode of the elements within a piece.
     pub run: Mode,
-    /// A piece is consecutive on both sides; else each side has its stride.
+    /// Whether a piece is consecutive on both sides. Otherwise each side has its stride.
     pub contiguous: bool,
     /// The modes that lead from piece to piece.
     pub rest: Vec<Mode>,
-    /// What is not proven of the bounds.
+    /// The bounds that are not proven.
     pub limits: Vec<Limit>,
 }
 
-/// A piece: elements from the sides' first ones to its own, and its first element's positions.
-pub(super) struct At {
+/// A piece: the offsets of its first element on both sides, and the positions of this element.
+pub(super) struct PiecePosition {
     pub dst: Int,
     pub src: Int,
     pub positions: Vec<Int>,
 }
 
-/// Extents and strides, extents of 1 left out.
+/// Extents and strides, without extents of 1.
 type Modes = Vec<(Int, Int)>;
 
 impl Mode {
-    /// Whether `next` goes on where this one ends.
+    /// Whether `next` continues this mode.
     fn goes_on(&self, next: &Mode) -> bool {
         let scaled = |a: &Int, b: &Int| a * &self.extent == *b;
         scaled(&self.dst, &next.dst)
@@ -64,7 +66,7 @@ impl Mode {
             && self.positions.iter().zip(&next.positions).all(|(a, b)| scaled(a, b))
     }
 
-    /// With all modes of `rest` that go on with it.
+    /// Joins all modes of `rest` that continue this mode.
     fn grow(&mut self, rest: &mut Vec<Mode>) {
         while let Some(i) = rest.iter().position(|m| self.goes_on(m)) {
             self.extent = &self.extent * rest.remove(i).extent;
@@ -73,7 +75,7 @@ impl Mode {
 }
 
 impl Pair {
-    /// Pairs two tensors of one element type.
+    /// Pairs two tensors with the same element type.
     pub fn new(dst: &TensorType, src: &TensorType, span: Span) -> Built<Pair> {
         let sides = [dst, src];
         let bounds: Vec<_> = sides.iter().flat_map(|t| &t.bounds).collect();
@@ -107,15 +109,15 @@ impl Pair {
         Ok(Pair { elem, align, run, contiguous, rest, limits })
     }
 
-    /// How many pieces there are.
+    /// The number of pieces.
     pub fn pieces(&self) -> Int {
         self.rest.iter().fold(Int::ONE, |n, m| n * &m.extent)
     }
 
-    /// The piece of that index.
-    pub fn at(&self, index: &Int) -> At {
+    /// The piece with this index.
+    pub fn at(&self, index: &Int) -> PiecePosition {
         let start = self.limits.iter().map(|l| l.start.clone()).collect();
-        let mut at = At { dst: Int::ZERO, src: Int::ZERO, positions: start };
+        let mut at = PiecePosition { dst: Int::ZERO, src: Int::ZERO, positions: start };
         let mut left = index.clone();
         for (i, m) in self.rest.iter().enumerate() {
             let last = i + 1 == self.rest.len();
@@ -128,8 +130,8 @@ impl Pair {
         at
     }
 
-    /// How many elements of a piece exist: the first ones.
-    pub fn count(&self, at: &At) -> Int {
+    /// The number of existing elements of a piece, which are its first ones.
+    pub fn count(&self, at: &PiecePosition) -> Int {
         let mut count = self.run.extent.clone();
         for ((limit, start), step) in self.limits.iter().zip(&at.positions).zip(&self.run.positions) {
             let left = &limit.limit - start;
@@ -139,7 +141,7 @@ impl Pair {
         if self.limits.is_empty() { count } else { count.max(&Int::ZERO) }
     }
 
-    /// For each limit, the greatest position and the limit; `None` where one is not known.
+    /// For each limit, the greatest position and the limit, or `None` if one is not known.
     pub fn tops(&self) -> Option<Vec<(Int, Int)>> {
         let modes: Vec<Mode> = std::iter::once(&self.run).chain(&self.rest).cloned().collect();
         let tops = self.limits.iter().enumerate();
@@ -147,7 +149,7 @@ impl Pair {
     }
 }
 
-/// Sides that are contiguous each, with bounds that follow: one mode, of the smaller size.
+/// Pairs sides that are contiguous, with bounds that are too: one mode with the smaller size.
 fn lines<'a>(dst: &Layout, src: &Layout, bounds: impl Iterator<Item = &'a Layout>) -> Option<Mode> {
     if !is_contiguous(dst) || !is_contiguous(src) {
         return None;
@@ -167,7 +169,8 @@ fn modes_of(l: &Layout) -> Modes {
     leaves.filter(|(e, _)| !e.is(1)).map(|(e, d)| (e.clone(), d.clone())).rev().collect()
 }
 
-/// The modes of all layouts, last ones first, taken apart to common extents; `None` where they have none.
+/// Splits the modes of all layouts to common extents, beginning with the last ones. The result is
+/// `None` if they have none.
 fn refine(mut all: Vec<Modes>) -> Option<Vec<Mode>> {
     let mut out = Vec::new();
     while all.iter().any(|modes| !modes.is_empty()) {
@@ -187,7 +190,7 @@ fn refine(mut all: Vec<Modes>) -> Option<Vec<Mode>> {
     Some(out)
 }
 
-/// The greatest position, if no mode counts down.
+/// The greatest position, if no mode has a negative stride.
 fn top(modes: &[Mode], limit: usize, l: &Limit) -> Option<Int> {
     modes.iter().try_fold(l.start.clone(), |top, m| {
         let step = m.positions.get(limit)?;
@@ -195,10 +198,10 @@ fn top(modes: &[Mode], limit: usize, l: &Limit) -> Option<Int> {
     })
 }
 
-/// The mode of a piece, whether that is consecutive, and the others.
+/// The mode of a piece, whether it is consecutive, and the other modes.
 fn arrange(mut modes: Vec<Mode>, limits: usize) -> (Mode, bool, Vec<Mode>) {
     let single = Mode { extent: Int::ONE, dst: Int::ONE, src: Int::ONE, positions: vec![Int::ZERO; limits] };
-    // Of a piece the first elements exist, if its positions grow.
+    // The existing elements of a piece are its first ones if its positions increase.
     let grows = |m: &Mode| m.positions.iter().all(|p| p.lower_bound() >= 0);
     let line = modes.iter().position(|m| m.dst.is(1) && m.src.is(1) && grows(m));
     let long = |m: &Mode| m.extent.as_const().unwrap_or(i64::MAX);
@@ -222,7 +225,9 @@ fn arrange(mut modes: Vec<Mode>, limits: usize) -> (Mode, bool, Vec<Mode>) {
 }
 
 fn unlike(dst: &TensorType, src: &TensorType, span: Span) -> Diagnostic {
-    let message = format!("the shapes of both sides have no common parts: {} and {}", dst.layout, src.layout);
-    Diagnostic::error(OTHER_SHAPES, span, message)
-        .help("give both sides one shape; of contiguous sides the smaller one counts")
+    let message =
+        format!("the shapes of both sides have no common pieces: {} and {}", dst.layout, src.layout);
+    Diagnostic::error(OTHER_SHAPES, span, message).help(
+        "give both sides the same shape; contiguous sides can differ in size, and the smaller size counts",
+    )
 }

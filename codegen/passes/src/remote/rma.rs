@@ -1,9 +1,10 @@
-//! `put`, `get` and `put_signal`: layouts split into pieces, pieces moved by NVSHMEM's functions or by an inlined copy.
+//! `put`, `get` and `put_signal`. Layouts are split into pieces, which NVSHMEM's functions or an
+//! inlined copy move.
 
 use super::amo::{call_signal_op, raise_after};
 use super::copy::{Copied, Threads, copy};
-use super::library::{self, able, call, carrier, of_group, signal_op};
-use super::pair::{At, Pair};
+use super::library::{self, call, callable_group, carrier, of_group, signal_op};
+use super::pair::{Pair, PiecePosition};
 use super::{RemotePass, address};
 use crate::Transport;
 use crate::edit::{Action, Editor, Emit};
@@ -14,20 +15,21 @@ use weft_ir::diag::Span;
 use weft_ir::mixed::{Builder, Type};
 use weft_ir::{CmpOp, Group, Int, Memory, Scalar, SignalKind, Sreg, TeamRef, Value, ValueType};
 
-/// Bytes of a piece from which it is worth all threads of a CTA, and those of a warp. Below, each thread takes one.
+/// The size in bytes from which all threads of a CTA move a piece together, and the size for those
+/// of a warp. Each thread moves a smaller piece by itself.
 const FOR_BLOCK: i64 = 2048;
 const FOR_WARP: i64 = 128;
 
 /// A transfer.
 pub(super) struct Rma {
-    /// Its name in the language.
+    /// The name of the operation in the language.
     pub name: Cow<'static, str>,
     pub get: bool,
     pub dst: Value,
     pub src: Value,
     pub nbi: bool,
     pub group: Group,
-    /// The signal, how it is updated, and the operand of the update.
+    /// The signal, its update, and the operand of the update.
     pub signal: Option<(Value, SignalKind, Value)>,
     pub pe: Value,
     pub team: TeamRef,
@@ -39,7 +41,7 @@ impl Rma {
         if self.get { self.src } else { self.dst }
     }
 
-    /// The function that moves bytes.
+    /// The name of the function that moves bytes.
     fn function(&self, group: Group, signal: bool) -> String {
         let verb = if self.get { "getmem" } else { "putmem" };
         let signal = if signal { "_signal" } else { "" };
@@ -63,7 +65,12 @@ impl RemotePass<'_> {
                 e.b.i64(0)
             },
             &mut |this, e, pe| {
-                let far = Far { rma, pair: &pair, pe, alone: this.options.transport == Transport::Nvshmem };
+                let far = LibraryTransfer {
+                    rma,
+                    pair: &pair,
+                    pe,
+                    alone: this.options.transport == Transport::Nvshmem,
+                };
                 moved.function = Some(far.emit(&mut e.b)?);
                 e.b.i64(0)
             },
@@ -124,21 +131,22 @@ fn pieces(pair: &Pair, dst: &str, src: &str) -> Pieces {
 }
 
 /// A transfer by NVSHMEM's functions.
-struct Far<'a> {
+struct LibraryTransfer<'a> {
     rma: &'a Rma,
     pair: &'a Pair,
     pe: Value,
-    /// There is no other way: NVSHMEM's strided functions, which need the other PE's address themselves, are of use.
+    /// Whether there is no copy in place. Only then NVSHMEM's strided functions are useful, because
+    /// they need the other PE's address themselves.
     alone: bool,
 }
 
-impl Far<'_> {
-    /// Emits it; the function it is done by.
+impl LibraryTransfer<'_> {
+    /// Emits the transfer. Returns the function that it calls.
     fn emit(&self, b: &mut Builder) -> Built<String> {
         let (rma, pair) = (self.rma, self.pair);
         let first = pair.at(&Int::ZERO);
         if pair.rest.is_empty() && pair.contiguous {
-            let group = able(rma.group, b);
+            let group = callable_group(rma.group, b);
             let function = rma.function(group, rma.signal.is_some());
             let call = |b: &mut Builder| self.bytes(b, &first, &pair.count(&first), group, rma.signal);
             let all = |b: &mut Builder| {
@@ -153,7 +161,8 @@ impl Far<'_> {
             if pair.limits.is_empty() {
                 all(b)?;
             } else {
-                // Nothing may exist; the signal is due all the same, behind what the group did before, as a put's is.
+                // It is possible that no element exists. The signal is updated nevertheless, after
+                // the earlier operations of the group, as that of a put is.
                 let (count, zero) = (b.index(pair.count(&first))?, b.i64(0)?);
                 let some = b.compare(CmpOp::Gt, count, zero)?;
                 b.if_else(some, all, |b| {
@@ -184,7 +193,8 @@ impl Far<'_> {
             self.elements(b, &threads)?
         };
         if let Some((signal, op, value)) = rma.signal {
-            // Which of the pieces arrive before the signal is nobody's promise: all of them arrive first.
+            // There is no guarantee which pieces arrive before the signal, so all of them are
+            // completed first.
             call(b, "nvshmem_quiet", vec![], Type::Unit)?;
             threads.meet(b)?;
             threads.first(b, |b| call_signal_op(b, signal, op, value, self.pe).map(drop))?;
@@ -193,24 +203,25 @@ impl Far<'_> {
         Ok(function)
     }
 
-    /// The threads that a piece is worth.
+    /// The group of threads that moves a piece.
     fn share(&self, b: &Builder) -> Group {
         let bytes =
             self.pair.run.extent.as_const().map_or(i64::MAX, |n| n.saturating_mul(self.pair.elem.into()));
         match self.rma.group {
             Group::Block if bytes >= FOR_BLOCK => Group::Block,
-            Group::Block | Group::Warp if bytes >= FOR_WARP => able(Group::Warp, b),
+            Group::Block | Group::Warp if bytes >= FOR_WARP => callable_group(Group::Warp, b),
             _ => Group::Thread,
         }
     }
 
-    /// All pieces, each by a `group` of the threads; with how many of its elements exist.
+    /// Emits all pieces, each moved by a `group` of the threads, with the number of its existing
+    /// elements.
     fn deal(
         &self,
         b: &mut Builder,
         threads: &Threads,
         group: Group,
-        body: &dyn Fn(&mut Builder, &At, &Int) -> Built<()>,
+        body: &dyn Fn(&mut Builder, &PiecePosition, &Int) -> Built<()>,
     ) -> Built<()> {
         let dealt = match (threads.group, group) {
             (all, each) if all == each => Threads { group, index: Int::ZERO, count: Int::ONE },
@@ -233,17 +244,17 @@ impl Far<'_> {
     }
 
     /// The addresses of a piece on this PE.
-    fn sides(&self, b: &mut Builder, at: &At) -> Built<[Value; 2]> {
+    fn sides(&self, b: &mut Builder, at: &PiecePosition) -> Built<[Value; 2]> {
         let elem = i64::from(self.pair.elem);
         let (to, from) = (address(b, self.rma.dst)?, address(b, self.rma.src)?);
         Ok([b.offset(to, &(&at.dst * elem))?, b.offset(from, &(&at.src * elem))?])
     }
 
-    /// Consecutive elements.
+    /// Moves consecutive elements.
     fn bytes(
         &self,
         b: &mut Builder,
-        at: &At,
+        at: &PiecePosition,
         count: &Int,
         group: Group,
         signal: Option<(Value, SignalKind, Value)>,
@@ -257,8 +268,8 @@ impl Far<'_> {
         call(b, &self.rma.function(group, signal.is_some()), args, Type::Unit).map(drop)
     }
 
-    /// Elements at one distance on each side.
-    fn strided(&self, b: &mut Builder, function: &str, at: &At, count: &Int) -> Built<()> {
+    /// Moves elements with one stride on each side.
+    fn strided(&self, b: &mut Builder, function: &str, at: &PiecePosition, count: &Int) -> Built<()> {
         let [to, from] = self.sides(b, at)?;
         let (run, pe) = (&self.pair.run, self.pe);
         let (dst, src) = (b.index(run.dst.clone())?, b.index(run.src.clone())?);
@@ -266,7 +277,7 @@ impl Far<'_> {
         call(b, function, args, Type::Unit).map(drop)
     }
 
-    /// Element by element, which any transport can.
+    /// Moves element by element, which every transport can do.
     fn elements(&self, b: &mut Builder, threads: &Threads) -> Built<String> {
         let (pair, rma) = (self.pair, self.rma);
         let (ty, name) = carrier(pair.elem);
@@ -278,7 +289,7 @@ impl Far<'_> {
             for ((limit, start), step) in pair.limits.iter().zip(&at.positions).zip(&pair.run.positions) {
                 tests.push(b.less(&(start + &c * step), &limit.limit)?);
             }
-            let at = At {
+            let at = PiecePosition {
                 dst: at.dst + &c * &pair.run.dst,
                 src: at.src + c * &pair.run.src,
                 positions: Vec::new(),
@@ -292,7 +303,7 @@ impl Far<'_> {
         Ok(function)
     }
 
-    fn one(&self, b: &mut Builder, function: &str, at: &At, ty: Scalar) -> Built<()> {
+    fn one(&self, b: &mut Builder, function: &str, at: &PiecePosition, ty: Scalar) -> Built<()> {
         let [to, from] = self.sides(b, at)?;
         let (sem, scope) = (weft_ir::Sem::Weak, weft_ir::Scope::Sys);
         if self.rma.get {

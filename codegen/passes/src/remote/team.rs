@@ -1,7 +1,8 @@
-//! What the PEs of a team do together, by NVSHMEM's collectives, which have workspaces of their own.
+//! Collective operations of a team's PEs by NVSHMEM's collectives, which have workspaces of their
+//! own.
 
 use super::copy::Threads;
-use super::library::{able, call, of_group, reduction};
+use super::library::{call, callable_group, of_group, reduction};
 use super::wait::acquire;
 use super::{RemotePass, address};
 use crate::Transport;
@@ -17,9 +18,9 @@ use weft_ir::{
 
 const I32: Type = Type::Scalar(Scalar::I32);
 
-/// What all PEs of a team do together.
+/// A collective operation of a team's PEs.
 pub(super) struct Collective {
-    /// Its name in the language.
+    /// The name of the operation in the language.
     pub name: Cow<'static, str>,
     /// The team whose PEs take part.
     pub team: TeamRef,
@@ -32,16 +33,17 @@ pub(super) struct Collective {
 /// What a collective exchanges.
 #[derive(Clone, Copy)]
 pub(super) enum Exchange {
-    /// Nothing: the PEs wait for each other, and for their remote operations if it is a barrier.
+    /// No data. The PEs wait for each other, and also for their remote operations if it is a
+    /// barrier.
     Sync { barrier: bool },
-    /// A reduction, of which each PE gets all or its part.
+    /// A reduction, of which each PE gets the whole result or its part.
     Reduce { dst: Value, src: Value, op: RedOp, scatter: bool },
-    /// Data as it is.
+    /// An exchange of unchanged data.
     Move { kind: MoveKind, dst: Value, src: Value, root: Option<Value> },
 }
 
 impl Collective {
-    /// The way out where NVSHMEM is not to be used.
+    /// The advice if NVSHMEM must not be used.
     fn help(&self) -> &'static str {
         match self.what {
             Exchange::Sync { .. } => {
@@ -60,7 +62,7 @@ impl RemotePass<'_> {
             return Err(needs_library(&op.name, op.help(), span));
         }
         let asked = op.group;
-        let group = able(asked, &e.b);
+        let group = callable_group(asked, &e.b);
         let threads = Threads::of(&mut e.b, asked)?;
         if group == asked {
             self.function(e, op, group, span)?;
@@ -70,7 +72,7 @@ impl RemotePass<'_> {
             let then = nested(e, |e| self.function(e, op, group, span))?;
             e.b.emit(Control::If { cond, then, otherwise: Block::default() })?;
         }
-        // Any of the threads may have been the one that saw the others come.
+        // Any of the threads may have been the one that observed the others' arrival.
         acquire(&mut e.b)?;
         threads.meet(&mut e.b)?;
         Ok(Action::Drop)
@@ -147,7 +149,7 @@ impl RemotePass<'_> {
         call(&mut e.b, "nvshmem_team_translate_pe", vec![from, pe, to], I32).map(Action::Become)
     }
 
-    /// A rank, or -1 where the team has no such.
+    /// A rank, or -1 if the team does not have it.
     fn member(&mut self, e: &mut Editor, pe: Value, team: TeamRef) -> Built<Value> {
         let b = &mut e.b;
         let (n, zero, none) = (b.emit(Team::NPes { team })?, b.i32(0)?, b.i32(-1)?);
@@ -161,7 +163,7 @@ fn size(b: &Builder, tensor: Value) -> Int {
     b.ty(tensor).tensor().map_or(Int::ZERO, |t| t.layout.size())
 }
 
-/// `nvshmemx_float_sum_reduce_block`
+/// The name of a function such as `nvshmemx_float_sum_reduce_block`.
 fn reduce_name(
     (op, scatter): (RedOp, bool),
     b: &Builder,
@@ -177,7 +179,7 @@ fn reduce_name(
             Ok(of_group(&format!("{ty}_{}_{verb}", reduction(op)), group))
         }
         None => {
-            let message = format!("NVSHMEM reduces no {elem} by {op}");
+            let message = format!("NVSHMEM cannot reduce {elem} by {op}");
             Err(Diagnostic::error(NO_FUNCTION, span, message).help(
                 "it sums, multiplies and compares numbers of 8 to 64 bits, and combines the bits of integers",
             ))
@@ -186,6 +188,6 @@ fn reduce_name(
 }
 
 fn needs_library(name: &str, help: &str, span: Span) -> Diagnostic {
-    let message = format!("`{name}` needs memory that only NVSHMEM has for it");
+    let message = format!("`{name}` needs memory that only NVSHMEM provides");
     Diagnostic::error(NEEDS_LIBRARY, span, message).help(help)
 }

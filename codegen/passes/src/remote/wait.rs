@@ -1,8 +1,9 @@
-//! Waits and tests of this PE's own variables.
+//! Waits for and tests of this PE's own variables.
 //!
-//! NVSHMEM's functions also make what the network wrote visible, so they are taken wherever a network may be: with a
-//! bound on polls in a loop around the form that tests. They look by volatile loads, without order: a fence after them
-//! keeps later loads from what a cache has of before (seen on an H200: part of a line that an earlier load brought).
+//! NVSHMEM's functions also make writes of the network visible, so they are used wherever there may
+//! be a network. With a limit on polls, the function that tests is called in a loop. The functions
+//! use volatile loads without order. A fence after them prevents later loads from reading old data
+//! from a cache (observed on an H200: a part of a line that an earlier load had fetched).
 
 use super::library::{call, comparison, waited_name};
 use super::{RemotePass, address};
@@ -19,7 +20,7 @@ use weft_ir::{Thread, Value, ValueType, WaitFor};
 
 const I64: Type = Type::Scalar(Scalar::I64);
 
-/// What is waited for.
+/// The variables, values and comparison of a wait.
 pub(super) struct Wait<'a> {
     pub vars: Value,
     pub elem: Scalar,
@@ -71,7 +72,7 @@ impl RemotePass<'_> {
         Ok(Action::Become(value))
     }
 
-    /// Waits and tests of variables.
+    /// Lowers waits for and tests of variables.
     pub(super) fn wait(&mut self, e: &mut Editor, wait: &Wait<'_>, test: bool) -> Built<Action> {
         let (b, near) = (&mut e.b, self.near_only());
         let found = match (test, near) {
@@ -91,7 +92,7 @@ impl RemotePass<'_> {
     }
 }
 
-/// Later accesses stay later than what a function of NVSHMEM's saw.
+/// Orders later accesses after the writes that an NVSHMEM function has observed.
 pub(super) fn acquire(b: &mut Builder) -> Built<()> {
     b.emit(Thread::Fence { sem: Sem::AcqRel, scope: Scope::Sys }).map(drop)
 }
@@ -105,10 +106,11 @@ impl Wait<'_> {
         b.ty(self.vars).tensor().map_or(Int::ONE, |t| t.layout.size())
     }
 
-    /// NVSHMEM's function, one that waits or one that tests. Result: of one and all an `i32`, else an `i64`.
+    /// Calls NVSHMEM's function that waits or tests. The result is an `i32` for `one` and `all`,
+    /// and otherwise an `i64`.
     fn call(&self, b: &mut Builder, test: bool) -> Built<Value> {
         let Some(ty) = waited_name(self.elem) else {
-            let message = format!("nothing waits on {}", self.elem);
+            let message = format!("a wait on {} does not exist", self.elem);
             return Err(Diagnostic::error(NO_FUNCTION, self.span, message)
                 .help("wait on integers of 16, 32 or 64 bits"));
         };
@@ -141,14 +143,15 @@ impl Wait<'_> {
         acquire(b).map(|()| found)
     }
 
-    /// Looks again and again until there is something, or nothing to wait for, or too many polls. Result as of `look`.
+    /// Polls until there is a result, or nothing to wait for, or the limit of polls is reached. The
+    /// result is that of `look`.
     fn until(&self, b: &mut Builder, near: bool) -> Built<Value> {
         let ty = match self.which {
             WaitFor::One | WaitFor::All => Type::Scalar(Scalar::I32),
             _ => I64,
         };
         let found = b.local("found", ty);
-        // All of nothing holds; any and some of nothing are not waited for.
+        // `all` of no variables holds, and `any` and `some` of no variables do not wait.
         let empty = match (self.which, self.status) {
             (WaitFor::Any | WaitFor::Some, Some(status)) => Some(self.nothing_left(b, status)?),
             _ => None,
@@ -189,7 +192,7 @@ impl Wait<'_> {
         b.emit(Debug::Trap {}).map(drop)
     }
 
-    /// Looks once, by loads. Result as of [`call`](Wait::call) for a test.
+    /// Tests once by loads. The result is that of [`call`](Wait::call) for a test.
     fn look(&self, b: &mut Builder) -> Built<Value> {
         let whole = self.which;
         let start = match whole {
@@ -254,7 +257,7 @@ impl Wait<'_> {
         b.compare(self.cmp, have, value)
     }
 
-    /// Whether status leaves any variable in.
+    /// Whether the status leaves out all variables.
     fn nothing_left(&self, b: &mut Builder, status: Value) -> Built<Value> {
         let any: LocalId = b.local("waits", Type::Scalar(Scalar::Bool));
         let no = b.zero(&Type::Scalar(Scalar::Bool))?;
@@ -272,7 +275,7 @@ impl Wait<'_> {
     }
 }
 
-/// One element of a contiguous list.
+/// An element of a contiguous list.
 fn element(b: &mut Builder, list: Value, i: &Int) -> Built<Value> {
     b.view(list, i.clone(), Layout::one(), vec![])
 }

@@ -1,12 +1,14 @@
-//! Waits that identify themselves: a thread that waits for longer than the limit says for what.
+//! Waits that report themselves: a thread that waits longer than the limit states what it waits
+//! for.
 //!
-//! The pass finds the loops that do nothing but look at memory, numbers them, and lets each of them count its rounds.
-//! Every [`ROUNDS`] rounds a thread looks at the clock. Once the limit is exceeded, it writes one record to memory that
-//! the host can read, and goes on waiting: what becomes of the job is the host's decision. The layout of the memory is
-//! [`weft_abi::watch`]. Without [`Options::watch`] the pass changes nothing.
+//! The pass finds the loops that only read memory, numbers them, and lets each of them count its
+//! rounds. Every [`ROUNDS`] rounds a thread reads the clock. After the limit is exceeded, it writes
+//! one record to memory that the host can read, and continues to wait. The host decides what
+//! happens to the job. The layout of the memory is [`weft_abi::watch`]. Without [`Options::watch`]
+//! the pass changes nothing.
 //!
-//! A class of waits is a CTA and the number of a wait. The first thread of a class that exceeds the limit in a launch
-//! writes the record of the class.
+//! A class of waits is a CTA together with the number of a wait. In each launch, the first thread
+//! of a class that exceeds the limit writes the record of the class.
 
 mod spin;
 
@@ -25,7 +27,7 @@ use weft_ir::{
     Scalar, Scope, Sem, Space, Sreg, Thread, Value, ValueType,
 };
 
-/// Rounds of a wait between two looks at the clock, a power of two.
+/// The number of rounds of a wait between two reads of the clock, a power of two.
 const ROUNDS: i64 = 256;
 
 const U32: Type = Type::Scalar(Scalar::U32);
@@ -36,13 +38,13 @@ const I64: Type = Type::Scalar(Scalar::I64);
 pub struct Wait {
     /// The name of the kernel.
     pub kernel: Arc<str>,
-    /// The place of the wait in the text.
+    /// The source text of the wait.
     pub span: Span,
-    /// What the host knows of it.
+    /// The description of the wait for the host.
     pub info: WaitInfo,
 }
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     if !options.watch {
         return Ok(kernel);
@@ -56,22 +58,39 @@ pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Res
         }
     });
     let mut waits = Vec::new();
-    let kernel = rewrite(kernel, &mut Watch { options, roles, block: None, waits: &mut waits })?;
+    let behind = kernel.body.0.iter().copied().find(|v| is_dependency(&kernel, *v));
+    let behind = behind.filter(|_| has_spin(&kernel));
+    let kernel = rewrite(kernel, &mut Watch { options, roles, behind, block: None, waits: &mut waits })?;
     report.waits.extend(waits);
     Ok(kernel)
 }
 
+/// Whether an op waits for the launches in front of this one.
+fn is_dependency(kernel: &Kernel, v: Value) -> bool {
+    matches!(kernel.op(v).thread(), Some(Thread::WaitDependencies {}))
+}
+
+/// Whether a kernel has a wait that is watched.
+fn has_spin(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel.walk(&mut |v, _| found |= Spin::of(kernel, v).is_some());
+    found
+}
+
 struct Watch<'a> {
     options: &'a Options,
-    /// First thread and name of each role that has a name.
+    /// The first thread and the name of each role that has a name.
     roles: Vec<(u32, Arc<str>)>,
-    /// The address of the block that the host fills in, once something waits.
+    /// The wait of all threads for the previous launches, if there is one. The launch is counted
+    /// after it, because those launches write records with their own number until they end.
+    behind: Option<Value>,
+    /// The address of the block that the host provides, if a wait needs it.
     block: Option<Value>,
     waits: &'a mut Vec<Wait>,
 }
 
-/// What a wait counts: its rounds, and when it first looked at the clock. The time is 0 before that, and negative once
-/// the wait has been reported.
+/// The counters of a wait: its rounds, and the time when it first read the clock. The time is 0
+/// before that, and negative after the wait has been reported.
 #[derive(Clone, Copy)]
 struct Count {
     rounds: LocalId,
@@ -80,6 +99,12 @@ struct Count {
 
 impl Rewrite for Watch<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        if self.behind == Some(v) {
+            let block = self.block(e)?;
+            e.b.emit(Thread::WaitDependencies {})?;
+            count_launch(&mut e.b, block)?;
+            return Ok(Action::Drop);
+        }
         let Some(spin) = Spin::of(e.b.kernel(), v) else { return Ok(Action::Keep) };
         let span = e.b.kernel().insts[v].span;
         let number = i64::try_from(self.waits.len()).unwrap_or(i64::MAX);
@@ -96,7 +121,7 @@ impl Rewrite for Watch<'_> {
         counted?;
         let op = &mut b.kernel_mut().insts[v].op;
         if let Some(body) = op.blocks_mut().into_iter().nth(1) {
-            // A jump ends its block, so nothing can stand behind it.
+            // A jump ends its block, so nothing can follow it.
             let at = if spin.jumps { 0 } else { body.0.len() };
             body.0.splice(at..at, added.0);
         }
@@ -114,27 +139,21 @@ impl Rewrite for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// The address of the block. The first thread of the grid counts the launch there.
+    /// The address of the block. The launch is counted there at the start of the kernel, unless that is done later.
     fn block(&mut self, e: &mut Editor) -> Built<Value> {
         if let Some(block) = self.block {
             return Ok(block);
         }
-        // At the start of the kernel there are no roles.
+        // There are no roles at the start of the kernel.
         let whole = e.whole();
         let threads = std::mem::replace(&mut e.b.kernel_mut().block, whole);
+        let counts = self.behind.is_none();
         let block = e.prologue(|b| {
             let bits = parameter(b, Hidden::Watch {})?;
             let block = b.address(bits, Space::Global)?;
-            let who = linear(b, Sreg::BlockIdx)? * Int::from(i64::from(b.kernel().threads()))
-                + linear(b, Sreg::ThreadIdx)?;
-            let who = b.index(who)?;
-            let zero = b.i64(0)?;
-            let first = b.compare(CmpOp::Eq, who, zero)?;
-            b.if_true(first, |b| {
-                let (ptr, value) = (at(b, block, abi::LAUNCHES)?, b.int(Scalar::U32, 1)?);
-                let (op, sem, scope) = (RedOp::Add, Sem::Relaxed, Scope::Gpu);
-                b.emit(Memory::Red { ptr, value, op, sem, scope }).map(drop)
-            })?;
+            if counts {
+                count_launch(b, block)?;
+            }
             Ok(block)
         });
         e.b.kernel_mut().block = threads;
@@ -143,8 +162,23 @@ impl Watch<'_> {
     }
 }
 
-/// Counts a round. Every [`ROUNDS`] rounds it looks at the clock, and calls `over` with the cycles once the limit is
-/// exceeded.
+/// Counts the launch, in the first thread of the grid.
+fn count_launch(b: &mut Builder, block: Value) -> Built<()> {
+    let who =
+        linear(b, Sreg::BlockIdx)? * Int::from(i64::from(b.kernel().threads())) + linear(b, Sreg::ThreadIdx)?;
+    let who = b.index(who)?;
+    let zero = b.i64(0)?;
+    let first = b.compare(CmpOp::Eq, who, zero)?;
+    b.if_true(first, |b| {
+        let (ptr, value) = (at(b, block, abi::LAUNCHES)?, b.int(Scalar::U32, 1)?);
+        let (op, sem, scope) = (RedOp::Add, Sem::Relaxed, Scope::Gpu);
+        b.emit(Memory::Red { ptr, value, op, sem, scope }).map(drop)
+    })
+    .map(drop)
+}
+
+/// Counts a round. Every [`ROUNDS`] rounds it reads the clock, and calls `over` with the number of
+/// cycles if the limit is exceeded.
 fn look_at_clock(
     b: &mut Builder,
     block: Value,
@@ -185,14 +219,15 @@ fn look_at_clock(
 }
 
 impl Spin {
-    /// Writes the record of the wait's class, unless another thread has done so in this launch or the ring is full.
+    /// Writes the record of the wait's class, unless another thread has done so in this launch or
+    /// the ring is full.
     fn record(&self, b: &mut Builder, block: Value, number: i64, cycles: Value) -> Built<()> {
         let (sem, scope) = (Sem::Relaxed, Scope::Gpu);
         let ptr = at(b, block, abi::LAUNCHES)?;
         let launch = b.emit_as(Memory::Load { ptr, sem, scope }, U32)?;
         let cta = linear(b, Sreg::BlockIdx)?;
         let cta = b.index(cta)?;
-        // Consecutive CTAs have consecutive claims, and waits of a CTA lie far from each other.
+        // Consecutive CTAs have consecutive claims, and the waits of a CTA are far from each other.
         let spread = b.i64(number.wrapping_mul(0x9e37) & i64::from(abi::CLAIM_COUNT - 1))?;
         let class = b.binary(BinOp::Add, cta, spread)?;
         let mask = b.i64(i64::from(abi::CLAIM_COUNT - 1))?;
@@ -218,7 +253,7 @@ impl Spin {
         .map(drop)
     }
 
-    /// Fills in the record of a slot, the mark last.
+    /// Fills in the record of a slot. The mark is written last.
     fn write(
         &self,
         b: &mut Builder,
@@ -261,7 +296,7 @@ fn ring(b: &mut Builder, block: Value) -> Built<Value> {
     b.address(ring, Space::Global)
 }
 
-/// Counts a record that the ring has no place for.
+/// Counts a record for which the ring has no space.
 fn drop_record(b: &mut Builder, block: Value) -> Built<()> {
     let ring = ring(b, block)?;
     let (ptr, value) = (at(b, ring, abi::DROPPED)?, b.int(Scalar::U32, 1)?);
@@ -269,7 +304,8 @@ fn drop_record(b: &mut Builder, block: Value) -> Built<()> {
 }
 
 impl Spin {
-    /// The first of several values, one for each element that is compared, whose element is still waited for.
+    /// The first of several values whose element is still awaited. There is one value for each
+    /// compared element.
     fn first_open(&self, b: &mut Builder, values: Vec<Value>) -> Built<Option<Value>> {
         let (Some((compared, when)), Some(&last)) = (self.open, values.last()) else {
             return Ok(values.first().copied());
@@ -283,7 +319,7 @@ impl Spin {
         Ok(Some(first))
     }
 
-    /// The address of the element that is waited for; 0 where the code cannot tell.
+    /// The address of the awaited element, or 0 if the code cannot determine it.
     fn address(&self, b: &mut Builder) -> Built<Value> {
         let mut all = Vec::new();
         for look in &self.looks {
@@ -296,7 +332,7 @@ impl Spin {
         self.first_open(b, all)?.map_or_else(|| b.i64(0), Ok)
     }
 
-    /// The element of a value that is waited for, as an `i64`.
+    /// The awaited element of a value as an `i64`.
     fn number(&self, b: &mut Builder, value: Option<Value>) -> Built<Value> {
         let lanes = value.and_then(|v| b.ty(v).lanes()).unwrap_or(1);
         let compared = self.open.and_then(|(v, _)| b.ty(v).lanes()).unwrap_or(1);
@@ -309,12 +345,12 @@ impl Spin {
     }
 }
 
-/// The address so many bytes on.
+/// The address `bytes` bytes after `base`.
 fn at(b: &mut Builder, base: Value, bytes: u32) -> Built<Value> {
     b.offset(base, &Int::from(i64::from(bytes)))
 }
 
-/// A value as an `i64`: its first lane, and 0 where it is no integer.
+/// The first lane of a value as an `i64`, or 0 if the value is not an integer.
 fn number_of(b: &mut Builder, value: Option<Value>) -> Built<Value> {
     let Some(value) = value else { return b.i64(0) };
     let value = b.slice(value, 0, 1)?;

@@ -1,4 +1,4 @@
-//! Which loops wait, what they look at, and what they compare it with.
+//! Finds the loops that wait, the memory that they read, and the values that they compare it with.
 
 use rustc_hash::FxHashSet;
 use weft_abi::watch::Watched;
@@ -8,38 +8,40 @@ use weft_ir::{
     Sem, Space, Thread, UnOp, Value, ValueType, Var,
 };
 
-/// An access that looks at memory.
-pub(super) struct Look {
+/// An access by which a loop polls memory.
+pub(super) struct PollingAccess {
     /// The address that is read.
     pub ptr: Value,
     /// The number of elements.
     pub lanes: u32,
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub bytes: u32,
 }
 
-/// A loop that waits.
+/// A loop that waits for memory to change.
 pub(super) struct Spin {
-    /// What it looks at.
+    /// The memory that the loop polls.
     pub on: Watched,
-    /// The accesses that look, each with an address that is known in the body: one, or those whose elements, one behind
-    /// the other, are the elements of what is seen. Empty where the code cannot tell.
-    pub looks: Vec<Look>,
-    /// What it has seen.
+    /// The polling accesses, each with an address that is known in the body. There is one, or
+    /// several whose concatenated elements are the value that is seen. It is empty if the code
+    /// cannot determine them.
+    pub looks: Vec<PollingAccess>,
+    /// The value that the loop has read.
     pub seen: Option<Value>,
-    /// What it compares that with.
+    /// The value with which the loop compares it.
     pub expected: Option<Value>,
     /// The comparison of both that ends the wait.
     pub until: Option<CmpOp>,
-    /// The result of a comparison of several elements, and whether an element for which it is true is one that is still
-    /// waited for.
+    /// The result of a comparison of several elements, and whether a true result marks an element
+    /// that is still awaited.
     pub open: Option<(Value, bool)>,
-    /// Whether its body ends with a jump.
+    /// Whether the body ends with a jump.
     pub jumps: bool,
 }
 
 impl Spin {
-    /// The loop `v`, if it does nothing but look at what others write.
+    /// Analyses the loop `v`. The result is `None` unless the loop only polls memory that others
+    /// write.
     pub fn of(k: &Kernel, v: Value) -> Option<Spin> {
         let Some(Control::While { head, cond, body }) = k.op(v).control() else { return None };
         let mut all = Vec::new();
@@ -75,7 +77,7 @@ impl Spin {
         Some(spin)
     }
 
-    /// What the first op looks at that looks.
+    /// Finds the memory of the first polling op.
     fn find_place(&mut self, k: &Kernel, all: &[(Value, &Inst)], top: &[Value]) {
         let Some((v, inst)) = all.iter().find(|(_, inst)| effect(inst) == Effect::Looks) else { return };
         let ptr = match &inst.op {
@@ -100,7 +102,7 @@ impl Spin {
                 if effect(inst) == Effect::Looks && global(*ptr) && top.contains(v) =>
             {
                 let ty = k.ty(*v);
-                Some(Look {
+                Some(PollingAccess {
                     ptr: *ptr,
                     lanes: ty.lanes().unwrap_or(1),
                     bytes: ty.elem().map_or(1, |s| s.bytes()),
@@ -113,7 +115,7 @@ impl Spin {
         }
     }
 
-    /// Keeps the accesses whose elements are those of the comparison, or else the first one.
+    /// Keeps the accesses whose elements are those of the comparison, or otherwise the first one.
     fn keep_fitting_looks(&mut self, k: &Kernel) {
         let compared = self.open.and_then(|(v, _)| k.ty(v).lanes()).unwrap_or(1);
         if compared == 1 || self.looks.iter().map(|look| look.lanes).sum::<u32>() != compared {
@@ -121,13 +123,14 @@ impl Spin {
         }
     }
 
-    /// The first comparison, difference or exclusive or of what changes while the loop looks with what does not.
+    /// Finds the first comparison, difference or exclusive or of a value that changes during the
+    /// loop with one that does not.
     fn find_values(&mut self, k: &Kernel, (all, top): (&[(Value, &Inst)], &[Value]), cond: Value) {
         if self.on == Watched::Variable {
-            // What the function returns says nothing of the variable.
+            // The function's result does not give the value of the variable.
             return;
         }
-        let seen = Seen::new(all);
+        let seen = PolledValues::new(all);
         for &v in top {
             let (op, a, b) = match k.op(v).arith() {
                 Some(Arith::Compare { op, a, b }) => (Some(*op), *a, *b),
@@ -167,7 +170,7 @@ impl Spin {
     }
 }
 
-/// All ops of a block and of those in it, in the order of the code.
+/// Collects all ops of a block and of its nested blocks, in the order of the code.
 fn collect<'k>(k: &'k Kernel, block: &Block, all: &mut Vec<(Value, &'k Inst)>) {
     for &v in &block.0 {
         let Some(inst) = k.insts.get(v) else { continue };
@@ -176,14 +179,14 @@ fn collect<'k>(k: &'k Kernel, block: &Block, all: &mut Vec<(Value, &'k Inst)>) {
     }
 }
 
-/// What an op does to the question whether a loop waits.
+/// The effect of an op on the question whether a loop waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// It may stand in a loop that waits.
+    /// The op can be part of a loop that waits.
     None,
-    /// It looks at what others write.
+    /// The op polls memory that others write.
     Looks,
-    /// A loop with it does more than waiting.
+    /// The op makes the loop more than a wait.
     Other,
 }
 
@@ -203,17 +206,17 @@ fn effect(inst: &Inst) -> Effect {
     }
 }
 
-/// What depends on the looks of a loop.
+/// The values that depend on the polling accesses of a loop.
 #[derive(Default)]
-struct Seen {
+struct PolledValues {
     values: FxHashSet<Value>,
     locals: FxHashSet<LocalId>,
 }
 
-impl Seen {
-    fn new(all: &[(Value, &Inst)]) -> Seen {
-        let mut seen = Seen::default();
-        // What a round leaves in a variable, the next one reads.
+impl PolledValues {
+    fn new(all: &[(Value, &Inst)]) -> PolledValues {
+        let mut seen = PolledValues::default();
+        // A round reads the variables that the previous round has set.
         for _ in 0..2 {
             for (v, inst) in all {
                 let mut found = effect(inst) == Effect::Looks;
@@ -234,14 +237,15 @@ impl Seen {
     }
 }
 
-/// How a condition depends on a value.
+/// The dependence of a condition on a value.
 struct Sense<'k> {
     k: &'k Kernel,
     of: Value,
 }
 
 impl Sense<'_> {
-    /// Whether `cond` is true where the value is: `Some(false)` where it is true if the value is false.
+    /// Whether `cond` follows the value: `Some(true)` if both are equal, `Some(false)` if the
+    /// condition is true when the value is false.
     fn of(&self, cond: Value, same: bool) -> Option<bool> {
         if cond == self.of {
             return Some(same);
@@ -251,7 +255,7 @@ impl Sense<'_> {
             Arith::Compare { op: CmpOp::Eq, a, b } if zero(self.k, *b) => self.of(*a, !same),
             Arith::Compare { op: CmpOp::Ne, a, b } if zero(self.k, *b) => self.of(*a, same),
             Arith::Convert { a } | Arith::Slice { a, .. } => self.of(*a, same),
-            // What lies outside of a tensor is not waited for.
+            // Elements outside of a tensor are not awaited.
             Arith::Select { a, b, .. } if truth(self.k, *b) => self.of(*a, same),
             Arith::Binary { op: BinOp::And | BinOp::Or, a, b } => {
                 self.of(*a, same).or_else(|| self.of(*b, same))
@@ -260,7 +264,7 @@ impl Sense<'_> {
         }
     }
 
-    /// How a condition compares the value, a difference, with 0.
+    /// The comparison of the value, which is a difference, with 0 in a condition.
     fn difference(&self, cond: Value) -> Option<CmpOp> {
         let Arith::Compare { op, a, b } = self.k.op(cond).arith()? else { return None };
         let mut a = *a;
@@ -297,7 +301,7 @@ fn literal(k: &Kernel, a: Value, b: Value) -> bool {
     constant(k, a).or_else(|| constant(k, b)).is_some()
 }
 
-/// The parameter that an address lies in.
+/// The name of the parameter that an address points into.
 fn origin(k: &Kernel, ptr: Value) -> Option<String> {
     match k.op(ptr) {
         Op::Address(Address::PtrAdd { ptr, .. }) => origin(k, *ptr),
@@ -329,7 +333,7 @@ fn mirrored(op: CmpOp) -> CmpOp {
     }
 }
 
-/// A comparison as people write it.
+/// The operator of a comparison as it is written in messages.
 pub(super) fn sign(op: CmpOp) -> &'static str {
     match op {
         CmpOp::Eq => "==",

@@ -1,4 +1,5 @@
-//! The body of a loop over several rounds at once. A wide value has the lanes of the first round, then the second's, ...
+//! Emits the body of a loop for several rounds at once. A wide value has the lanes of the first
+//! round, followed by those of the second round, and so on.
 
 use super::plan::{Loop, Plan, ValueKind};
 use crate::edit::{Editor, Emit};
@@ -10,14 +11,14 @@ use weft_ir::mixed::{Op, Type};
 use weft_ir::{Arith, Bound, Int, IntTuple, Layout, Operation, TensorType, Value, ValueType, View};
 use weft_layout::Var;
 
-/// A body being written for several rounds.
+/// A body that is being emitted for several rounds.
 pub(super) struct Wide<'a> {
     l: &'a Loop,
     plan: &'a Plan,
     /// The variable in the first round.
     start: &'a Int,
-    /// What stands for the body's values: one value for those of [`ValueKind::Same`] and tensors (as in the first round), the
-    /// wide one for those of [`ValueKind::Rounds`].
+    /// The replacements of the body's values: one value for [`ValueKind::Same`] and tensors (that
+    /// of the first round), and the wide value for [`ValueKind::Rounds`].
     copies: FxHashMap<Value, Value>,
 }
 
@@ -26,7 +27,7 @@ impl Wide<'_> {
         Wide { l, plan, start, copies: FxHashMap::default() }
     }
 
-    /// Writes what is the same in every round. It needs nothing else, so it comes first.
+    /// Emits the ops that are the same in every round. They need nothing else, so they come first.
     pub fn same(&mut self, e: &mut Editor) -> Built<()> {
         for &v in &self.l.body.0 {
             if self.plan.kinds.get(&v) == Some(&ValueKind::Same) {
@@ -38,7 +39,7 @@ impl Wide<'_> {
         Ok(())
     }
 
-    /// Writes the rest of the body.
+    /// Emits the other ops of the body.
     pub fn emit(mut self, e: &mut Editor) -> Built<()> {
         for &v in &self.l.body.0 {
             let (op, ty) = (e.op(v), e.b.ty(v).clone());
@@ -61,7 +62,8 @@ impl Wide<'_> {
         self.plan.rounds
     }
 
-    /// An expression in one round. Its variables are the loop's, or values that are the same in every round.
+    /// An expression in one round. Its variables are the loop's variable, or values that are the
+    /// same in every round.
     pub fn int(&self, expr: &Int, round: u32) -> Int {
         expr.subst(&mut |v| match v.id == self.l.var.0 {
             true => Some(self.start + &self.l.stride * i64::from(round)),
@@ -88,7 +90,7 @@ impl Wide<'_> {
         Ok(TensorType { layout: layout(&t.layout)?, bounds, ..t.clone() })
     }
 
-    /// The op in one round.
+    /// Emits the op for one round.
     fn once(&self, e: &mut Editor, mut op: Op, ty: &Type, round: u32) -> Built<Value> {
         if let Op::View(View::Index { expr }) = &mut op {
             *expr = self.int(expr, round);
@@ -121,13 +123,13 @@ impl Wide<'_> {
         Ok(parts)
     }
 
-    /// A pure op, round by round.
+    /// Emits a pure op round by round.
     fn each(&self, e: &mut Editor, op: &Op, ty: &Type) -> Built<Value> {
         let parts = (0..self.rounds()).map(|r| self.once(e, op.clone(), ty, r)).collect::<Built<Vec<_>>>()?;
         e.b.concat(parts)
     }
 
-    /// An elementwise op on all rounds at once.
+    /// Emits an elementwise op for all rounds at once.
     fn lanewise(&self, e: &mut Editor, mut op: Op, ty: &Type) -> Built<Value> {
         let mut wide = FxHashMap::default();
         for x in operands(&op) {
@@ -141,7 +143,7 @@ impl Wide<'_> {
         e.b.emit_as(op, ty)
     }
 
-    /// A value over all rounds.
+    /// The value for all rounds.
     fn wide(&self, e: &mut Editor, x: Value) -> Built<Value> {
         if x == self.l.var {
             let each = (0..self.rounds()).map(|r| e.b.index(self.int(&self.l.symbol, r)));
@@ -158,9 +160,10 @@ impl Wide<'_> {
         }
     }
 
-    /// An access to all rounds at once: the place gets one more mode, and no bounds, which are tested before.
+    /// Emits an access for all rounds at once. The place gets one more mode and no bounds, which
+    /// are tested before.
     fn access(&self, e: &mut Editor, op: &Op) -> Built<Value> {
-        let Some(op) = op.access() else { return Err(layout_error("an op that is no access")) };
+        let Some(op) = op.access() else { return Err(layout_error("an op that is not an access")) };
         let to = op.place();
         let first = self.copies.get(&to).copied().unwrap_or(to);
         let (Some(t), Some(stride)) = (e.b.ty(first).tensor().cloned(), self.plan.strides.get(&to)) else {
@@ -186,7 +189,8 @@ fn operands(op: &Op) -> Vec<Value> {
     all
 }
 
-/// Whether lane `i` of the result depends on lane `i` of the operands alone (or, of a bit cast, on the bits there).
+/// Whether lane `i` of the result depends only on lane `i` of the operands (or, for a bit cast, on
+/// the bits there).
 fn elementwise(op: &Op, e: &Editor) -> bool {
     match op.arith() {
         Some(

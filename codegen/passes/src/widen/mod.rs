@@ -1,9 +1,11 @@
-//! Rounds of a loop that cannot disturb each other become one round over wider tensors.
+//! Combines rounds of a loop that are independent of each other into one round over wider tensors.
 //!
-//! `for i in lo..hi unroll(n)` becomes a loop of step `n` whose tensors have one more mode, `n` rounds: each load or
-//! `ld_reduce` is one op over all rounds, so all are issued before the first store. Rounds that are not whole, because the
-//! loop ends or a bound cuts one of them, run one after another as they were; so the wide body has no bounds. Places only
-//! grow, so where a bound cuts is found once, before the loop, from its end:
+//! `for i in lo..hi unroll(n)` becomes a loop of step `n` whose tensors have one more mode of `n`
+//! rounds. Each load or `ld_reduce` is one op over all rounds, so that all of them are issued
+//! before the first store. Incomplete groups of rounds, at the end of the loop or where a bound
+//! cuts one of them, run one after another as before. The wide body therefore has no bounds.
+//! Positions only increase, so the place where a bound cuts is found once, before the loop, from
+//! its end:
 //!
 //! ```text
 //! whole = hi; while lo < whole && an element of round whole-1 does not exist { whole -= 1 }
@@ -12,7 +14,8 @@
 //! for j in last..hi { body }
 //! ```
 //!
-//! A loop of another step, or whose bounds depend on what its body computes, tests in each wide round:
+//! A loop with another step, or whose bounds depend on values that its body computes, tests in each
+//! wide round:
 //!
 //! ```text
 //! for i in lo..hi step n*step {
@@ -20,8 +23,9 @@
 //! }
 //! ```
 //!
-//! A body qualifies if it is straight-line code whose accesses move linearly with the round, and no round accesses what
-//! another writes; any other loop keeps its hint for LLVM. That distinct tensor parameters do not overlap is assumed.
+//! A body qualifies if it is straight-line code whose accesses move linearly with the round, and no
+//! round accesses what another writes. Any other loop keeps its hint for LLVM. The pass assumes
+//! that distinct tensor parameters do not overlap.
 
 mod copy;
 mod plan;
@@ -36,7 +40,7 @@ use weft_ir::diag::Diagnostic;
 use weft_ir::mixed::{Kernel, Type};
 use weft_ir::{BinOp, CmpOp, Control, Int, Operation, Scalar, Value, Var};
 
-/// The pass.
+/// Runs the pass on a kernel.
 pub(crate) fn run(kernel: Kernel, _: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
     rewrite(kernel, &mut Widen { report })
 }
@@ -93,7 +97,8 @@ fn emit(e: &mut Editor, l: &Loop, plan: &Plan) -> Built<()> {
     e.b.rounds(var, [l.lo, l.hi, step], 1, body).map(drop)
 }
 
-/// The rounds that are whole, `var` counting them, and the rest one by one.
+/// Emits a loop over the complete groups of rounds, counted by `var`, and a loop over the other
+/// rounds one by one.
 fn split(e: &mut Editor, l: &Loop, plan: &Plan, var: Value) -> Built<()> {
     let rounds = i64::from(plan.rounds);
     let whole = whole(e, l, plan)?;
@@ -147,7 +152,7 @@ fn whole(e: &mut Editor, l: &Loop, plan: &Plan) -> Built<Value> {
     e.b.get(whole)
 }
 
-/// All rounds from `start`, the value of `var`, on.
+/// Emits all rounds of a group from `start`, which is the value of `var`.
 fn round(e: &mut Editor, l: &Loop, plan: &Plan, var: Value, start: &Int) -> Built<()> {
     let rounds = i64::from(plan.rounds);
     let divides = l.trip.is_some_and(|trip| trip % rounds == 0);

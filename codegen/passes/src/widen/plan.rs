@@ -1,4 +1,5 @@
-//! Whether rounds of a loop may be in flight together, and what each of its values becomes.
+//! Decides whether rounds of a loop can be in flight together, and how each of its values is
+//! widened.
 
 use crate::edit::{constant, param_index};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -9,12 +10,12 @@ use weft_ir::{
     Access, Block, Control, Int, Layout, Operation, Sem, Team, TensorType, Thread, Value, ValueType, Var,
 };
 
-/// Most elements of one value over all rounds.
+/// The maximum number of elements of one value over all rounds.
 const MAX_LANES: u32 = 256;
-/// Most rounds that `unroll(0)`, "all", stands for.
+/// The maximum number of rounds for `unroll(0)`, which stands for all rounds.
 const MAX_FULL: i64 = 64;
 
-/// A loop that asks for rounds in flight.
+/// A loop that requests rounds in flight.
 pub(super) struct Loop {
     pub var: Value,
     pub lo: Value,
@@ -22,24 +23,24 @@ pub(super) struct Loop {
     pub step: Value,
     pub unroll: u32,
     pub body: Block,
-    /// The variable in layouts and offsets.
+    /// The variable as a symbol in layouts and offsets.
     pub symbol: Int,
     /// The distance from one round to the next.
     pub stride: Int,
-    /// How many rounds there are, if that is known.
+    /// The number of rounds, if it is known.
     pub trip: Option<i64>,
 }
 
-/// What a value of the body is, over all rounds.
+/// The form of a value of the body over all rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ValueKind {
-    /// The same in every round.
+    /// The value is the same in every round.
     Same,
-    /// That many lanes a round.
+    /// The value has this number of lanes per round.
     Rounds(u32),
-    /// A tensor.
+    /// The value is a tensor.
     Tensor,
-    /// None: an op for its effect.
+    /// The op has an effect and no value.
     Effect,
 }
 
@@ -47,27 +48,28 @@ pub(super) enum ValueKind {
 pub(super) struct Plan {
     /// The number of rounds in flight.
     pub rounds: u32,
-    /// Why there are fewer than asked for.
+    /// The reason why there are fewer rounds than requested.
     pub fewer: Option<String>,
     pub kinds: FxHashMap<Value, ValueKind>,
-    /// The distance from one round's first element to the next round's, for each place that is accessed.
+    /// For each place that is accessed, the distance from one round's first element to the next
+    /// round's.
     pub strides: FxHashMap<Value, Int>,
-    /// What positions are below.
+    /// The bounds that must be tested.
     pub tests: Vec<Test>,
 }
 
-/// A bound that is not known to hold: it does in rounds before some round, and from there on does not.
+/// A bound that fails monotonically: it holds for a prefix of the rounds and fails for the rest.
 #[derive(PartialEq)]
 pub(super) struct Test {
-    /// Greatest position in one round.
+    /// The greatest position in one round.
     pub one: Int,
-    /// Greatest position in all rounds in flight.
+    /// The greatest position in all rounds in flight.
     pub all: Int,
     pub limit: Int,
 }
 
 impl Plan {
-    /// Whether a bound depends on what the body computes.
+    /// Whether a bound depends on a value that the body computes.
     pub fn computed_tests(&self) -> bool {
         let mut found = false;
         for test in &self.tests {
@@ -79,7 +81,7 @@ impl Plan {
     }
 }
 
-/// A bound as first met: its greatest position in the first round, its stride, its limit.
+/// A bound when it is first found: its greatest position in the first round, its stride, its limit.
 type Reach = (Int, Int, Int);
 
 struct Touch {
@@ -115,7 +117,7 @@ impl Loop {
         })
     }
 
-    /// `e` one round later.
+    /// The expression `e` one round later.
     fn next(&self, e: &Int) -> Int {
         e.subst(&mut |v| (v.id == self.var.0).then(|| &self.symbol + &self.stride))
     }
@@ -127,10 +129,10 @@ impl Loop {
     }
 }
 
-/// Finds out how to widen a loop.
+/// Decides how to widen a loop.
 ///
 /// # Errors
-/// Says why the loop stays as it is.
+/// Fails with the reason why the loop stays unchanged.
 pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
     let mut plan = Plan {
         rounds: asked(l)?,
@@ -154,27 +156,27 @@ pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
         }
     }
     if accesses.is_empty() {
-        return Err("there is no memory access in it".into());
+        return Err("it contains no memory access".into());
     }
     if plan.rounds > MAX_LANES / most {
         plan.rounds = MAX_LANES / most;
-        plan.fewer = Some(format!("a round has {most} elements, and {MAX_LANES} may be in flight"));
+        plan.fewer = Some(format!("a round has {most} elements, but only {MAX_LANES} can be in flight"));
     }
     if plan.rounds < 2 {
-        return Err(plan.fewer.unwrap_or_else(|| "there is one round only".into()));
+        return Err(plan.fewer.unwrap_or_else(|| "there is only one round".into()));
     }
     let rounds = i64::from(plan.rounds);
     for (i, a) in accesses.iter().enumerate() {
         for b in &accesses[i + 1..] {
             if (a.writes || b.writes) && may_meet(k, a, b, rounds) {
-                return Err("a round may access what another round writes".into());
+                return Err("a round may access memory that another round writes".into());
             }
         }
     }
     for (top, stride, limit) in reaches {
         let test = Test { all: &top + stride * (rounds - 1), one: top, limit };
         if test.all.poison().is_some() {
-            return Err("a bound has no value after so many rounds".into());
+            return Err("a bound has no value after this number of rounds".into());
         }
         if !test.all.is_lt(&test.limit) && !plan.tests.contains(&test) {
             plan.tests.push(test);
@@ -186,7 +188,7 @@ pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
 fn asked(l: &Loop) -> Result<u32, String> {
     let rounds = match (l.unroll, l.trip) {
         (0, Some(trip)) if trip <= MAX_FULL => trip,
-        (0, Some(trip)) => return Err(format!("all of {trip} rounds are too many, {MAX_FULL} may be")),
+        (0, Some(trip)) => return Err(format!("{trip} rounds are too many: the limit is {MAX_FULL}")),
         (0, None) => return Err("the number of rounds is known only at run time".into()),
         (n, trip) => trip.map_or(n.into(), |trip| trip.min(n.into())),
     };
@@ -235,7 +237,8 @@ fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<ValueKind, String
     }
 }
 
-/// Checks one access: its place moves by a constant stride, the rest of it stays. Returns its elements a round.
+/// Checks one access: its place moves by a constant stride, and the rest of it does not change.
+/// Returns the number of its elements per round.
 fn access(
     k: &Kernel,
     l: &Loop,
@@ -246,7 +249,8 @@ fn access(
     reaches: &mut Vec<Reach>,
 ) -> Result<u32, String> {
     let Type::Tensor(t) = k.ty(place) else { return Err("it accesses a pointer".into()) };
-    // Symbols that the body computes anew in each round are as bad as the variable in what must stay.
+    // Symbols that the body computes in each round must not occur where the variable must not
+    // occur.
     let changes = |e: &Int| {
         let mut found = false;
         e.vars(&mut |v| found |= matches!(plan.kinds.get(&Value(v.id)), Some(ValueKind::Rounds(_))));
@@ -263,21 +267,22 @@ fn access(
     }
     let (root, offset) = resolve(k, place)?;
     let Some(by) = stride(&offset) else {
-        return Err(format!("where it accesses memory, {offset}, is no linear function of the round"));
+        return Err(format!("the offset of an access, {offset}, is not a linear function of the round"));
     };
     for b in &t.bounds {
         let (Some(by), Some(top)) = (stride(&b.offset), top(&b.layout)) else {
-            return Err("a bound is no linear function of the round".into());
+            return Err("a bound is not a linear function of the round".into());
         };
         if !stays(&b.limit) || by.lower_bound() < 0 {
-            return Err("a bound is no growing function of the round".into());
+            return Err("a bound is not an increasing function of the round".into());
         }
         reaches.push((&b.offset + top, by, b.limit.clone()));
     }
     let modes = modes(t).ok_or("the shape of an access is known only at run time")?;
     let lanes = modes.iter().try_fold(1i64, |n, (e, _)| n.checked_mul(*e));
     plan.strides.insert(place, by.clone());
-    // Names are for comparing alone: the first one of all need not be in force here.
+    // The canonical names are used only for comparisons, because their definitions need not be
+    // visible here.
     let (offset, stride) = (one_name(k, &offset), one_name(k, &by));
     accesses.push(Touch { root, writes, offset, stride, modes });
     lanes.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| "an access is too large".into())
@@ -300,7 +305,7 @@ fn top(layout: &Layout) -> Option<Int> {
     Some(top)
 }
 
-/// The parameter or allocation behind a tensor, and elements from its first to the tensor's.
+/// The parameter or allocation of a tensor, and the offset of the tensor in it in elements.
 fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
     let mut offset = Int::ZERO;
     loop {
@@ -322,7 +327,8 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
     }
 }
 
-/// An offset in which what never changes (indices of threads and CTAs, ranks) has one name each, wherever it was asked for.
+/// An offset in a form in which each constant value (indices of threads and CTAs, ranks) has one
+/// name, wherever it was computed.
 fn one_name(k: &Kernel, offset: &Int) -> Int {
     offset.subst(&mut |v| {
         let constant = |op: &&Op| {
@@ -335,8 +341,9 @@ fn one_name(k: &Kernel, offset: &Int) -> Int {
     })
 }
 
-/// Whether `a` in a round may touch what `b`, later in the body, touches in an earlier round: widened, `a` comes first.
-/// By which way they get there (own address, a peer's, multicast) is not asked: it may be the same memory.
+/// Whether `a` in a round can access what `b`, later in the body, accesses in an earlier round. In
+/// the widened loop `a` comes first. The route of the accesses (own address, a peer's, multicast)
+/// is ignored, because they can reach the same memory.
 fn may_meet(k: &Kernel, a: &Touch, b: &Touch, rounds: i64) -> bool {
     let same_root = match (param_index(k, a.root), param_index(k, b.root)) {
         (Some(x), Some(y)) => x == y,
@@ -369,7 +376,7 @@ fn may_meet(k: &Kernel, a: &Touch, b: &Touch, rounds: i64) -> bool {
     !(above || below)
 }
 
-/// Every offset of a static layout.
+/// All offsets of a static layout.
 fn offsets(modes: &[(i64, Int)]) -> Option<Vec<i64>> {
     let mut all = vec![0i64];
     for (extent, stride) in modes {

@@ -4,7 +4,8 @@ use super::layout;
 use weft_ir::builder::{Built, Range};
 use weft_ir::*;
 
-/// Names and sizes of what the front end makes of `zipped_divide` by the team, then by the threads of the grid.
+/// The values that the front end computes for `zipped_divide` by the team, and then by the threads
+/// of the grid.
 pub struct Shard {
     pub x: Value,
     pub team: TeamRef,
@@ -15,7 +16,8 @@ pub struct Shard {
     pub step: Int,
 }
 
-/// Parameters `N`, `x`, `sync`, `team`, and the shares of PEs and threads, in pieces of `lanes` elements.
+/// The parameters `N`, `x`, `sync` and `team`, and the shares of PEs and threads in pieces of
+/// `lanes` elements.
 pub fn shard(b: &mut Builder, elem: Scalar, lanes: i64) -> Built<Shard> {
     let n = b.param("N", Type::Scalar(Scalar::I32))?;
     let n = b.symbol(n)?;
@@ -47,7 +49,7 @@ pub fn barrier(b: &mut Builder, team: TeamRef) -> Built<()> {
     b.emit(Team::Barrier { sync, team, sem: Sem::AcqRel, scope: Scope::Sys }).map(drop)
 }
 
-/// The two-shot allreduce of design and examples, as the front end would write it: N is a run-time argument.
+/// The two-shot allreduce as the front end would write it. N is a run-time argument.
 pub fn two_shot(elem: Scalar, threads: u32, unroll: u32, op: RedOp) -> Built<Kernel> {
     let lanes = i64::from(16 / elem.bytes());
     let mut b = Builder::new("allreduce_two_shot", [threads, 1, 1]);

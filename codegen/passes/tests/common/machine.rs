@@ -1,7 +1,9 @@
-//! Runs kernels of the tensor level and of the machine level, all threads of all PEs in lockstep, over bytes of memory.
+//! Executes kernels of the tensor level and of the machine level on bytes of memory, with all
+//! threads of all PEs in lockstep.
 //!
-//! Tensor ops are taken at their word: element by element, each at `offset + layout(coordinate)`, if its bounds allow.
-//! Every access is checked: in one allocation, aligned to its size.
+//! Tensor ops are executed literally: element by element, each at `offset + layout(coordinate)` if
+//! its bounds allow. Every access is checked: it must lie in one allocation and be aligned to its
+//! size.
 
 #![allow(clippy::needless_range_loop, reason = "a thread's number indexes more than the mask")]
 
@@ -15,14 +17,14 @@ use weft_ir::kernel::{Induction, Kernel};
 use weft_ir::*;
 use weft_passes::Lowered;
 
-/// What a kernel is given.
+/// An argument of a kernel.
 #[derive(Clone, Debug)]
 pub enum Arg {
-    /// An integer.
+    /// An integer argument.
     Int(i64),
-    /// Memory, per PE; its first byte is aligned to so many bytes and no more.
+    /// Memory of each PE. Its first byte is aligned to this number of bytes and no more.
     Memory(Vec<Vec<u8>>, u32),
-    /// A team of all PEs.
+    /// The team of all PEs.
     Team,
 }
 
@@ -32,15 +34,15 @@ pub struct World {
     pub pes: usize,
     pub grid: [u32; 3],
     pub args: Vec<Arg>,
-    /// What was printed.
+    /// The output of prints.
     pub printed: Vec<String>,
-    /// Every access to a pointer: the op and its bytes.
+    /// Every access to a pointer: the op and its number of bytes.
     pub accesses: Vec<(&'static str, u32)>,
-    /// A thread trapped.
+    /// Whether a thread trapped.
     pub trapped: bool,
-    /// Functions that were called.
+    /// The names of functions that were called.
     pub calls: Vec<String>,
-    /// Whether tables of PEs in reach have any.
+    /// Whether tables contain the addresses of other PEs.
     pub in_reach: bool,
 }
 
@@ -74,7 +76,7 @@ const TABLE: u64 = 3 << 60;
 const SHARED: u64 = 4 << 60;
 const NOWHERE: u64 = 5 << 60;
 
-/// What a kernel's parameter is: the launch's parameter, and who fills it in.
+/// The origin of a kernel's parameter: the launch's parameter, and who fills it in.
 struct ParamSource {
     source: u32,
     kind: ParamKind,
@@ -82,16 +84,17 @@ struct ParamSource {
 
 struct Machine<'a, L: Level> {
     k: &'a Kernel<L>,
-    /// By the kernel's own parameters.
+    /// The origins, by the kernel's own parameters.
     given: Vec<ParamSource>,
     w: &'a mut World,
     threads: Vec<Tid>,
     vals: Vec<Vec<Val>>,
     locals: Vec<Vec<Val>>,
     shared: HashMap<(usize, u64), Vec<u8>>,
-    /// Loops and `once` around the code at hand.
+    /// The number of loops and `once` around the current code.
     around: usize,
-    /// By thread, a jump under way: to the end of what is `around` so many others, or of its round.
+    /// For each thread, a jump in progress: the number of surrounding loops that remain around its
+    /// target, and whether it goes to the next round.
     away: Vec<Option<(usize, bool)>>,
 }
 
@@ -116,7 +119,7 @@ impl World {
         self.run(k, given);
     }
 
-    /// Launches what the passes made of a kernel on every PE.
+    /// Launches a lowered kernel on every PE.
     pub fn launch_lowered(&mut self, lowered: &Lowered) {
         let k = &lowered.module.kernels[0];
         let params = &k.head.launch.as_ref().unwrap().params;
@@ -189,19 +192,20 @@ impl<L: Level> Machine<'_, L> {
         }
     }
 
-    /// The threads that no jump took away.
+    /// The threads that no jump has taken away.
     fn here(&self, mask: &[bool]) -> Vec<bool> {
         mask.iter().zip(&self.away).map(|(on, away)| *on && away.is_none()).collect()
     }
 
-    /// A block of a loop or `once`.
+    /// Executes a block of a loop or `once`.
     fn inside(&mut self, block: &Block, mask: &[bool]) {
         self.around += 1;
         self.block(block, mask);
         self.around -= 1;
     }
 
-    /// Ends jumps to what `around` others are around: to the end of its round, or behind it.
+    /// Ends the jumps whose target is at the current nesting: those to the next round, or those to
+    /// the end.
     fn arrive(&mut self, again: bool) {
         let here = Some((self.around, again));
         self.away.iter_mut().filter(|away| **away == here).for_each(|away| *away = None);
@@ -290,7 +294,7 @@ impl<L: Level> Machine<'_, L> {
         }
     }
 
-    /// What a loop variable's definition says of its values is true.
+    /// Checks that the facts in a loop variable's definition are true.
     fn check_facts(&self, var: Value, on: &[bool]) {
         let Some(&Var::LoopVar { min, max, div }) = self.k.op(var).var() else {
             panic!("{var} is no loop variable")
@@ -348,7 +352,7 @@ impl<L: Level> Machine<'_, L> {
         let ParamSource { source, kind } = &self.given[index as usize];
         let word = match kind {
             ParamKind::Hidden(hidden) => match *hidden {
-                // Copies of tiles and waits that report themselves run on the simulator alone.
+                // Only the simulator runs copies of tiles and waits that report themselves.
                 Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } | Hidden::Watch {} => return Val::None,
                 Hidden::MyPe { .. } => pe as u64,
                 Hidden::NPes { .. } => self.w.pes as u64,
@@ -365,7 +369,8 @@ impl<L: Level> Machine<'_, L> {
         };
         match ty.view() {
             TypeRef::Tensor(ty) => {
-                // The layout may be made of parameters that come later; then only views of it are used.
+                // The layout can refer to later parameters. In that case only views of the tensor
+                // are used.
                 let layout =
                     if ty.layout.is_static() { ty.layout.clone() } else { super::layout(&[1], &[0]) };
                 self.tensor(t, &TensorType { layout, ..(**ty).clone() }, word, false)
@@ -374,7 +379,7 @@ impl<L: Level> Machine<'_, L> {
         }
     }
 
-    /// Memory starts where its declared alignment holds, and no greater one.
+    /// Memory starts at an address with exactly its declared alignment.
     fn start(&self, arg: u32) -> u64 {
         match &self.w.args[arg as usize] {
             Arg::Memory(_, align) => u64::from(*align),

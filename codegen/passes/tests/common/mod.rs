@@ -1,7 +1,7 @@
 //! Kernels to lower, and a reference to compare with.
 
 #![allow(dead_code, reason = "each test uses its part")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 pub mod kernels;
 pub mod machine;
@@ -12,17 +12,17 @@ use weft_ir::verify::verify;
 use weft_ir::{IntTuple, Kernel, Layout, Module};
 use weft_passes::{Lowered, Lowering, Options, run};
 
-/// Options for sm_90a.
+/// The options for sm_90a.
 pub fn options(lowering: Lowering) -> Options {
     Options::new(lowering, "sm_90a".parse().unwrap())
 }
 
-/// One kernel as a verified module.
+/// A verified module of one kernel.
 pub fn module(kernel: Kernel) -> Verified {
     verify(Module { kernels: vec![kernel], ..Module::default() }).unwrap_or_else(|e| panic!("{e:#?}"))
 }
 
-/// All passes on one kernel.
+/// Runs all passes on one kernel.
 pub fn lower(kernel: Kernel, lowering: Lowering) -> Lowered {
     run(module(kernel), &options(lowering)).unwrap_or_else(|e| panic!("{e:#?}"))
 }

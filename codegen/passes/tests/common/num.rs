@@ -1,9 +1,9 @@
-//! Numbers as their bits, one lane a `u64`.
+//! Numbers as their bits, with one lane per `u64`.
 
 use half::{bf16, f16};
 use weft_ir::{BinOp, CmpOp, NumberKind, RedOp, Scalar, UnOp};
 
-/// An integer's value.
+/// The value of an integer.
 pub fn int(s: Scalar, bits: u64) -> i64 {
     let shift = 64 - s.bits();
     match s.kind() {
@@ -12,13 +12,13 @@ pub fn int(s: Scalar, bits: u64) -> i64 {
     }
 }
 
-/// An integer's bits, modulo its width.
+/// The bits of an integer, modulo its width.
 pub fn bits(s: Scalar, n: i64) -> u64 {
     let shift = 64 - s.bits();
     (n as u64) << shift >> shift
 }
 
-/// A float's value.
+/// The value of a float.
 pub fn float(s: Scalar, bits: u64) -> f64 {
     match s {
         Scalar::F16 => f16::from_bits(bits as u16).to_f64(),
@@ -29,14 +29,15 @@ pub fn float(s: Scalar, bits: u64) -> f64 {
     }
 }
 
-/// A float's bits, rounded to nearest even. One rounding after exact or double-precision arithmetic.
+/// The bits of a float, rounded to nearest even. It is rounded once, after exact or
+/// double-precision arithmetic.
 pub fn float_bits(s: Scalar, x: f64) -> u64 {
     match s {
         Scalar::F16 => f16::from_f64(x).to_bits().into(),
         Scalar::BF16 => bf16::from_f64(x).to_bits().into(),
         Scalar::F32 => (x as f32).to_bits().into(),
         Scalar::F64 => x.to_bits(),
-        // What is out of bounds reads as 0 in every type.
+        // Elements out of bounds read as 0 in every type.
         other if x == 0.0 => bits(other, 0),
         other => panic!("no arithmetic in {other}"),
     }

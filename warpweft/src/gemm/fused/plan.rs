@@ -172,8 +172,8 @@ parameters! {
     strip = "STRIP", ALL, |_| 64, Of(&[32, 64, 128]);
     /// Strips on their way out that shared memory holds for each half of a tile.
     outs = "OUTS", SUMS, |_| 2, Range(1, 8);
-    /// Strips of other PEs that shared memory holds for each half of a tile.
-    ins = "INS", STAGED, |_| 2, Range(1, 8);
+    /// Strips of other PEs that shared memory holds for each half of a tile. If it is 0, they lie among `outs`.
+    ins = "INS", STAGED, |_| 2, Range(0, 8);
     /// Blocks of tiles for other PEs that are computed before the first own ones.
     lag = "LAG", MIXED, |_| 4, Range(0, 1024);
     /// Columns of a piece of A that is sent at once.

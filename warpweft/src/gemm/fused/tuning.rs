@@ -3,10 +3,8 @@
 use super::{Choice, Form};
 use crate::gemm::Problem;
 use crate::gemm::tuning::{FAR, Setting, distance};
-use crate::tuned::{self, TuningFile};
+use crate::tuned::{self, Measured, TuningFile, tables};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use weft_runtime::Error;
 
 /// Another form of the file has another number.
 const FORM: u32 = 1;
@@ -104,61 +102,32 @@ impl Table {
     }
 }
 
-/// Tables of any number of settings, as the file has them.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Tables {
-    form: u32,
-    /// One for each setting.
-    pub tables: Vec<Table>,
-}
+impl Measured for Table {
+    type Entry = Entry;
 
-impl Default for Tables {
-    fn default() -> Tables {
-        Tables { form: FORM, tables: Vec::new() }
-    }
-}
-
-impl Tables {
-    /// Where tables are stored: the file that `WEFT_GEMM_COMM_TUNING` names, or `gemm_comm.json` in warpweft's folder of the
-    /// user's data. There is none where the variable is `off`, or where no folder is known.
-    pub fn path() -> Option<PathBuf> {
-        FILE.path()
+    fn parts(&self) -> (Table, &[Entry]) {
+        (Table { entries: Vec::new(), ..self.clone() }, &self.entries)
     }
 
-    /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_COMM_TUNING` names it.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read, is damaged, or has another form (R0111).
-    pub fn read(file: &Path) -> Result<Tables, Error> {
-        let Some(text) = FILE.read(file)? else { return Ok(Tables::default()) };
-        FILE.parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display())))
-    }
-
-    /// Takes a table in. Its entries replace those of the same problems in the table of the same setting, and another
-    /// driver's table of the same GPU goes.
-    pub fn add(&mut self, table: Table) {
-        self.tables.retain(|t| t.setting == table.setting || t.setting.gpu != table.setting.gpu);
-        match self.tables.iter_mut().find(|t| t.setting == table.setting) {
+    /// One table for each GPU.
+    fn join(self, tables: &mut Vec<Table>) {
+        tables.retain(|t| t.setting == self.setting || t.setting.gpu != self.setting.gpu);
+        match tables.iter_mut().find(|t| t.setting == self.setting) {
             Some(there) => {
-                there.entries.retain(|e| table.entries.iter().all(|n| n.case != e.case));
-                there.entries.extend(table.entries);
+                there.entries.retain(|e| self.entries.iter().all(|n| n.case != e.case));
+                there.entries.extend(self.entries);
             }
-            None => self.tables.push(table),
+            None => tables.push(self),
         }
     }
+}
 
+tables!(FILE, "WEFT_GEMM_COMM_TUNING", "gemm_comm.json");
+
+impl Tables {
     /// The table of a setting.
     pub fn find(&self, setting: &Setting) -> Option<&Table> {
         self.tables.iter().find(|t| t.setting == *setting)
-    }
-
-    /// Writes them, all at once: a reader sees the old file or the new one.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be written (R0111).
-    pub fn write(&self, file: &Path) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(self).map_err(|e| FILE.bad(e.to_string()))?;
-        FILE.write(file, &(text + "\n"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! NVSHMEM's collectives on the device, and questions about teams.
+//! NVSHMEM's collectives on the device, and queries about teams.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::WRONG_ARGS;
@@ -49,9 +49,9 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
 ];
 
-const SCOPES: &str = "warp, block, or nothing for one thread";
+const SCOPES: &str = "`warp`, `block`, or nothing for one thread";
 
-/// `sync<block>(team)`, `barrier<block>(team)`, and those of all PEs.
+/// Evaluates `sync<block>(team)`, `barrier<block>(team)` and the same for all PEs.
 pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let all = call.name.ends_with("_all");
     call.arity(if all { 0..=0 } else { 1..=1 })?;
@@ -70,7 +70,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let op = words.take(RedOp::parse);
     words.done(call.name, "a reduction, and warp or block")?;
     let Some(op) = op else {
-        let message = format!("`{}` does not name its reduction", call.name);
+        let message = format!("`{}` needs a reduction", call.name);
         return Err(Diagnostic::error(WRONG_ARGS, call.span, message)
             .help(format!("write `{}<block, add>(dst, src, team)`", call.name)));
     };

@@ -1,4 +1,4 @@
-//! The layout algebra, on layouts and on tensors (which keep their memory and change their layout).
+//! The layout algebra on layouts, and on tensors, which keep their memory and change their layout.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, WRONG_ARGS, WRONG_KIND};
@@ -31,39 +31,44 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("idx2crd", "idx2crd(i, x)", "The coordinate of a linear index.", idx2crd),
     builtin("coalesce", "coalesce(x)", "The same function with as few modes as possible.", unary),
     builtin("flatten", "flatten(x)", "The same function without nested modes.", unary),
-    builtin("filter", "filter(x)", "Without modes of stride 0 or extent 1.", unary),
+    builtin("filter", "filter(x)", "The layout without modes of stride 0 or extent 1.", unary),
     builtin("right_inverse", "right_inverse(l)", "R with l(R(i)) = i.", unary),
     builtin("left_inverse", "left_inverse(l)", "R with R(l(i)) = i.", unary),
-    builtin("complement", "complement(l, n)", "The layout of what l leaves out of n elements.", complement),
+    builtin(
+        "complement",
+        "complement(l, n)",
+        "The layout of the elements that l leaves out of n elements.",
+        complement,
+    ),
     builtin("composition", "composition(x, tiler)", "x after the tiler: R(c) = x(tiler(c)).", by_tiler),
     builtin("logical_divide", "logical_divide(x, tiler)", "((tile), (rest)), mode by mode.", by_tiler),
     builtin(
         "zipped_divide",
         "zipped_divide(x, tiler)",
-        "((tiles), (rests)): one mode within the tile, one of tiles.",
+        "((tiles), (rests)): one mode within the tile, and one mode of tiles.",
         by_tiler,
     ),
     builtin("tiled_divide", "tiled_divide(x, tiler)", "((tiles), rest, rest, ...).", by_tiler),
     builtin("flat_divide", "flat_divide(x, tiler)", "(tile, tile, ..., rest, rest, ...).", by_tiler),
-    builtin("logical_product", "logical_product(l, tiler)", "l repeated as the tiler says.", by_tiler),
+    builtin("logical_product", "logical_product(l, tiler)", "l repeated according to the tiler.", by_tiler),
     builtin("zipped_product", "zipped_product(l, tiler)", "((l modes), (repetitions)).", by_tiler),
     builtin("tiled_product", "tiled_product(l, tiler)", "((l modes), rep, rep, ...).", by_tiler),
     builtin(
         "blocked_product",
         "blocked_product(l, m)",
-        "l repeated by m, modes of equal place joined, block by block.",
+        "l repeated by m, with corresponding modes joined block by block.",
         by_layout,
     ),
     builtin(
         "raked_product",
         "raked_product(l, m)",
-        "l repeated by m, modes of equal place joined, interleaved.",
+        "l repeated by m, with corresponding modes joined and interleaved.",
         by_layout,
     ),
     builtin(
         "max_common_vector",
         "max_common_vector(a, b)",
-        "Most elements that are consecutive in both.",
+        "The number of elements that are consecutive in both.",
         common_vector,
     ),
     builtin("local_tile", "local_tile(x, tiler, coord)", "The tile at a coordinate.", local_tile),
@@ -74,13 +79,13 @@ fn bad(span: Span) -> impl Fn(LayoutError) -> Diagnostic {
     move |x| Diagnostic::error(LAYOUT, span, x.to_string())
 }
 
-/// The tile that elements of an accumulator are of, compact.
+/// The compact layout of the tile to which elements of an accumulator belong.
 fn share_layout(share: Share) -> Result<Layout, LayoutError> {
     let modes = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
     Layout::col_major(IntTuple::Tuple(modes.into_iter().map(|n| i64::from(n).into()).collect()))
 }
 
-/// The argument as a layout, or its mode in angle brackets.
+/// The argument as a layout, or the mode of it that angle brackets select.
 fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
     call.arity(1..=1)?;
     let (val, span) = call.val(0);
@@ -92,9 +97,10 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
             }
             Some(Dealt::Accumulated(share)) => share_layout(share).map_err(bad(span))?,
             Some(_) => {
-                let message = format!("`{}` of a register tensor that is dealt out over the CTA", call.name);
+                let message =
+                    format!("`{}` of a register tensor that is distributed over the CTA", call.name);
                 return Err(Diagnostic::error(WRONG_KIND, span, message)
-                    .help("ask the tensor in memory that it came from"));
+                    .help("apply it to the tensor in memory from which it was read"));
             }
         },
         Val::Accumulator(_, Accumulator { rows, cols, over, .. }) => {
@@ -113,7 +119,7 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
 }
 
 fn extent(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
-    // A coordinate has modes too, whatever its numbers are.
+    // A coordinate also has modes, whatever its numbers are.
     if let ("rank", [], [(None, Val::Tuple(modes), _)]) = (call.name, call.words, &call.args[..]) {
         return Ok(Val::Int((modes.len() as i64).into()));
     }
@@ -178,7 +184,7 @@ fn idx2crd(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     l.idx2crd(&index.into()).map(|t| tuple(&t)).map_err(bad(call.span))
 }
 
-/// A function of layouts, on a layout or on a tensor.
+/// Applies a function of layouts to a layout or a tensor.
 fn on(e: &mut Elab<'_>, call: &Call<'_>, f: impl Fn(&Layout) -> Result<Layout, LayoutError>) -> R<Val> {
     match call.val(0) {
         (Val::Tensor(t), _) => e.relayout(t, call.span, f).map(Val::Tensor),
@@ -237,7 +243,7 @@ fn by_tiler(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return fail(
             WRONG_KIND,
             call.span,
-            format!("`{}` takes a layout: a tensor has no more elements", call.name),
+            format!("`{}` needs a layout, because a tensor has no more elements", call.name),
         );
     }
     let f: fn(&Layout, &Tiler) -> Result<Layout, LayoutError> = match call.name {
@@ -270,7 +276,7 @@ fn common_vector(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     a.max_common_vector(&b).map(Val::Int).map_err(bad(call.span))
 }
 
-/// `zipped_divide(x, tiler)[_, coord]`
+/// Evaluates `zipped_divide(x, tiler)[_, coord]`.
 fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(3..=3)?;
     call.no_words()?;
@@ -278,7 +284,7 @@ fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (tile, tile_at) = call.val(1);
     let tile = tiler(e, tile, tile_at)?;
     let divided = e.relayout(t, at, |l| l.zipped_divide(&tile))?;
-    // The tile keeps its modes: `(_, _)`, where `_` would keep it as one nested mode.
+    // The tile keeps its modes with `(_, _)`. A `_` would keep it as one nested mode.
     let inner = e.tensor_type_of(divided).layout.mode(0).map_or(1, |tile| tile.rank());
     let whole = if inner == 1 { Val::Whole } else { Val::Tuple(vec![Val::Whole; inner]) };
     let (coord, coord_at) = call.val(2);
@@ -294,12 +300,8 @@ fn replace(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     };
     let known = modes.len();
     let Some(slot) = mode.and_then(|m| modes.get_mut(m)) else {
-        return Err(Diagnostic::error(
-            WRONG_ARGS,
-            at,
-            format!("`replace` does not say which of the {known} modes"),
-        )
-        .help("write `replace<0>(t, x)`"));
+        return Err(Diagnostic::error(WRONG_ARGS, at, format!("`replace` needs one of the {known} modes"))
+            .help("write `replace<0>(t, x)`"));
     };
     *slot = call.val(1).0;
     Ok(Val::Tuple(modes))

@@ -1,4 +1,4 @@
-//! Functions of numbers, elementwise; and reductions over lanes and threads.
+//! Elementwise functions of numbers, and reductions over lanes and threads.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, MISMATCH, WRONG_ARGS, WRONG_KIND};
@@ -13,7 +13,7 @@ use weft_ir::{
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin("ceil_div", "ceil_div(a, b)", "a / b, rounded up.", integers),
-    builtin("round_up", "round_up(a, b)", "The lowest multiple of b that is at least a.", integers),
+    builtin("round_up", "round_up(a, b)", "The least multiple of b that is at least a.", integers),
     builtin(
         "min",
         "min(a, b), min<block>(v)",
@@ -38,9 +38,14 @@ pub(super) const TABLE: &[Builtin] = &[
         "The product over v's lanes and the threads of a block or warp.",
         reduce,
     ),
-    builtin("all", "all<block>(v)", "Whether all are true.", reduce),
-    builtin("any", "any<block>(v)", "Whether one is true.", reduce),
-    builtin("shuffle", "shuffle<xor>(v, n)", "The v of another lane: idx, up, down, xor.", shuffle),
+    builtin("all", "all<block>(v)", "Whether all values are true.", reduce),
+    builtin("any", "any<block>(v)", "Whether at least one value is true.", reduce),
+    builtin(
+        "shuffle",
+        "shuffle<xor>(v, n)",
+        "The value v of another lane, selected by idx, up, down or xor.",
+        shuffle,
+    ),
     builtin("fma", "fma(a, b, c)", "a * b + c, rounded once.", fma),
     builtin("select", "select(c, a, b)", "a if c is true, and b otherwise.", select),
     builtin("to", "v.to<T>()", "v converted to another element type; `.to<int>()` makes an index.", to),
@@ -53,7 +58,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("combine", "combine<add>(a, b)", "a and b reduced to one, elementwise.", combine),
     builtin("abs", "abs(v)", "Magnitude.", unary),
     builtin("sqrt", "sqrt(v)", "Square root, correctly rounded.", unary),
-    builtin("rsqrt", "rsqrt(v)", "1 / square root, approximate.", unary),
+    builtin("rsqrt", "rsqrt(v)", "Reciprocal square root, approximate.", unary),
     builtin("exp", "exp(v)", "Exponential, approximate. Results below 2^-126 are 0.", unary),
     builtin("exp2", "exp2(v)", "Exponential, base 2, approximate. Results below 2^-126 are 0.", unary),
     builtin("log", "log(v)", "Natural logarithm.", unary),
@@ -145,7 +150,7 @@ fn to(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             let to = e.dtype(name, span)?;
             e.convert(v, to, at)
         }
-        _ => Err(Diagnostic::error(WRONG_ARGS, call.span, "`to` takes one type").help("write `.to<f32>()`")),
+        _ => Err(Diagnostic::error(WRONG_ARGS, call.span, "`to` needs one type").help("write `.to<f32>()`")),
     }
 }
 
@@ -155,7 +160,7 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (v, at) = call.val(0);
     let [(name, span)] = words.positional[..] else {
         return Err(
-            Diagnostic::error(WRONG_ARGS, call.span, "`bits` takes one type").help("write `.bits<u32>()`")
+            Diagnostic::error(WRONG_ARGS, call.span, "`bits` needs one type").help("write `.bits<u32>()`")
         );
     };
     let to = e.dtype(name, span)?;
@@ -164,7 +169,8 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let elem = ty.elem().unwrap_or(to);
     let bytes = ty.lanes().unwrap_or(1) * elem.bytes();
     if !bytes.is_multiple_of(to.bytes()) || [elem, to].contains(&Scalar::Bool) {
-        let message = format!("{} has {bytes} bytes, which are not whole elements of {to}", e.describe(&v));
+        let message =
+            format!("{} has {bytes} bytes, which is not a whole number of elements of {to}", e.describe(&v));
         return fail(MISMATCH, call.span, message);
     }
     let lanes = bytes / to.bytes();
@@ -172,10 +178,10 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let shape = weft_ir::IntTuple::Tuple(vec![i64::from(lanes).into()]);
     Ok(match v {
         Val::Frag(Frag { dealt: Some(_), .. }) => {
-            return fail(WRONG_KIND, at, "this tensor is dealt out over the CTA: partition it first");
+            return fail(WRONG_KIND, at, "this tensor is distributed over the CTA: partition it first");
         }
         Val::Rt(_) if lanes == 1 => Val::Rt(value),
-        // Elements that do not exist have bits too: what becomes of them is the caller's to say.
+        // Elements that do not exist also have bits. The caller decides what happens to them.
         Val::Frag(Frag { order, .. }) => {
             Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order })
         }
@@ -189,7 +195,7 @@ fn combine(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let op = words.take(RedOp::parse);
     words.done(call.name, "a reduction")?;
     let Some(&(_, _, op)) = REDUCTIONS.iter().find(|(_, red, _)| Some(*red) == op) else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`combine` does not name its reduction")
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`combine` needs a reduction")
             .help("write `combine<add>(a, b)`: add, mul, min, max, and, or, xor"));
     };
     let (a, b) = e.pair(call.val(0).0, call.val(1).0, call.span)?;
@@ -210,7 +216,7 @@ fn shuffle(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(with(v, value))
 }
 
-/// (name, reduction, operation of two) of the reductions.
+/// The reductions: the name, the reduction, and the operation with two operands.
 const REDUCTIONS: [(&str, RedOp, BinOp); 7] = [
     ("sum", RedOp::Add, BinOp::Add),
     ("prod", RedOp::Mul, BinOp::Mul),
@@ -233,7 +239,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return Err(Diagnostic::error(
             WRONG_ARGS,
             call.span,
-            format!("`{}` does not say over which threads", call.name),
+            format!("`{}` does not state over which threads it reduces", call.name),
         )
         .help(format!("write `{0}<block>(v)`, `{0}<warp>(v)` or `{0}<thread>(v)`", call.name)));
     };
@@ -248,7 +254,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     if let Val::Frag(Frag { dealt: Some(_), .. }) = v
         && !matches!(over, Over::Threads(Group::Block | Group::Cluster))
     {
-        return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is dealt out over the CTA")
+        return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is distributed over the CTA")
             .help(format!("write `{}<block>(v)`", call.name)));
     }
     let elem = e.b.ty(raw(&v)).elem().unwrap_or(Scalar::F32);
@@ -266,14 +272,14 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-/// What a reduction is over.
+/// The elements over which a reduction goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
-    /// The lanes of each thread.
+    /// It reduces the lanes of each thread.
     Lanes,
-    /// The lanes, and the threads of a group.
+    /// It reduces the lanes and the threads of a group.
     Threads(Group),
-    /// The elements of each row of an accumulator.
+    /// It reduces the elements of each row of an accumulator.
     Row,
 }
 
@@ -287,7 +293,7 @@ impl Over {
     }
 }
 
-/// Lanes beyond the tensor's end take part as the reduction's identity.
+/// Replaces lanes beyond the tensor's end by the identity of the reduction.
 fn masked(e: &mut Elab<'_>, f: &Frag, op: RedOp, elem: Scalar, span: Span) -> R<Value> {
     if f.bounds.is_empty() {
         return Ok(f.value);
@@ -316,7 +322,7 @@ fn masked(e: &mut Elab<'_>, f: &Frag, op: RedOp, elem: Scalar, span: Span) -> R<
     e.b.select(mask, f.value, identity)
 }
 
-/// The value that changes nothing in a reduction.
+/// The identity of a reduction, which does not change the result.
 fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> R<Value> {
     let bits = elem.bits();
     let signed = elem.kind() == weft_ir::NumberKind::Signed;
@@ -339,7 +345,7 @@ fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> R<Value> {
     e.b.splat(v, ty)
 }
 
-/// All lanes to one, pairwise: a tree, whose shape depends on the number of lanes alone.
+/// Reduces all lanes to one pairwise. The tree depends only on the number of lanes.
 fn fold(e: &mut Elab<'_>, value: Value, op: BinOp, elem: Scalar) -> R<Value> {
     let mut value = value;
     while let Some(n) = e.b.ty(value).lanes().filter(|n| *n > 1) {

@@ -1,4 +1,4 @@
-//! Products of matrices in shared memory, and the accumulators that they are added to.
+//! Products of matrices in shared memory, and the accumulators to which they are added.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{MISMATCH, NOT_CONSTANT, WRONG_ARGS, WRONG_KIND};
@@ -43,8 +43,8 @@ fn coord(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     match call.mode(e)? {
         Some(0) => e.row_coordinates(share, call.span),
         Some(1) if !share.is_rows() => e.column_coordinates(share),
-        _ => Err(Diagnostic::error(WRONG_ARGS, call.span, "`coord` does not say of which mode")
-            .help("write `coord<0>(x)` for rows, `coord<1>(x)` for columns")),
+        _ => Err(Diagnostic::error(WRONG_ARGS, call.span, "`coord` needs a mode")
+            .help("write `coord<0>(x)` for rows, or `coord<1>(x)` for columns")),
     }
 }
 
@@ -59,7 +59,7 @@ fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         match name.as_ref().map(|n| &*n.name) {
             None if shape.is_none() => shape = Some(pair(e, val, *at)?),
             Some("over") => over = Some(pair(e, val, *at)?),
-            None => return fail(WRONG_ARGS, *at, "`accumulator` takes one shape"),
+            None => return fail(WRONG_ARGS, *at, "`accumulator` needs one shape"),
             Some(other) => {
                 return fail(WRONG_ARGS, *at, format!("`accumulator` has no parameter named `{other}`"));
             }
@@ -73,16 +73,19 @@ fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let over = over.unwrap_or_else(|| spread(rows, threads / WARPGROUP));
     let ty = Accumulator { elem, rows, cols, over };
     if threads != ty.warpgroups().saturating_mul(WARPGROUP) {
-        let message =
-            format!("{} x {} warpgroups share out the tile, of {threads} threads", over[0], over[1]);
+        let message = format!(
+            "the tile is divided over {} x {} warpgroups, but there are {threads} threads",
+            over[0], over[1]
+        );
         return Err(Diagnostic::error(WRONG_ARGS, call.span, message)
-            .help("matrix products are of all threads together: 128 a warpgroup"));
+            .help("all threads compute matrix products together, and a warpgroup has 128 threads"));
     }
     let value = e.b.emit_as(Tile::Accumulator {}, Type::Accumulator(ty))?;
     Ok(Val::Accumulator(value, ty))
 }
 
-/// The warpgroups along rows and columns if nothing is said: along the rows as long as each has 64.
+/// The default numbers of warpgroups along rows and columns: along the rows for as long as each has
+/// 64.
 fn spread(rows: u32, warpgroups: u32) -> [u32; 2] {
     let most = rows / ATOM_ROWS as u32;
     let along = (1..=warpgroups).rev().find(|n| warpgroups.is_multiple_of(*n) && most.is_multiple_of(*n));
@@ -90,13 +93,17 @@ fn spread(rows: u32, warpgroups: u32) -> [u32; 2] {
     [along, warpgroups.max(1) / along]
 }
 
-/// Two numbers that are known now.
+/// Two numbers that are known at compile time.
 fn pair(e: &mut Elab<'_>, val: &Val, at: Span) -> R<[u32; 2]> {
     let tuple = e.as_tuple(val, at)?;
     let known = |n: &weft_ir::Int| n.as_const().and_then(|n| u32::try_from(n).ok());
     match tuple.leaves().into_iter().map(known).collect::<Option<Vec<_>>>().as_deref() {
         Some([a, b]) => Ok([*a, *b]),
-        _ => fail(NOT_CONSTANT, at, format!("expected two numbers that are known now, found {tuple}")),
+        _ => fail(
+            NOT_CONSTANT,
+            at,
+            format!("expected two numbers that are known when the kernel is compiled, found {tuple}"),
+        ),
     }
 }
 
@@ -126,7 +133,8 @@ fn mma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Accumulator(value, ty))
 }
 
-/// The elements of a first factor in registers: of the accumulator's rows, dealt out as its own are.
+/// The elements of the first factor in registers, which have the rows and the distribution of the
+/// accumulator.
 fn in_registers(held: &Frag, acc: Accumulator, at: Span) -> R<Value> {
     let fits = |share: &Share| (share.rows, share.over) == (acc.rows, acc.over) && acc.over[1] == 1;
     match held.dealt {
@@ -135,11 +143,19 @@ fn in_registers(held: &Frag, acc: Accumulator, at: Span) -> R<Value> {
             let tile = |rows, [m, n]: [u32; 2]| format!("{rows} rows over {m} x {n} warpgroups");
             let message =
                 format!("`mma` of {} in registers to {}", tile(rows, over), tile(acc.rows, acc.over));
-            Err(Diagnostic::error(MISMATCH, at, message)
-                .help("both have the same rows, and no two warpgroups share out the columns of a row"))
+            Err(Diagnostic::error(MISMATCH, at, message).help(
+                "both must have the same rows, and the columns of a row must not be divided over \
+                     warpgroups",
+            ))
         }
-        _ => Err(Diagnostic::error(MISMATCH, at, "`mma` of elements that no accumulator dealt out").help(
-            "a first factor in registers comes from columns of an accumulator: `acc[_, 0..64].to<bf16>()`",
+        _ => Err(Diagnostic::error(
+            MISMATCH,
+            at,
+            "the elements for `mma` do not have the distribution of an accumulator",
+        )
+        .help(
+            "a first factor in registers must come from columns of an accumulator: `acc[_, \
+             0..64].to<bf16>()`",
         )),
     }
 }
@@ -151,9 +167,9 @@ fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return Err(Diagnostic::error(
             WRONG_ARGS,
             call.span,
-            "`mma_wait` states how many products can be in flight",
+            "`mma_wait` needs the number of products that can stay in flight",
         )
-        .help("`mma_wait<0>(acc)` waits for all of them; up to 7 can be in flight"));
+        .help("write `mma_wait<0>(acc)` to wait for all of them; up to 7 can stay in flight"));
     };
     let (acc, ty) = accumulator(e, call, 0)?;
     let value = e.b.emit(Tile::MmaWait { acc, pending })?;

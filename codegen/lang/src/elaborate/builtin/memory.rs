@@ -1,4 +1,4 @@
-//! Loads, stores, reductions in memory and in the switch, printing.
+//! Loads, stores, reductions in memory and in the switch, and printing.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
@@ -67,7 +67,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
 ];
 
-/// Memory order and scope among the words; the rest is left.
+/// Takes a memory order and a scope from the words, and leaves the others.
 fn order(words: &mut super::Words<'_>, default: Sem) -> (Sem, Scope) {
     (words.take(Sem::parse).unwrap_or(default), words.take(Scope::parse).unwrap_or(Scope::Sys))
 }
@@ -94,7 +94,7 @@ fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(held(e, part, value, dealt))
 }
 
-/// A register tensor, or a scalar of one element.
+/// The result as a register tensor, or as a scalar for one element.
 fn held(e: &mut Elab<'_>, part: Tensor, value: Value, dealt: Option<Dealt>) -> Val {
     if part.element { Val::Rt(value) } else { Val::Frag(e.frag(part, value, dealt)) }
 }
@@ -117,13 +117,13 @@ fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (sem, scope) = order(&mut words, Sem::Relaxed);
     words.done(call.name, "a reduction, acc = f32, a memory order and a scope")?;
     let Some(op) = op else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`ld_reduce` does not name its reduction")
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`ld_reduce` needs a reduction")
             .help("write `ld_reduce<add>(x)`"));
     };
     let (t, at) = call.tensor(e, 0)?;
     let elem = e.tensor_type_of(t).elem;
     let acc = match acc {
-        // A wider accumulator is for narrow floats; for the others it is what they have.
+        // Narrow floats have a wider accumulator, and other types have their own.
         Some((name, span)) => match e.dtype(name, span)? {
             acc if acc.bits() < elem.bits() || !elem.is_float() => elem,
             acc => acc,
@@ -152,7 +152,7 @@ fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (sem, scope) = order(&mut words, Sem::Relaxed);
     words.done(call.name, "a reduction, relaxed or release, and a scope")?;
     let Some(op) = op else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`red` does not name its reduction")
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`red` needs a reduction")
             .help("write `red<add>(x, v)`"));
     };
     let (t, _) = call.tensor(e, 0)?;
@@ -165,7 +165,7 @@ fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(op).map(|_| Val::Unit)
 }
 
-/// The element that an atomic works on.
+/// The element on which an atomic operates.
 fn element(e: &mut Elab<'_>, call: &Call<'_>) -> R<Tensor> {
     let (t, at) = call.tensor(e, 0)?;
     let ty = e.tensor_type_of(t);
@@ -175,7 +175,7 @@ fn element(e: &mut Elab<'_>, call: &Call<'_>) -> R<Tensor> {
         Err(Diagnostic::error(
             WRONG_KIND,
             at,
-            format!("`{}` works on one element, not on {}", call.name, ty.layout),
+            format!("`{}` needs one element, not {}", call.name, ty.layout),
         )
         .help("index it: `x[i]`"))
     }
@@ -188,7 +188,7 @@ fn atomic(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (sem, scope) = order(&mut words, Sem::Relaxed);
     words.done(call.name, "a reduction or exch, a memory order and a scope")?;
     let Some(op) = op else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`atomic` does not say what to do")
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`atomic` needs a reduction or `exch`")
             .help("write `atomic<add>(x[0], 1)` or `atomic<exch>(...)`"));
     };
     let t = element(e, call)?;
@@ -210,8 +210,12 @@ fn atomic_cas(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.no_words()?;
     let (Val::Str(format), _) = call.val(0) else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`print` starts with a format")
-            .help("print(\"pe %d\", my_pe(team))"));
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.span,
+            "the first argument of `print` must be a format",
+        )
+        .help("print(\"pe %d\", my_pe(team))"));
     };
     let mut args = Vec::new();
     for i in 1..call.args.len() {
@@ -221,7 +225,7 @@ fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         match e.b.ty(value) {
             Type::Scalar(s) if s.is_fp8() => args.push(e.b.convert(value, Scalar::F32)?),
             Type::Scalar(_) => args.push(value),
-            _ => return fail(WRONG_KIND, at, format!("`print` takes scalars, found {}", e.describe(&v))),
+            _ => return fail(WRONG_KIND, at, format!("`print` needs scalars, found {}", e.describe(&v))),
         }
     }
     e.b.emit(Debug::Print { format, args }).map(|_| Val::Unit)
@@ -236,11 +240,11 @@ fn assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=2)?;
     call.no_words()?;
     let text = match call.args.len() {
-        1 => "it does not hold".into(),
+        1 => "the condition does not hold".into(),
         _ => match call.val(1) {
             (Val::Str(text), _) => text,
             (other, at) => {
-                let message = format!("the text of `assert` is a string, not {}", e.describe(&other));
+                let message = format!("the text of `assert` must be a string, not {}", e.describe(&other));
                 return Err(
                     Diagnostic::error(WRONG_ARGS, at, message).help("assert(n > 0, \"n is positive\")")
                 );
@@ -259,7 +263,7 @@ fn static_assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=2)?;
     let why = match call.val(1) {
         (Val::Str(s), _) if call.args.len() == 2 => s.to_string(),
-        _ => "it does not hold".to_owned(),
+        _ => "the condition does not hold".to_owned(),
     };
     match call.val(0) {
         (Val::Bool(true), _) => Ok(Val::Unit),

@@ -1,4 +1,5 @@
-//! The functions that the language has: one table a family. docs/language.md lists them from these tables.
+//! The functions of the language, in one table per family. docs/language.md lists them from these
+//! tables.
 
 mod collective;
 mod layout;
@@ -86,7 +87,7 @@ pub(super) fn find(name: &str) -> Option<&'static Builtin> {
     all().find(|b| b.name == name)
 }
 
-/// Words that stand for themselves where a function asks for one: memory orders, scopes, reductions.
+/// Words with a fixed meaning where a function expects one: memory orders, scopes, reductions.
 pub(super) fn word(name: &str) -> bool {
     Sem::parse(name).is_some()
         || Scope::parse(name).is_some()
@@ -96,7 +97,7 @@ pub(super) fn word(name: &str) -> bool {
         || CmpOp::parse(name).is_some()
 }
 
-/// What stands in angle brackets, taken one after the other.
+/// The words in angle brackets, which are taken one after the other.
 pub(super) struct Words<'e> {
     positional: Vec<(&'e str, Span)>,
     named: Vec<(&'e str, &'e str, Span)>,
@@ -104,7 +105,7 @@ pub(super) struct Words<'e> {
 }
 
 impl<'e> Call<'e> {
-    /// The arguments, of which there must be that many.
+    /// Checks the number of arguments.
     pub(super) fn arity(&self, range: std::ops::RangeInclusive<usize>) -> R<()> {
         if let Some((Some(name), ..)) = self.args.iter().find(|a| a.0.is_some()) {
             return fail(
@@ -116,7 +117,7 @@ impl<'e> Call<'e> {
         if range.contains(&self.args.len()) {
             return Ok(());
         }
-        let usage = find(self.name).map_or(String::new(), |b| format!("it is called `{}`", b.signature));
+        let usage = find(self.name).map_or(String::new(), |b| format!("its name is `{}`", b.signature));
         Err(Diagnostic::error(
             WRONG_ARGS,
             self.span,
@@ -157,7 +158,8 @@ impl<'e> Call<'e> {
         }
     }
 
-    /// The team at `i`; where it is left out, the kernel's only one, or all PEs where it has none.
+    /// The team at argument `i`. If it is left out, it is the kernel's only team, or the team of
+    /// all PEs if the kernel has none.
     pub(super) fn team_or_only(&self, e: &Elab<'_>, i: usize) -> R<TeamRef> {
         if self.args.len() > i {
             return self.team(e, i);
@@ -170,9 +172,9 @@ impl<'e> Call<'e> {
             _ => Err(Diagnostic::error(
                 WRONG_ARGS,
                 self.span,
-                format!("the kernel has {} teams: which one is meant?", teams.len()),
+                format!("the kernel has {} teams, so the team is ambiguous", teams.len()),
             )
-            .help(format!("give `{}` the team as its last argument", self.name))),
+            .help(format!("pass the team as the last argument of `{}`", self.name))),
         }
     }
 
@@ -184,7 +186,7 @@ impl<'e> Call<'e> {
                 return fail(
                     WRONG_ARGS,
                     w.value.span,
-                    format!("`{}` takes words in angle brackets", self.name),
+                    format!("`{}` needs words in angle brackets", self.name),
                 );
             };
             match &w.name {
@@ -195,34 +197,34 @@ impl<'e> Call<'e> {
         Ok(out)
     }
 
-    /// The integer in angle brackets: `size<1>(x)`.
+    /// The integer in angle brackets, as in `size<1>(x)`.
     pub(super) fn mode(&self, e: &mut Elab<'_>) -> R<Option<i64>> {
         match self.words {
             [] => Ok(None),
             [ast::Arg { name: None, value }] => e.constant(value).map(Some),
-            _ => fail(WRONG_ARGS, self.span, format!("`{}` takes one mode in angle brackets", self.name)),
+            _ => fail(WRONG_ARGS, self.span, format!("`{}` accepts one mode in angle brackets", self.name)),
         }
     }
 
-    /// No words in angle brackets.
+    /// Checks that there are no words in angle brackets.
     pub(super) fn no_words(&self) -> R<()> {
         if self.words.is_empty() {
             Ok(())
         } else {
-            fail(WRONG_ARGS, self.span, format!("`{}` takes nothing in angle brackets", self.name))
+            fail(WRONG_ARGS, self.span, format!("`{}` accepts nothing in angle brackets", self.name))
         }
     }
 }
 
 impl<'e> Words<'e> {
-    /// Takes a word that names a `T`, wherever it stands.
+    /// Takes a word that names a `T`, at any position.
     pub(super) fn take<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         let i = self.positional.iter().position(|(w, _)| parse(w).is_some())?;
         let (word, _) = self.positional.remove(i);
         parse(word)
     }
 
-    /// The threads that do it together; each by itself if not said.
+    /// The threads that execute the operation together, which is a single thread by default.
     pub(super) fn group(&mut self) -> Group {
         self.take(|w| Group::parse(w).filter(|g| *g != Group::Cluster)).unwrap_or(Group::Thread)
     }
@@ -234,14 +236,14 @@ impl<'e> Words<'e> {
         Some((word, span))
     }
 
-    /// All must have been taken.
+    /// Checks that all words have been taken.
     pub(super) fn done(self, call: &str, expected: &str) -> R<()> {
         let left = self.positional.first().copied().or(self.named.first().map(|(n, _, s)| (*n, *s)));
         match left {
             None => Ok(()),
             Some((word, span)) => {
                 let span = if span.is_none() { self.span } else { span };
-                Err(Diagnostic::error(WRONG_ARGS, span, format!("`{call}` does not know `{word}`"))
+                Err(Diagnostic::error(WRONG_ARGS, span, format!("`{call}` does not accept `{word}`"))
                     .help(format!("it takes {expected}")))
             }
         }
@@ -249,15 +251,15 @@ impl<'e> Words<'e> {
 }
 
 impl Elab<'_> {
-    /// An element type by name: `f32`, or a compile-time parameter.
+    /// An element type by its name, such as `f32`, or by that of a compile-time parameter.
     pub(super) fn dtype(&mut self, name: &str, span: Span) -> R<Scalar> {
         match self.lookup(name) {
             Some(super::Binding::Val(Val::Dtype(s))) => Ok(*s),
-            _ => fail(WRONG_KIND, span, format!("`{name}` is no element type")),
+            _ => fail(WRONG_KIND, span, format!("`{name}` is not an element type")),
         }
     }
 
-    /// An `i32` for ops that take one: PEs, lanes.
+    /// An `i32`, for ops that have one as operand, such as those with PEs and lanes.
     pub(super) fn i32(&mut self, n: Int) -> R<weft_ir::Value> {
         if let weft_layout::Node::Var(v) = n.node()
             && let Some(inst) = self.b.kernel().insts.get(weft_ir::Value(v.id))

@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "get",
         "get<block>(dst, src, pe)",
-        "Copies the symmetric src of rank pe to dst of this PE. The data is there afterwards.",
+        "Copies the symmetric src of rank pe to dst of this PE. The data has arrived when it returns.",
         transfer,
     ),
     builtin(
@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "get_nbi",
         "get_nbi<block>(dst, src, pe)",
-        "Like get, but the data is there only after `quiet`.",
+        "Like get, but the data has arrived only after `quiet`.",
         transfer,
     ),
     builtin(
@@ -43,7 +43,8 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "put_signal",
         "put_signal<block, add>(dst, src, sig, value, pe)",
-        "Like put. When the data is there, it sets (`set`) the signal on rank pe to value, or adds value (`add`).",
+        "Like put. When the data has arrived, it sets (`set`) the signal on rank pe to value, or adds \
+         value (`add`).",
         put_signal,
     ),
     builtin(
@@ -52,8 +53,13 @@ pub(super) const TABLE: &[Builtin] = &[
         "Like put_signal, but src can be reused only after `quiet`.",
         put_signal,
     ),
-    builtin("p", "p(x[i], value, pe)", "Writes one element on rank pe. value is cast to the type of x.", p),
-    builtin("g", "g(x[i], pe)", "One element of rank pe.", g),
+    builtin(
+        "p",
+        "p(x[i], value, pe)",
+        "Writes one element on rank pe. The value is cast to the type of x.",
+        p,
+    ),
+    builtin("g", "g(x[i], pe)", "Reads one element of rank pe.", g),
     builtin(
         "signal_op",
         "signal_op<add>(sig, value, pe)",
@@ -89,15 +95,15 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "test",
         "test<eq>(x[i], value)",
-        "Like wait_until, but looks once, and returns whether the element matches.",
+        "Like wait_until, but tests once, and returns whether the element matches.",
         wait,
     ),
-    builtin("test_all", "test_all<eq>(x, value, status)", "Like wait_until_all, but looks once.", wait),
-    builtin("test_any", "test_any<eq>(x, value, status)", "Like wait_until_any, but looks once.", wait),
+    builtin("test_all", "test_all<eq>(x, value, status)", "Like wait_until_all, but tests once.", wait),
+    builtin("test_any", "test_any<eq>(x, value, status)", "Like wait_until_any, but tests once.", wait),
     builtin(
         "test_some",
         "test_some<eq>(x, value, indices, status)",
-        "Like wait_until_some, but looks once.",
+        "Like wait_until_some, but tests once.",
         wait,
     ),
     builtin("atomic_fetch", "atomic_fetch(x[i], pe)", "Reads an element of rank pe, atomically.", amo),
@@ -130,10 +136,11 @@ pub(super) const TABLE: &[Builtin] = &[
         "Orders this PE's puts, signals and atomics to each PE before later ones to the same PE (NVSHMEM's fence).",
         order,
     ),
-    builtin("quiet", "quiet()", "Waits until all remote memory operations of this PE are done.", order),
+    builtin("quiet", "quiet()", "Waits until all remote memory operations of this PE are complete.", order),
 ];
 
-/// Rank and team at the end of the arguments; without a team the kernel's only one, or all PEs where it has none.
+/// The rank and the team at the end of the arguments. If the team is left out, it is the kernel's
+/// only team, or the team of all PEs if the kernel has none.
 fn rank(e: &mut Elab<'_>, call: &Call<'_>, at: usize) -> R<(Value, TeamRef)> {
     let pe = call.int(e, at)?;
     let team = call.team_or_only(e, at + 1)?;
@@ -157,9 +164,9 @@ fn transfer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
                 return Err(Diagnostic::error(
                     WRONG_KIND,
                     at,
-                    format!("`{}` moves elements one stride apart, not {layout}", call.name),
+                    format!("`{}` moves elements with one stride, not {layout}", call.name),
                 )
-                .help("`put` and `get` take any layout"));
+                .help("`put` and `get` accept any layout"));
             }
         }
     }
@@ -172,10 +179,10 @@ fn transfer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     .map(|_| Val::Unit)
 }
 
-/// `set` or `add`, which must be said.
+/// The word `set` or `add`, which is required.
 fn kind(call: &Call<'_>, words: &mut Words<'_>) -> R<SignalKind> {
     words.take(SignalKind::parse).ok_or_else(|| {
-        let message = format!("`{}` does not say how the signal is updated", call.name);
+        let message = format!("`{}` does not state how the signal is updated", call.name);
         Diagnostic::error(WRONG_ARGS, call.span, message)
             .help(format!("write `{0}<set>(...)` or `{0}<add>(...)`", call.name))
     })
@@ -207,7 +214,7 @@ fn cast(e: &mut Elab<'_>, call: &Call<'_>, i: usize, to: Scalar) -> R<Value> {
     scalar(e, call, &v, at)
 }
 
-/// A number of exactly that type; literals take it.
+/// A number of exactly that type. Literals take the type.
 fn exactly(e: &mut Elab<'_>, call: &Call<'_>, i: usize, want: Scalar) -> R<Value> {
     let (v, at) = call.val(i);
     let v = e.scalar_or_frag(v, Some(want), at)?;
@@ -218,7 +225,7 @@ fn exactly(e: &mut Elab<'_>, call: &Call<'_>, i: usize, want: Scalar) -> R<Value
 fn scalar(e: &Elab<'_>, call: &Call<'_>, v: &Val, at: weft_ir::diag::Span) -> R<Value> {
     match e.b.ty(raw(v)) {
         Type::Scalar(_) => Ok(raw(v)),
-        _ => fail(WRONG_KIND, at, format!("`{}` takes one number, found {}", call.name, e.describe(v))),
+        _ => fail(WRONG_KIND, at, format!("`{}` needs one number, found {}", call.name, e.describe(v))),
     }
 }
 
@@ -256,13 +263,13 @@ fn signal_op(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Remote::SignalOp { signal, op, value, pe, team }).map(|_| Val::Unit)
 }
 
-/// The comparison, which must be said.
+/// The comparison, which is required.
 fn comparison(call: &Call<'_>) -> R<CmpOp> {
     let mut words = call.words()?;
     let cmp = words.take(CmpOp::parse);
     words.done(call.name, "eq, ne, lt, le, gt or ge")?;
     cmp.ok_or_else(|| {
-        Diagnostic::error(WRONG_ARGS, call.span, format!("`{}` does not say how it compares", call.name))
+        Diagnostic::error(WRONG_ARGS, call.span, format!("`{}` needs a comparison", call.name))
             .help(format!("write `{0}<eq>(...)`: eq, ne, lt, le, gt or ge", call.name))
     })
 }
@@ -303,7 +310,7 @@ fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let v = e.b.emit(Remote::Wait { vars, cmp, value, which, test, status, indices })?;
     match e.b.ty(v) {
         Type::Unit => Ok(Val::Unit),
-        // An index into the variables.
+        // The value is an index into the variables.
         Type::Scalar(Scalar::I64) => e.symbol(v).map(Val::Int),
         _ => Ok(Val::Rt(v)),
     }

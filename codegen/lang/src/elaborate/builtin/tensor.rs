@@ -1,4 +1,4 @@
-//! Making tensors of tensors: other PEs' copies, parts for threads, shared memory, registers.
+//! Functions that make tensors: other PEs' copies, parts for threads, shared memory, registers.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
@@ -18,7 +18,8 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "peer",
         "peer(x, pe, team)",
-        "The symmetric tensor x in the memory of rank pe. Without a team, the rank counts in the kernel's only team, or among all PEs.",
+        "The symmetric tensor x in the memory of rank pe. Without a team, the rank refers to the \
+         kernel's only team, or to all PEs.",
         peer,
     ),
     builtin(
@@ -68,9 +69,9 @@ fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let rank = call.int(e, 1)?;
     let size = i64::from(e.b.kernel().cluster_size());
     if rank.upper_bound().is_some_and(|r| r < 0) || rank.lower_bound() >= size {
-        let message = format!("the cluster has {size} CTAs, and none of rank {rank}");
+        let message = format!("the cluster has {size} CTAs, so there is no CTA of rank {rank}");
         return Err(Diagnostic::error(WRONG_ARGS, call.val(1).1, message)
-            .help("the attribute `cluster(2)` of a kernel says how many CTAs a cluster has"));
+            .help("the attribute `cluster(2)` of a kernel sets the number of CTAs of a cluster"));
     }
     let private = t.private || e.varies(&rank);
     let cta = e.i32(rank)?;
@@ -90,7 +91,7 @@ fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
                 return fail(
                     WRONG_ARGS,
                     call.val(2).1,
-                    format!("a thread takes 1 to 1024 elements at a time, not {n}"),
+                    format!("a thread can take 1 to 1024 elements at a time, not {n}"),
                 );
             }
         }
@@ -104,7 +105,7 @@ fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             at,
             format!("`partition` needs threads, found {}", e.describe(&other)),
         )
-        .help("`threads()` for those of the grid, `threads<block>()`, `threads<warp>()`")),
+        .help("write `threads()` for the threads of the grid, `threads<block>()` or `threads<warp>()`")),
     }
 }
 
@@ -113,7 +114,7 @@ pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
     let words = call.words()?;
     match words.positional[..] {
         [(name, span)] if words.named.is_empty() => e.dtype(name, span),
-        _ => fail(WRONG_ARGS, call.span, format!("`{}` takes one element type in angle brackets", call.name)),
+        _ => fail(WRONG_ARGS, call.span, format!("`{}` needs one element type in angle brackets", call.name)),
     }
 }
 
@@ -132,7 +133,7 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             at,
             format!("{layout} of {elem} does not fit shared memory"),
         )
-        .help("a CTA has at most 227 KiB, and its extents are compile-time constants"));
+        .help("a CTA has at most 227 KiB, and the extents must be compile-time constants"));
     }
     let value = e.b.shared(elem, layout, swizzle)?;
     Ok(Val::Tensor(Tensor { value, private: false, element: false, order: None }))
@@ -153,12 +154,12 @@ fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return Err(Diagnostic::error(
             NOT_HELD,
             at,
-            format!("a register tensor has 1 to {MAX_LANES} elements; {shape} has not"),
+            format!("a register tensor must have 1 to {MAX_LANES} elements, unlike {shape}"),
         )
-        .help("its extents are compile-time constants"));
+        .help("its extents must be compile-time constants"));
     };
     if weft_ir::Layout::col_major(shape.clone()).is_err() {
-        return fail(LAYOUT, at, format!("{shape} is no shape"));
+        return fail(LAYOUT, at, format!("{shape} is not a shape"));
     }
     let ty = Type::lanes_of(elem, n);
     let value = if full {

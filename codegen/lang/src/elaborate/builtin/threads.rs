@@ -1,4 +1,4 @@
-//! Who am I, and waiting for others.
+//! Functions that identify the thread, and functions that synchronise threads.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::WRONG_ARGS;
@@ -27,10 +27,16 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "my_pe",
         "my_pe(team)",
-        "Rank of this PE in the team. Without a team, the rank in the kernel's only team, or among all PEs.",
+        "Rank of this PE in the team. Without a team, it is the rank in the kernel's only team, or among \
+         all PEs.",
         my_pe,
     ),
-    builtin("n_pes", "n_pes(team)", "Number of PEs in the team. Without a team, as for my_pe.", n_pes),
+    builtin(
+        "n_pes",
+        "n_pes(team)",
+        "Number of PEs in the team. Without a team, it refers to the same PEs as my_pe.",
+        n_pes,
+    ),
     builtin("cluster_rank", "cluster_rank()", "Rank of the CTA in its cluster, from 0.", special),
     builtin(
         "cluster_size",
@@ -60,7 +66,8 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "launch_dependents",
         "launch_dependents()",
-        "Lets the next launch in the stream begin before this one ends, when all CTAs have come here (griddepcontrol).",
+        "Lets the next launch in the stream begin before this one ends, when all CTAs have reached this \
+         call (griddepcontrol).",
         launch_dependents,
     ),
     builtin(
@@ -91,7 +98,9 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "fence",
         "fence<acq_rel, sys>()",
-        "Orders earlier accesses before later ones. `fence<async>()` orders accesses to memory outside of the CTA, and those of other threads that were seen, before copies of tiles that begin later.",
+        "Orders earlier accesses before later ones. `fence<async>()` orders accesses to memory outside \
+         of the CTA, and those of other threads that this thread has observed, before copies of tiles \
+         that begin later.",
         fence,
     ),
 ];

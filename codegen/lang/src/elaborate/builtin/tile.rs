@@ -1,4 +1,5 @@
-//! Tiles that move asynchronously: layouts of shared memory that copies and matrix products take, pipelines, copies.
+//! Asynchronous tile copies: layouts of shared memory for copies and matrix products, pipelines,
+//! and copies.
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
@@ -17,13 +18,15 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "pipeline",
         "pipeline(stages)",
-        "Hands stages of shared memory from the threads that fill them to the threads that read them, and back.",
+        "A pipeline passes stages of shared memory from the threads that fill them to the threads that \
+         read them, and back.",
         pipeline,
     ),
     builtin(
         "producer_acquire",
         "producer_acquire(p)",
-        "Waits for the next empty stage, arms it with the bytes of the copies that follow, and returns it.",
+        "Waits for the next empty stage, makes it expect the bytes of the copies that follow, and \
+         returns it.",
         stage,
     ),
     builtin(
@@ -112,7 +115,7 @@ fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         at,
         format!("rows of {row} elements of {elem} are not a multiple of 32 bytes"),
     )
-    .help("the narrowest swizzle permutes rows of 32 bytes: make the rows longer, or give a plain layout"))
+    .help("the narrowest swizzle permutes rows of 32 bytes: make the rows longer, or use a plain layout"))
 }
 
 fn constant(e: &mut Elab<'_>, val: Val, at: Span) -> R<i64> {
@@ -130,7 +133,7 @@ fn pipeline(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let Some(stages) = u32::try_from(stages).ok().filter(|n| (1..=weft_ir::tile::MAX_STAGES).contains(n))
     else {
         let most = weft_ir::tile::MAX_STAGES;
-        return fail(NOT_HELD, at, format!("a pipeline has 1 to {most} stages, not {stages}"));
+        return fail(NOT_HELD, at, format!("a pipeline must have 1 to {most} stages, not {stages}"));
     };
     e.b.emit(Tile::Pipeline { stages }).map(Val::Pipeline)
 }
@@ -204,7 +207,7 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             call.span,
             "a copy to shared memory needs a pipeline to arrive on",
         )
-        .help("name it: `tma(to, from, p)`")),
+        .help("pass the pipeline: `tma(to, from, p)`")),
         (false, true, _) => {
             Err(Diagnostic::error(WRONG_ARGS, call.val(2).1, "a copy out of shared memory has no pipeline")
                 .help("wait for it with `tma_wait<read>(0)`"))
@@ -213,8 +216,8 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-/// The dimensions of the cluster along which a copy goes, as bits: `<cluster>` is all, `<cluster, x>` one; nothing where
-/// the copy is of this CTA alone.
+/// The dimensions of the cluster along which a copy goes, as bits: `<cluster>` is all of them, and
+/// `<cluster, x>` is one. The result is `None` if the copy is for this CTA alone.
 fn dims(call: &Call<'_>) -> R<Option<u32>> {
     const ALL: u32 = 0b111;
     let mut words = call.words()?;
@@ -223,20 +226,22 @@ fn dims(call: &Call<'_>) -> R<Option<u32>> {
     while let Some(bit) = words.take(|w| ["x", "y", "z"].iter().position(|d| *d == w)) {
         dims |= 1 << bit;
     }
-    words.done(call.name, "cluster, and x, y or z of it; or nothing")?;
+    words.done(call.name, "`cluster`, followed by dimensions x, y or z, or nothing")?;
     match (cluster, dims) {
         (None, 0) => Ok(None),
-        (None, _) => {
-            Err(Diagnostic::error(WRONG_ARGS, call.span, "x, y and z are dimensions of the cluster")
-                .help(format!("write `{}<cluster, x>`", call.name)))
-        }
+        (None, _) => Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.span,
+            "write `cluster` before x, y and z, which are its dimensions",
+        )
+        .help(format!("write `{}<cluster, x>`", call.name))),
         (all, 0) => Ok(all),
         (Some(_), dims) => Ok(Some(dims)),
     }
 }
 
 fn of_one_cta(call: &Call<'_>) -> Diagnostic {
-    Diagnostic::error(WRONG_ARGS, call.span, "a copy out of shared memory goes to one CTA only")
+    Diagnostic::error(WRONG_ARGS, call.span, "a copy out of shared memory can go to one CTA only")
         .help(format!("`{}<cluster>(to, from, p)` copies to shared memory", call.name))
 }
 
@@ -256,7 +261,7 @@ fn bulk(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             call.span,
             "a copy to shared memory needs a pipeline to arrive on",
         )
-        .help("name it: `bulk(to, from, p)`"));
+        .help("pass the pipeline: `bulk(to, from, p)`"));
     }
     let pipe = pipe(e, call, 2)?;
     whole(e, call, to, 0)?;
@@ -273,7 +278,10 @@ fn bulk(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 fn beyond(call: &Call<'_>, at: Span) -> Diagnostic {
     Diagnostic::error(LAYOUT, at, format!("`{}` may run past the end of this tensor", call.name))
         .label("all its elements are copied")
-        .help("take a tile that lies within it: a size that divides the extent, and a loop up to its tiles")
+        .help(
+            "use a tile that lies within the tensor: choose a size that divides the extent, and end \
+             the loop at the number of tiles",
+        )
 }
 
 fn bulk_red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -282,7 +290,7 @@ fn bulk_red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     bulk_out(e, call, Some(op))
 }
 
-/// A bulk copy out of shared memory.
+/// Emits a bulk copy out of shared memory.
 fn bulk_out(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     let ((to, at_to), (from, at_from)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     whole(e, call, to, 0)?;
@@ -308,7 +316,8 @@ fn bulk_out(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     by_either(e, call, (inside, copy), (to, from))
 }
 
-/// A copy out of shared memory where the tile lies within the tensor, and else one by the threads.
+/// Emits a tile copy out of shared memory that runs if the tile lies within the tensor, and
+/// otherwise a copy by the threads.
 fn by_either(
     e: &mut Elab<'_>,
     call: &Call<'_>,
@@ -336,7 +345,7 @@ fn reduction(call: &Call<'_>) -> R<RedOp> {
     words.done(call.name, "a reduction")?;
     let name = &call.name;
     op.ok_or_else(|| {
-        Diagnostic::error(WRONG_ARGS, call.span, format!("`{name}` does not name its reduction"))
+        Diagnostic::error(WRONG_ARGS, call.span, format!("`{name}` needs a reduction"))
             .help(format!("write `{name}<add>(to, from)`"))
     })
 }
@@ -350,7 +359,7 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     if op.is_some() {
         let message = format!("`{}` may run past the end of this part of a tensor", call.name);
         return Err(Diagnostic::error(LAYOUT, at_to, message)
-            .label("only the end of the whole tensor is known to it")
+            .label("it knows only the end of the whole tensor")
             .help("reduce into a range that lies within the part"));
     }
     by_either(e, call, (inside, copy), (to, from))
@@ -371,29 +380,30 @@ fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return Err(Diagnostic::error(
             WRONG_ARGS,
             call.span,
-            "`tma_wait` says what is waited for, and how many copies may be left",
+            "`tma_wait` must state what it waits for, and how many copies can be left",
         )
         .help("write `tma_wait<read>(0)` or `tma_wait<done>(0)`"));
     };
     e.b.emit(Tile::TmaWait { pending, read }).map(|_| Val::Unit)
 }
 
-/// A tile that all threads copy together is the same for all of them.
+/// Checks that a tile which all threads copy together is the same for all of them.
 fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> R<()> {
     if !t.private {
         return Ok(());
     }
     let message = format!(
-        "`{}` copies a tile for all threads together, and {} is one thread's",
+        "`{}` copies a tile for all threads together, but {} belongs to one thread",
         call.name,
         e.describe(&Val::Tensor(t))
     );
     Err(Diagnostic::error(WRONG_KIND, call.val(i).1, message)
-        .help("give it the tile itself, not a partition of it"))
+        .help("pass the tile itself, not a partition of it"))
 }
 
-/// Whether a tile lies within the part of a parameter's tensor that it is of; nothing where that is known. The end of the
-/// tensor itself counts only if `own` says so: a tensor map has that end.
+/// Whether a tile lies within the part of a parameter's tensor to which it belongs, or `None` if it
+/// is known to. The end of the tensor itself counts only if `own` is set, because a tensor map
+/// knows that end.
 fn inside_part(e: &mut Elab<'_>, t: Tensor, own: bool) -> R<Option<Value>> {
     let positions = if own { None } else { e.positions(t.value) }.unwrap_or_default();
     let mut inside: Option<Value> = None;
@@ -412,36 +422,38 @@ fn inside_part(e: &mut Elab<'_>, t: Tensor, own: bool) -> R<Option<Value>> {
     Ok(inside)
 }
 
-/// Whether an element that the bound says is not there is one beyond the end of a parameter's mode.
+/// Whether an element that is outside of the bound `b` is beyond the end of a parameter's mode.
 fn ends_with(b: &Bound, p: &Bound) -> bool {
     let same = b.layout == p.layout && b.offset == p.offset && p.limit.is_le(&b.limit);
-    // The index of a tile beyond the last one.
+    // The bound can be the index of a tile beyond the last one.
     let tile = |n: &Int| p.limit.ceil_div(n) == b.limit && (&p.offset - &b.offset * n).lower_bound() >= 0;
     same || !moves(&b.layout) && p.layout.shape().leaves().into_iter().any(tile)
 }
 
-/// Where a tile begins in the modes of its parameter, and which of its modes runs along each (from 1; 0 is none).
+/// The position of a tile in the modes of its parameter, and for each of them the mode of the tile
+/// that runs along it (from 1, or 0 for none).
 fn place(e: &mut Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> R<(Vec<Value>, Vec<u32>)> {
     let i = usize::from(call.val(1).1 == span);
     whole(e, call, t, i)?;
     let bad = |why: &str| {
         Diagnostic::error(LAYOUT, span, format!("`{}` needs a tile of a parameter: {why}", call.name))
-            .help("take it by `flat_divide(x, (128, 64))[_, _, i, j]`, `local_tile` or ranges")
+            .help("select the tile with `flat_divide(x, (128, 64))[_, _, i, j]`, `local_tile` or ranges")
     };
     let Some(positions) = e.positions(t.value) else {
-        return Err(bad("where this tensor lies in the modes of one is not known"));
+        return Err(bad("the position of this tensor in the modes of a parameter is not known"));
     };
     let (mut at, mut along) = (Vec::new(), Vec::new());
     for b in positions.iter() {
         let mode =
-            runs_along(b).ok_or_else(|| bad(&format!("{} is no run along one of its modes", b.layout)))?;
+            runs_along(b).ok_or_else(|| bad(&format!("{} does not follow one of its modes", b.layout)))?;
         along.push(mode);
         at.push(e.b.index(b.offset.clone())?);
     }
     Ok((at, along))
 }
 
-/// The mode of a tile, from 1, that steps through a parameter's mode one by one; 0 where the tile stays at one place.
+/// The mode of a tile, from 1, that steps through a parameter's mode one by one. It is 0 if the
+/// tile has one position there.
 fn runs_along(b: &Bound) -> Option<u32> {
     let mut found = 0;
     for i in 0..b.layout.rank() {
@@ -458,7 +470,7 @@ fn runs_along(b: &Bound) -> Option<u32> {
     Some(found)
 }
 
-/// Whether a mode leaves its first place.
+/// Whether a mode reaches more than its first position.
 fn moves(mode: &Layout) -> bool {
     let pairs = mode.shape().leaves().into_iter().zip(mode.stride().leaves());
     pairs.into_iter().any(|(n, d)| !n.is(1) && !d.is(0))

@@ -4,13 +4,13 @@ use super::{Call, Function, Result, compose, function};
 use crate::expr::Value;
 use crate::{AnyLayout, ComposedLayout, Layout, Order, Result as LayoutResult, Swizzle, Tiler};
 
-/// A function of a layout and a tiler.
+/// Calls a function of a layout and a tiler.
 fn tiled(c: &Call<'_>, f: fn(&Layout, &Tiler) -> LayoutResult<Layout>) -> Result<Value> {
     let tiler = c.tiler(1)?;
     c.lift(|l| f(l, &tiler))
 }
 
-/// A function of a layout, and one of it with a profile.
+/// Calls a function of a layout, or its variant that also takes a profile.
 fn profiled(
     c: &Call<'_>,
     whole: fn(&Layout) -> LayoutResult<Layout>,
@@ -25,7 +25,7 @@ fn profiled(
     }
 }
 
-/// A function with an overload for layouts, swizzled layouts and swizzles.
+/// Calls the overload of a function for layouts, for swizzled layouts or for swizzles.
 fn overloaded(
     c: &Call<'_>,
     layout: impl FnOnce(&Layout) -> LayoutResult<Layout>,
@@ -41,7 +41,7 @@ fn overloaded(
     }
 }
 
-/// The inner layout of a swizzled one, or the layout.
+/// The layout, or the inner layout if it is swizzled.
 fn inner(c: &Call<'_>, i: usize) -> Result<Layout> {
     Ok(match c.any(i)? {
         AnyLayout::Plain(l) => l,

@@ -7,7 +7,7 @@ use crate::{
     AnyLayout, CopyAtom, Int, IntTuple, Layout, LayoutError, Result as LayoutResult, Side, TiledCopy, Tiler,
 };
 
-/// The layout of a part; where it begins is left out, as in a slice.
+/// The layout of a part. As in a slice, its offset is left out.
 fn part<T: Into<Value>>(c: &Call<'_>, result: LayoutResult<(T, Int)>) -> Result<Value> {
     c.wrap(result.map(|(layout, _)| layout))
 }
@@ -29,7 +29,8 @@ fn cut(
     }
 }
 
-/// The tiled copy of the thread and value layouts, with as many values to an instruction as argument `atom_at` says.
+/// The tiled copy of the thread and value layouts. Argument `atom_at` is the number of values that
+/// one instruction copies.
 fn tiled_copy(c: &Call<'_>, atom_at: usize) -> Result<TiledCopy> {
     let values = if c.args.len() > atom_at { c.constant(atom_at)? } else { 1 };
     let (threads, values_layout) = (c.layout(0)?, c.layout(1)?);
@@ -37,7 +38,7 @@ fn tiled_copy(c: &Call<'_>, atom_at: usize) -> Result<TiledCopy> {
     made.map_err(|e| c.error(e))
 }
 
-/// `partition_S(threads,values,L,thread[,atom])`.
+/// Evaluates `partition_S(threads,values,L,thread[,atom])` or the same for the destination.
 fn partition(c: &Call<'_>, side: Side) -> Result<Value> {
     let copy = tiled_copy(c, 4)?;
     part(c, copy.partition(side, &c.int(3)?, &c.layout(2)?))

@@ -4,7 +4,7 @@ use super::{Call, Function, Result, function};
 use crate::expr::Value;
 use crate::{Int, LayoutError};
 
-/// Folds the arguments.
+/// Folds the arguments with `f`.
 fn fold(c: &Call<'_>, f: fn(&Int, &Int) -> Int) -> Result<Value> {
     let mut result = c.int(0)?;
     for i in 1..c.args.len() {

@@ -1,4 +1,4 @@
-//! The functions that expressions may call, as one table.
+//! The table of functions that expressions can call.
 
 mod algebra;
 mod coords;
@@ -17,7 +17,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, ExprError>;
 
-/// A function that expressions may call.
+/// A function that expressions can call.
 #[derive(Debug)]
 pub struct Function {
     /// The name of the function in CuTe.
@@ -43,7 +43,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     functions().find(|f| f.name == name)
 }
 
-/// The function whose name is nearest to `name`, if it is near: for who mistypes one.
+/// The function whose name is nearest to `name`, if it is near enough for a suggestion after a
+/// typing mistake.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     if name.len() > 32 {
         return None;
@@ -52,7 +53,7 @@ pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     ranked.min().filter(|(edits, _)| *edits <= 1 + name.len() / 6).map(|(_, nearest)| nearest)
 }
 
-/// The least number of insertions, removals and replacements that turn one into the other.
+/// The least number of insertions, removals and replacements that turn `a` into `b`.
 fn edits(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
@@ -92,7 +93,7 @@ impl Function {
     }
 }
 
-/// A call under evaluation.
+/// A call that is being evaluated.
 pub(crate) struct Call<'a> {
     pub function: &'a Function,
     pub at: usize,
@@ -139,7 +140,7 @@ impl Call<'_> {
         self.convert(i, "an integer or a tuple of integers", Value::to_tuple)
     }
 
-    /// A tuple, or the shape of a layout.
+    /// Argument `i` as a tuple. A layout stands for its shape.
     fn shape(&self, i: usize) -> Result<IntTuple> {
         self.convert(i, "a shape or a layout", |v| match v {
             Value::Layout(l) => Some(l.shape().clone()),
@@ -160,7 +161,7 @@ impl Call<'_> {
         self.convert(i, "a layout", Value::to_layout)?.map_err(|e| ExprError::of(self.at(i), e))
     }
 
-    /// A layout, swizzled or not.
+    /// Argument `i` as a layout, swizzled or not.
     fn any(&self, i: usize) -> Result<AnyLayout> {
         match self.arg(i)? {
             Value::Composed(c) => Ok(AnyLayout::Composed(c.clone())),
@@ -168,7 +169,7 @@ impl Call<'_> {
         }
     }
 
-    /// `f` of the first argument; of its inner layout if it is swizzled.
+    /// Applies `f` to the first argument, or to its inner layout if it is swizzled.
     fn lift(&self, f: impl FnOnce(&Layout) -> LayoutResult<Layout>) -> Result<Value> {
         match self.any(0)? {
             AnyLayout::Plain(l) => self.wrap(f(&l)),
@@ -176,10 +177,10 @@ impl Call<'_> {
         }
     }
 
-    /// Indices in angle brackets, or else those in the arguments from `from`.
+    /// The indices in angle brackets, or else those in the arguments from `from`.
     fn indices(&self, from: usize) -> Result<Vec<usize>> {
         let index = |at: usize, v: i64| {
-            usize::try_from(v).map_err(|_| ExprError::new(at, format!("{v} is no index of a mode")))
+            usize::try_from(v).map_err(|_| ExprError::new(at, format!("{v} is not an index of a mode")))
         };
         if !self.template.is_empty() {
             return self.template.iter().map(|&v| index(self.at, v)).collect();
@@ -187,7 +188,7 @@ impl Call<'_> {
         (from..self.args.len()).map(|i| index(self.at(i), self.constant(i)?)).collect()
     }
 
-    /// As [`Call::indices`], exactly `n` of them.
+    /// Does what [`Call::indices`] does, and requires exactly `n` of them.
     fn exact_indices<const N: usize>(&self, from: usize) -> Result<[usize; N]> {
         self.indices(from)?.try_into().map_err(|v: Vec<usize>| ExprError {
             position: self.at,
@@ -196,7 +197,7 @@ impl Call<'_> {
         })
     }
 
-    /// Constants in angle brackets, or else those in the arguments from `from`; exactly `N`.
+    /// The `N` constants in angle brackets, or else those in the arguments from `from`.
     fn constants<const N: usize>(&self, from: usize) -> Result<[i64; N]> {
         let list = if self.template.is_empty() {
             (from..self.args.len()).map(|i| self.constant(i)).collect::<Result<Vec<_>>>()?
@@ -211,7 +212,7 @@ impl Call<'_> {
     }
 }
 
-/// `outer o inner`.
+/// The composition `outer o inner`.
 pub(crate) fn compose(at: usize, outer: &Value, inner: &Value) -> Result<Value> {
     let wrap = |result: LayoutResult<Value>| result.map_err(|e| ExprError::of(at, e));
     let layout = |v: &Value| {

@@ -5,7 +5,7 @@ use crate::expr::{ExprError, Value};
 use crate::modes::{Modes, product_each};
 use crate::{AnyLayout, Coord, Int, IntTuple, Layout, LayoutError, Order};
 
-/// A tree the mode functions rearrange: layouts stay layouts, tuples stay tuples.
+/// A tree that the mode functions rearrange. Layouts stay layouts, and tuples stay tuples.
 enum Tree {
     Layout(Layout),
     Tuple(IntTuple),
@@ -20,7 +20,7 @@ fn tree(call: &Call<'_>, i: usize) -> Result<Tree> {
     }
 }
 
-/// Applies a function of any tree to the first argument, within its swizzle if it has one.
+/// Applies a function of any tree to the first argument, or to its inner layout if it is swizzled.
 macro_rules! rearrange {
     ($call:expr, |$t:ident| $body:expr) => {
         match $call.arg(0)? {
@@ -34,7 +34,8 @@ macro_rules! rearrange {
     };
 }
 
-/// A function with a second tree of the kind of the first. `_` in the closure's place of `x` when it is absent is `1:0`.
+/// Applies a function with a second tree of the same kind as the first. If the argument for `x` is
+/// absent, it is `1:0`.
 macro_rules! extend {
     ($call:expr, $x_at:expr, |$t:ident, $x:ident| $body:expr) => {
         match ($call.arg(0)?, $call.args.get($x_at)) {
@@ -94,7 +95,8 @@ fn count(n: usize) -> Result<Value> {
     Ok(Value::Int(Int::from(n)))
 }
 
-/// Where `n` and where `x` are among the arguments of `append` and `prepend`: `append<n>(t[,x])` or `append(t[,x])`.
+/// The extent `n` among the arguments of `append` and `prepend`: `append<n>(t[,x])` or
+/// `append(t[,x])`.
 fn extent(call: &Call<'_>) -> Result<Option<usize>> {
     if call.template.is_empty() { Ok(None) } else { call.exact_indices::<1>(1).map(|[n]| Some(n)) }
 }

@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// Address and bytes.
+/// An address and a number of bytes.
 pub(super) type At = (u64, u32);
 
-/// What an access does, by tensor or by address.
-pub(super) struct Doing {
+/// An access by tensor or by address.
+pub(super) struct ElementAccess {
     place: Value,
     what: What,
 }
@@ -20,8 +20,8 @@ enum What {
     CompareAndSwap(Value, Value),
 }
 
-impl From<&Access> for Doing {
-    fn from(op: &Access) -> Doing {
+impl From<&Access> for ElementAccess {
+    fn from(op: &Access) -> ElementAccess {
         let what = match *op {
             Access::Load { .. } => What::Load,
             Access::LdReduce { op, acc, .. } => What::LdReduce(op, acc),
@@ -30,12 +30,12 @@ impl From<&Access> for Doing {
             Access::Atomic { value, op, .. } => What::Atomic(value, op),
             Access::AtomicCas { expected, value, .. } => What::CompareAndSwap(expected, value),
         };
-        Doing { place: op.place(), what }
+        ElementAccess { place: op.place(), what }
     }
 }
 
-impl From<&Memory> for Doing {
-    fn from(op: &Memory) -> Doing {
+impl From<&Memory> for ElementAccess {
+    fn from(op: &Memory) -> ElementAccess {
         let (place, what) = match *op {
             Memory::Load { ptr, .. } => (ptr, What::Load),
             Memory::LdReduce { ptr, op, acc, .. } => (ptr, What::LdReduce(op, acc)),
@@ -48,12 +48,12 @@ impl From<&Memory> for Doing {
             Memory::Atomic { ptr, value, op, .. } => (ptr, What::Atomic(value, op)),
             Memory::AtomicCas { ptr, expected, value, .. } => (ptr, What::CompareAndSwap(expected, value)),
         };
-        Doing { place, what }
+        ElementAccess { place, what }
     }
 }
 
 impl<L: Level> Machine<'_, L> {
-    pub(super) fn access(&mut self, t: usize, v: Value, Doing { place, what }: Doing) -> Val {
+    pub(super) fn access(&mut self, t: usize, v: Value, ElementAccess { place, what }: ElementAccess) -> Val {
         let ty = self.k.ty(v).clone();
         match what {
             What::Load => self.read(t, place, &ty, &mut |m, at, _| m.load(t, at, ty.elem().unwrap())),
@@ -87,9 +87,9 @@ impl<L: Level> Machine<'_, L> {
         }
     }
 
-    /// Notes the width of an access to an address.
+    /// Records the width of an access to an address.
     pub(super) fn note(&mut self, v: Value, op: &Memory) {
-        let ty = match Doing::from(op).what {
+        let ty = match ElementAccess::from(op).what {
             What::Load | What::LdReduce(..) => self.k.ty(v),
             What::Store(value) | What::Reduce(value, _) => self.k.ty(value),
             What::Atomic(..) | What::CompareAndSwap(..) => return,
@@ -97,7 +97,7 @@ impl<L: Level> Machine<'_, L> {
         self.w.accesses.push((op.mnemonic(), ty.elem().unwrap().bytes() * ty.lanes().unwrap()));
     }
 
-    /// Of a tensor element by element, of a pointer at once.
+    /// Reads a tensor element by element, or from a pointer at once.
     fn read(
         &mut self,
         t: usize,
@@ -138,7 +138,7 @@ impl<L: Level> Machine<'_, L> {
         let Val::Tensor { address, everywhere, layout, bounds } = self.vals[t][place.0 as usize].clone()
         else {
             let address = self.lane(t, place);
-            // As one access it must be aligned; what it does, it does to each element.
+            // The address must be aligned for the whole access, which then acts on each element.
             self.check(t, address, bytes * x.len() as u32, "write");
             let everywhere = address >> 60 == EVERYWHERE >> 60;
             for (i, x) in x.into_iter().enumerate() {
@@ -155,7 +155,7 @@ impl<L: Level> Machine<'_, L> {
         Val::None
     }
 
-    /// The addresses that a store goes to.
+    /// The addresses to which a store writes.
     fn copies(&self, address: u64, everywhere: bool) -> Vec<u64> {
         if !everywhere {
             return vec![address];
@@ -222,7 +222,7 @@ impl<L: Level> Machine<'_, L> {
         self.bytes(t, first, width, what);
     }
 
-    /// The bytes at an address: all in one allocation, and aligned.
+    /// The bytes at an address, which must be in one allocation and aligned.
     pub(super) fn bytes(&mut self, t: usize, address: u64, width: u32, what: &'static str) -> &mut [u8] {
         assert!(address.is_multiple_of(width.into()), "{what} of {width} bytes at {address:#x}");
         assert!(width <= 16, "{what} of {width} bytes");

@@ -1,12 +1,12 @@
-//! Remote memory operations, as the IR has them and as NVSHMEM's functions do them.
+//! Remote memory operations of the IR, and those of NVSHMEM's functions.
 
 use super::*;
 
-/// The PE's bits of an address.
+/// The bits of an address that select the PE.
 const PE: u64 = 0xff << 48;
 
 impl<L: Level> Machine<'_, L> {
-    /// Who does an op of a group for all of it: none where it is another thread's.
+    /// Whether this thread executes an op for its whole group.
     pub(super) fn acts(&self, op: &L::Op, t: usize, mask: &[bool]) -> bool {
         let group = match op.family() {
             FamilyRef::Call(Call::Function { function, .. }) => match function.rsplit('_').next() {
@@ -20,7 +20,7 @@ impl<L: Level> Machine<'_, L> {
         let (first, threads) = match group {
             Group::Thread => return true,
             Group::Warp => (self.threads[t].linear / 32 * 32, 32),
-            // Kernels here have clusters of one CTA.
+            // The kernels here have clusters of one CTA.
             Group::Block | Group::Cluster => (0, self.k.threads() as usize),
         };
         let start = self.threads[t].group + first;
@@ -40,7 +40,7 @@ impl<L: Level> Machine<'_, L> {
         t == start
     }
 
-    /// What an op of the IR does.
+    /// Executes an op of the IR.
     pub(super) fn remote(&mut self, t: usize, op: &Remote) -> Val {
         match *op {
             Remote::Put { dst, src, pe, .. } => self.transfer(t, (dst, Some(pe)), (src, None)),
@@ -109,7 +109,7 @@ impl<L: Level> Machine<'_, L> {
         }
     }
 
-    /// Element by element, in coordinate order, those that exist on both sides.
+    /// Copies the elements that exist on both sides, in coordinate order.
     fn transfer(&mut self, t: usize, dst: (Value, Option<Value>), src: (Value, Option<Value>)) {
         let bytes = self.elem(dst.0).bytes();
         for i in 0..self.size(t, dst.0).min(self.size(t, src.0)) {
@@ -179,7 +179,8 @@ impl<L: Level> Machine<'_, L> {
         }
         match which {
             WaitFor::One | WaitFor::All => u64::from(all),
-            // The last, as the lowered form; NVSHMEM promises no particular one.
+            // This returns the last one, as the lowered form does. NVSHMEM does not specify which
+            // one.
             WaitFor::Any => hits.last().copied().unwrap_or(u64::MAX),
             WaitFor::Some => {
                 for (k, i) in hits.iter().enumerate() {
@@ -190,7 +191,7 @@ impl<L: Level> Machine<'_, L> {
         }
     }
 
-    /// What NVSHMEM's function of that name does.
+    /// Executes NVSHMEM's function of that name.
     pub(super) fn call(&mut self, t: usize, function: &str, args: &[Value]) -> Val {
         self.w.calls.push(function.to_owned());
         let a: Vec<u64> = args.iter().map(|v| self.address(t, *v)).collect();
@@ -241,7 +242,7 @@ impl<L: Level> Machine<'_, L> {
         Val::Lanes(vec![result])
     }
 
-    /// `int32_atomic_add`, `uint8_p`, `ushort_test_any_vector`
+    /// Executes a typed function such as `int32_atomic_add`, `uint8_p` or `ushort_test_any_vector`.
     fn typed(&mut self, t: usize, name: &str, a: &[u64]) -> u64 {
         let (ty, verb) = name.split_once('_').unwrap();
         let s = match ty {
@@ -287,7 +288,7 @@ impl<L: Level> Machine<'_, L> {
     }
 }
 
-/// What is compared with what.
+/// The variables and the values that they are compared with.
 struct Lists {
     vars: u64,
     n: i64,

@@ -1,4 +1,4 @@
-//! What the threads of a group do together: reductions and shuffles.
+//! Operations that the threads of a group execute together: reductions and shuffles.
 
 use super::*;
 
@@ -37,7 +37,8 @@ impl<L: Level> Machine<'_, L> {
                 ShuffleMode::Up => own.wrapping_sub(by),
             };
             let warp = self.threads[t].linear / 32 * 32;
-            // Lanes outside the warp give one's own; those that do not exist, rubbish.
+            // Lanes outside the warp return the thread's own value. Lanes that do not exist return
+            // an arbitrary value.
             out.push(match warp.checked_add(from).filter(|_| from < 32) {
                 None => self.lanes(t, value).to_vec(),
                 Some(linear) if linear < threads => {

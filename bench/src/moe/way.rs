@@ -1,0 +1,125 @@
+//! How our kernels are called in a measurement.
+
+use std::fmt;
+use std::str::FromStr;
+use weft::gpu::GpuError;
+use weft::moe::{Moe, Plan, Problem};
+use weft_runtime::World;
+
+/// Which launches a call consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// The whole layer, in the form that the model chooses.
+    Auto,
+    /// The whole layer, in the form for many tokens.
+    Many,
+    /// The whole layer, in the form for few tokens.
+    Few,
+    /// Dispatch and products in one launch, and a combine that brings results back, in the form for many tokens.
+    Apart,
+    /// The products alone, of rows that are there, and of which experts have unequal numbers.
+    Products,
+    /// The products alone, of rows that are there, and of which experts have equal numbers.
+    Even,
+}
+
+/// Forms by name.
+const FORMS: [(&str, Form); 6] = [
+    ("auto", Form::Auto),
+    ("many", Form::Many),
+    ("few", Form::Few),
+    ("apart", Form::Apart),
+    ("products", Form::Products),
+    ("even", Form::Even),
+];
+
+/// A plan, a form, and values of parameters of `moe_layer` that are tried. As text it is a plan with `form=NAME`, `outs=N`
+/// and `pace=N` among its words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// The plan of the kernels.
+    pub plan: Plan,
+    /// Which launches there are.
+    pub form: Form,
+    /// Strips of results that a row of a tile has room for.
+    pub outs: Option<u32>,
+    /// Cycles between two strips that go back.
+    pub pace: Option<u32>,
+}
+
+impl From<Plan> for Way {
+    fn from(plan: Plan) -> Way {
+        Way { plan, form: Form::Auto, outs: None, pace: None }
+    }
+}
+
+impl Way {
+    /// Whether only products are timed.
+    pub(super) fn is_product(&self) -> bool {
+        matches!(self.form, Form::Products | Form::Even)
+    }
+
+    /// Compiles the kernels. *Collective.*
+    pub(super) fn layer(&self, world: &World, problem: Problem) -> Result<Moe, GpuError> {
+        let (team, plan) = (world.team(), self.plan);
+        let tried = [("OUTS", self.outs), ("PACE", self.pace)];
+        let tried: Vec<_> = tried.into_iter().filter_map(|(name, n)| Some((name, i64::from(n?)))).collect();
+        match self.form {
+            Form::Auto if tried.is_empty() => Moe::new(world, team, problem, plan),
+            Form::Few => Moe::for_few(world, team, problem, plan),
+            _ => Moe::tried(world, team, problem, plan, &tried),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = FORMS.iter().find(|(_, form)| *form == self.form).map_or("", |(name, _)| name);
+        write!(f, "form={name},{}", self.plan)?;
+        let tried = [("outs", self.outs), ("pace", self.pace)];
+        tried
+            .into_iter()
+            .filter_map(|(name, n)| n.map(|n| (name, n)))
+            .try_for_each(|(name, n)| write!(f, ",{name}={n}"))
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Way, String> {
+        let mut way = Way::from(Plan::default());
+        let mut of_plan = Vec::new();
+        for word in text.split(',') {
+            let number = |value: &str| value.parse().map(Some).map_err(|e| format!("`{word}`: {e}"));
+            match word.split_once('=') {
+                Some(("form", name)) => {
+                    let known = || {
+                        format!("there is no form `{name}`: known are {}", FORMS.map(|(n, _)| n).join(", "))
+                    };
+                    way.form = FORMS.iter().find(|(known, _)| *known == name).ok_or_else(known)?.1;
+                }
+                Some(("outs", n)) => way.outs = number(n)?,
+                Some(("pace", n)) => way.pace = number(n)?,
+                _ => of_plan.push(word),
+            }
+        }
+        way.plan = of_plan.join(",").parse()?;
+        Ok(way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_read_as_they_are_written() {
+        let way: Way = "form=many,bn=128,outs=4,pace=3000".parse().unwrap();
+        assert_eq!((way.form, way.plan.bn, way.outs, way.pace), (Form::Many, 128, Some(4), Some(3000)));
+        assert_eq!(way.to_string().parse(), Ok(way));
+        assert_eq!("".parse(), Ok(Way::from(Plan::default())));
+        assert!("form=some".parse::<Way>().unwrap_err().contains("auto, many, few, apart, products, even"));
+        assert!("pace=x".parse::<Way>().is_err() && "lag=1".parse::<Way>().is_err());
+    }
+}

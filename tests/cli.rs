@@ -121,7 +121,7 @@ fn files_that_are_not_arrays() {
     run("longer.npy", &["4 bytes after"]);
     run("header.npy", &["truncated"]);
     run("foreign.npy", &["\\x93NUMPY"]);
-    run("empty.npy", &["no .npy file"]);
+    run("empty.npy", &["not a .npy file"]);
     run("claims.npy", &["99999999999"]);
     run("overflows.npy", &["impossible shape"]);
     run("nested.npy", &["nested"]);
@@ -198,7 +198,7 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--sizes", "0"], &["at least 1 byte"]);
     bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "use at least 4"]);
     let eight = ["reducescatter", "--sizes", "1K,16", "--pes", "8", "--against", "nvshmem"];
-    bench(&eight, &["16 bytes", "8 PEs", "32 is the least"]);
+    bench(&eight, &["16 bytes", "8 PEs", "use at least 32"]);
     bench(&["allreduce", "--dtype", "f33"], &["f33", "bf16, f32"]);
     bench(&["allreduce", "--dtype", "bool"], &["--dtype bool", "i8"]);
     bench(&["allreduce", "--op", "xor"], &["--op xor", "sum, min, max"]);
@@ -245,7 +245,10 @@ fn products_that_cannot_be_measured() {
     bench(&["--plan", "stages=8"], &["R0505", "bytes of shared memory", "232448"]);
     bench(&["--against", "nccl"], &["--against nccl", "expected cublas"]);
     bench(&["--kernel", "nowhere.weft"], &["nowhere.weft"]);
-    bench(&["--kernel", TWO_SHOT], &["--kernel examples/allreduce_two_shot.weft", "expected only the extents"]);
+    bench(
+        &["--kernel", TWO_SHOT],
+        &["--kernel examples/allreduce_two_shot.weft", "expected only the extents"],
+    );
     bench(&["--kernel", "examples/gemm.weft", "-D", "BX=1"], &["no compile-time parameter `BX`"]);
     bench(&["--kernel", "examples/gemm.weft:other"], &["expected one kernel to measure"]);
     bench(&["--iters", "0"], &["--iters"]);
@@ -498,7 +501,10 @@ fn asserts_are_left_out_of_texts_and_not_of_ir() {
         assert!(ir.contains(r#""below \"7\"""#), "{ir}");
         place.write("k.ir", ir);
         assert!(place.answer(&["compile", "k.ir"]).contains("call.uni __assertfail"), "{stage}");
-        place.rejects(&["compile", "k.ir", "--no-assert"], &["--no-assert", "cannot remove the asserts of IR"]);
+        place.rejects(
+            &["compile", "k.ir", "--no-assert"],
+            &["--no-assert", "cannot remove the asserts of IR"],
+        );
     }
     assert!(!place.answer(&["compile", "k.weft", "--no-assert"]).contains("assert"));
     let run = ["run", "k.weft", "--arg", "n=7", "--pes", "1", "--grid", "1"];

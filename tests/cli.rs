@@ -203,7 +203,7 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--dtype", "bool"], &["--dtype bool", "i8"]);
     bench(&["allreduce", "--op", "xor"], &["--op xor", "sum, min, max"]);
     bench(&["allreduce", "--algo", "ll,circle"], &["`circle`", "ll", "auto"]);
-    bench(&["allreduce", "--algo", "none"], &["nobody"]);
+    bench(&["allreduce", "--algo", "none"], &["nothing to measure"]);
     bench(
         &["allreduce", "--on", "sim", "--algo", "ll,auto"],
         &["`auto` cannot be counted", "ll", "--on gpu"],

@@ -121,7 +121,7 @@ fn files_that_are_not_arrays() {
     run("longer.npy", &["4 bytes after"]);
     run("header.npy", &["truncated"]);
     run("foreign.npy", &["\\x93NUMPY"]);
-    run("empty.npy", &["no .npy file"]);
+    run("empty.npy", &["not a .npy file"]);
     run("claims.npy", &["99999999999"]);
     run("overflows.npy", &["impossible shape"]);
     run("nested.npy", &["nested"]);
@@ -196,9 +196,9 @@ fn benches_that_cannot_be() {
     bench(&["allsum"], &["`allsum`", "allreduce, allgather", "put, get, signal, barrier"]);
     bench(&["allreduce", "--sizes", "1K:2K"], &["--sizes 1K:2K", "FROM:TO:xFACTOR"]);
     bench(&["allreduce", "--sizes", "0"], &["at least 1 byte"]);
-    bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "at least 4"]);
+    bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "use at least 4"]);
     let eight = ["reducescatter", "--sizes", "1K,16", "--pes", "8", "--against", "nvshmem"];
-    bench(&eight, &["16 bytes", "8 PEs", "at least 32"]);
+    bench(&eight, &["16 bytes", "8 PEs", "use at least 32"]);
     bench(&["allreduce", "--dtype", "f33"], &["f33", "bf16, f32"]);
     bench(&["allreduce", "--dtype", "bool"], &["--dtype bool", "i8"]);
     bench(&["allreduce", "--op", "xor"], &["--op xor", "sum, min, max"]);
@@ -213,7 +213,7 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--against", "gloo"], &["`gloo`", "nccl, nccl-symm, nvshmem"]);
     bench(&["allreduce", "--dtype", "e4m3", "--against", "nvshmem"], &["NVSHMEM", "e4m3"]);
     bench(&["allreduce", "--dtype", "i16", "--against", "nccl"], &["NCCL", "sum of i16"]);
-    bench(&["barrier", "--against", "nccl"], &["NCCL does not have barrier"]);
+    bench(&["barrier", "--against", "nccl"], &["NCCL has no barrier"]);
     bench(&["allreduce", "--kernel", "nowhere.weft"], &["nowhere.weft"]);
     bench(&["allreduce", "--kernel", "given.weft"], &["--kernel given.weft", "`n: i32`"]);
     bench(&["put", "--kernel", TWO_SHOT], &["allreduce_two_shot", "not a put"]);
@@ -245,7 +245,10 @@ fn products_that_cannot_be_measured() {
     bench(&["--plan", "stages=8"], &["R0505", "bytes of shared memory", "232448"]);
     bench(&["--against", "nccl"], &["--against nccl", "expected cublas"]);
     bench(&["--kernel", "nowhere.weft"], &["nowhere.weft"]);
-    bench(&["--kernel", TWO_SHOT], &["--kernel examples/allreduce_two_shot.weft", "expected the extents"]);
+    bench(
+        &["--kernel", TWO_SHOT],
+        &["--kernel examples/allreduce_two_shot.weft", "expected only the extents"],
+    );
     bench(&["--kernel", "examples/gemm.weft", "-D", "BX=1"], &["no compile-time parameter `BX`"]);
     bench(&["--kernel", "examples/gemm.weft:other"], &["expected one kernel to measure"]);
     bench(&["--iters", "0"], &["--iters"]);

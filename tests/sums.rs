@@ -52,9 +52,11 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
                 (if pe == 0 { 1.0 } else { -1.0 }) * ((i % 31) as f64 + 1.0) + normal(&mut uniform) * 1e-3
             }
             "tiny" => normal(&mut uniform) * 1e-38,
-            // Each element lies in the middle between two whole numbers of scales, so that every rounding errs the most.
+            // Of two PEs, whose largest numbers are 126 and have the sum 252: what is sent and the sum lie
+            // nearly in the middle between two whole numbers of scales, so that both are rounded down by the
+            // most.
             "halfway" if i % 16 == 0 => 126.0,
-            "halfway" => (uniform() * 125.0).floor() + 0.499,
+            "halfway" => (i * 37 % 125) as f64 + if i * 2 / count == pe as usize { 0.99 } else { 0.499 },
             _ => 0.0,
         })
         .collect()

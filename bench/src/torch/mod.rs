@@ -434,7 +434,7 @@ mod tests {
                 && has("torch", AllReduce, Placement::InPlace)
         );
         let why = |name, collective, dtype, op| can(name, collective, dtype, op).unwrap_err();
-        assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("does not have allgather"));
+        assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("does not support allgather"));
         assert!(
             why("torch", AllReduce, DType::F16, Reduce::Sum).ends_with("not sum of f16: leave torch out")
         );

@@ -254,9 +254,9 @@ mod tests {
         assert_eq!(why(Nvshmem, gather, DType::E4M3, Reduce::Sum), "");
         assert!(why(Nccl, ALLREDUCE, DType::I16, Reduce::Sum).contains("sum of i16"));
         assert_eq!(why(Nccl, gather, DType::I16, Reduce::Sum), "");
-        assert!(why(NcclSymm, Operation::Put, DType::F32, Reduce::Sum).contains("no put"));
-        assert!(why(Stream, Operation::Barrier, DType::F32, Reduce::Sum).contains("no barrier"));
-        assert!(why(P2p, ALLREDUCE, DType::F32, Reduce::Sum).contains("no allreduce"));
+        assert!(why(NcclSymm, Operation::Put, DType::F32, Reduce::Sum).contains("not support put"));
+        assert!(why(Stream, Operation::Barrier, DType::F32, Reduce::Sum).contains("not barrier"));
+        assert!(why(P2p, ALLREDUCE, DType::F32, Reduce::Sum).contains("not support allreduce"));
         assert_eq!(why(P2p, Operation::Signal, DType::F32, Reduce::Sum), "");
     }
 

@@ -12,11 +12,10 @@ pub(super) const STORES: &[Sem] = &[Sem::Weak, Sem::Relaxed, Sem::Release];
 pub(super) const REDUCTIONS: &[Sem] = &[Sem::Relaxed, Sem::Release];
 pub(super) const ATOMICS: &[Sem] = &[Sem::Relaxed, Sem::Acquire, Sem::Release, Sem::AcqRel];
 
-/// The way in which the result of a load differs between threads. A plain load of an element that
-/// others write meanwhile is a race, so its result is uniform. An acquire waits for others, so
-/// threads that acquire one element at different times can read different values. So can a relaxed
-/// load in a loop that polls; the uniformity analysis determines whether the load is in such a
-/// loop.
+/// How the result of a load differs between threads. A plain load of an element that others write
+/// meanwhile is a race, so its result is uniform. Threads that acquire one element at different
+/// times can read different values, and so can relaxed loads in a loop that polls. The uniformity
+/// analysis finds such loops.
 pub(super) fn of_read(sem: Sem) -> super::Spread {
     match sem {
         Sem::Weak => Operands,
@@ -25,8 +24,7 @@ pub(super) fn of_read(sem: Sem) -> super::Spread {
     }
 }
 
-/// The name of a function that has a non-blocking variant and variants for groups:
-/// `put_nbi<block>`.
+/// The name of a function with a non-blocking variant and variants for groups: `put_nbi<block>`.
 fn of_group(name: &str, nbi: bool, group: Group) -> String {
     let words = if group == Group::Thread { String::new() } else { format!("<{group}>") };
     format!("{name}{}{words}", if nbi { "_nbi" } else { "" })
@@ -144,8 +142,7 @@ family! {
 family! {
     /// Accesses to the elements of a tensor.
     Access {
-        /// Reads a tensor's elements in coordinate order (mode 0 fastest). Elements out of bounds
-        /// read as 0.
+        /// Reads a tensor's elements in coordinate order (mode 0 fastest), and 0 out of bounds.
         effect Load = "load" {
             /// The tensor.
             place: Value,
@@ -486,8 +483,7 @@ family! {
         }
         reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
         teams [], name if op.is_some() { "bulk_red" } else { "bulk" }, spread Operands, result |t| t.tma_reduction(*op).and_then(|()| t.bulk_store(*dst, *src, *pipe));
-        /// Waits until all but the newest copies out of shared memory have read their source, or
-        /// are complete.
+        /// Waits until all but the newest copies out of shared memory have read their source or end.
         effect TmaWait = "tma_wait" {
             /// The number of copies that may still be in flight.
             pending: u32,
@@ -708,8 +704,7 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "rma_fence", spread Threads, result |t| t.unit();
-        /// Waits until all puts, gets, signals and atomics of this PE are complete, including those
-        /// on other PEs' memory.
+        /// Waits until all puts, gets, signals and atomics of this PE are complete, also on other PEs.
         effect Quiet = "quiet" {
         }
         reads [], writes [], order None, group None,

@@ -56,10 +56,10 @@ pub(crate) fn open() -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// Writes a last message before the process ends. `eprintln!` would lose it in tests, because the
-/// test harness holds its text back until the test ends.
+/// Writes a last message before the process ends. It does not use `eprintln!`, because the test
+/// harness holds such text back until the test ends, and the message would be lost.
 fn say(message: &str) {
-    // An error cannot be reported to anyone.
+    // There is no way left to report an error.
     let _ = writeln!(std::io::stderr(), "{message}");
 }
 

@@ -1,9 +1,10 @@
-//! Text to PTX of the two-shot allreduce: warm in process, cold as a process, and NVRTC on the same kernel in CUDA C++.
-//! And of the GEMM, warm in process: text to PTX, text to cubin, and the cubin from the kernel cache on the disk.
+//! Compile times. For the two-shot allreduce, from text to PTX: in a warm process, in a new process, and NVRTC with the
+//! same kernel in CUDA C++. For the GEMM, in a warm process: text to PTX, text to cubin, and the cubin from the kernel
+//! cache on the disk.
 //!
 //! Run on a quiet machine: `cargo bench --bench compile`, or `cargo bench --bench compile gemm` for a part. NVRTC and
-//! nvJitLink are taken from NVIDIA's wheels (`pip install nvidia-cuda-nvrtc`, `weft setup`). Rows that need one which
-//! is not there are left out, and a line says so.
+//! nvJitLink are taken from NVIDIA's wheels (`pip install nvidia-cuda-nvrtc`, `weft setup`). Rows that need a missing
+//! library are left out, and a line says so.
 
 #![allow(unsafe_code, reason = "NVRTC is a C library")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
@@ -33,7 +34,8 @@ fn warm(c: &mut Criterion) {
     }
 }
 
-/// A process that has compiled before makes the GEMM's PTX, its cubin, or finds the cubin that another process has made.
+/// Text to PTX, text to cubin, and the lookup of a cubin that another process has compiled, each in
+/// a warm process.
 fn gemm(c: &mut Criterion) {
     let options = Options::new("sm_90a".parse().unwrap());
     let parsed = || KernelFile::parse("gemm.weft", GEMM).unwrap();
@@ -63,7 +65,7 @@ fn cold(c: &mut Criterion) {
     });
 }
 
-/// The calls of NVRTC that make PTX of a text.
+/// The functions of NVRTC that compile a text to PTX.
 struct Nvrtc {
     library: libloading::Library,
 }
@@ -73,7 +75,7 @@ type Program = *mut c_void;
 impl Nvrtc {
     fn open() -> Result<Nvrtc, String> {
         let path = Tool::Nvrtc.find().map_err(|e| e.to_string())?;
-        // SAFETY: NVIDIA's library has no initialisers that need anything of us.
+        // SAFETY: the initialisers of NVIDIA's library have no preconditions.
         unsafe { libloading::Library::new(path) }.map(|library| Nvrtc { library }).map_err(|e| e.to_string())
     }
 
@@ -87,11 +89,12 @@ impl Nvrtc {
             *const *const c_char,
         ) -> c_int;
         let text = CString::new(text).unwrap();
-        // For sm_90a it would assemble too.
+        // For sm_90a, NVRTC would also assemble.
         let options = [c"--gpu-architecture=compute_90a".as_ptr()];
         let mut program: Program = std::ptr::null_mut();
         let mut size = 0usize;
-        // SAFETY: signatures as in nvrtc.h; pointers live through the calls, the buffer has the size asked for.
+        // SAFETY: the signatures are those of nvrtc.h; pointers outlive the calls, and the buffer
+        // has the size that NVRTC asked for.
         unsafe {
             let create: libloading::Symbol<'_, Create> = self.library.get(b"nvrtcCreateProgram").unwrap();
             let compile: libloading::Symbol<
@@ -120,7 +123,7 @@ fn nvrtc(c: &mut Criterion) {
     match Nvrtc::open() {
         Ok(nvrtc) => {
             let ptx = String::from_utf8_lossy(&nvrtc.ptx(CUDA)).into_owned();
-            assert!(ptx.contains("multimem.ld_reduce"), "NVRTC made another kernel");
+            assert!(ptx.contains("multimem.ld_reduce"), "NVRTC compiled a different kernel");
             c.bench_function("CUDA C++ to PTX, NVRTC, warm", |b| b.iter(|| nvrtc.ptx(CUDA)));
         }
         Err(e) => println!("NVRTC left out: {e}"),

@@ -1,5 +1,5 @@
-//! Kernels that call NVSHMEM's functions: to PTX with its device bitcode linked, to a cubin with the object kept, from a
-//! cold process, and from the kernel cache; beside them the same in place, without a call.
+//! Compile times of kernels that call NVSHMEM's functions: to PTX with its device bitcode linked, to a cubin with its
+//! object kept, in a new process, and from the kernel cache; for comparison, the same kernels without a call.
 //!
 //! Run on a quiet machine: `WEFT_NVSHMEM_LIBRARIES=PLACE:... cargo bench --bench link`, with installations of NVSHMEM of
 //! several versions (`.ci/run nvshmem` fetches four into `target/nvshmem`); without it the one that is found. Cubins
@@ -18,7 +18,7 @@ use weft::runtime::jitlink::{Input, JitLink};
 use weft::{Compiled, KernelFile, Options};
 use weft::{Nvshmem, Transport};
 
-/// A block's put, the signal behind it, the wait for another's.
+/// A put by a block, the signal after it, and the wait for the signal of another PE.
 const PUT: &str = "
 kernel put(x: symm<f32, (65536):(1)>, out: symm<f32, (65536):(1)>, sig: symm<u64, (1):(1)>, team: team)
     block(256) grid(1)
@@ -32,7 +32,7 @@ kernel put(x: symm<f32, (65536):(1)>, out: symm<f32, (65536):(1)>, sig: symm<u64
     }
 }";
 
-/// The same by NVSHMEM's function for both.
+/// The same with NVSHMEM's combined function for put and signal.
 const PUT_SIGNAL: &str = "
 kernel put_signal(x: symm<f32, (65536):(1)>, out: symm<f32, (65536):(1)>, sig: symm<u64, (1):(1)>, team: team)
     block(256) grid(1)
@@ -41,7 +41,7 @@ kernel put_signal(x: symm<f32, (65536):(1)>, out: symm<f32, (65536):(1)>, sig: s
     if thread_idx() == 0 { signal_wait_until<eq>(sig[0], 1); }
 }";
 
-/// Ranks and addresses alone.
+/// Only queries of ranks and addresses.
 const POINTERS: &str = "
 kernel pointers(x: symm<f32, (65536):(1)>, team: team) block(256) grid(1) {
     let there = partition(peer(x, (my_pe(team) + 1) % n_pes(team), team), threads());
@@ -131,14 +131,14 @@ fn cold(c: &mut Criterion) {
     }
 }
 
-/// What a process that has the text pays for a kernel that another has compiled.
+/// The time that a process with the text takes for a kernel that another process has compiled.
 fn cached(c: &mut Criterion) {
     let folder = TempDir::new().unwrap();
     let options = Options::new("sm_90a".parse().unwrap());
     let file = KernelFile::parse("kernel.weft", PUT).unwrap();
     let compiled = compile(PUT, Transport::Nvshmem, Nvshmem::External);
     let info = compiled.describe().unwrap();
-    // As large as NVSHMEM 3.8.0's.
+    // An image of the same size as NVSHMEM 3.8.0's.
     let image = vec![1; 360_000];
     Cache::at(folder.path()).put(&Key::of(&file, &options), weft::gpu::cache::Entry { info, image });
     c.bench_function("key to cubin of the kernel cache, from disk", |b| {

@@ -1,4 +1,4 @@
-//! Remote memory operations on GPUs, in place and by NVSHMEM's functions, in one run: `cargo bench --bench remote`.
+//! Remote memory operations on GPUs, by loads and stores and by NVSHMEM's functions, in one run: `cargo bench --bench remote`.
 //! It is `weft bench put`, with 1 and 8 CTAs and one a multiprocessor, `weft bench get` and `weft bench signal`.
 //!
 //! Without a GPU it says so and measures nothing.
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use weft::runtime::{World, cuda, on_every_pe};
 use weft_bench::{Bench, Contender, Operation, Report, run};
 
-/// What is measured: an operation, CTAs, bytes.
+/// The measurements: an operation, CTAs, and sizes in bytes.
 const ROWS: [(Operation, Option<u32>, &[u64]); 5] = [
     (Operation::Put, Some(1), &[1 << 20]),
     (Operation::Put, Some(8), &[64 << 20]),
@@ -21,13 +21,13 @@ const ROWS: [(Operation, Option<u32>, &[u64]); 5] = [
 fn main() -> ExitCode {
     match cuda::device_count() {
         Ok(n) if n > 1 => on_every_pe(measure),
-        Ok(n) => none(&format!("{n} GPU: a PE needs another")),
+        Ok(n) => none(&format!("this benchmark needs at least 2 GPUs; this machine has {n}")),
         Err(e) => none(&e.to_string()),
     }
 }
 
 fn none(why: &str) -> ExitCode {
-    println!("nothing is measured: {why}");
+    println!("nothing was measured: {why}");
     ExitCode::SUCCESS
 }
 

@@ -22,7 +22,7 @@ fn simulate(c: &mut Criterion) {
         let mut options = Options::new("sm_90a".parse().unwrap());
         options.lowering = lowering;
         let options = RunOptions::new(options, 8);
-        // The run's own clock: the launch alone, without making data and checking it.
+        // The run's own clock covers the launch alone, without making data and checking it.
         c.bench_function(&format!("simulate 8 PEs x 1 Mi f32, two-shot, {name}"), |b| {
             b.iter_custom(|n| (0..n).map(|_| simulated(run_file(&file, &options).unwrap())).sum());
         });

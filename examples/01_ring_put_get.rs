@@ -1,5 +1,5 @@
-//! Each PE puts to the next and gets from the one before, on a stream. `cargo run --release --example 01_ring_put_get`
-//! runs it on all GPUs, or on simulated PEs where there is no GPU (`WEFT_ON=sim` chooses these).
+//! Each PE puts to the next PE and gets from the previous one, on a stream. `cargo run --release --example 01_ring_put_get`
+//! runs it on all GPUs, or on simulated PEs if there is no GPU (`WEFT_ON=sim` selects them).
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -25,12 +25,12 @@ pub(crate) fn ring(world: &World) -> Result<(), Box<dyn Error>> {
 
     world.get(&dest, &source, previous, stream)?;
     let from_get = dest.to_vec(stream)?;
-    world.barrier()?; // nobody frees what another still reads
+    world.barrier()?; // no PE frees memory that another still reads
 
     let want: Vec<f32> = mine.iter().map(|x| x - (me * 1000) as f32 + (previous * 1000) as f32).collect();
     if from_put != want || from_get != want {
-        return Err(format!("PE {me} has other data than PE {previous} sent").into());
+        return Err(format!("PE {me} has different data than PE {previous} sent").into());
     }
-    println!("PE {me}: {n} elements from PE {previous}, by its put and by our get");
+    println!("PE {me}: received {n} elements from PE {previous}, by its put and by this PE's get");
     Ok(())
 }

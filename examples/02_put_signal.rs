@@ -1,5 +1,5 @@
-//! PE 0 puts data with a signal after it; PE 1 waits for the signal, and has the data. All on streams: neither host
-//! waits in between.
+//! PE 0 puts data with a signal after it; PE 1 waits for the signal and then reads the data. All
+//! operations are on streams, so neither host waits in between.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub(crate) fn put_signal(world: &World) -> Result<(), Box<dyn Error>> {
         world.signal_wait(&ready, Compare::Eq, 1, stream)?;
         let data = dest.to_vec(stream)?;
         if data != [1.0; 16] {
-            return Err(format!("the signal came before the data: {data:?}").into());
+            return Err(format!("the signal arrived before the data: {data:?}").into());
         }
         println!("PE {me}: signal {} and data {:?}", ready.get(stream)?, &data[..4]);
     }

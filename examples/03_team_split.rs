@@ -14,7 +14,7 @@ pub(crate) fn split(world: &World) -> Result<(), Box<dyn Error>> {
 
     // PEs 0, 2, 4, ...: `None` in the others.
     let even = all.split_strided(0, 2, n.div_ceil(2))?;
-    // A grid two wide: this PE's row and its column.
+    // A grid with two columns: this PE's row and its column.
     let (row, column) = all.split_2d(2)?;
     // Any PEs in any order; only those listed need to call.
     let backwards = all.list(&(0..n).rev().collect::<Vec<_>>())?;
@@ -22,7 +22,7 @@ pub(crate) fn split(world: &World) -> Result<(), Box<dyn Error>> {
     for (name, team) in
         [("even", &even), ("row", &Some(row)), ("column", &Some(column)), ("backwards", &backwards)]
     {
-        // Memory is the world's: every PE allocates, also those outside the team.
+        // Memory belongs to the world: every PE allocates, including those outside the team.
         let (mine, sum) = (world.tensor::<u64>(1)?, world.zeros::<u64>(1)?);
         mine.copy_from(&[1 << world.my_pe()], world.stream())?;
         if let Some(team) = team {
@@ -34,7 +34,7 @@ pub(crate) fn split(world: &World) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The sum of one bit of each member says who took part.
+/// Each member contributes one bit, so the sum says which PEs took part.
 fn check(world: &World, name: &str, team: &Team, bits: u64) -> Result<(), Box<dyn Error>> {
     let want: u64 = team.members().iter().map(|pe| 1 << pe).sum();
     if bits != want {

@@ -1,4 +1,5 @@
-//! Memory that somebody else allocated becomes symmetric: other PEs reach it without a copy into the heap.
+//! Registers memory that the program allocated itself as symmetric: other PEs access it without a
+//! copy into the heap.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -12,8 +13,8 @@ pub(crate) fn register(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream) = (world.my_pe(), world.n_pes(), world.stream());
     let n = 1 << 20;
 
-    // By CUDA's virtual memory functions, in the size that NVSHMEM registers. (World::register_raw takes an address of
-    // another library's.)
+    // Allocate with CUDA's virtual memory functions, in the granularity that NVSHMEM can register.
+    // (World::register_raw takes an address from another library.)
     let memory = world.vmm(n * 4)?;
     let buffer = world.register(memory)?; // collective
     let x = SymmetricTensor::<u32>::view(buffer, 0, n)?;
@@ -27,9 +28,9 @@ pub(crate) fn register(world: &World) -> Result<(), Box<dyn Error>> {
     world.get(&y, &x, next, stream)?;
     let want: Vec<u32> = (0..n as u32).map(|i| i * n_pes + next).collect();
     if y.to_vec(stream)? != want {
-        return Err(format!("PE {me} read other data than PE {next} wrote").into());
+        return Err(format!("PE {me} read different data than PE {next} wrote").into());
     }
-    println!("PE {me}: {n} elements of PE {next}'s registered memory");
+    println!("PE {me}: read {n} elements of PE {next}'s registered memory");
     world.barrier()?;
     Ok(())
 }

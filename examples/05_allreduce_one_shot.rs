@@ -1,4 +1,5 @@
-//! One-shot allreduce from a kernel's text: compiled now, for the GPU that is there, by the switch where it can.
+//! One-shot allreduce from a kernel's text, compiled at run time for the GPU of this machine, with
+//! the switch if it supports that.
 
 use half::bf16;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! Two-shot allreduce in place, as many CTAs as the GPU holds, timed by events; NVSHMEM's own reduce beside it.
+//! Two-shot allreduce in place with as many CTAs as the GPU holds, timed by events, and NVSHMEM's
+//! own reduction for comparison.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ fn main() -> ExitCode {
 
 pub(crate) fn allreduce(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream, team) = (world.my_pe(), world.n_pes(), world.stream(), world.team());
-    // A simulator is not as fast as a GPU.
+    // The simulator is much slower than a GPU.
     let (n, rounds) = if world.simulation().is_some() { (5 << 10, 3) } else { (16 << 20, 12) };
     let kernel =
         Kernel::compile(world, include_str!("allreduce_two_shot.weft"), &[("N", (n as i64).into())])?;

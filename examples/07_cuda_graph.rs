@@ -16,7 +16,7 @@ pub(crate) fn graph(world: &World) -> Result<(), Box<dyn Error>> {
         Kernel::compile(world, include_str!("allreduce_two_shot.weft"), &[("N", (n as i64).into())])?;
     let x = world.tensor::<f32>(n)?;
     let barrier = world.kernel_barrier(4)?;
-    kernel.prepare(weft::Lowering::Auto)?; // nothing is compiled while capturing
+    kernel.prepare(weft::Lowering::Auto)?; // compiles now, since the capture must not
 
     let graph = Graph::capture(stream, |stream| {
         (0..3).try_for_each(|_| kernel.launch(stream, Grid::of(4), (&x, &barrier, &team)))
@@ -25,7 +25,7 @@ pub(crate) fn graph(world: &World) -> Result<(), Box<dyn Error>> {
         x.copy_from(&vec![(round + me) as f32; n], stream)?;
         world.barrier()?;
         graph.launch()?;
-        // The first sum, then twice n_pes times that.
+        // The first sum, then multiplied twice by n_pes.
         let sum: f32 = (0..n_pes).map(|pe| (round + pe) as f32).sum();
         let want = sum * (n_pes * n_pes) as f32;
         if x.to_vec(stream)? != vec![want; n] {

@@ -1,5 +1,5 @@
-//! A symmetric tensor given away by DLPack and taken back, as PyTorch or CuPy would: no copy, and the memory lives as
-//! long as anybody has it.
+//! Exports a symmetric tensor with DLPack and imports it again, as PyTorch or CuPy would. Nothing
+//! is copied, and the memory lives until both sides have dropped it.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -15,29 +15,29 @@ pub(crate) fn dlpack(world: &World) -> Result<(), Box<dyn Error>> {
     let x = world.tensor::<f32>([2, 512])?;
     x.copy_from(&[me as f32; 1024], stream)?;
 
-    // `into_raw` of this is what a capsule named "dltensor_versioned" holds.
+    // A capsule named "dltensor_versioned" holds the pointer that `into_raw` of this returns.
     let exported = x.to_dlpack::<DLManagedTensorVersioned>()?;
     let address = x.address();
     drop(x);
 
-    // The other side. All work on the tensor is done: `copy_from` has waited for it.
-    // SAFETY: it was exported above, so it is as DLPack wants it.
+    // The importing side. All work on the tensor is done, because `copy_from` has waited for it.
+    // SAFETY: the tensor was exported above, so it is valid for DLPack.
     #[allow(unsafe_code, reason = "DLPack hands addresses over on trust")]
     let imported: ImportedTensor<f32> = unsafe { ImportedTensor::from_dlpack(exported)? };
     if imported.address() != address || imported.layout().to_string() != "(2,512):(512,1)" {
         return Err(format!("another tensor came back: {imported:?}").into());
     }
 
-    // It is the local side of a put like any other memory of this GPU.
+    // The imported tensor can be the local side of a put, like any other memory of this GPU.
     let y = world.zeros::<f32>([2, 512])?;
     world.put(&y, &imported, (me + 1) % n_pes, stream)?;
     world.team().barrier(stream)?;
     let previous = (me + n_pes - 1) % n_pes;
     if y.to_vec(stream)? != [previous as f32; 1024] {
-        return Err(format!("PE {me} has other data than PE {previous}'s tensor").into());
+        return Err(format!("PE {me} has different data than PE {previous}'s tensor").into());
     }
     drop(imported);
-    world.collect()?; // now it is nobody's, on every PE, and freed
-    println!("PE {me}: PE {previous}'s tensor, by DLPack");
+    world.collect()?; // frees the memory, which no PE uses any more
+    println!("PE {me}: received PE {previous}'s tensor, through DLPack");
     Ok(())
 }

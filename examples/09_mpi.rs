@@ -1,5 +1,6 @@
-//! PEs that an MPI program already has: ranks and addresses come from its communicator, no variables are needed.
-//! `cargo build --release --features mpi --example 09_mpi && mpirun -n 2 target/release/examples/09_mpi`
+//! PEs of an existing MPI program: ranks and addresses come from its communicator, so no
+//! environment variables are needed. `cargo build --release --features mpi --example 09_mpi &&
+//! mpirun -n 2 target/release/examples/09_mpi`
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use weft::runtime::{Config, Reduce, World};
 
 fn main() -> ExitCode {
     let Some(universe) = mpi::initialize() else {
-        eprintln!("MPI was started before");
+        eprintln!("MPI was already started");
         return ExitCode::FAILURE;
     };
     let started =
@@ -32,7 +33,7 @@ fn allreduce(world: &World) -> Result<(), Box<dyn Error>> {
     if have != [n, n * (n - 1.0) / 2.0, n / 2.0] {
         return Err(format!("PE {}: {have:?}", world.my_pe()).into());
     }
-    println!("PE {} of {n}, ranks of MPI's: {have:?}", world.my_pe());
+    println!("PE {} of {n}, MPI ranks: {have:?}", world.my_pe());
     world.barrier()?;
     Ok(())
 }

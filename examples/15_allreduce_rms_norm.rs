@@ -1,5 +1,6 @@
-//! What follows every row-parallel layer of a transformer, as one kernel: the sum of all PEs' partial hidden states, the
-//! residual add, RMSNorm, and fp8 with a scale for each token. Decode by packets, prefill in two shots.
+//! The operations after every row-parallel layer of a transformer in one kernel: the sum of all
+//! PEs' partial hidden states, the residual add, RMSNorm, and quantisation to fp8 with a scale for
+//! each token. Decode uses packets, prefill uses two shots.
 
 use float8::F8E4M3;
 use half::bf16;
@@ -35,7 +36,8 @@ pub(crate) fn allreduce_rms_norm(world: &World) -> Result<(), Box<dyn Error>> {
         options.defines.extend(more.iter().map(|(name, n)| ((*name).into(), (*n).into())));
         Ok(Kernel::with(world, file, options)?)
     };
-    // So many CTAs share a token where there are few tokens; the workspace begins at 0 and is this kernel's alone.
+    // The number of CTAs that share a token if there are few tokens. The workspace starts with
+    // zeros and belongs to this kernel alone.
     let (split, ctas) = (4usize, 64usize);
     let sizes = [("P", n_pes.into()), ("SPLIT", split as i64), ("CTAS", ctas as i64)];
     let decode = compile("low_latency", &sizes)?;
@@ -65,7 +67,7 @@ pub(crate) fn allreduce_rms_norm(world: &World) -> Result<(), Box<dyn Error>> {
         world.wait_for_all()?;
 
         let n = tokens as i64;
-        // Packets are twice the bytes and wait for no barrier: ahead while there are few tokens.
+        // Packets take twice the bytes but need no barrier, so they are faster for few tokens.
         if tokens * split <= ctas {
             let grid = Grid::of((tokens * split) as u32);
             let workspace = (&parts, &sums, &epoch);
@@ -106,7 +108,7 @@ pub(crate) fn allreduce_rms_norm(world: &World) -> Result<(), Box<dyn Error>> {
             let mean = sums.iter().map(|v| v * v).sum::<f64>() / HIDDEN as f64;
             for (c, (q, v)) in row.iter().zip(&sums).enumerate() {
                 let (have, want) = (q.to_f64() * f64::from(scale[t]), v / (mean + f64::from(EPS)).sqrt());
-                // Half a unit of e4m3, of bf16 on the way, and of the scale's own bf16.
+                // Half a unit of e4m3, of the intermediate bf16, and of the scale's bf16.
                 if (have - want).abs() > want.abs() * (1.0 / 16.0 + 1.0 / 64.0) + f64::from(scale[t]) / 512.0
                 {
                     return Err(format!("PE {me}: token {t}, column {c}: {have}, expected {want}").into());

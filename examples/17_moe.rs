@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use weft::moe::{Moe, Plan, Problem, Routes};
 use weft::runtime::{DType, DeviceTensor, World, on_every_pe};
 
-/// Most tokens of a PE, columns of a token and of a result, experts of a PE, and experts of a token.
+/// The greatest number of tokens of a PE, the columns of a token and of a result, the experts of a
+/// PE, and the experts of a token.
 const TOKENS: usize = 40;
 const HIDDEN: usize = 64;
 const COLUMNS: usize = 72;
@@ -25,7 +26,7 @@ pub(crate) fn moe(world: &World) -> Result<(), Box<dyn Error>> {
     problem.columns = COLUMNS as u64;
     let layer = Moe::new(world, world.team(), problem, Plan { bn: 64, stages: 2, ..Plan::default() })?;
 
-    // The PEs have different numbers of tokens, which the host need not know.
+    // The PEs have different numbers of tokens; the host need not know those of other PEs.
     let mine = Tokens::of(me, pes);
     let x = DeviceTensor::<bf16>::zeros([TOKENS, HIDDEN], stream)?;
     let ids = DeviceTensor::<i32>::zeros([TOKENS, CHOICES], stream)?;
@@ -53,11 +54,11 @@ pub(crate) fn moe(world: &World) -> Result<(), Box<dyn Error>> {
     layer.combine(stream, &routes, &gates, &out)?;
     layer.check(stream)?;
     mine.compare(me, &out.to_vec(stream)?)?;
-    println!("PE {me}: {} tokens, {} rows came", mine.live, layer.offsets().to_vec(stream)?[LOCAL]);
+    println!("PE {me}: {} tokens, {} rows received", mine.live, layer.offsets().to_vec(stream)?[LOCAL]);
     Ok(())
 }
 
-/// The tokens of a PE, and where they go.
+/// The tokens of a PE and their routes.
 struct Tokens {
     live: usize,
     x: Vec<bf16>,
@@ -75,22 +76,25 @@ impl Tokens {
         }
     }
 
-    /// Compares what this PE has got with the reference.
+    /// Compares the results of this PE with the reference.
     fn compare(&self, me: usize, found: &[bf16]) -> Result<(), Box<dyn Error>> {
         for (token, row) in found.chunks(COLUMNS).enumerate() {
             let want = if token < self.live { self.combined(token) } else { vec![0.0; COLUMNS] };
             if let Some(at) =
                 (0..COLUMNS).find(|&j| (row[j].to_f64() - want[j]).abs() > 0.02 + 0.01 * want[j].abs())
             {
-                return Err(
-                    format!("PE {me}, token {token}, column {at}: {} and not {}", row[at], want[at]).into()
-                );
+                return Err(format!(
+                    "PE {me}, token {token}, column {at}: found {}, expected {}",
+                    row[at], want[at]
+                )
+                .into());
             }
         }
         Ok(())
     }
 
-    /// The reference: what a token gets, with each expert's result rounded to bf16 as the kernel stores it.
+    /// The reference result of a token, with each expert's result rounded to bf16 as the kernel
+    /// stores it.
     fn combined(&self, token: usize) -> Vec<f64> {
         let mut sum = vec![0.0; COLUMNS];
         for c in 0..CHOICES {

@@ -1,6 +1,6 @@
-//! The MLP of a transformer over all PEs, in two launches: all-gather + GEMM with SwiGLU, then GEMM + reduce-scatter. The
-//! rows of the activations are shared out to the PEs, and so are the columns between both products. Each PE compares its
-//! rows with a reference in float64.
+//! The MLP of a transformer over all PEs, in two launches: all-gather + GEMM with SwiGLU, then GEMM
+//! + reduce-scatter. The rows of the activations are distributed over the PEs, and so are the
+//! columns between both products. Each PE compares its rows with a reference in float64.
 
 use half::bf16;
 use std::error::Error;
@@ -9,11 +9,12 @@ use weft::gemm::{Form, Fused, FusedPlan, Problem, Shape};
 use weft::gpu::{Grid, Kernel};
 use weft::runtime::{DType, DeviceTensor, SymmetricTensor, World, on_every_pe};
 
-/// Rows of all PEs, columns of the activations, and columns between both products, of all PEs.
+/// The rows of all PEs, the columns of the activations, and the columns between both products, of
+/// all PEs.
 const TOKENS: usize = 198;
 const HIDDEN: usize = 128;
 const BETWEEN: usize = 768;
-/// Rows and columns of a tile of the first product, and columns that are sent at once.
+/// The rows and columns of a tile of the first product, and the columns that are sent at once.
 const TILE: (usize, usize) = (128, 128);
 const PIECE: usize = 64;
 
@@ -21,14 +22,16 @@ fn main() -> ExitCode {
     on_every_pe(mlp)
 }
 
-/// Element (row, column) of a matrix of so many columns: a number of a few bits that differs by place.
+/// Element (row, column) of a matrix with `columns` columns: a number of a few bits that depends on
+/// the position.
 fn element(matrix: usize, row: usize, column: usize, columns: usize) -> f32 {
     let at = row * columns + column;
     let bits = (at.wrapping_mul(2_654_435_761) ^ matrix.wrapping_mul(40_503)) >> 7;
     (bits % 17) as f32 / 32.0 - 0.25
 }
 
-/// The matrices: activations, the weights of gates and of what they are for, and those of the second product.
+/// The matrices: the activations, the gate weights, the weights of the gated values, and those of
+/// the second product.
 const X: usize = 0;
 const GATE: usize = 1;
 const UP: usize = 2;
@@ -39,13 +42,13 @@ pub(crate) fn mlp(world: &World) -> Result<(), Box<dyn Error>> {
         (world.my_pe() as usize, world.n_pes() as usize, world.stream(), world.team());
     let (rows, columns) = (TOKENS.div_ceil(n_pes), BETWEEN / n_pes);
     if columns * n_pes != BETWEEN || columns % 8 != 0 {
-        return Err(format!("{n_pes} PEs do not share {BETWEEN} columns out").into());
+        return Err(format!("{BETWEEN} columns cannot be divided over {n_pes} PEs").into());
     }
     let first = me * columns;
     let fill =
         |n: usize, of: &dyn Fn(usize) -> f32| (0..n).map(|i| bf16::from_f32(of(i))).collect::<Vec<_>>();
 
-    // This PE's rows lie in its place of x; those of others arrive in theirs.
+    // This PE's rows are in its part of x; the rows of other PEs arrive in theirs.
     let x = world.zeros::<bf16>(&*format!("({rows},{HIDDEN},{n_pes}):({HIDDEN},1,{})", rows * HIDDEN))?;
     let flat = SymmetricTensor::<bf16>::view(x.buffer().clone(), x.offset(), n_pes * rows * HIDDEN)?;
     let own = |i: usize| element(X, me * rows + i / HIDDEN, i % HIDDEN, HIDDEN);
@@ -66,7 +69,7 @@ pub(crate) fn mlp(world: &World) -> Result<(), Box<dyn Error>> {
     let between = DeviceTensor::<bf16>::zeros([TOKENS, columns], stream)?;
     let out = DeviceTensor::<bf16>::zeros([rows, HIDDEN], stream)?;
 
-    // Flags count launches; the first launch begins with zeros.
+    // Flags count launches, so they are zero before the first launch.
     let (pieces, tiles) = (HIDDEN.div_ceil(PIECE), rows.div_ceil(TILE.0));
     let flags =
         world.zeros::<u64>(&*format!("({pieces},{tiles},{n_pes}):(1,{pieces},{})", pieces * tiles))?;
@@ -95,13 +98,14 @@ pub(crate) fn mlp(world: &World) -> Result<(), Box<dyn Error>> {
         let want = reference(row);
         for (column, want) in want.into_iter().enumerate() {
             let have = have[(row - me * rows) * HIDDEN + column].to_f64();
-            // The products between both halves, what each PE sends, and the sum are rounded to 8 bits.
+            // The intermediate products, the data that each PE sends, and the sum are rounded to 8
+            // bits.
             if (have - want).abs() > want.abs() / 64.0 + 0.02 {
                 return Err(format!("PE {me}: ({row}, {column}) is {have}, expected {want}").into());
             }
         }
     }
-    println!("PE {me}: rows {} to {end} of an MLP over {n_pes} PEs are right", me * rows);
+    println!("PE {me}: rows {} to {end} of an MLP over {n_pes} PEs are correct", me * rows);
     world.barrier()?;
     Ok(())
 }

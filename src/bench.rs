@@ -1,4 +1,4 @@
-//! `weft bench`
+//! The command `weft bench`.
 
 use super::LoweringArg;
 use super::progress::Bar;
@@ -22,10 +22,10 @@ mod verify;
 
 use output::{Sink, Table, writable_all};
 
-/// What is no operation of its own.
+/// The name of the benchmark that is not an operation of its own.
 const VERIFY_SWITCH: &str = "verify-switch";
 
-/// Where PEs are.
+/// The place where the PEs run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum On {
     /// On GPUs, with one process for each.
@@ -37,34 +37,35 @@ enum On {
 #[derive(Args)]
 pub struct BenchCommand {
     /// The operation: allreduce, allgather, reducescatter, broadcast, alltoall, put, get, signal or
-    /// barrier. verify-switch compares, on machines with multicast, all our collectives by the
-    /// switch with those by peers and with the model.
+    /// barrier. verify-switch runs all of warpweft's collectives with and without the switch on a
+    /// machine with multicast, and compares them with each other and with the model.
     operation: String,
-    /// Where the PEs are. On the simulator, the command counts what collectives move and execute,
-    /// and measures no time.
+    /// Where the PEs run. On the simulator, the command counts the bytes and instructions of
+    /// collectives, and measures no time.
     #[arg(long, value_enum, default_value = "gpu")]
     on: On,
     /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// The bytes of the larger side of a PE: 64K, a list 1K,4K, or a range 1K:64M:x4 or 1M:8M:+1M
+    /// The size of the larger buffer of a PE in bytes: 64K, a list 1K,4K, or a range 1K:64M:x4 or
+    /// 1M:8M:+1M
     #[arg(long, default_value = "1K:64M:x4")]
     sizes: String,
     /// The element type.
     #[arg(long, default_value = "f32")]
     dtype: String,
-    /// Our algorithms: all, none, or a list of names. `auto` is the algorithm that a call gets if
-    /// it names none.
+    /// The algorithms of warpweft: all, none, or a list of names. `auto` is the algorithm that a
+    /// call uses if it names none.
     #[arg(long, default_value = "all", value_name = "all|none|NAME,...")]
     algo: String,
     /// The reduction: sum, min or max.
     #[arg(long, default_value = "sum")]
     op: String,
-    /// What `auto` may do to sums: deterministic (the same bits for every launch, plan and split),
+    /// How `auto` may compute sums: deterministic (the same bits for every launch, plan and split),
     /// ordinary, or quantised (elements can be sent in 8 bits).
     #[arg(long, default_value = "ordinary", value_parser = Sums::parse)]
     sums: Sums,
-    /// The calls back to back in a timed block. Long calls get fewer.
+    /// The number of back-to-back calls in a timed block. Long calls get fewer.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
     /// The number of calls before the first block.
@@ -73,16 +74,17 @@ pub struct BenchCommand {
     /// The number of timed blocks.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
-    /// The CTAs of our kernels. The default follows from the size.
+    /// The number of CTAs of warpweft's kernels. The default depends on the size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     ctas: Option<u32>,
-    /// The threads per CTA of our collectives. The default follows from the size.
+    /// The threads per CTA of warpweft's collectives. The default depends on the size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// The steps of a thread at once in our collectives. The default follows from the size.
+    /// The number of steps that a thread of warpweft's collectives has in flight. The default
+    /// depends on the size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     unroll: Option<u32>,
-    /// How in-switch operations of our kernels are compiled.
+    /// How in-switch operations of warpweft's kernels are compiled.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
     /// Capture a block into a CUDA graph and replay it.
@@ -91,32 +93,32 @@ pub struct BenchCommand {
     /// Compare results with a reference, and fail if they differ.
     #[arg(long)]
     check: bool,
-    /// The peers to measure in the same run: nccl, nccl-symm (over registered windows), nvshmem,
-    /// nvshmem-stream, torch (the fastest of PyTorch's symmetric memory), torch-one-shot,
+    /// The peers to measure in the same run: nccl, nccl-symm (with registered windows), nvshmem,
+    /// nvshmem-stream, torch (the fastest function of PyTorch's symmetric memory), torch-one-shot,
     /// torch-two-shot, torch-multimem.
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
-    /// A kernel of yours to measure beside ours, as this collective. The file has one kernel, which
-    /// takes x, optionally out, a barrier and a team, and has T and N (like
-    /// examples/allreduce_two_shot.weft).
+    /// A kernel file of your own to measure as this collective. It has one kernel with the
+    /// parameters x, optionally out, a barrier and a team, and with the compile-time parameters T
+    /// and N (like examples/allreduce_two_shot.weft).
     #[arg(long, value_name = "FILE")]
     kernel: Vec<PathBuf>,
-    /// Record where the time of an allreduce by `ll` goes, for sizes of one packet for each thread:
-    /// a table of when the PEs get to the points of the kernel, in nanoseconds.
+    /// Record where an allreduce with `ll` spends its time, for sizes of one packet for each
+    /// thread: a table of the times, in nanoseconds, at which the PEs reach points of the kernel.
     #[arg(long, conflicts_with_all = ["on", "against", "kernel", "check", "json", "csv", "markdown", "plot", "algo"])]
     timeline: bool,
     /// Skip the calibration of the machine.
     #[arg(long)]
     no_calibration: bool,
-    /// Show minimum, maximum and cold times in the table as well.
+    /// Also show minimum, maximum and cold times in the table.
     #[arg(long)]
     wide: bool,
-    /// On the simulator: a report of `weft bench --json` from a machine, for the times of its links
-    /// and for comparison.
+    /// On the simulator: a report of `weft bench --json`, which supplies measured link times and
+    /// results to compare with.
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
-    /// Measure nothing, and print, plot and write a report of `--json`. Several reports of one
-    /// operation and machine are combined. --algo and --against select from them.
+    /// Do not measure. Print, plot and write an existing report of `--json` instead. Several
+    /// reports of one operation and machine are combined. --algo and --against select rows.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "kernel", "measured", "check", "graph"])]
     from: Vec<PathBuf>,
     /// The file for all measurements as JSON.
@@ -133,12 +135,12 @@ pub struct BenchCommand {
     plot: Option<PathBuf>,
 }
 
-/// One PE of a job that measures, and whether its results are right.
+/// Runs a measurement on one PE of a job, and returns whether its results are correct.
 pub(super) fn measured(
     place: &ProcessRank,
     measure: impl FnOnce(&World) -> Result<bool>,
 ) -> Result<ExitCode> {
-    // Comparing collectives among PEs before they are made would be in NVSHMEM's times.
+    // The comparison of collective calls would be included in NVSHMEM's times.
     let world = World::join(place, &Config::default().checks(Some(false)))?;
     let mut passed = true;
     let status = world.run(|world| -> Result<(), String> {
@@ -161,9 +163,10 @@ impl BenchCommand {
             return self.count(&bench);
         }
         if self.measured.is_some() {
-            bail!("--measured is for --on sim");
+            bail!("--measured needs --on sim");
         }
-        // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
+        // Errors that hold for any number of PEs, and files that cannot be written, are reported
+        // before GPUs are looked for.
         bench.counts(self.pes.unwrap_or(1))?;
         writable_all([&self.json, &self.csv, &self.markdown, &self.plot])?;
         let pes = gpus(self.pes)?;
@@ -175,7 +178,7 @@ impl BenchCommand {
         }
     }
 
-    /// What is asked for.
+    /// The requested benchmark.
     fn bench(&self) -> Result<Bench> {
         let operation = Operation::parse(&self.operation).map_err(|e| anyhow!(e))?;
         let sizes = parse_sizes(&self.sizes).map_err(|e| anyhow!("--sizes {}: {e}", self.sizes))?;
@@ -187,7 +190,8 @@ impl BenchCommand {
             "none" => Vec::new(),
             names => Contender::algorithms(operation, names).map_err(|e| anyhow!("--algo {names}: {e}"))?,
         };
-        // All means those that can do it. If none can and there are no peers, the benchmark says why.
+        // `all` means the algorithms that support the request. If none does and there are no peers,
+        // the benchmark says why.
         let able = |c: &Contender| c.can(operation, bench.dtype, bench.op).is_ok();
         if self.algo == "all" && (self.against.is_some() || bench.contenders.iter().any(able)) {
             bench.contenders.retain(able);
@@ -199,12 +203,12 @@ impl BenchCommand {
         for file in &self.kernel {
             let text = weft::library::read_text(file).map_err(|e| anyhow!(e))?;
             let name = file.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-            // It is there as long as the command runs.
+            // The kernel lives as long as the command runs.
             let own = Own::new(&name, &text).map_err(|e| anyhow!("--kernel {}: {e}", file.display()))?;
             bench.contenders.push(Contender::Own(Box::leak(Box::new(own))));
         }
         if bench.contenders.is_empty() {
-            bail!("nobody is to be measured: no algorithm of {operation}, and no peer by --against");
+            bail!("there is nothing to measure: choose an algorithm of {operation} or a peer with --against");
         }
         (bench.iters, bench.warmup, bench.repeats) = (self.iters, self.warmup, self.repeats);
         (bench.ctas, bench.graph, bench.check) = (self.ctas, self.graph, self.check);
@@ -213,22 +217,25 @@ impl BenchCommand {
         Ok(bench)
     }
 
-    /// Counts on the simulator.
+    /// Counts the traffic of a collective on the simulator.
     fn count(&self, bench: &Bench) -> Result<ExitCode> {
         let Operation::Collective(collective) = bench.operation else {
-            bail!("on the simulator collectives are counted, and {} is none", bench.operation)
+            bail!(
+                "only collectives can be counted on the simulator, and {} is not a collective",
+                bench.operation
+            )
         };
         let is_counted = |c: &Contender| match c {
             Contender::Ours(_) => true,
-            // Among all of ours it stands for one of the others.
+            // With `all`, `auto` equals one of the other algorithms.
             Contender::Auto => self.algo == "all",
             _ => false,
         };
         if let Some(other) = bench.contenders.iter().find(|c| !is_counted(c)) {
             let names: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
             bail!(
-                "`{}` cannot be counted on the simulator, which counts one algorithm of ours at a time\n  help: \
-                 `--algo all`, or of {}; what `auto` chooses depends on the GPUs, and `--on gpu` measures it",
+                "`{}` cannot be counted on the simulator, which counts warpweft's own algorithms\n  help: \
+                 use `--algo all`, or some of {}; the choice of `auto` depends on the GPUs, and `--on gpu` measures it",
                 other.name(),
                 names.join(", ")
             );
@@ -247,7 +254,7 @@ impl BenchCommand {
         let (all, left_out) = counted?;
         let redop = if collective.reduces() { format!(" {}", self.op) } else { String::new() };
         let mut text = format!(
-            "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes of the PE with most, lanes of all; counted up to {MOST} bytes, in proportion above\n",
+            "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes are those of the busiest PE, lanes are the sum of all PEs; counted up to {MOST} bytes, extrapolated above\n",
             bench.dtype
         );
         text.push_str(&table(&all, &links, measured.as_ref()));
@@ -261,10 +268,10 @@ impl BenchCommand {
         Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// The timelines of all sizes. PE 0 prints them.
+    /// Records the timelines of all sizes, which PE 0 prints.
     fn timelines(&self, bench: &Bench, world: &World) -> Result<bool> {
         if bench.operation != Operation::Collective(Collective::AllReduce) {
-            bail!("--timeline is of an allreduce, not of {}", bench.operation);
+            bail!("--timeline works with allreduce, not with {}", bench.operation);
         }
         let mut text = Timeline::head();
         for bytes in &bench.sizes {
@@ -280,12 +287,12 @@ impl BenchCommand {
         Ok(true)
     }
 
-    /// One PE of a job. PE 0 reports.
+    /// Measures as one PE of a job. PE 0 reports.
     fn measure(&self, bench: &Bench, place: &ProcessRank) -> Result<ExitCode> {
         measured(place, |world| Ok(self.report(bench, world)?.first_wrong().is_none()))
     }
 
-    /// Measures; PE 0 prints the table as it grows, and writes files.
+    /// Measures. PE 0 prints the table as it grows, and writes files.
     fn report(&self, bench: &Bench, world: &World) -> Result<Report> {
         let total = bench.counts(world.n_pes())?.len() * bench.contenders.len();
         let mut table = Table::new(world, total);
@@ -299,7 +306,7 @@ impl BenchCommand {
         Ok(report)
     }
 
-    /// Files that were asked for, of a report.
+    /// The requested files of a report, with their contents.
     fn files<'a>(&'a self, report: &'a Report) -> [Sink<'a>; 4] {
         [
             (&self.plot, Box::new(|| Ok(report.plot()?))),
@@ -310,7 +317,7 @@ impl BenchCommand {
     }
 }
 
-/// A type of numbers.
+/// Parses a number type.
 pub(super) fn dtype(name: &str) -> Result<DType> {
     let types = || DType::ALL.iter().filter(|d| **d != DType::Bool).map(|d| d.name());
     DType::parse(name)
@@ -318,25 +325,26 @@ pub(super) fn dtype(name: &str) -> Result<DType> {
         .with_context(|| format!("--dtype {name}: expected one of {}", list(types())))
 }
 
-/// A reduction.
+/// Parses the name of a reduction.
 pub(super) fn op(name: &str) -> Result<Reduce> {
     let found = OPS.into_iter().find(|op| op.name() == name);
     found.with_context(|| format!("--op {name}: expected one of {}", list(OPS.map(|op| op.name()))))
 }
 
-/// A report that was written as JSON.
+/// Reads a report that was written as JSON.
 fn report(file: &Path) -> Result<Report> {
     let text = weft::library::read_text_of(file, REPORT_BYTES, "report").map_err(|e| anyhow!(e))?;
-    let no_report = || format!("{} is no report of weft bench --json", file.display());
+    let no_report = || format!("{} is not a report of weft bench --json", file.display());
     let mut json: serde_json::Value = serde_json::from_str(&text).with_context(no_report)?;
     show_controls(&mut json);
     serde_json::from_value(json).with_context(no_report)
 }
 
-/// Most bytes of a report.
+/// The largest size of a report in bytes.
 const REPORT_BYTES: u64 = 64 << 20;
 
-/// Makes control characters visible in all texts of a report: they go to terminals, SVG, CSV and Markdown.
+/// Makes control characters visible in all texts of a report, since these are written to terminals,
+/// SVG, CSV and Markdown.
 fn show_controls(json: &mut serde_json::Value) {
     match json {
         serde_json::Value::String(text) => *text = visible_line(text).into_owned(),

@@ -1,4 +1,4 @@
-//! `weft check`
+//! The command `weft check`.
 
 use super::progress::Bar;
 use super::run::{Expected, grid};
@@ -31,25 +31,25 @@ pub struct Check {
     /// The numbers of PEs: --pes 2,4,8
     #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Vec<u32>,
-    /// The numbers of PEs in a node, for kernels whose transfers go in place within a node and
-    /// through NVSHMEM's functions between nodes (--transport auto): --node 1,4. The default is a
-    /// node for each PE, two nodes, and one node.
+    /// The numbers of PEs in a node, for kernels whose transfers use direct loads and stores within
+    /// a node and NVSHMEM calls between nodes (--transport auto): --node 1,4. The default is a node
+    /// for each PE, two nodes, and one node.
     #[arg(long, value_name = "PES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     node: Vec<u32>,
     /// The number of schedules of each case. The default is 20, or 1 with --seed.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
-    /// The first seed of data and schedule.
+    /// The first seed, which determines data and schedule.
     #[arg(long)]
     seed: Option<u64>,
-    /// The values of extents that are parameters. By default, they are chosen to fit the kernel.
+    /// The values of extents that are parameters. The default values are chosen to fit the kernel.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..))]
     sizes: Vec<i64>,
-    /// A run-time scalar parameter. 1+2 is 1 in the first launch and 2 more in each further launch.
-    /// For a PTX file, give the arguments in order, as for `weft sim`.
+    /// A run-time scalar parameter. 1+2 is 1 in the first launch and grows by 2 in each further
+    /// launch. For a PTX file, give the arguments in order, as for `weft sim`.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
-    /// The CTAs of each PE, if the kernel does not state them: 8 or 4,2,1
+    /// The number of CTAs on each PE, if the kernel does not state it: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
     #[command(flatten)]
@@ -59,8 +59,9 @@ pub struct Check {
     /// The number of launches in a run, back to back.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
-    /// Let PEs run ahead into the next launch with odd seeds, also in kernels without barriers over
-    /// the PEs, which separate their launches by other means, such as flags.
+    /// With odd seeds, let PEs run ahead into the next launch even if the kernel has no barriers
+    /// over the PEs. Use this option for kernels that separate their launches by other means, such
+    /// as flags.
     #[arg(long)]
     overlap: bool,
     /// The format of the report.
@@ -73,8 +74,8 @@ pub struct Check {
     /// for Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write the PTX that ran, which is that of `weft compile` with the options that standard error
-    /// then lists. With several texts, FILE.ptx becomes FILE.1.ptx, FILE.2.ptx and so on.
+    /// Write the PTX that ran. It equals that of `weft compile` with the options that standard
+    /// error then lists. With several texts, FILE.ptx becomes FILE.1.ptx, FILE.2.ptx and so on.
     #[arg(long = "ptx", value_name = "FILE")]
     ptx_file: Option<PathBuf>,
     /// Stop at the first finding.
@@ -88,7 +89,7 @@ enum Format {
     Text,
     /// JSON with all that is known about each finding.
     Json,
-    /// SARIF 2.1.0, which editors and code hosts show beside the lines.
+    /// SARIF 2.1.0, which editors and code hosts show next to the source lines.
     Sarif,
 }
 
@@ -107,7 +108,7 @@ impl Check {
         }
     }
 
-    /// Where a text that does not compile is the reason, the document that was asked for says so.
+    /// Writes the requested document if the kernel does not compile, with that error in it.
     fn write_uncompiled(&self, e: &anyhow::Error) -> Result<()> {
         let found = match e.downcast_ref::<RunError>() {
             Some(RunError::Compile(e)) => Some(e),
@@ -127,7 +128,7 @@ impl Check {
             let remark = match (p.total, p.met) {
                 (0, _) => format!("{} kernels compiled", p.compiled),
                 (_, 0) => String::new(),
-                (_, met) => format!("{met} met something"),
+                (_, met) => format!("{met} with findings"),
             };
             bar.at(p.done, p.total, remark);
         };
@@ -135,18 +136,20 @@ impl Check {
         let options = self.options(is_ptx)?;
         let report = if is_ptx {
             if self.overlap {
-                bail!("--overlap is for `.weft` files: the host waits between launches of PTX");
+                bail!("--overlap works only with `.weft` files: the host waits between launches of PTX");
             }
             if !self.then.is_empty() {
-                bail!("PTX is run alone: a sequence of kernels is of `.weft` files");
+                bail!("--then works only with `.weft` files: PTX cannot be part of a sequence of kernels");
             }
             if self.expected.is_given() {
                 bail!(
-                    "--input, --expect and --tolerance are for `.weft` files: PTX takes files as arguments"
+                    "--input, --expect and --tolerance work only with `.weft` files: give PTX its files as arguments"
                 );
             }
             if !self.node.is_empty() || self.ptx_file.is_some() {
-                bail!("--node and --ptx are for `.weft` files: PTX is run as it is, with its own arguments");
+                bail!(
+                    "--node and --ptx work only with `.weft` files: PTX runs unchanged, with its own arguments"
+                );
             }
             let file = PtxFile::read(&self.compile.file.path)?;
             let launch = self.ptx.launch(self.grid.as_deref(), &self.arg)?;
@@ -205,7 +208,7 @@ impl Check {
     }
 }
 
-/// Writes the PTX of each variant, and says how `weft compile` gives it.
+/// Writes the PTX of each variant, and prints the options of `weft compile` that produce it.
 fn write_variants(path: &Path, report: &Report) -> Result<()> {
     let mut err = std::io::stderr().lock();
     for (variant, number) in report.variants.iter().zip(1..) {

@@ -1,4 +1,4 @@
-//! `weft compile`
+//! The command `weft compile`.
 
 use super::{CompileArgs, write_out};
 use anyhow::{Result, anyhow, bail};
@@ -26,7 +26,7 @@ pub struct Compile {
     time_passes: bool,
 }
 
-/// What `--emit` can be, and how it is made.
+/// A value of `--emit`, and the function that makes its output.
 type Emit = fn(&Compiled, &Nvshmem) -> Result<Vec<u8>>;
 const EMIT: [(&str, Emit); 6] = [
     ("ir", |c, _| text(c.ir.as_deref())),
@@ -37,7 +37,7 @@ const EMIT: [(&str, Emit); 6] = [
     ("meta", |c, _| Ok(serde_json::to_vec_pretty(&c.describe()?)?)),
 ];
 
-/// Assembled; what NVSHMEM has comes from its object, which is kept. What the assembler remarks is shown.
+/// Assembles the kernel, links the cached object of NVSHMEM, and shows the assembler's warnings.
 fn cubin(c: &Compiled, from: &Nvshmem) -> Result<Vec<u8>> {
     let made = match (c.caller(), from) {
         (None, _) => tools::assemble(&c.ptx, c.target)?,
@@ -56,7 +56,7 @@ fn cubin(c: &Compiled, from: &Nvshmem) -> Result<Vec<u8>> {
 }
 
 fn text(text: Option<&str>) -> Result<Vec<u8>> {
-    text.map(|t| t.as_bytes().to_vec()).ok_or_else(|| anyhow!("it was not kept"))
+    text.map(|t| t.as_bytes().to_vec()).ok_or_else(|| anyhow!("this stage was not kept"))
 }
 
 impl Compile {
@@ -90,7 +90,7 @@ impl Compile {
             None => text(compiled.after.as_deref())?,
         };
         if self.emit == "cubin" && self.output.is_none() && std::io::stdout().is_terminal() {
-            bail!("a cubin is binary: name a file with -o");
+            bail!("a cubin is a binary file, which a terminal cannot show: name a file with -o");
         }
         if self.emit != "cubin" && !data.ends_with(b"\n") {
             data.push(b'\n');
@@ -103,7 +103,7 @@ impl Compile {
     }
 }
 
-/// Says that functions stay external because no device bitcode was found.
+/// Prints a note that functions stay external because no device bitcode was found.
 fn left_external(c: &Compiled) -> Result<()> {
     if super::verbosity::quiet() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `weft doctor`
+//! The command `weft doctor`.
 
 use super::write_out;
 use anyhow::Result;
@@ -20,8 +20,8 @@ use weft_runtime::{cublas, nccl};
 
 use super::progress::Spinner;
 
-/// Examine this machine and say what each part is good for. The exit status is 1 if something is
-/// broken. Parts that are only missing are noted.
+/// Examine this machine and show what each part is good for. The exit status is 1 if something is
+/// broken. Missing parts only get a note.
 #[derive(Args)]
 pub struct Doctor {
     /// Print JSON.
@@ -32,12 +32,12 @@ pub struct Doctor {
 /// The part whose table is always shown.
 const LINKS: &str = "links";
 
-/// How a part is.
+/// The state of a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
     Ok,
-    /// Missing or restricted: everything else works.
+    /// The part is missing or restricted, and everything else works.
     Note,
     Broken,
 }
@@ -87,7 +87,7 @@ impl Finding {
         self
     }
 
-    /// A part that an error was met with: its first line, what to do, and its further lines as details.
+    /// Makes a finding of an error: its first line, its help, and its further lines as details.
     fn failed(state: State, part: &str, error: &str, means: &str) -> Finding {
         let (message, help) = error.split_once("\n  help: ").unwrap_or((error, ""));
         let mut lines = message.lines();
@@ -140,7 +140,7 @@ fn examine() -> Report {
     Report { version: env!("CARGO_PKG_VERSION"), works, findings, driver }
 }
 
-/// LLVM, shown to work by a kernel that goes all the way.
+/// Tests LLVM by compiling a kernel to PTX.
 fn compiler() -> Finding {
     const KERNEL: &str = "kernel probe(x: global<f32, (1000):(1)>) block(128) {
         let mine = partition(x, threads());
@@ -162,7 +162,7 @@ fn compiler() -> Finding {
     match compiled {
         Ok(_) => ok("LLVM", found, "kernels compile to PTX; `weft run` simulates any number of PEs"),
         Err(e) => Finding::failed(State::Broken, "LLVM", &format!("{found}: {e}"), "kernels do not compile")
-            .todo("report it, with what `weft doctor --json` prints"),
+            .todo("report it, with the output of `weft doctor --json`"),
     }
 }
 
@@ -175,7 +175,7 @@ fn tool(tool: Tool, what_for: &str) -> Finding {
                 state,
                 tool.name(),
                 &e.to_string(),
-                &format!("{what_for} does not work; nothing else needs it"),
+                &format!("{what_for} is not possible; everything else works without it"),
             );
         }
     };
@@ -190,33 +190,34 @@ fn tool(tool: Tool, what_for: &str) -> Finding {
             ok(tool.name(), format!("{version}, from {}", located.by), &format!("{what_for} works"))
         }
         None => {
-            let found = format!("from {}: does not run, or does not say its version", located.by);
+            let found = format!("from {}: it does not run, or does not print its version", located.by);
             let todo =
-                format!("`weft setup --force` fetches one that works, if {} is not set", tool.variable());
-            broken(tool.name(), found, &format!("{what_for} does not work; nothing else needs it")).todo(todo)
+                format!("`weft setup --force` fetches a working one, if {} is not set", tool.variable());
+            broken(
+                tool.name(),
+                found,
+                &format!("{what_for} is not possible; everything else works without it"),
+            )
+            .todo(todo)
         }
     };
     finding.at(&located.path)
 }
 
-/// What joins kernels with NVSHMEM's functions.
+/// Looks for the library that links kernels with NVSHMEM functions.
 fn linker() -> Finding {
     match JitLink::get() {
         Ok(linker) => {
             let (major, minor) = linker.version();
             let found = format!("{major}.{minor}, from {}", linker.found().by);
-            ok(
-                "nvJitLink",
-                found,
-                "kernels that call NVSHMEM's functions are joined with them in the process",
-            )
-            .at(&linker.found().path)
+            ok("nvJitLink", found, "kernels that call NVSHMEM functions are linked with them in the process")
+                .at(&linker.found().path)
         }
         Err(e) => {
             let state =
                 if std::env::var_os("WEFT_NVJITLINK").is_some() { State::Broken } else { State::Note };
             const MEANS: &str =
-                "kernels that call NVSHMEM's functions are linked by ptxas and nvlink, which takes longer";
+                "kernels that call NVSHMEM functions are linked with ptxas and nvlink, which takes longer";
             Finding::failed(state, "nvJitLink", &plain(&e), MEANS)
         }
     }
@@ -225,10 +226,10 @@ fn linker() -> Finding {
 fn nccl() -> Finding {
     match nccl::installed() {
         Ok((version, path)) => {
-            ok("NCCL", version.to_string(), "`weft bench --against nccl` measures it beside ours").at(path)
+            ok("NCCL", version.to_string(), "`weft bench --against nccl` compares with it").at(path)
         }
         Err(e) => {
-            const MEANS: &str = "`weft bench` measures ours without it; nothing else needs it";
+            const MEANS: &str = "`weft bench` cannot compare with it; everything else works without it";
             Finding::failed(State::Note, "NCCL", &plain(&e), MEANS)
         }
     }
@@ -237,11 +238,11 @@ fn nccl() -> Finding {
 fn cublas_lt() -> Finding {
     match cublas::installed() {
         Ok((version, path)) => {
-            const MEANS: &str = "`weft bench gemm --against cublas` measures it beside ours";
+            const MEANS: &str = "`weft bench gemm --against cublas` compares with it";
             ok("cuBLASLt", version.to_string(), MEANS).at(path)
         }
         Err(e) => {
-            const MEANS: &str = "`weft bench gemm` measures ours without it; nothing else needs it";
+            const MEANS: &str = "`weft bench gemm` cannot compare with it; everything else works without it";
             Finding::failed(State::Note, "cuBLASLt", &plain(&e), MEANS)
         }
     }
@@ -251,7 +252,7 @@ fn gpus(driver: &weft_runtime::Result<Driver>) -> Vec<Finding> {
     let driver = match driver {
         Ok(driver) => driver,
         Err(e) => {
-            const NONE: &str = "no kernel runs on a GPU here; the simulator runs them all";
+            const NONE: &str = "kernels cannot run on a GPU on this machine, but the simulator runs them all";
             let there = machine::has_libcuda();
             let state = if there { State::Broken } else { State::Note };
             let mut finding = Finding::failed(state, "CUDA driver", &plain(e), NONE);
@@ -265,7 +266,7 @@ fn gpus(driver: &weft_runtime::Result<Driver>) -> Vec<Finding> {
     let (major, minor) = driver.cuda;
     let version = driver.version.as_deref().map(|v| format!("{v}, ")).unwrap_or_default();
     let means = match driver.gpus.len() {
-        0 => "the driver is there, and has no GPU for this process",
+        0 => "the driver is installed, but no GPU is visible to this process",
         _ => "kernels are loaded as PTX, which the driver compiles for its GPUs",
     };
     let state = if driver.gpus.is_empty() { State::Note } else { State::Ok };
@@ -275,7 +276,7 @@ fn gpus(driver: &weft_runtime::Result<Driver>) -> Vec<Finding> {
         first.todo = match std::env::var("CUDA_VISIBLE_DEVICES") {
             Ok(which) => format!("CUDA_VISIBLE_DEVICES is `{which}`: unset it, or name GPUs that exist"),
             Err(_) => {
-                "see what `nvidia-smi` lists; in a container, pass the GPUs on (docker run --gpus all)".into()
+                "check the output of `nvidia-smi`; in a container, make the GPUs available (docker run --gpus all)".into()
             }
         };
         return vec![first];
@@ -294,10 +295,10 @@ fn gpu((ordinal, gpu): (usize, &Gpu)) -> Finding {
         gpu.name, gpu.multiprocessors, gpu.pci
     );
     match gpu.compute_capability >= (9, 0) {
-        true => ok(format!("GPU {ordinal}"), found, "a PE can run here"),
+        true => ok(format!("GPU {ordinal}"), found, "a PE can run on this GPU"),
         false => {
             note(format!("GPU {ordinal}"), found, "warpweft compiles for compute capability 9.0 and later")
-                .todo("hide it with CUDA_VISIBLE_DEVICES, so that no PE is given it")
+                .todo("hide it with CUDA_VISIBLE_DEVICES, so that no PE gets it")
         }
     }
 }
@@ -309,28 +310,28 @@ fn links(gpus: &[Gpu]) -> Finding {
     let all = |link| kinds.iter().all(|kind| *kind == link);
     let mut finding = match () {
         () if gpus.len() == 1 => {
-            return ok(LINKS, "one GPU", "no peers on this machine, so none to reach");
+            return ok(LINKS, "one GPU", "this machine has one GPU, so there are no peers");
         }
         () if all(Link::NvLink) => ok(LINKS, "NVLink between all GPUs", "every PE's loads, stores and atomics reach every peer's memory"),
-        () if !kinds.contains(&Link::None) => note(LINKS, "peer access between all GPUs, partly over PCIe", "loads and stores reach every peer; over PCIe they are slow, and atomics are not native"),
-        () => note(LINKS, "some GPUs do not reach each other", "kernels that address a peer's memory cannot have these GPUs in one team; put and get still work")
-            .todo("choose GPUs that reach each other with CUDA_VISIBLE_DEVICES; IOMMU and ACS settings may block peer access"),
+        () if !kinds.contains(&Link::None) => note(LINKS, "peer access between all GPUs, partly over PCIe", "loads and stores reach every peer, but over PCIe they are slow, and atomics are emulated"),
+        () => note(LINKS, "some GPUs cannot access each other", "kernels that address a peer's memory cannot use these GPUs in one team; put and get still work")
+            .todo("with CUDA_VISIBLE_DEVICES, choose GPUs that can access each other; IOMMU and ACS settings can block peer access"),
     };
     let label = |n: usize| format!("GPU {n}");
     let heads: String = (0..gpus.len()).map(|n| format!("{:>8}", label(n))).collect();
     finding.details.push(format!("{:8}{heads}  NVLinks up", ""));
     for (n, gpu) in gpus.iter().enumerate() {
         let cells: String = gpu.links.iter().map(|link| format!("{:>8}", link.name())).collect();
-        let up = gpu.nvlinks.map_or("unknown: no NVML".into(), |n| n.to_string());
+        let up = gpu.nvlinks.map_or("unknown: NVML was not found".into(), |n| n.to_string());
         finding.details.push(format!("{:8}{cells}  {up}", label(n)));
     }
     finding
 }
 
-/// What the devices say of themselves; nothing is tried out.
+/// Reports the multicast support that the devices state. It does not try multicast.
 fn multicast(gpus: &[Gpu]) -> Finding {
     let able = gpus.iter().filter(|gpu| gpu.multicast).count();
-    let unicast = "in-switch operations are carried out by loads and stores on each peer (unicast)";
+    let unicast = "in-switch operations become loads and stores on each peer (unicast)";
     match (able == gpus.len(), machine::nvls_disabled()) {
         (true, false) => ok(
             "multicast",
@@ -338,7 +339,7 @@ fn multicast(gpus: &[Gpu]) -> Finding {
             "teams of PEs on this machine get multicast addresses, and kernels use the switch",
         ),
         (true, true) => {
-            note("multicast", "supported by every GPU, switched off by NVSHMEM_DISABLE_NVLS", unicast)
+            note("multicast", "supported by every GPU, but disabled by NVSHMEM_DISABLE_NVLS", unicast)
                 .todo("unset NVSHMEM_DISABLE_NVLS to use the switch, unless it was set for a reason")
         }
         (false, _) => note("multicast", format!("supported by {able} of {} GPUs", gpus.len()), unicast),
@@ -358,12 +359,12 @@ fn host() -> Result<Half, NvshmemError> {
     Ok(Half { found, version })
 }
 
-/// NVSHMEM's two halves and whether they fit.
+/// Looks for the two halves of NVSHMEM and compares their versions.
 fn libraries(sm: u32) -> Vec<Finding> {
     const HOST: &str = "NVSHMEM host";
     const DEVICE: &str = "NVSHMEM device";
-    const MISMATCH: &str = "kernels that call NVSHMEM would read structures of another version";
-    const NONE: &str = "PEs cannot share memory on GPUs; the simulator needs none of it";
+    const MISMATCH: &str = "kernels that call NVSHMEM would misread structures of another version";
+    const NONE: &str = "PEs on GPUs cannot share memory; the simulator works without NVSHMEM";
     let host = host();
     let device = Library::find(sm).map(|library| Half { found: library.found, version: library.version });
     let first = match &host {
@@ -376,16 +377,16 @@ fn libraries(sm: u32) -> Vec<Finding> {
     let second = match (&host, &device) {
         (Ok(host), Ok(half)) => {
             match version::check((host.version, &host.found.path), (half.version, &half.found.path)) {
-                Ok(()) => {
-                    is_there(State::Ok, DEVICE, half, "of the host library's version: they go together")
-                }
-                // Said already.
+                Ok(()) => is_there(State::Ok, DEVICE, half, "the version matches the host library"),
+                // The first finding already reports this error.
                 Err(_) if first.state == State::Broken => return vec![first],
                 Err(e) => Finding::failed(State::Broken, DEVICE, &plain(&e), MISMATCH),
             }
         }
-        (Err(_), Ok(half)) => is_there(State::Note, DEVICE, half, "of no use without the host library"),
-        // Said already.
+        (Err(_), Ok(half)) => {
+            is_there(State::Note, DEVICE, half, "it cannot be used without the host library")
+        }
+        // The first finding already reports this error.
         (Err(NvshmemError::Runtime(a)), Err(NvshmemError::Runtime(b))) if a.code == b.code => {
             return vec![first];
         }
@@ -393,7 +394,7 @@ fn libraries(sm: u32) -> Vec<Finding> {
             state_of(e),
             DEVICE,
             &plain_nvshmem(e),
-            "kernels that call NVSHMEM themselves cannot be linked; others run",
+            "kernels that call NVSHMEM functions cannot be linked; other kernels run",
         ),
     };
     vec![first, second]
@@ -404,7 +405,7 @@ fn is_there(state: State, part: &str, half: &Half, means: &str) -> Finding {
         .at(&half.found.path)
 }
 
-/// What is not there is no fault, unless a variable says that it is there.
+/// The state for an error: a missing part is not a fault, unless a variable names it.
 fn state_of(e: &NvshmemError) -> State {
     let missing = matches!(e, NvshmemError::Runtime(e) if e.code == error::NO_NVSHMEM);
     let named = ["WEFT_NVSHMEM", "NVSHMEM_HOME"]
@@ -434,17 +435,17 @@ fn launcher() -> Finding {
         Some(said) => ok(
             "MPI",
             format!("{said}; {built}"),
-            "`mpirun -n 8 weft run ...` starts PEs too, with or without that feature",
+            "`mpirun -n 8 weft run ...` also starts PEs, with or without that feature",
         ),
         None => note(
             "MPI",
             format!("no mpirun on PATH; {built}"),
-            "not needed: `weft run --pes 8` starts its PEs itself",
+            "it is not needed: `weft run --pes 8` starts its own PEs",
         ),
     }
 }
 
-/// The folder that `WEFT_CACHE` names in the cache folder's place.
+/// The folder that `WEFT_CACHE` names instead of the cache folder.
 fn named_cache() -> Option<(PathBuf, Trust)> {
     let named = std::env::var("WEFT_CACHE").ok().filter(|named| !named.is_empty())?;
     Some(match named.strip_prefix("shared:") {
@@ -456,29 +457,35 @@ fn named_cache() -> Option<(PathBuf, Trust)> {
 fn cache() -> Finding {
     let named = named_cache();
     if named.as_ref().is_some_and(|(named, _)| named == Path::new("off") || named == Path::new("0")) {
-        return note("cache", "WEFT_CACHE is off", "no compiled kernels are kept between runs");
+        return note("cache", "disabled by WEFT_CACHE", "no compiled kernels are kept between runs");
     }
     let kept = if named.is_some() {
-        "compiled kernels are kept here; you can delete it at any time"
+        "compiled kernels are kept here; you can delete them at any time"
     } else {
-        "what `weft setup` fetches is kept here; you can delete it at any time"
+        "files that `weft setup` fetches are kept here; you can delete them at any time"
     };
     let Some((folder, trust)) = named.or_else(|| Some((find::cache_folder()?, Trust::Owner))) else {
         return note(
             "cache",
             "neither XDG_CACHE_HOME nor HOME is set",
-            "nothing is kept between runs, and `weft setup` has no place",
+            "nothing is kept between runs, and `weft setup` has no folder to write to",
         )
         .todo("set HOME");
     };
     match owned::folder(&folder, trust) {
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
             let why = e.to_string();
-            let (found, todo) = why.split_once("; help: ").unwrap_or((&why, "make it a folder of your own"));
-            note("cache", found, "nothing is kept between runs, and what `weft setup` fetched is not used")
-                .todo(todo)
+            let (found, todo) = why
+                .split_once("; help: ")
+                .unwrap_or((&why, "change the folder's owner to yourself, or choose another folder"));
+            note(
+                "cache",
+                found,
+                "nothing is kept between runs, and files that `weft setup` fetched are not used",
+            )
+            .todo(todo)
         }
-        // It is made when something is kept.
+        // The folder is created when the first file is kept.
         Err(_) if std::fs::symlink_metadata(&folder).is_err() => ok("cache", "", kept).at(&folder),
         Err(e) => {
             note("cache", format!("it cannot be used: {e}"), "nothing is kept between runs").at(&folder)
@@ -487,12 +494,12 @@ fn cache() -> Finding {
     }
 }
 
-/// What `weft tune` has stored for GPUs like the first one here.
+/// Reports the tables that `weft tune` has stored for GPUs like the first one of this machine.
 fn tuning(driver: Option<&Driver>) -> Finding {
     const PART: &str = "tuning";
-    const MODEL: &str = "collectives choose their algorithms by a model of the links";
+    const MODEL: &str = "collectives choose their algorithms with a model of the links";
     let Some(file) = Tables::path() else {
-        return note(PART, "WEFT_TUNING is off, or HOME is not set", MODEL);
+        return note(PART, "disabled by WEFT_TUNING, or HOME is not set", MODEL);
     };
     let tables = match Tables::read(&file) {
         Ok(tables) => tables,
@@ -500,21 +507,17 @@ fn tuning(driver: Option<&Driver>) -> Finding {
     };
     let Some((driver, gpu)) = driver.and_then(|d| Some((d, d.gpus.first()?))) else {
         let found = match tables.tables.len() {
-            0 => "nothing is stored".into(),
-            n => format!("tables of {n} settings, for machines with GPUs"),
+            0 => "there is no stored table".into(),
+            n => format!("tables of {n} settings, which apply to machines with GPUs"),
         };
-        return note(
-            PART,
-            found,
-            "`weft tune` measures on GPUs which plans of our collectives are the fastest",
-        )
-        .at(&file);
+        return note(PART, found, "`weft tune` measures the fastest plans of the collectives on GPUs")
+            .at(&file);
     };
     let (mut holds, mut void) = (Vec::new(), Vec::new());
     for table in tables.tables.into_iter().filter(|t| t.setting.gpu == gpu.name) {
         let (pes, date) = (table.setting.n_pes, table.date.clone());
         if driver.version.as_ref().is_some_and(|v| *v != table.setting.driver) {
-            void.push(format!("{pes} PEs: measured with driver {}", table.setting.driver));
+            void.push(format!("{pes} PEs: the table was measured with driver {}", table.setting.driver));
             continue;
         }
         let (table, why) = table.usable();
@@ -527,12 +530,12 @@ fn tuning(driver: Option<&Driver>) -> Finding {
         false => ok(
             PART,
             holds.join(", "),
-            "collectives of so many PEs go by what was measured, others by a model",
+            "collectives of this number of PEs use the measured table, others a model",
         ),
-        true => note(PART, format!("no table that holds for {}", gpu.name), MODEL),
+        true => note(PART, format!("no table applies to {}", gpu.name), MODEL),
     };
     if holds.is_empty() || !void.is_empty() {
-        finding.todo = "`weft tune` measures and stores what is the fastest here".into();
+        finding.todo = "`weft tune` measures the fastest plans on this machine and stores them".into();
     }
     finding.details = void;
     finding.at(&file)
@@ -554,7 +557,8 @@ impl Report {
             let path = finding.path.iter().map(|path| path.display().to_string());
             let mut lines: Vec<_> = wrap(&finding.found).into_iter().chain(path).collect();
             lines.extend(wrap(&finding.means));
-            // Places searched are many and seldom wanted; tables and faults are always shown.
+            // The searched locations are many and seldom needed; tables and faults are always
+            // shown.
             if verbose || finding.state == State::Broken || finding.part == LINKS {
                 lines.extend(finding.details.iter().map(|detail| format!("  {detail}")));
             }
@@ -582,7 +586,7 @@ impl Report {
     }
 }
 
-/// Lines of at most 90 characters, broken at spaces.
+/// Splits text at spaces into lines of at most 90 characters.
 fn wrap(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

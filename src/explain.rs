@@ -1,4 +1,4 @@
-//! `weft explain`
+//! The command `weft explain`.
 
 use super::{CompileArgs, write_out};
 use anyhow::{Result, bail};
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use weft::codes::Page;
 use weft::ir::codes::Example;
 
-/// For a kernel file, show what each tensor is used for, as declared or guessed, and every access
-/// with its instructions and widths, and why they are not wider. For an error code (E0212, R0104),
+/// For a kernel file, show the declared or inferred use of each tensor, and every access with its
+/// instructions, its widths, and the reason why it is not wider. For an error code (E0212, R0104),
 /// show its meaning with an example.
 #[derive(Args)]
 pub struct Explain {
@@ -29,7 +29,7 @@ impl Explain {
 }
 
 fn explain_code(name: &str) -> Result<ExitCode> {
-    let Some(page) = Page::find(name) else { bail!("there is no error code {}", name.to_ascii_uppercase()) };
+    let Some(page) = Page::find(name) else { bail!("{} is not an error code", name.to_ascii_uppercase()) };
     let mut out = format!("{}: {}\n\n{}\n", page.code, page.title, page.explanation);
     let (Example::Text(example) | Example::Words(example)) = page.example;
     if !example.is_empty() {

@@ -1,4 +1,4 @@
-//! `weft fmt`
+//! The command `weft fmt`.
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -9,14 +9,17 @@ use weft::lang::format::{FormatError, format};
 use weft::lang::render::render;
 use weft::lang::source::SourceMap;
 
-/// A line is at most 120 characters wide where it can be ended. Comments, empty lines and blocks on one line stay as
-/// they are. A `=` stays in line with those above and below it, and so do the comments at the ends of lines.
+/// Lines have at most 120 characters where they can be broken. Comments, empty lines and blocks on
+/// one line stay as they are. A `=` stays aligned with those above and below it, and so do comments
+/// at the ends of lines.
 #[derive(Args)]
 pub struct Fmt {
-    /// Kernel files, or folders whose `.weft` files are formatted; `-` formats standard input to standard output.
+    /// The kernel files, or folders whose `.weft` files are formatted. `-` formats standard input
+    /// to standard output.
     #[arg(value_name = "FILE", default_value = ".")]
     files: Vec<PathBuf>,
-    /// Write nothing; name the files that are not formatted, and exit with status 1 if there are any.
+    /// Write nothing. List the files that are not formatted, and exit with status 1 if there are
+    /// any.
     #[arg(long)]
     check: bool,
 }
@@ -47,7 +50,7 @@ impl Fmt {
         Ok(false)
     }
 
-    /// Formats or checks one file, and gives whether it has an error or should be formatted.
+    /// Formats or checks one file. Returns whether it has an error or is not formatted.
     fn file(&self, path: &Path) -> Result<bool> {
         let text = weft::library::read_text(path).map_err(|e| anyhow!(e))?;
         let name = weft::library::name_of(path);
@@ -64,7 +67,7 @@ impl Fmt {
     }
 }
 
-/// The formatted text, or nothing if it has syntax errors, which are shown.
+/// Returns the formatted text, or nothing for a text with syntax errors, which are shown.
 fn formatted(name: &str, text: &str) -> Result<Option<String>> {
     let mut sources = SourceMap::new();
     let file = sources.add(name, text);
@@ -78,14 +81,14 @@ fn formatted(name: &str, text: &str) -> Result<Option<String>> {
         }
         Err(FormatError::Changed) => {
             bail!(
-                "{name}: the formatter would change what this file says; it is left as it is. Please report this"
+                "{name}: the formatter would change the meaning of this file, so the file stays unchanged. Please report this"
             )
         }
     }
 }
 
-/// The kernel file at the path, or the kernel files below the folder in the order of their names, without those in
-/// hidden folders and in `target`.
+/// Lists the kernel file at the path, or all kernel files below the folder in the order of their
+/// names. Hidden folders and `target` are skipped.
 fn kernel_files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

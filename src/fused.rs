@@ -1,4 +1,4 @@
-//! `weft bench fused-allreduce-rmsnorm`
+//! The command `weft bench fused-allreduce-rmsnorm`.
 
 use super::LoweringArg;
 use super::bench::output::{Table, writable_all};
@@ -27,25 +27,26 @@ pub struct Fused {
     /// The type of hidden states, residual and weights: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The type of results: that of --dtype, e4m3, e4m3-per-token, or e4m3-groups, which have a
+    /// The type of results: that of --dtype, e4m3, e4m3-per-token, or e4m3-groups, which has a
     /// scale for each 128 elements.
     #[arg(long)]
     out: Option<String>,
-    /// LayerNorm with a bias in place of RMSNorm.
+    /// Compute LayerNorm with a bias instead of RMSNorm.
     #[arg(long)]
     layer: bool,
-    /// Write the norm in --dtype beside quantised results.
+    /// Write the norm in --dtype in addition to quantised results.
     #[arg(long)]
     both: bool,
-    /// Our variants: all, or a list of kernels, auto and separate (an allreduce and a kernel behind
-    /// it). one_flight:8x128 is one_flight with 8 CTAs of 128 threads for each token.
+    /// The variants of warpweft: all, or a list of kernels, auto and separate (an allreduce
+    /// followed by a kernel). one_flight:8x128 is one_flight with 8 CTAs of 128 threads for each
+    /// token.
     #[arg(long, default_value = "all", value_name = "all|NAME,...")]
     algo: String,
-    /// The peers whose allreduce, with our kernel behind it, runs beside: nccl, nccl-symm (over
-    /// registered windows).
+    /// The peers whose allreduce, followed by warpweft's kernel, is measured as well: nccl,
+    /// nccl-symm (with registered windows).
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
-    /// The calls back to back in a timed block.
+    /// The number of back-to-back calls in a timed block.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
     /// The number of calls before the first block.
@@ -54,11 +55,11 @@ pub struct Fused {
     /// The number of timed blocks.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
-    /// The CTAs that share a row in low_latency: 1, 2, 4 or 8. The default follows from the number
-    /// of tokens.
+    /// The number of CTAs that share a row in low_latency: 1, 2, 4 or 8. The default depends on the
+    /// number of tokens.
     #[arg(long)]
     split: Option<u32>,
-    /// How in-switch operations of our kernels are compiled.
+    /// How in-switch operations of warpweft's kernels are compiled.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
     /// Capture a block into a CUDA graph and replay it.
@@ -84,14 +85,14 @@ pub struct TuneFused {
     /// The number of elements of a token's hidden state.
     #[arg(long, default_value = "8192", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     hidden: u32,
-    /// The type of hidden states: bf16 or f16. Both share what is found.
+    /// The type of hidden states: bf16 or f16. Both use the same results.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The file to store in, or to show. The default is WEFT_FUSED_TUNING, or fused.json in your data
-    /// folder.
+    /// The file for the results, to store or to show. The default is WEFT_FUSED_TUNING, or
+    /// fused.json in your data folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the stored results, and measure nothing.
+    /// Print the stored results without measuring.
     #[arg(long)]
     show: bool,
 }
@@ -99,9 +100,9 @@ pub struct TuneFused {
 impl TuneFused {
     pub fn run(&self) -> Result<ExitCode> {
         let file = self.out.clone().or_else(Tables::path).context(
-            "there is no file to store in: give --out FILE (WEFT_FUSED_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
+            "there is no file for the table: give --out FILE (WEFT_FUSED_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
         )?;
-        // What is there already stays, so it must be readable.
+        // Existing entries stay in the file, so it must be readable.
         let tables = Tables::read(&file)?;
         if self.show {
             let mut text = format!("# {}\n", file.display());
@@ -119,13 +120,13 @@ impl TuneFused {
         }
     }
 
-    /// Measures, and stores what PE 0 has found.
+    /// Measures, and stores the results of PE 0.
     fn store(&self, request: &Request, world: &World, file: &Path) -> Result<bool> {
         let mut table = Table::new(world, request.tokens.len());
         let outcome =
             tune(world, request, &mut |report, rows| table.add(|| report.head(), || Report::lines(rows)));
         let (report, found) = outcome?;
-        table.end(&format!("# stored for {} in {}\n", found.setting, file.display()))?;
+        table.end(&format!("# the table for {} was stored in {}\n", found.setting, file.display()))?;
         if world.my_pe() == 0 {
             let mut tables = Tables::read(file)?;
             tables.add(found);
@@ -152,7 +153,7 @@ impl Fused {
         }
     }
 
-    /// What is asked for.
+    /// The requested benchmark.
     fn request(&self) -> Result<Request> {
         let mut request = Request::new(self.tokens.clone(), self.hidden);
         let form = &mut request.form;
@@ -182,7 +183,7 @@ impl Fused {
         Ok(request)
     }
 
-    /// One PE of a job. PE 0 reports.
+    /// Measures as one PE of a job. PE 0 reports.
     fn measure(&self, request: &Request, place: &ProcessRank) -> Result<ExitCode> {
         super::bench::measured(place, |world| Ok(self.report(request, world)?.first_wrong().is_none()))
     }

@@ -1,4 +1,4 @@
-//! `weft bench gemm` and `weft tune gemm`
+//! The commands `weft bench gemm` and `weft tune gemm`.
 
 use super::bench::dtype;
 use super::bench::output::{writable, writable_all, write};
@@ -13,14 +13,14 @@ use weft::gemm::{Major, Problem, Shape};
 use weft::runtime::{DType, Device};
 use weft_bench::gemm::{Contender, Found, Own, Report, Request, SHAPES, TAILS, Tune, problems, run, tune};
 
-/// The options that choose products of matrices.
+/// The options that choose matrix products.
 #[derive(Args)]
 pub struct Products {
     /// A list of shapes: rows of A, rows of B, and columns of both. The default is seven shapes
     /// from 1024x8192x4096 to 8192x8192x8192.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
-    /// Add the shape 4001x8184x4104, whose tiles are cut off along every mode.
+    /// Add the shape 4001x8184x4104, which has partial tiles in every mode.
     #[arg(long)]
     tails: bool,
     /// A list of element types of A and B: bf16, f16, f32 (as tf32), e4m3, e5m2.
@@ -42,7 +42,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 }
 
 impl Products {
-    /// The problems; `default` are the shapes where none are given.
+    /// The problems; `default` has the shapes if the options give none.
     pub fn problems(&self, default: &[Shape]) -> Result<Vec<Problem>> {
         let mut shapes = if self.shapes.is_empty() { default.to_vec() } else { self.shapes.clone() };
         if self.tails {
@@ -68,38 +68,40 @@ impl Products {
 pub struct BenchGemm {
     #[command(flatten)]
     products: Products,
-    /// A plan of ours: auto (the result of `weft tune gemm`, or else the model's), model, or
-    /// parameters such as bm=128,bn=256,bk=64,stages=4. Give the option again for each further
-    /// plan.
+    /// A plan of warpweft: auto (the result of `weft tune gemm`, or else the model's choice),
+    /// model, or parameters such as bm=128,bn=256,bk=64,stages=4. Give the option again for each
+    /// further plan.
     #[arg(long, value_name = "auto|model|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
-    /// A kernel of yours to measure beside ours, as FILE or FILE:KERNEL. It takes m, n, k, a, b and
-    /// d, like examples/gemm.weft.
+    /// A kernel of your own to measure, as FILE or FILE:KERNEL. It has the parameters m, n, k, a, b
+    /// and d, like examples/gemm.weft.
     #[arg(long, value_name = "FILE")]
     kernel: Vec<KernelPath>,
     /// A compile-time parameter of such a kernel: -D BN=128
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     define: Vec<String>,
-    /// Measure cuBLASLt in the same run: the fastest of the algorithms that its heuristic names.
+    /// Measure cuBLASLt in the same run, with the fastest of the algorithms that its heuristic
+    /// returns.
     #[arg(long, value_name = "cublas")]
     against: Option<String>,
     /// The number of algorithms of cuBLASLt's heuristic to try.
     #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100))]
     algorithms: u32,
-    /// The calls back to back in a timed block. Long calls get fewer.
+    /// The number of back-to-back calls in a timed block. Long calls get fewer.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
     /// The number of calls before the first block.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     warmup: u32,
-    /// The number of blocks of each contender. Each round has one of each, in a new random order.
+    /// The number of blocks of each contender. Each round runs one block of each contender, in a
+    /// new random order.
     #[arg(long, default_value = "15", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
     /// Launch the calls of a block one by one instead of as a CUDA graph.
     #[arg(long)]
     no_graph: bool,
-    /// Let calls take turns on several sets of operands, which together have three times the size
-    /// of the L2 cache.
+    /// Let calls alternate between several sets of operands, which together have three times the
+    /// size of the L2 cache.
     #[arg(long)]
     cold: bool,
     /// Do not check results.
@@ -137,7 +139,7 @@ impl BenchGemm {
         Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// What is asked for.
+    /// The requested benchmark.
     fn request(&self) -> Result<Request> {
         let mut request = Request::new(self.products.problems(&SHAPES)?);
         let ours =
@@ -165,15 +167,15 @@ impl BenchGemm {
 pub struct TuneGemm {
     #[command(flatten)]
     products: Products,
-    /// The number of plans to try for each shape, beginning with those that the model expects to be
-    /// the fastest.
+    /// The number of plans to try for each shape, starting with the fastest ones according to the
+    /// model.
     #[arg(long, default_value = "24", value_name = "PLANS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     budget: u32,
-    /// The file to store in, or to show. The default is WEFT_GEMM_TUNING, or gemm.json in your data
-    /// folder.
+    /// The file for the results, to store or to show. The default is WEFT_GEMM_TUNING, or gemm.json
+    /// in your data folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the stored results, and measure nothing.
+    /// Print the stored results without measuring.
     #[arg(long)]
     show: bool,
 }
@@ -181,14 +183,14 @@ pub struct TuneGemm {
 impl TuneGemm {
     pub fn run(&self) -> Result<ExitCode> {
         let file = self.out.clone().or_else(Tables::path).context(
-            "there is no file to store in: give --out FILE (WEFT_GEMM_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
+            "there is no file for the table: give --out FILE (WEFT_GEMM_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
         )?;
-        // What is there already stays, so it must be readable.
+        // Existing entries stay in the file, so it must be readable.
         let mut tables = if file.exists() { Tables::read(&file)? } else { Tables::new() };
         if self.show {
             let mut text = format!("# {}\n", file.display());
             match tables.tables.is_empty() {
-                true => text.push_str("# nothing is stored: `weft tune gemm` measures\n"),
+                true => text.push_str("# there is no stored table: `weft tune gemm` measures one\n"),
                 false => tables.tables.iter().for_each(|table| text.push_str(&table.text())),
             }
             super::write_out(None, text.as_bytes())?;
@@ -210,7 +212,10 @@ impl TuneGemm {
         let setting = table.setting.clone();
         tables.add(Table { command: std::env::args().collect(), ..table });
         tables.write(&file)?;
-        super::write_out(None, format!("# stored for {setting} in {}\n", file.display()).as_bytes())?;
+        super::write_out(
+            None,
+            format!("# the table for {setting} was stored in {}\n", file.display()).as_bytes(),
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,4 +1,5 @@
-//! `weft bench` and `weft tune` of `gemm-reducescatter`, `gemm-allreduce` and `allgather-gemm`
+//! The commands `weft bench` and `weft tune` of `gemm-reducescatter`, `gemm-allreduce` and
+//! `allgather-gemm`.
 
 use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
@@ -20,24 +21,25 @@ pub struct GemmComm {
     /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// A list of shapes of the product as it would be on one PE: rows of A, rows of B, and columns
-    /// of both. K is shared out to the PEs, and for allgather-gemm N.
+    /// A list of shapes of the whole product: rows of A, rows of B, and columns of both. K is
+    /// divided over the PEs; for allgather-gemm, N is divided.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// The element type of all matrices: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The contender: auto (what `weft tune` has stored, or else what the model chooses), sequence (our
-    /// product and our collective), or parameters of our kernel, such as
-    /// bn=128,stages=5,ctas=2,pace=6000. A plan of gemm-allreduce that begins with decode=1 selects the
-    /// kernel for few rows, such as decode=1,bn=32,split=4. Give the option again for each further plan.
+    /// The contender: auto (the result that `weft tune` has stored, or else the model's choice),
+    /// sequence (warpweft's GEMM and collective), or parameters of the fused kernel, such as
+    /// bn=128,stages=5,ctas=2,pace=6000. A plan of gemm-allreduce that begins with decode=1 selects
+    /// the kernel for few rows, such as decode=1,bn=32,split=4. Give the option again for each
+    /// further plan.
     #[arg(long, value_name = "auto|sequence|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
-    /// The contenders in the same run beside the product alone: cublas+ours, cublas+nccl, torch (PyTorch's
-    /// fused product, which gemm-allreduce does not have), or none.
+    /// The peers to measure in the same run, in addition to the GEMM alone: cublas+ours,
+    /// cublas+nccl, torch (PyTorch's fused product, which gemm-allreduce does not have), or none.
     #[arg(long, value_name = "PEER,...", default_value = "cublas+ours,cublas+nccl")]
     against: String,
-    /// Do not measure cuBLASLt's product alone.
+    /// Do not measure cuBLASLt's GEMM alone.
     #[arg(long)]
     no_product: bool,
     #[command(flatten)]
@@ -52,7 +54,7 @@ pub struct GemmComm {
     /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The file for an SVG plot of times, relative to that of the product alone.
+    /// The file for an SVG plot of times, relative to that of the GEMM alone.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -77,7 +79,7 @@ impl GemmComm {
         }
     }
 
-    /// What is asked for.
+    /// The requested benchmark.
     fn request(&self, form: Form) -> Result<Request> {
         let ours = |word: &String| Contender::ours(word, form).map_err(|e| anyhow!("--plan {word}: {e}"));
         let mut contenders = self.plan.iter().map(ours).collect::<Result<Vec<_>>>()?;
@@ -102,7 +104,7 @@ impl GemmComm {
         })
     }
 
-    /// One PE of a job. PE 0 reports.
+    /// Measures as one PE of a job. PE 0 reports.
     fn measure(&self, request: &Request, place: &ProcessRank) -> Result<ExitCode> {
         super::bench::measured(place, |world| Ok(self.report(request, world)?.first_wrong().is_none()))
     }
@@ -126,22 +128,22 @@ pub struct TuneGemmComm {
     /// PEs.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// A list of shapes of the product as it would be on one PE: rows of A, rows of B, and columns
-    /// of both. K is shared out to the PEs, and for allgather-gemm N.
+    /// A list of shapes of the whole product: rows of A, rows of B, and columns of both. K is
+    /// divided over the PEs; for allgather-gemm, N is divided.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// The element type of all matrices: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The number of plans to try for each shape, beginning with those that the model expects to be
-    /// the fastest.
-    #[arg(long, default_value = "16", value_name = "WAYS", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// The number of plans to try for each shape, starting with the fastest ones according to the
+    /// model.
+    #[arg(long, default_value = "16", value_name = "PLANS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     budget: u16,
-    /// The file to store in, or to show. The default is WEFT_GEMM_COMM_TUNING, or gemm_comm.json in
-    /// your data folder.
+    /// The file for the results, to store or to show. The default is WEFT_GEMM_COMM_TUNING, or
+    /// gemm_comm.json in your data folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the stored results, and measure nothing.
+    /// Print the stored results without measuring.
     #[arg(long)]
     show: bool,
 }
@@ -152,7 +154,7 @@ impl TuneGemmComm {
             "there is no file to store in: give --out FILE (WEFT_GEMM_COMM_TUNING is off, or neither XDG_DATA_HOME nor \
              HOME is set)",
         )?;
-        // What is there already stays, so it must be readable.
+        // Existing entries stay in the file, so it must be readable.
         let tables = read(&file)?;
         if self.show {
             let mut text = format!("# {}\n", file.display());
@@ -178,7 +180,7 @@ impl TuneGemmComm {
         Ok(Request { form, shapes, dtype, contenders, iters: 10, warmup: 3, repeats: 9, graph, check })
     }
 
-    /// One PE of a job. PE 0 reports and stores.
+    /// Measures as one PE of a job. PE 0 reports and stores.
     fn measure(&self, request: &Request, world: &World, file: &Path) -> Result<()> {
         let first = world.my_pe() == 0;
         let table = tune(world, request, self.budget.into(), &mut |found| {
@@ -193,7 +195,10 @@ impl TuneGemmComm {
                     .with_context(|| format!("cannot write {}", file.display()))?;
             }
             tables.write(file)?;
-            super::write_out(None, format!("# stored for {setting} in {}\n", file.display()).as_bytes())?;
+            super::write_out(
+                None,
+                format!("# the table for {setting} was stored in {}\n", file.display()).as_bytes(),
+            )?;
         }
         Ok(())
     }
@@ -203,7 +208,7 @@ fn read(file: &Path) -> Result<Tables> {
     Ok(if file.exists() { Tables::read(file)? } else { Tables::default() })
 }
 
-/// All that was measured for a shape, and what is stored.
+/// All measured times of a shape, and the stored plan.
 fn lines(found: &Found) -> String {
     let Found { shape, entry, rows } = found;
     format!("{}# {shape}: {:.2} us, {}\n", Report::lines(rows), entry.us, entry.choice)

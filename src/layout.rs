@@ -1,4 +1,4 @@
-//! `weft layout`
+//! The command `weft layout`.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::layout::expr;
 
-/// Evaluate expressions of layouts. The functions have the names that CuTe gives them.
+/// Evaluate layout expressions. The functions have the same names as in CuTe.
 #[derive(Args)]
 pub struct LayoutCommand {
     /// The expression, or - to read one per line from standard input.
@@ -24,7 +24,7 @@ pub struct LayoutCommand {
     functions: bool,
 }
 
-/// Longest line that is read as an expression.
+/// The length of the longest line that is read as an expression.
 const MAX_LINE: usize = 1 << 20;
 
 impl LayoutCommand {
@@ -51,12 +51,13 @@ impl LayoutCommand {
     }
 }
 
-/// Characters before a byte position.
+/// The number of characters before a byte position.
 fn column(text: &str, position: usize) -> usize {
     text.char_indices().take_while(|(i, _)| *i < position).count()
 }
 
-/// An answer a line; a bad line is answered with its error, and the rest go on. The status is 1 if one was bad.
+/// Prints one answer for each line. A bad line gets its error as the answer, and the following
+/// lines are still evaluated. The status is 1 if a line was bad.
 fn lines() -> Result<ExitCode> {
     let mut input = std::io::stdin().lock();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

@@ -1,4 +1,4 @@
-//! The `weft` command: one file a subcommand.
+//! The `weft` command. Each subcommand has one file.
 
 mod bench;
 mod check;
@@ -64,10 +64,10 @@ enum Command {
     /// Search a kernel file for races, deadlocks and wrong results, over many sizes and schedules,
     /// on simulated PEs.
     Check(check::Check),
-    /// Time and check collectives on GPUs, ours and their peers', with a table like that of
-    /// nccl-tests, JSON and CSV.
+    /// Time and check collectives on GPUs, those of warpweft and of other libraries. The output is
+    /// a table like that of nccl-tests, JSON and CSV.
     Bench(Bench),
-    /// Measure which plans of our collectives are the fastest on this machine, and store them for
+    /// Measure the fastest plans of warpweft's collectives on this machine, and store them for
     /// later calls.
     Tune(Tune),
     /// Run PTX of other compilers (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8
@@ -77,25 +77,26 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Show the instructions of each access of a kernel, or the meaning of an error code.
     Explain(explain::Explain),
-    /// Write a page that shows a kernel at every level: text, IR, PTX, SASS, layouts, traffic, timeline
-    /// and findings.
+    /// Write a page that shows a kernel at every level: source, IR, PTX, SASS, layouts, traffic,
+    /// timeline and findings.
     Report(report::Report),
-    /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
+    /// Format kernel files: `weft fmt`, or `weft fmt --check` to list the files that are not
+    /// formatted.
     Fmt(fmt::Fmt),
-    /// Serve an editor as the language server of kernel files.
+    /// Run the language server of kernel files for an editor.
     Lsp(lsp::Lsp),
-    /// Print the completions of a shell for this command.
+    /// Print the shell completions for this command.
     Completions(shell::Completions),
     /// Print the manual page of this command, or write those of all subcommands to a folder.
     Man(shell::Man),
-    /// Examine this machine (compiler, GPUs and their links, NVSHMEM, tools) and say what is
+    /// Examine this machine (compiler, GPUs and their links, NVSHMEM, tools), and show what is
     /// missing and what to do.
     Doctor(doctor::Doctor),
     /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
     Setup(setup::Setup),
 }
 
-/// An operation by its name, or what is measured in another way.
+/// An operation by its name, or a benchmark with its own options.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Bench {
@@ -107,25 +108,26 @@ struct Bench {
 
 #[derive(Subcommand)]
 enum OtherBench {
-    /// Time allreduce, residual add and RMSNorm in one kernel, against an allreduce (ours or a
-    /// peer's) and a kernel.
+    /// Time a fused allreduce, residual add and RMSNorm, and compare it with an allreduce
+    /// (warpweft's or a peer's) that is followed by a kernel.
     FusedAllreduceRmsnorm(fused::Fused),
-    /// Time products of matrices on one GPU, against cuBLASLt's: `weft bench gemm --against cublas`.
+    /// Time GEMMs on one GPU, and compare them with cuBLASLt: `weft bench gemm --against cublas`.
     Gemm(gemm::BenchGemm),
-    /// Time GEMM + reduce-scatter in one launch, against cuBLASLt's product and a collective.
+    /// Time a fused GEMM + reduce-scatter, and compare it with cuBLASLt's GEMM and a collective.
     #[command(name = "gemm-reducescatter")]
     GemmReduceScatter(gemm_comm::GemmComm),
-    /// Time GEMM + allreduce in one launch, against cuBLASLt's product and a collective.
+    /// Time a fused GEMM + allreduce, and compare it with cuBLASLt's GEMM and a collective.
     #[command(name = "gemm-allreduce")]
     GemmAllReduce(gemm_comm::GemmComm),
-    /// Time all-gather + GEMM in one launch, against a collective and cuBLASLt's product.
+    /// Time a fused all-gather + GEMM, and compare it with a collective and cuBLASLt's GEMM.
     #[command(name = "allgather-gemm")]
     AllGatherGemm(gemm_comm::GemmComm),
-    /// Time dispatch, experts and combine, against NCCL's all-to-alls and cuBLASLt's products.
+    /// Time dispatch, experts and combine, and compare them with NCCL's all-to-alls and cuBLASLt's
+    /// GEMMs.
     Moe(moe::BenchMoe),
 }
 
-/// Collectives, or what is tuned in another way.
+/// Collectives, or a tuning with its own options.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Tune {
@@ -140,7 +142,7 @@ enum OtherTune {
     /// Find the fastest ways to compute allreduce, residual add and RMSNorm, by number of tokens, and
     /// store them.
     FusedAllreduceRmsnorm(fused::TuneFused),
-    /// Find the fastest plans of products of matrices on one GPU, by shape, and store them.
+    /// Find the fastest plans of GEMMs on one GPU, by shape, and store them.
     Gemm(gemm::TuneGemm),
     /// Find the fastest ways to compute GEMM + reduce-scatter, by shape, and store them.
     #[command(name = "gemm-reducescatter")]
@@ -183,8 +185,9 @@ impl Bench {
     }
 }
 
-/// Keeps LLVM's library for the time after its Rust toolchain is removed: another name of the same file, which takes no
-/// space, in this user's cache folder. The library is searched there, too.
+/// Keeps LLVM's library for the time after its Rust toolchain is removed. A hard link in this
+/// user's cache folder, which needs no space, gives the file a second name. The library is also
+/// searched there.
 fn keep_llvm() {
     let Some(path) = weft_llvm::library() else { return };
     let Some((folder, name)) = find::cache_folder().map(|cache| cache.join("llvm")).zip(path.file_name())
@@ -193,13 +196,14 @@ fn keep_llvm() {
     };
     let in_toolchain = path.components().any(|part| part.as_os_str() == "toolchains");
     if in_toolchain && !folder.join(name).exists() && owned::make_folder(&folder, Trust::Owner).is_ok() {
-        // On another file system it is not kept, and the error that misses it later says what to do.
+        // On another file system the link fails. Then the later error for a missing library says
+        // what to do.
         let _ = path.canonicalize().and_then(|file| std::fs::hard_link(file, folder.join(name)));
     }
 }
 
-/// Runs the command with these words, of which the first is the program's name. A fault in the words, and `--help`, end
-/// the process.
+/// Runs the command with these words, of which the first is the program's name. The process ends at
+/// a usage error and at `--help`.
 pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let (cli, start) = (Cli::parse_from(words), Instant::now());
     cli.verbosity.choose();
@@ -236,7 +240,8 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
     code
 }
 
-/// Prints an error: compile errors with their source, others in a line. A closed pipe is no error.
+/// Prints an error: a compile error with its source, and other errors in one line. A closed pipe is
+/// not an error.
 fn report(e: &anyhow::Error) {
     if e.chain().any(|c| {
         c.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
@@ -249,19 +254,19 @@ fn report(e: &anyhow::Error) {
         _ => e.chain().find_map(|c| c.downcast_ref::<CompileError>()),
     };
     if let Some(RunError::Sim(e)) = run {
-        // As below: where nobody listens there is nobody to tell.
+        // If standard output is closed, the text has no reader.
         let _ = std::io::stdout().write_all(visible(&e.printed).as_bytes());
     }
     let mut err = std::io::stderr().lock();
     let text = message(e);
-    // Where standard error is gone there is nobody to tell.
+    // If standard error is closed, the text has no reader.
     let _ = match compile {
         Some(c) => write!(err, "{}", c.render(color(&err))),
         None => writeln!(err, "{text}"),
     };
 }
 
-/// An error in a line, or as it shows itself where it has a code.
+/// Formats an error in one line, or with its own format if it has a code.
 fn message(e: &anyhow::Error) -> String {
     let text = visible(&format!("{e:#}")).into_owned();
     if text.starts_with("error[") { text } else { format!("error: {text}") }
@@ -273,7 +278,7 @@ fn color(stream: &impl IsTerminal) -> Color {
     if wanted { Color::Always } else { Color::Never }
 }
 
-/// Bounds of simulated launches.
+/// Limits of simulated launches.
 #[derive(Args)]
 struct Limits {
     /// The number of warp instructions after which a simulated launch stops.
@@ -294,7 +299,7 @@ impl Limits {
     }
 }
 
-/// What every command that compiles takes.
+/// The options of every command that compiles.
 #[derive(Args)]
 struct CompileArgs {
     /// The kernel file, or a kernel of it as FILE:KERNEL.
@@ -322,19 +327,18 @@ struct CompileArgs {
     #[arg(long, value_enum, default_value = "auto")]
     transport: TransportArg,
     /// NVSHMEM's device bitcode for the functions that the kernel calls, as a file or an
-    /// installation. `extern` leaves the functions to another object. By default, they are linked
-    /// in where NVSHMEM is found and are external elsewhere. Only `weft compile` links. Runs and
-    /// checks on simulated PEs use the external form.
+    /// installation. `extern` leaves the functions external, for another object to define. By
+    /// default, they are linked if NVSHMEM is found, and otherwise stay external. Only `weft
+    /// compile` links. Runs and checks on simulated PEs use the external form.
     #[arg(long, value_name = "PATH|extern")]
     nvshmem: Option<PathBuf>,
     /// LLVM's optimisation level.
     #[arg(short = 'O', default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     opt: u8,
-    /// Bound every wait to this number of polls. Then print who waits for what, and trap.
+    /// Limit every wait to this number of polls. After that, print the waits and trap.
     #[arg(long, value_name = "POLLS")]
     debug_waits: Option<u64>,
-    /// Make every wait that takes long report itself to the host, as WEFT_WATCH=1 does for kernels
-    /// on GPUs.
+    /// Make every long wait report itself to the host, as WEFT_WATCH=1 does for kernels on GPUs.
     #[arg(long)]
     watch: bool,
     /// Compile the kernel without its asserts.
@@ -342,7 +346,7 @@ struct CompileArgs {
     no_assert: bool,
 }
 
-/// A kernel file, and perhaps which of its kernels: `FILE`, `FILE:KERNEL`.
+/// A kernel file, optionally with the name of one of its kernels: `FILE`, `FILE:KERNEL`.
 #[derive(Clone, Debug)]
 struct KernelPath {
     path: PathBuf,
@@ -350,7 +354,7 @@ struct KernelPath {
 }
 
 impl From<&str> for KernelPath {
-    /// What follows the last colon is a kernel, unless there is a file of the whole name.
+    /// The text after the last colon is a kernel, unless a file with the whole name exists.
     fn from(text: &str) -> KernelPath {
         let is_name = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_alphanumeric() || c == '_');
         match text.rsplit_once(':').filter(|(path, name)| !path.is_empty() && is_name(name)) {
@@ -363,7 +367,7 @@ impl From<&str> for KernelPath {
 }
 
 impl KernelPath {
-    /// The parsed file; what it uses lies below `root`, or below its own folder.
+    /// Parses the file. The files that it uses are below `root`, or below its own folder.
     fn parse(&self, root: Option<&Path>) -> Result<KernelFile> {
         let text = weft::library::read_text(&self.path).map_err(|e| anyhow!(e))?;
         let name = weft::library::name_of(&self.path);
@@ -374,11 +378,11 @@ impl KernelPath {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum LoweringArg {
-    /// The switch if the team has a multicast address, and unicast otherwise.
+    /// Use the switch if the team has a multicast address, and unicast otherwise.
     Auto,
-    /// multimem instructions.
+    /// Use multimem instructions.
     Multimem,
-    /// Loads, stores and reductions at every PE's own address.
+    /// Use loads, stores and reductions at every PE's own address.
     Unicast,
 }
 
@@ -394,12 +398,12 @@ impl From<LoweringArg> for Lowering {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum TransportArg {
-    /// In place if loads and stores reach the PE, and otherwise by a call of NVSHMEM. Decided at
-    /// run time.
+    /// Use direct loads and stores if they reach the PE, and otherwise NVSHMEM calls. The choice is
+    /// made at run time.
     Auto,
-    /// NVSHMEM's functions, also for ranks and addresses.
+    /// Use NVSHMEM functions, also for ranks and addresses.
     Nvshmem,
-    /// In place, without a call.
+    /// Use direct loads and stores, without calls.
     P2p,
 }
 
@@ -413,7 +417,7 @@ impl From<TransportArg> for Transport {
     }
 }
 
-/// Shows what is allowed but looks wrong, unless that is not wanted, and the times of the stages if they are.
+/// Prints warnings unless they are suppressed, and the times of the stages if they are requested.
 fn warn(compiled: &weft::Compiled) -> Result<()> {
     if verbosity::verbose() {
         compile::times(compiled)?;
@@ -431,14 +435,14 @@ fn show(warnings: &[weft::ir::diag::Diagnostic], compiled: &weft::Compiled) -> R
 }
 
 impl CompileArgs {
-    /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
+    /// Compiles the file: a kernel file, or IR in the format of `--emit ir` (`.ir`).
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {
         let _compiling = Spinner::new("compiling");
         let path = &self.file.path;
         if path.extension().is_some_and(|e| e == "ir") {
             if self.no_assert {
                 return Err(anyhow!(
-                    "--no-assert: IR keeps its asserts; compile the kernel's text to leave them out"
+                    "--no-assert cannot remove the asserts of IR; compile the kernel's .weft file instead"
                 ));
             }
             let text = weft::library::read_text(path).map_err(|e| anyhow!(e))?;
@@ -451,18 +455,19 @@ impl CompileArgs {
         Ok(self.file.parse(self.root.as_deref())?.compile(options)?)
     }
 
-    /// The files of its kernel and of those that are launched after it, with the names of the kernels.
+    /// Parses the files of its kernel and of the kernels that are launched after it. Returns them
+    /// with the names of the kernels.
     fn parse(&self, then: &[KernelPath]) -> Result<Vec<(KernelFile, Option<String>)>> {
         let first = KernelPath { kernel: self.kernel()?, ..self.file.clone() };
         let all = std::iter::once(&first).chain(then);
         all.map(|one| Ok((one.parse(self.root.as_deref())?, one.kernel.clone()))).collect()
     }
 
-    /// The kernel that is asked for.
+    /// The requested kernel.
     fn kernel(&self) -> Result<Option<String>> {
         match (&self.file.kernel, &self.kernel) {
             (Some(one), Some(other)) => {
-                Err(anyhow!("--kernel {other}: the file is given with kernel `{one}`"))
+                Err(anyhow!("--kernel {other} contradicts the kernel `{one}` that is given with the file"))
             }
             (one, other) => Ok(one.as_ref().or(other.as_ref()).cloned()),
         }
@@ -483,7 +488,7 @@ impl CompileArgs {
         Ok(options)
     }
 
-    /// Where the functions of NVSHMEM that it calls come from.
+    /// The source of the NVSHMEM functions that the kernel calls.
     fn nvshmem(&self, target: Target) -> Result<Nvshmem> {
         match &self.nvshmem {
             None => Ok(Nvshmem::Found),
@@ -500,16 +505,15 @@ impl CompileArgs {
     }
 }
 
-/// `NAME=VALUE` pairs.
+/// Parses `NAME=VALUE` pairs.
 fn defines(pairs: &[String]) -> Result<Defines> {
     let mut out = Defines::new();
     for pair in pairs {
         let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
         let value = Define::parse(value).with_context(|| {
-            let kinds =
-                "a value is an integer of 64 bits, a float, true, false, a reduction or an element type";
+            let kinds = "expected a 64-bit integer, a float, true, false, a reduction or an element type";
             let types: Vec<_> = weft::ir::Scalar::ALL.iter().map(|s| s.name()).collect();
-            format!("`{pair}`: {kinds}, which are {}", types.join(", "))
+            format!("`{pair}`: {kinds} (element types: {})", types.join(", "))
         })?;
         if out.insert(name.to_owned(), value).is_some() {
             return Err(anyhow!("`{name}` is given twice"));
@@ -518,14 +522,15 @@ fn defines(pairs: &[String]) -> Result<Defines> {
     Ok(out)
 }
 
-/// `NAME=VALUE` pairs of run-time scalars, where `1+2` is 1 in the first launch and 2 more in each further one.
+/// Parses `NAME=VALUE` pairs of run-time scalars. `1+2` is 1 in the first launch and grows by 2 in
+/// each further launch.
 fn args(pairs: &[String]) -> Result<BTreeMap<String, Arg>> {
     let mut out = BTreeMap::new();
     for pair in pairs {
         let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
         let value = Arg::parse(value).with_context(|| {
             format!(
-                "`{pair}`: a value is an integer, a float, true, false, or an integer and its step as 1+2"
+                "`{pair}`: expected an integer, a float, true, false, or an integer and its step, as in 1+2"
             )
         })?;
         if out.insert(name.to_owned(), value).is_some() {
@@ -540,7 +545,8 @@ fn stages(files: &[(KernelFile, Option<String>)]) -> Vec<Stage<'_>> {
     files.iter().map(|(file, kernel)| Stage { file, kernel: kernel.as_deref() }).collect()
 }
 
-/// The path of one of several texts: `k.2.ptx` for `k.ptx`; the path itself for an only text.
+/// The path of one of several texts, such as `k.2.ptx` for `k.ptx`, or the path itself if there is
+/// only one text.
 fn numbered(path: &Path, number: usize, of: usize) -> PathBuf {
     if of == 1 {
         return path.to_owned();
@@ -549,7 +555,7 @@ fn numbered(path: &Path, number: usize, of: usize) -> PathBuf {
     path.with_extension(format!("{number}{extension}"))
 }
 
-/// Writes to a file, or to standard output for none or `-`.
+/// Writes to a file, or to standard output if there is no path or it is `-`.
 fn write_out(path: Option<&Path>, data: &[u8]) -> Result<()> {
     match path.filter(|p| *p != Path::new("-")) {
         Some(p) => std::fs::write(p, data).with_context(|| format!("cannot write {}", p.display())),
@@ -557,7 +563,7 @@ fn write_out(path: Option<&Path>, data: &[u8]) -> Result<()> {
     }
 }
 
-/// Writes PTX to a file as `weft compile` does.
+/// Writes PTX to a file in the format of `weft compile`.
 fn write_ptx(path: &Path, ptx: &str) -> Result<()> {
     let end = if ptx.ends_with('\n') { "" } else { "\n" };
     write_out(Some(path), format!("{ptx}{end}").as_bytes())
@@ -571,7 +577,7 @@ fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
     out.flush().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The Rust of the documents compiles.
+/// Compiles the Rust code of the documents.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

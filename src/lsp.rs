@@ -1,4 +1,4 @@
-//! `weft lsp`
+//! The command `weft lsp`.
 
 use anyhow::{Result, anyhow};
 use clap::Args;
@@ -10,8 +10,9 @@ use weft_lsp::lsp_server::Connection;
 use weft_runtime::find;
 use weft_runtime::owned::{self, Trust};
 
-/// The editor starts it. It speaks the language server protocol over standard input and standard output. Parts of the
-/// built-in library that a definition leads to are written to your cache folder.
+/// Your editor starts this command. It speaks the language server protocol over standard input and
+/// standard output. If a definition is in the built-in library, the server writes that part of the
+/// library to your cache folder.
 #[derive(Args)]
 pub struct Lsp {}
 
@@ -27,7 +28,7 @@ impl Lsp {
     }
 }
 
-/// A file with the text of a part of the library.
+/// Returns a file with the text of a part of the library.
 fn library_file(name: &str) -> Option<PathBuf> {
     let text = part(name)?;
     let folder = find::cache_folder()?.join("library").join(env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,4 @@
-//! `weft bench moe`
+//! The command `weft bench moe`.
 
 use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
@@ -18,7 +18,7 @@ pub struct BenchMoe {
     /// The number of PEs. The default is all GPUs of this host.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// A list of numbers of experts, over all PEs together.
+    /// A list of numbers of experts, summed over all PEs.
     #[arg(long, value_delimiter = ',', default_value = "8,64", value_parser = clap::value_parser!(u32).range(1..=65536))]
     experts: Vec<u32>,
     /// A list of numbers of experts for each token.
@@ -36,7 +36,7 @@ pub struct BenchMoe {
     /// The element type of tokens, matrices and results: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The parameters of our kernels, such as form=many,bn=256,stages=3,piece=12. The form is auto,
+    /// The parameters of warpweft's kernels, such as form=many,bn=256,stages=3,piece=12. The form is auto,
     /// many, few, or apart; products and even are the products alone, of uneven and of equal
     /// groups of rows. Give the option again for each further plan.
     #[arg(long, value_name = "NAME=N,...", default_value = "")]
@@ -47,7 +47,7 @@ pub struct BenchMoe {
     against: String,
     #[command(flatten)]
     timing: Timing,
-    /// Compare samples of our results with float64, and fail if they differ.
+    /// Compare samples of warpweft's results with float64, and fail if they differ.
     #[arg(long)]
     check: bool,
     /// Print the times that the model predicts for --pes H200s, and measure nothing.
@@ -76,7 +76,7 @@ impl BenchMoe {
         }
     }
 
-    /// What is asked for.
+    /// The requested benchmark.
     fn request(&self) -> Result<Request> {
         let mut contenders: Vec<Contender> = Vec::new();
         for text in &self.plan {

@@ -1,4 +1,4 @@
-//! `weft new`
+//! The command `weft new`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -65,12 +65,12 @@ impl New {
         KernelFile::parse(&format!("{kernel}.weft"), &text)
             .with_context(|| format!("`{kernel}` cannot be the name of a kernel"))?;
         if self.folder.exists() {
-            bail!("{} exists already: choose another name", self.folder.display());
+            bail!("{} already exists: choose another name", self.folder.display());
         }
 
         let mut files = vec![(format!("{kernel}.weft"), text)];
         for (file, template) in self.host.files() {
-            // Only a package can have a name with hyphens.
+            // A package can have a name with hyphens, but a kernel cannot.
             let package = template.replace(&format!("name = \"{TEMPLATE}\""), &format!("name = \"{name}\""));
             files.push(((*file).to_owned(), self.with_versions(&package)?.replace(TEMPLATE, &kernel)));
         }
@@ -92,13 +92,13 @@ impl New {
         Ok(name)
     }
 
-    /// The text with the requirements of warpweft's crates filled in.
+    /// Fills in the versions of warpweft's crates that the new package requires.
     fn with_versions(&self, text: &str) -> Result<String> {
         let requirement = |folder: &str| match &self.path {
             Some(path) => {
                 let path = path.join(folder);
                 let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
-                // TOML and Rust write strings alike, as far as paths need it.
+                // TOML and Rust write the strings of paths in the same way.
                 Ok(format!("{{ path = {:?} }}", path.display().to_string()))
             }
             None => Ok::<_, anyhow::Error>(format!("{:?}", env!("CARGO_PKG_VERSION"))),
@@ -109,7 +109,7 @@ impl New {
         Ok(text.replace("WARPWEFT", &requirement("warpweft")?).replace("CHECK", &requirement("check")?))
     }
 
-    /// Says what there is now, and what can be done with it.
+    /// Prints the created files and the commands that use them.
     fn tell(&self, kernel: &str, files: &[(String, String)]) -> Result<()> {
         let mut out = String::new();
         for (file, _) in files {

@@ -1,4 +1,5 @@
-//! A line on a terminal that says how far a long command is. There is none with `--quiet`, and none in a pipe.
+//! A line on a terminal that shows the progress of a long command. It is not shown with `--quiet`
+//! or in a pipe.
 
 use super::verbosity::quiet;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -7,17 +8,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weft::runtime::job::attended;
 
-/// What ends sooner needs no bar.
+/// Commands that end sooner show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A bar on standard error; none where that is no terminal.
+/// A progress bar on standard error; none if standard error is not a terminal.
 pub(super) struct Bar {
     bar: ProgressBar,
     start: Instant,
 }
 
 impl Bar {
-    /// A bar that counts these.
+    /// A bar that counts these units.
     pub fn new(unit: &str) -> Bar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let template = format!("{{wide_bar}} {{pos}}/{{len}} {unit}, {{eta}} left {{msg}}");
@@ -27,13 +28,13 @@ impl Bar {
         Bar { bar, start: Instant::now() }
     }
 
-    /// Shows that `done` of `total` steps are done, with a remark.
+    /// Shows that `done` of `total` steps are complete, with a remark.
     pub fn at(&self, done: u64, total: u64, remark: String) {
         if self.bar.is_hidden() {
             if quiet() || self.start.elapsed() < PATIENCE {
                 return;
             }
-            // Draws nothing where standard error is no terminal.
+            // Nothing is drawn if standard error is not a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.set_length(total);
@@ -41,21 +42,22 @@ impl Bar {
         self.bar.set_position(done);
     }
 
-    /// Takes the bar off the terminal.
+    /// Removes the bar from the terminal.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// A line on standard error with the time that something takes, which has no steps to count.
+/// A line on standard error that shows the elapsed time of work without steps to count.
 pub(super) struct Spinner {
     bar: ProgressBar,
-    /// Ends the thread that waits for the time after which the line is shown.
+    /// Stops the thread that shows the line after some time.
     waiting: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Spinner {
-    /// Begins to measure the time. The line appears later, and goes when the value is dropped.
+    /// Starts to measure the time. The line appears later, and disappears when the value is
+    /// dropped.
     pub fn new(what: &str) -> Spinner {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
@@ -81,15 +83,15 @@ impl Drop for Spinner {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.waiting.take() {
             drop(end);
-            // It cannot panic, and if it did the line would only be missing.
+            // The thread cannot panic, and if it did only the line would be missing.
             let _ = thread.join();
         }
         self.bar.finish_and_clear();
     }
 }
 
-/// A line below what PE 0 of a job prints. The job's output passes line by line through the process that started it, so
-/// it is a line as well, which the next one takes the place of.
+/// A bar below the output of PE 0 of a job. The job's output passes line by line through the
+/// process that started it, so the bar is also a line, which the next one replaces.
 pub(super) struct Below {
     unit: &'static str,
     attended: bool,
@@ -98,15 +100,15 @@ pub(super) struct Below {
 }
 
 impl Below {
-    /// A bar that counts these, where somebody sees it.
+    /// A bar that counts these units, if the output goes to a terminal.
     pub fn new(unit: &'static str) -> Below {
         Below { unit, attended: attended() && !quiet(), shown: false, start: Instant::now() }
     }
 
-    /// Lines to print, with the bar below them as long as not all is done.
+    /// Returns lines to print, with the bar below them until all parts are done.
     pub fn over(&mut self, lines: &str, done: usize, total: usize) -> String {
         const WIDTH: usize = 40;
-        // Up a line, and that one gone.
+        // Move up a line and erase it.
         let mut out = String::from(if std::mem::take(&mut self.shown) { "\x1b[1A\x1b[2K" } else { "" });
         out.push_str(lines);
         if self.attended && done < total {

@@ -1,4 +1,4 @@
-//! `weft report`
+//! The command `weft report`.
 
 use super::progress::Bar;
 use super::run::grid;
@@ -12,13 +12,14 @@ use std::time::Duration;
 use weft_check::CheckOptions;
 use weft_report::{Options, Progress, page};
 
-/// Write a page that shows kernels at every level: the text linked line by line to IR, PTX and SASS,
-/// the widths of accesses, registers and shared memory, layouts, the traffic between PEs, a timeline
-/// of a simulated run, and the findings of checks. The page is one file that needs no network.
+/// Write a page that shows kernels at every level: the source linked line by line to IR, PTX and
+/// SASS, the widths of accesses, registers and shared memory, layouts, the traffic between PEs, a
+/// timeline of a simulated run, and the findings of checks. The page is one file that needs no
+/// network.
 ///
-/// The code is compiled with the values of -D and the defaults of the text. The simulated runs take
-/// the sizes that `weft check` chooses, unless -D or --arg gives them. Without ptxas and nvdisasm,
-/// the page says how to install them.
+/// The kernel is compiled with the values of -D and the defaults in the file. The simulated runs
+/// use the sizes that `weft check` chooses, unless -D or --arg gives them. Without ptxas and
+/// nvdisasm, the page says how to install them.
 #[derive(Args)]
 pub struct Report {
     #[command(flatten)]
@@ -34,14 +35,14 @@ pub struct Report {
     /// A run-time scalar parameter of the simulated runs.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
-    /// The CTAs of each PE, if the kernel does not state them: 8 or 4,2,1
+    /// The number of CTAs on each PE, if the kernel does not state it: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
-    /// The most schedules of each case that the checks try.
+    /// The largest number of schedules that the checks try for each case.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// About how long the checks of a kernel may take, in seconds. They try fewer schedules where all would take longer,
-    /// and always try one.
+    /// The approximate time limit for the checks of a kernel, in seconds. If all schedules would
+    /// take longer, fewer are tried, but always at least one.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     check_time: f64,
 }

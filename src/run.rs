@@ -1,4 +1,4 @@
-//! `weft run`
+//! The command `weft run`.
 
 use super::progress::Spinner;
 use super::verbosity::quiet;
@@ -32,10 +32,10 @@ pub struct Run {
     /// The number of PEs. The default is all GPUs of this host, or 8 simulated PEs.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
-    /// Where the PEs are.
+    /// Where the PEs run.
     #[arg(long, value_enum, default_value = "auto")]
     on: On,
-    /// The file for a tensor after the run, named as in --input.
+    /// The file for a tensor after the run, in the form of --input.
     #[arg(long, value_name = "TENSOR=FILE")]
     output: Vec<String>,
     #[command(flatten)]
@@ -43,10 +43,11 @@ pub struct Run {
     /// The element type of the data, such as bf16 for uint16 files.
     #[arg(long)]
     dtype: Option<String>,
-    /// A run-time scalar parameter. 1+2 is 1 in the first launch and 2 more in each further launch.
+    /// A run-time scalar parameter. 1+2 is 1 in the first launch and grows by 2 in each further
+    /// launch.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
-    /// The CTAs of each PE, if the kernel does not state them: 8 or 4,2,1
+    /// The number of CTAs on each PE, if the kernel does not state it: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
     /// The seed of generated data and of the schedule.
@@ -55,11 +56,11 @@ pub struct Run {
     /// The number of launches. Several kernels are launched in turn.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
-    /// The number of PEs in a simulated node. With --transport auto, transfers go in place within a
-    /// node and through NVSHMEM's functions between nodes. By default, the PEs form two nodes.
+    /// The number of PEs in a simulated node. With --transport auto, transfers use direct loads and
+    /// stores within a node, and NVSHMEM calls between nodes. By default, the PEs form two nodes.
     #[arg(long, value_name = "PES", value_parser = clap::value_parser!(u32).range(1..=4096))]
     node: Option<u32>,
-    /// Write the PTX that ran, which is that of `weft compile` with the same options and --nvshmem
+    /// Write the PTX that ran. It equals that of `weft compile` with the same options and --nvshmem
     /// extern. With several kernels, FILE.ptx becomes FILE.1.ptx, FILE.2.ptx and so on.
     #[arg(long, value_name = "FILE")]
     ptx: Option<PathBuf>,
@@ -67,12 +68,13 @@ pub struct Run {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum On {
-    /// On GPUs if the machine has NVSHMEM and as many GPUs as PEs, and otherwise on the simulator.
+    /// Run on GPUs if the machine has NVSHMEM and as many GPUs as PEs, and otherwise on the
+    /// simulator.
     Auto,
-    /// On GPUs, with one process for each. Under mpirun, torchrun or srun, the launched processes
-    /// join.
+    /// Run on GPUs, with one process for each. Under mpirun, torchrun or srun, the launched
+    /// processes join.
     Gpu,
-    /// On the simulator.
+    /// Run on the simulator.
     Sim,
 }
 
@@ -84,9 +86,9 @@ impl Run {
             On::Sim => Err("asked for".to_owned()),
             On::Gpu => gpus(self.pes).map(Ok)?,
             On::Auto => match (gpus(self.pes), ProcessRank::detect()?) {
-                // Many processes that each simulate all PEs are not what a launcher was started for.
+                // A launcher does not start many processes so that each of them simulates all PEs.
                 (Err(e), Some(place)) if place.size > 1 => {
-                    let own = "a launcher started this process, so it does not simulate all PEs by itself: --on sim does";
+                    let own = "a launcher started this process as one PE, so it does not simulate all PEs unless you give --on sim";
                     let help = format!("{}\n{own}", e.help);
                     return Err(e.help(help.trim_start()).into());
                 }
@@ -102,7 +104,7 @@ impl Run {
             options.compile.target = target_of(cuda::compute_capability(0)?)?;
         }
         if ProcessRank::detect()?.is_none() {
-            // Said once, and not by every PE.
+            // The warnings are printed once, and not by every PE.
             compile_sequence(&kernels, &options)?.iter().try_for_each(super::warn)?;
         }
         match start(pes)? {
@@ -120,7 +122,7 @@ impl Run {
             Ok(outcome) => outcome,
             Err(e) => {
                 if let Ok(compiled) = compile_sequence(kernels, &options) {
-                    // What was suspected may be the reason.
+                    // A warning may explain the error.
                     compiled.iter().try_for_each(super::warn)?;
                     self.write_ptx(&compiled.iter().collect::<Vec<_>>())?;
                 }
@@ -133,14 +135,14 @@ impl Run {
         Ok(if outcome.verdict() == Verdict::Wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Writes the PTX of each kernel where that is asked for.
+    /// Writes the PTX of each kernel, if requested.
     fn write_ptx(&self, compiled: &[&Compiled]) -> Result<()> {
         let Some(path) = &self.ptx else { return Ok(()) };
         let mut all = compiled.iter().zip(1..);
         all.try_for_each(|(one, number)| super::write_ptx(&numbered(path, number, compiled.len()), &one.ptx))
     }
 
-    /// One PE of a job on GPUs. PE 0 reports.
+    /// Runs as one PE of a job on GPUs. PE 0 reports.
     fn on_gpus(&self, kernels: &[Stage<'_>], options: &RunOptions, place: &ProcessRank) -> Result<ExitCode> {
         let world = World::join(place, &Config::default())?;
         let mut verdict = Verdict::Unchecked;
@@ -179,7 +181,8 @@ impl Run {
     }
 }
 
-/// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
+/// Returns the number of PEs on GPUs of this host, or in the job that a launcher started. An error
+/// says why GPUs cannot be used.
 pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
     let place = ProcessRank::detect()?;
     let count = cuda::device_count()?;
@@ -187,37 +190,38 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
     if let Some(place) = place {
         return match pes {
             Some(n) if n != place.size => {
-                let message = format!("--pes {n}, and the launcher started {} PEs", place.size);
+                let message = format!("--pes is {n}, but the launcher started {} PEs", place.size);
                 Err(Error::new(error::LAUNCHER, message).help("leave --pes out under a launcher"))
             }
             _ => Ok(place.size),
         };
     }
     match pes.unwrap_or(count) {
-        0 => Err(Error::new(error::NO_GPU, "no GPU is seen").help(
+        0 => Err(Error::new(error::NO_GPU, "this machine has no visible GPU").help(
             "`weft doctor` says what this machine has; without a GPU, `weft run` works on the simulator",
         )),
         n if n > count => {
-            let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
-            Err(Error::new(error::NO_GPU, message)
-                .help("start one PE for each GPU, or use `weft run --on sim`, which takes any number"))
+            let message = format!("{n} PEs were asked for, but this host has {count} GPUs");
+            Err(Error::new(error::NO_GPU, message).help(
+                "start one PE for each GPU, or use `weft run --on sim`, which can simulate any number of PEs",
+            ))
         }
         n => Ok(n),
     }
 }
 
-/// Data of tensors before the launches and after them.
+/// The options for the data of tensors before the launches and after them.
 #[derive(Args)]
 pub struct Expected {
     /// A tensor's data: a .npy file with a leading PE dimension, or one file per PE: --input
     /// x=grad_{pe}.npy
     #[arg(long, value_name = "TENSOR=FILE")]
     input: Vec<String>,
-    /// The expected contents of a tensor after the last launch, named as in --input.
+    /// The expected contents of a tensor after the last launch, in the form of --input.
     #[arg(long, value_name = "TENSOR=FILE")]
     expect: Vec<String>,
-    /// The tolerance of --expect, relative to the expected number and absolute. The default is that
-    /// of torch.testing.assert_close for the element type.
+    /// The relative and absolute tolerance of --expect. The default is that of
+    /// torch.testing.assert_close for the element type.
     #[arg(long, value_name = "RELATIVE[,ABSOLUTE]", value_parser = tolerance)]
     pub tolerance: Option<Tolerance>,
 }
@@ -237,7 +241,7 @@ impl Expected {
     }
 }
 
-/// `1e-3` or `1e-3,1e-6`.
+/// Parses `1e-3` or `1e-3,1e-6`.
 fn tolerance(text: &str) -> Result<Tolerance, String> {
     let (relative, absolute) = text.split_once(',').unwrap_or((text, "0"));
     let number = |text: &str| text.parse().ok().filter(|x: &f64| *x >= 0.0);
@@ -247,7 +251,7 @@ fn tolerance(text: &str) -> Result<Tolerance, String> {
     }
 }
 
-/// `TENSOR=FILE`, or `FILE` for the first tensor.
+/// Parses `TENSOR=FILE`, or `FILE` for the first tensor.
 fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
     let split = |p: &String| {
         let (name, file) = match p.split_once('=') {
@@ -257,7 +261,7 @@ fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
         };
         match placeholder(file).filter(|_| !Path::new(file).exists()) {
             Some(other) => {
-                bail!("`{p}`: `{other}` stands for nothing; `{{pe}}` stands for the number of the PE")
+                bail!("`{p}`: `{other}` is not a placeholder; use `{{pe}}` for the number of the PE")
             }
             None => Ok((name.to_owned(), file.into())),
         }
@@ -265,7 +269,7 @@ fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
     pairs.iter().map(split).collect()
 }
 
-/// A word in braces other than `{pe}`.
+/// Finds a word in braces other than `{pe}`.
 fn placeholder(file: &str) -> Option<&str> {
     let words = file.match_indices('{').filter_map(|(at, _)| {
         let end = file[at..].find('}')?;
@@ -274,7 +278,7 @@ fn placeholder(file: &str) -> Option<&str> {
     words.into_iter().find(|word| *word != "{pe}")
 }
 
-/// `X[,Y[,Z]]` of an option.
+/// Parses the value `X[,Y[,Z]]` of an option.
 pub(super) fn grid(option: &str, text: &str) -> Result<[u32; 3]> {
     let parts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>();
     let parts = parts.ok().filter(|p| (1..=3).contains(&p.len()) && !p.contains(&0));
@@ -294,10 +298,11 @@ fn compiled(outcome: &Outcome) -> Vec<&Compiled> {
     outcome.kernels.iter().map(|k| &k.compiled).collect()
 }
 
-/// A line of a report.
+/// A function that adds a line to a report.
 type Line<'a> = &'a mut dyn FnMut(&str, String);
 
-/// The report that a run ends with. If it is not wanted and nothing is wrong, it is what the kernels print.
+/// The report at the end of a run. With `--quiet` and no errors, it has only the output of the
+/// kernels.
 fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     let mut out = visible(&o.printed).into_owned();
     if !out.is_empty() && !out.ends_with('\n') {
@@ -321,7 +326,7 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
             "computes",
             match kernel.compiled.references.first() {
                 Some(Some(r)) => r.to_string(),
-                _ => "not stated: without computes(...) nothing is checked".to_owned(),
+                _ => "not stated, so no result is checked: declare it with computes(...)".to_owned(),
             },
         );
     }
@@ -342,14 +347,14 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     out
 }
 
-/// Where a run took place.
+/// Reports where a run took place.
 fn place(o: &Outcome, pes: usize, why_simulated: &str, line: Line<'_>) {
     let shapes: Vec<_> =
         o.kernels.iter().map(|k| format!("grid {}, block {}", dims(k.grid), dims(k.block))).collect();
     let shapes = shapes.join("; ");
     match &o.ran {
         Ran::Simulator { node, .. } => {
-            // The first sentence: `weft doctor` says where something was looked for.
+            // Only the first sentence is shown; `weft doctor` shows the searched locations.
             let why = why_simulated.lines().next().unwrap_or_default().trim_end_matches("; searched:");
             let why = why.split_once(": ").map_or(why, |(first, _)| first);
             let s = if pes == 1 { "" } else { "s" };
@@ -368,7 +373,7 @@ fn place(o: &Outcome, pes: usize, why_simulated: &str, line: Line<'_>) {
     }
 }
 
-/// How far a kernel's results are from what it says that it computes.
+/// Reports how far a kernel's results are from its `computes` declaration.
 fn errors(kernel: &KernelRun, named: bool, line: Line<'_>) {
     let checks = kernel.checks.as_deref().unwrap_or_default();
     let of = if named { format!(" of {}", kernel.name) } else { String::new() };
@@ -378,7 +383,7 @@ fn errors(kernel: &KernelRun, named: bool, line: Line<'_>) {
     }
 }
 
-/// How far a tensor is from what it is compared with.
+/// Reports how far a tensor is from its expected contents.
 fn error(c: &Checked, bound: &str, with: &str, when: &str, line: Line<'_>) {
     let Checked { elements, tensor, wrong, .. } = c;
     let errors =
@@ -395,7 +400,7 @@ fn error(c: &Checked, bound: &str, with: &str, when: &str, line: Line<'_>) {
     );
 }
 
-/// How long a run took.
+/// Reports how long a run took.
 fn time(o: &Outcome, line: Line<'_>) {
     let compiled = o.compile_time.as_secs_f64() * 1e3;
     let text = match &o.ran {
@@ -407,7 +412,7 @@ fn time(o: &Outcome, line: Line<'_>) {
         Ran::Gpus { micros, .. } => {
             let all: Vec<_> = micros.iter().map(|us| format!("{us:.1}")).collect();
             format!(
-                "compiled in {compiled:.1} ms; each launch {} us on PE 0 (cold, with its wait for others)",
+                "compiled in {compiled:.1} ms; launches took {} us on PE 0 (cold, including the wait for other PEs)",
                 all.join(", ")
             )
         }
@@ -415,13 +420,15 @@ fn time(o: &Outcome, line: Line<'_>) {
     line("time", text);
 }
 
-/// How a simulated PE reaches the others with `--transport auto`.
+/// Describes how a simulated PE reaches the others with `--transport auto`.
 fn transfers(pes: usize, node: usize) -> String {
     match pes.div_ceil(node) {
-        1 => "in place, since all PEs are in one node".to_owned(),
-        nodes if node == 1 => format!("by NVSHMEM's functions between {nodes} nodes of one PE each"),
+        1 => "direct loads and stores, since all PEs are in one node".to_owned(),
+        nodes if node == 1 => format!("NVSHMEM calls between {nodes} nodes of one PE each"),
         nodes => {
-            format!("in place within a node of {node} PEs, by NVSHMEM's functions between the {nodes} nodes")
+            format!(
+                "direct loads and stores within a node of {node} PEs, NVSHMEM calls between the {nodes} nodes"
+            )
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `weft completions` and `weft man`
+//! The commands `weft completions` and `weft man`.
 
 use super::Cli;
 use anyhow::{Context, Result};
@@ -23,7 +23,8 @@ impl Completions {
     }
 }
 
-/// `man weft-run` then shows the page of `weft run`, where the folder is `man1` of a folder in MANPATH.
+/// `man weft-run` then shows the page of `weft run`, if the folder is `man1` in a folder of
+/// MANPATH.
 #[derive(Args)]
 pub struct Man {
     /// The folder for the pages. By default, the page of `weft` itself goes to standard output.

@@ -1,4 +1,4 @@
-//! `weft sim`
+//! The command `weft sim`.
 
 use super::Limits;
 use super::progress::Spinner;
@@ -12,28 +12,29 @@ use weft::sim::{Check, Stats, TraceConfig, visible};
 use weft_check::report_ptx;
 use weft_run::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
 
-/// The exit status is 0 if the kernel ran and nothing was found, 1 if something was found or the
-/// kernel failed, and 2 if it cannot be run.
+/// The exit status is 0 if the kernel ran without findings, 1 if there were findings or the kernel
+/// failed, and 2 if it cannot be run.
 #[derive(Args)]
 pub struct Sim {
     /// The PTX file.
     file: PathBuf,
-    /// The CTAs of each PE: 8 or 4,2,1
+    /// The number of CTAs on each PE: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
     #[command(flatten)]
     ptx: PtxArgs,
-    /// An argument, in the order of the kernel's parameters: npy:x.npy (its address), npy:y.npy=out.npy (and written
-    /// back), zeros:f32[4,1000]=out.npy, empty:4096 (never written), sym:npy:x.npy (on the symmetric heap),
-    /// map:128x64/128:npy:x.npy (a tensor map, with its box and the bytes of its swizzle), i32:1024, f32:1.5, u64:0,
-    /// bf16:1, bytes:00ff (a structure), peers:N (table of the addresses of argument N on all PEs), mc:N (its multicast
-    /// address), peer:N+1 (its address on the next PE), pe, npes. With several PEs, files have a leading PE dimension, or
-    /// are one a PE: npy:x_{pe}.npy
+    /// An argument, in the order of the kernel's parameters: npy:x.npy (the address of its data),
+    /// npy:y.npy=out.npy (also written back), zeros:f32[4,1000]=out.npy, empty:4096 (not
+    /// initialised), sym:npy:x.npy (on the symmetric heap), map:128x64/128:npy:x.npy (a tensor map,
+    /// with its box and the bytes of its swizzle), i32:1024, f32:1.5, u64:0, bf16:1, bytes:00ff (a
+    /// structure), peers:N (a table of the addresses of argument N on all PEs), mc:N (its multicast
+    /// address), peer:N+1 (its address on the next PE), pe, npes. With several PEs, a file has a
+    /// leading PE dimension, or there is one file for each PE: npy:x_{pe}.npy
     #[arg(long, value_name = "FORM:VALUE", verbatim_doc_comment)]
     arg: Vec<String>,
     #[command(flatten)]
     limits: Limits,
-    /// The number of PEs, each with a grid.
+    /// The number of PEs, each of which runs the grid.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: u32,
     /// The seed of the schedule.
@@ -42,13 +43,13 @@ pub struct Sim {
     /// The number of launches, back to back.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
-    /// Look for races and for reads of memory that nobody has written.
+    /// Look for data races and for reads of memory that has not been written.
     #[arg(long)]
     check: bool,
     /// Write a timeline as Chrome trace events for Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Count instructions, and bytes between PEs.
+    /// Count instructions and the bytes between PEs.
     #[arg(long)]
     stats: bool,
 }
@@ -84,7 +85,7 @@ impl PtxArgs {
         Ok(launch)
     }
 
-    /// A kernel file says all this itself.
+    /// Rejects these options for a kernel file, which states the values itself.
     pub(super) fn refuse(&self) -> Result<()> {
         let given = [
             ("--entry", self.entry.is_some()),
@@ -93,7 +94,7 @@ impl PtxArgs {
             ("--smem", self.smem.is_some()),
         ];
         match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) => bail!("{option} is for PTX files"),
+            Some((option, _)) => bail!("{option} works only with PTX files"),
             None => Ok(()),
         }
     }
@@ -111,7 +112,7 @@ impl Sim {
         }
     }
 
-    /// Runs it; whether nothing is wrong.
+    /// Runs the kernel. Returns whether nothing is wrong.
     fn outcome(&self) -> Result<bool> {
         let file = PtxFile::read(&self.file)?;
         let mut launch = self.ptx.launch(self.grid.as_deref(), &self.arg)?;
@@ -179,7 +180,7 @@ impl Sim {
                     self.stats(stats, launch.pes, &mut line);
                 }
             }
-            Err(_) => line("executed", format!("not to its end, {seconds:.3} s")),
+            Err(_) => line("executed", format!("stopped before the end, {seconds:.3} s")),
         }
         written.iter().for_each(|w| line("wrote", w.clone()));
         Ok(out)
@@ -196,12 +197,12 @@ impl Sim {
                 if bytes > 0 {
                     line(
                         "link",
-                        format!("{bytes} bytes from PE {from} to PE {to} by loads, stores and atomics"),
+                        format!("{bytes} bytes from PE {from} to PE {to} with loads, stores and atomics"),
                     );
                 }
                 let bytes = stats.nvshmem.links.get(from * pes + to).copied().unwrap_or(0);
                 if bytes > 0 {
-                    line("link", format!("{bytes} bytes from PE {from} to PE {to} by NVSHMEM's functions"));
+                    line("link", format!("{bytes} bytes from PE {from} to PE {to} with NVSHMEM functions"));
                 }
             }
         }

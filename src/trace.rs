@@ -1,7 +1,9 @@
-//! Timelines as files: Chrome's trace events, which Perfetto and chrome://tracing open.
+//! Timelines as files in the format of Chrome's trace events, which Perfetto and chrome://tracing
+//! open.
 //!
-//! A process a PE, a thread a warp. Slices are what warps do and wait for, asynchronous events what is under way between
-//! PEs, and counters the bytes that are. A microsecond stands for a warp instruction of the machine.
+//! Each PE is a process, and each warp is a thread. Slices show what warps do and wait for,
+//! asynchronous events show operations in progress between PEs, and counters show their bytes. A
+//! microsecond stands for a warp instruction of the machine.
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +50,7 @@ pub(crate) fn write_chrome(trace: &Trace, out: &mut dyn Write) -> io::Result<()>
     write!(events.out, "\n],\"otherData\":{other}}}\n")
 }
 
-/// By PE, CTA (z, y, x) and warp: its thread number, in that order.
+/// The thread number of each warp, in the order of PE, CTA (z, y, x) and warp.
 fn threads(trace: &Trace) -> BTreeMap<(usize, [u32; 3], u32), u64> {
     let mut all: BTreeMap<_, u64> = trace.spans.iter().map(|s| (key(s), 0)).collect();
     all.values_mut().zip(1..).for_each(|(tid, n)| *tid = n);
@@ -65,7 +67,7 @@ fn slice(s: &TraceSpan, tid: u64) -> Value {
         Activity::Running => (&*s.kernel, "running", json!({})),
         Activity::Waiting { what, detail } => (&**what, "waiting", json!({ "what": detail })),
     };
-    // Of these names the viewers have colours: green is running, grey waiting.
+    // The viewers have colours for these names: green for running, grey for waiting.
     let color = if cat == "running" { "thread_state_running" } else { "thread_state_sleeping" };
     json!({
         "name": name, "cat": cat, "ph": "X", "pid": s.pe, "tid": tid,
@@ -73,7 +75,7 @@ fn slice(s: &TraceSpan, tid: u64) -> Value {
     })
 }
 
-/// From issue to landing, on the PE that issued it.
+/// An event from issue to completion, on the PE that issued the transfer.
 fn transfer(t: &TraceTransfer, id: usize) -> [Value; 2] {
     let name = format!("{} {} bytes, PE {}", t.what, t.bytes, t.to);
     let event = |phase: &str, time: u64| {
@@ -89,7 +91,7 @@ fn counter(pe: usize, time: u64, name: &str, bytes: u64) -> Value {
     json!({ "name": name, "ph": "C", "pid": pe, "tid": 0, "ts": time, "args": { "bytes": bytes } })
 }
 
-/// PE that issued, time, bytes under way from then on; in order of PE and time.
+/// The issuing PE, the time, and the bytes in flight from then on, ordered by PE and time.
 fn in_flight(transfers: &[TraceTransfer]) -> Vec<(usize, u64, u64)> {
     let mut changes: BTreeMap<(usize, u64), i128> = BTreeMap::new();
     for t in transfers.iter().filter(|t| t.end > t.start) {
@@ -105,7 +107,7 @@ fn in_flight(transfers: &[TraceTransfer]) -> Vec<(usize, u64, u64)> {
     changes.into_iter().map(sum).collect()
 }
 
-/// Events of a JSON array, one a line.
+/// Writes the events of a JSON array, one on each line.
 struct Events<'a> {
     out: &'a mut dyn Write,
     first: bool,

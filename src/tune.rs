@@ -1,4 +1,4 @@
-//! `weft tune`
+//! The command `weft tune`.
 
 use super::LoweringArg;
 use super::bench::output::{self, writable};
@@ -14,7 +14,7 @@ use weft::runtime::World;
 use weft::runtime::job::{ProcessRank, Started, start};
 use weft_bench::{Cell, Timed, Tune, parse_sizes, tune};
 
-/// What stands below the options.
+/// The help text below the options.
 const ABOUT: &str = "Results are compared with a reference. Wrong results end the command, and nothing is stored. \
                      `weft bench --algo auto` shows the plans that collectives then use.";
 
@@ -28,31 +28,31 @@ pub struct TuneCommand {
     /// size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096))]
     pes: Option<u32>,
-    /// A list of element types. Other types use the result for a type of the same width.
+    /// A list of element types. Other types use the results for a type of the same width.
     #[arg(long, default_value = "f32,bf16", value_delimiter = ',')]
     dtype: Vec<String>,
-    /// The reduction: sum, min or max. The others use its result.
+    /// The reduction: sum, min or max. The other reductions use its results.
     #[arg(long, default_value = "sum")]
     op: String,
-    /// What calls allow for sums: deterministic, ordinary or quantised. Each kind has results of its
-    /// own.
+    /// How calls may compute sums: deterministic, ordinary or quantised. Each kind has its own
+    /// results.
     #[arg(long, default_value = "ordinary", value_parser = Sums::parse)]
     sums: Sums,
-    /// The bytes of the larger side of a PE, as for `weft bench`. The default is 1K:64M:x4, and
-    /// 1K:16M:x16 with --quick
+    /// The size of the larger buffer of a PE in bytes, as for `weft bench`. The default is
+    /// 1K:64M:x4, and 1K:16M:x16 with --quick
     #[arg(long)]
     sizes: Option<String>,
-    /// How in-switch operations of our kernels are compiled.
+    /// How in-switch operations of warpweft's kernels are compiled.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
-    /// Measure few sizes, and only the default plan of each algorithm.
+    /// Measure only few sizes, with the default plan of each algorithm.
     #[arg(long)]
     quick: bool,
-    /// The file to store in, or to show. The default is WEFT_TUNING, or tuning.json in your data
-    /// folder.
+    /// The file for the results, to store or to show. The default is WEFT_TUNING, or tuning.json in
+    /// your data folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the stored results, and measure nothing.
+    /// Print the stored results without measuring.
     #[arg(long)]
     show: bool,
 }
@@ -60,7 +60,7 @@ pub struct TuneCommand {
 impl TuneCommand {
     pub fn run(&self) -> Result<ExitCode> {
         let file = self.out.clone().or_else(Tables::path).context(
-            "there is no file to store in: give --out FILE (WEFT_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
+            "there is no file for the table: give --out FILE (WEFT_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
         )?;
         if self.show {
             return self.show(&file);
@@ -68,7 +68,7 @@ impl TuneCommand {
         let what = self.what()?;
         what.examine(self.pes.unwrap_or(2))?;
         if ProcessRank::detect()?.is_none_or(|place| place.rank == 0) {
-            // What is there already stays, so it must be readable.
+            // Existing entries stay in the file, so it must be readable.
             read(&file)?;
             if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
                 std::fs::create_dir_all(folder)
@@ -78,7 +78,7 @@ impl TuneCommand {
         }
         let pes = gpus(self.pes)?;
         if pes < 2 {
-            bail!("collectives are tuned over two PEs or more, and there is {pes}");
+            bail!("tuning collectives needs at least two PEs, but the number of PEs is {pes}");
         }
         what.examine(pes)?;
         match start(pes)? {
@@ -87,7 +87,7 @@ impl TuneCommand {
         }
     }
 
-    /// What is asked for.
+    /// The requested tuning.
     fn what(&self) -> Result<Tune> {
         let default = if self.quick { "1K:16M:x16" } else { "1K:64M:x4" };
         let sizes = self.sizes.as_deref().unwrap_or(default);
@@ -95,7 +95,8 @@ impl TuneCommand {
         if self.collectives != "all" {
             let known = || list(Collective::ALL.map(Collective::name));
             let of = |name: &str| {
-                let unknown = || format!("`{name}` is no collective: expected all, or of {}", known());
+                let unknown =
+                    || format!("`{name}` is not a collective: expected all, or some of {}", known());
                 Collective::parse(name).with_context(unknown)
             };
             what.collectives = self.collectives.split(',').map(of).collect::<Result<_>>()?;
@@ -112,19 +113,20 @@ impl TuneCommand {
         let tables = read(file)?.tables;
         let mut text = format!("# {}\n", file.display());
         if tables.is_empty() {
-            text.push_str("# nothing is stored: `weft tune` measures\n");
+            text.push_str("# there is no stored table: `weft tune` measures one\n");
         }
         for table in tables {
             let (table, void) = table.usable();
             text.push_str(&table.text());
-            void.iter()
-                .for_each(|why| text.push_str(&format!("# left out: {why}; `weft tune` measures it anew\n")));
+            void.iter().for_each(|why| {
+                text.push_str(&format!("# left out: {why}; `weft tune` measures it again\n"))
+            });
         }
         super::write_out(None, text.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// One PE of a job. PE 0 reports and stores.
+    /// Measures as one PE of a job. PE 0 reports and stores.
     fn measure(&self, what: &Tune, world: &World, file: &std::path::Path) -> Result<()> {
         let mut shown = output::Table::new(world, what.cells(world.n_pes()));
         shown.add(head, String::new)?;
@@ -136,7 +138,10 @@ impl TuneCommand {
             let mut tables = read(file)?;
             tables.add(table);
             tables.write(file)?;
-            super::write_out(None, format!("# stored for {setting} in {}\n", file.display()).as_bytes())?;
+            super::write_out(
+                None,
+                format!("# the table for {setting} was stored in {}\n", file.display()).as_bytes(),
+            )?;
         }
         Ok(())
     }
@@ -146,7 +151,7 @@ fn read(file: &std::path::Path) -> Result<Tables> {
     Ok(if file.exists() { Tables::read(file)? } else { Tables::new() })
 }
 
-/// Each once, in order.
+/// Removes repeated elements and keeps the order.
 fn once<T: PartialEq + Copy>(all: &mut Vec<T>) {
     let mut seen = Vec::new();
     all.retain(|x| {
@@ -162,7 +167,7 @@ fn head() -> String {
     let [collective, place, dtype, bytes] = names;
     format!(
         "# {collective:>12}{place:>14}{dtype:>6}{bytes:>12}  {:<34}{:>9}  {:<34}{:>9}{:>10}{:>7}\n",
-        "symmetric: CTAs, threads, at once", "us", "any memory", "us", "model us", "plans"
+        "symmetric: CTAs, threads, unroll", "us", "any memory", "us", "model us", "plans"
     )
 }
 

@@ -1,4 +1,4 @@
-//! How much the command prints beside its results.
+//! The amount of text that the command prints in addition to its results.
 
 use clap::Args;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static QUIET: AtomicBool = AtomicBool::new(false);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Options of every command.
+/// The options of every command.
 #[derive(Args)]
 pub(super) struct Verbosity {
-    /// Print no progress, no notes and no warnings. A run or a check in which nothing is wrong
-    /// prints no report.
+    /// Print no progress, no notes and no warnings. A run or a check without errors prints no
+    /// report.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
     /// Also print the time of each stage of the compiler and of the whole command to standard
@@ -20,19 +20,19 @@ pub(super) struct Verbosity {
 }
 
 impl Verbosity {
-    /// Makes this the choice for the whole process.
+    /// Applies this choice to the whole process.
     pub(super) fn choose(&self) {
         QUIET.store(self.quiet, Ordering::Relaxed);
         VERBOSE.store(self.verbose, Ordering::Relaxed);
     }
 }
 
-/// Whether only results and errors are wanted.
+/// Whether to print only results and errors.
 pub(super) fn quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Whether times and searched locations are wanted.
+/// Whether to print times and searched locations.
 pub(super) fn verbose() -> bool {
     VERBOSE.load(Ordering::Relaxed)
 }

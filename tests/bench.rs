@@ -86,7 +86,7 @@ fn report() -> Report {
             loading: Loading { ptx_ms: 21.5, cubin_ms: 0.375 },
         }),
         notes: Vec::new(),
-        left_out: vec!["multimem: it needs a multicast address, and the team has none".into()],
+        left_out: vec!["multimem: it needs a multicast address, but the team has none".into()],
         rows,
     }
 }
@@ -169,7 +169,7 @@ fn plots() {
         "dashed: in place",
         "two_shot",
         "nvshmem",
-        "450 GB/s a direction",
+        "450 GB/s per direction",
         "64K",
         "made-up",
     ] {
@@ -243,7 +243,7 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     store("gather.json", &Report { operation: Collective::AllGather.into(), ..report() });
     for (arguments, why) in [
         (&["--from", "small.json", "--from", "other.json"][..], "allreduce on 2 x made-up GPU"),
-        (&["--from", "small.json", "--from", "newer.json"], "other versions than the first"),
+        (&["--from", "small.json", "--from", "newer.json"], "measured with different versions"),
         (&["--from", "gather.json"], "has allgather, and allreduce was asked for"),
         (&["--from", "nowhere.json"], "cannot read nowhere.json"),
         (&["--from", "all.csv"], "all.csv is no report"),

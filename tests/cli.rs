@@ -195,7 +195,7 @@ fn benches_that_cannot_be() {
     bench(&[], &["OPERATION"]);
     bench(&["allsum"], &["`allsum`", "allreduce, allgather", "put, get, signal, barrier"]);
     bench(&["allreduce", "--sizes", "1K:2K"], &["--sizes 1K:2K", "FROM:TO:xFACTOR"]);
-    bench(&["allreduce", "--sizes", "0"], &["1 byte or more"]);
+    bench(&["allreduce", "--sizes", "0"], &["at least 1 byte"]);
     bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "4 is the least"]);
     let eight = ["reducescatter", "--sizes", "1K,16", "--pes", "8", "--against", "nvshmem"];
     bench(&eight, &["16 bytes", "8 PEs", "32 is the least"]);
@@ -231,7 +231,7 @@ fn products_that_cannot_be_measured() {
     place.write("damaged.json", "{ \"form\": 1, \"tables\": [");
     for command in ["bench", "tune"] {
         let gemm = |more: &[&str], why: &[&str]| place.rejects(&[&[command, "gemm"], more].concat(), why);
-        gemm(&["--shapes", "16x64"], &["`16x64` is no shape", "MxNxK"]);
+        gemm(&["--shapes", "16x64"], &["`16x64` is not a shape", "MxNxK"]);
         gemm(&["--shapes", "16x64x64,0x64x64"], &["R0505", "m is 0 in 0x64x64"]);
         gemm(&["--shapes", "16x100x64"], &["R0505", "n is 100", "stride of 200 bytes", "pad n"]);
         gemm(&["--dtype", "bf17"], &["--dtype bf17", "e4m3"]);
@@ -247,13 +247,15 @@ fn products_that_cannot_be_measured() {
     bench(&["--kernel", "nowhere.weft"], &["nowhere.weft"]);
     bench(&["--kernel", TWO_SHOT], &["--kernel examples/allreduce_two_shot.weft", "expected the extents"]);
     bench(&["--kernel", "examples/gemm.weft", "-D", "BX=1"], &["no compile-time parameter `BX`"]);
-    bench(&["--kernel", "examples/gemm.weft:other"], &["one kernel is measured"]);
+    bench(&["--kernel", "examples/gemm.weft:other"], &["expected one kernel to measure"]);
     bench(&["--iters", "0"], &["--iters"]);
     bench(&["--csv", "examples"], &["cannot write examples"]);
     let tune = |more: &[&str], why: &[&str]| place.rejects(&[&["tune", "gemm"], more].concat(), why);
     tune(&["--budget", "0"], &["--budget"]);
     tune(&["--show", "--out", "damaged.json"], &["R0111", "damaged.json is damaged", "weft tune gemm"]);
-    assert!(place.answer(&["tune", "gemm", "--show", "--out", "none.json"]).contains("nothing is stored"));
+    assert!(
+        place.answer(&["tune", "gemm", "--show", "--out", "none.json"]).contains("there is no stored table")
+    );
     // A variable that names no library is reported, and so is one that names another library.
     place.write("libother.so", "no library");
     for (library, why) in
@@ -458,7 +460,7 @@ fn stages_and_their_times() {
 fn invalid_requests_for_tuning() {
     let place = Scratch::new();
     place.write("damaged.json", "{ \"form\": 1, \"tables\": [{]}");
-    place.rejects(&["tune", "allsum"], &["`allsum` is no collective", "allreduce", "alltoall"]);
+    place.rejects(&["tune", "allsum"], &["`allsum` is not a collective", "allreduce", "alltoall"]);
     place.rejects(&["tune", "--dtype", "f31"], &["--dtype f31", "bf16"]);
     place.rejects(&["tune", "--dtype", "f32,bool"], &["--dtype bool", "bf16"]);
     place.rejects(&["tune", "--op", "xor"], &["--op xor", "sum, min, max"]);
@@ -478,7 +480,7 @@ fn invalid_requests_for_tuning() {
         (out.status.success(), text(&out.stdout), text(&out.stderr))
     };
     let (ok, said, _) = show("");
-    assert!(ok && said.contains("nothing is stored") && said.contains("tuning.json"), "{said}");
+    assert!(ok && said.contains("there is no stored table") && said.contains("tuning.json"), "{said}");
     let (ok, _, why) = show("off");
     assert!(!ok && why.contains("WEFT_TUNING is off"), "{why}");
     let (ok, _, why) = show("damaged.json");

@@ -179,7 +179,7 @@ fn unsupported_operands_are_errors_with_reasons() {
         let call = Call::new(Collective::AllGather, &x, Some(&out));
         let request = collectives.request(&call, world.stream())?;
         let why = algorithm.can(&request).unwrap_err();
-        assert!(why.contains("in reach of loads and stores"), "{why}");
+        assert!(why.contains("loads and stores that reach all PEs"), "{why}");
         let why = algorithm.can(&weft::collective::Request { reach: true, ..request }).unwrap_err();
         assert!(why.contains("needs its result in the symmetric heap"), "{why}");
         Ok(world.barrier()?)

@@ -131,6 +131,6 @@ fn files_contain_the_expected_results() {
     place.says(
         &format!("{} --expect out=all.npy", run.replace("N=40", "N=41")),
         1,
-        &["has shape [3, 40] for each PE, and `out` has [3, 41]"],
+        &["has shape [3, 40] for each PE, but `out` has [3, 41]"],
     );
 }

@@ -192,5 +192,5 @@ fn predictions_of_eight_pes() {
         );
     }
     let odd = Request { shapes: vec![Shape::new(64, 64, 100)], ..request(Form::ReduceScatter, &[]) };
-    assert!(predict(&odd, 8).unwrap_err().to_string().contains("share out"));
+    assert!(predict(&odd, 8).unwrap_err().to_string().contains("cannot be divided evenly over 8 PEs"));
 }

@@ -166,7 +166,7 @@ fn a_cache_that_others_may_write_is_not_used() {
         fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
         let out = trap.weft(&compile, &[]);
         assert!(!trap.sprung(), "{}: {}", open.display(), said(&out));
-        assert!(said(&out).contains("others may write"), "{}: {}", open.display(), said(&out));
+        assert!(said(&out).contains("other users can write"), "{}: {}", open.display(), said(&out));
         fs::set_permissions(open, before).unwrap();
     }
     // If no folder is writable by others, the program is accepted as the user's own.

@@ -186,7 +186,7 @@ fn a_bare_machine_works_and_missing_parts_are_named() {
     // WEFT_CACHE replaces the folder, and a path that cannot be a folder is reported.
     let plain = home.path("plain");
     fs::write(&plain, "").unwrap();
-    for (named, found) in [(plain.as_path(), "no folder"), (Path::new("off"), "WEFT_CACHE is off")] {
+    for (named, found) in [(plain.as_path(), "no folder"), (Path::new("off"), "disabled by WEFT_CACHE")] {
         let (_, parts) = home.doctor(&[("WEFT_CACHE", named)]);
         assert_eq!(parts["cache"]["state"], "note", "{parts:#}");
         assert!(parts["cache"]["found"].as_str().unwrap().contains(found), "{parts:#}");

@@ -122,14 +122,17 @@ fn sequences_that_do_not_fit_together() {
         ),
         ("run a.weft b.weft --pes 2 -D N=8 --arg epoch=1.5+1", "an integer and its step"),
         ("run a.weft b.weft:other --pes 2 -D N=8 --arg epoch=1", "there is no kernel `other`"),
-        ("run a.weft:produce b.weft --kernel produce --pes 2", "the file is given with kernel `produce`"),
+        (
+            "run a.weft:produce b.weft --kernel produce --pes 2",
+            "contradicts the kernel `produce` that is given with the file",
+        ),
         ("run a.weft missing.weft --pes 2", "missing.weft"),
     ];
     for (command, why) in all {
         place.says(&format!("{command} --on sim"), 1, &[why]);
     }
     let place = Scratch::new(PRODUCE, &CONSUME.replace("middle: symm<i32, (N)", "middle: symm<i32, (N + 1)"));
-    let why = "`middle` is i32 (9):(1) in `consume` and i32 (8):(1) in a kernel before it";
+    let why = "`middle` is i32 (9):(1) in `consume`, but i32 (8):(1) in an earlier kernel";
     place.says(&format!("run a.weft b.weft --on sim {rest}"), 1, &[why]);
     let grown = PRODUCE.replace("x: global<i32, (N):(1)>", "n: int, x: global<i32, (n):(1)>");
     let place = Scratch::new(&grown, CONSUME);

@@ -247,7 +247,7 @@ fn both_branches() -> Result<(), String> {
         options.node = node;
         let outcome = run_file(&file, &options).map_err(|e| e.to_string())?;
         let Ran::Simulator { stats, node: ran, .. } = &outcome.ran else {
-            return Err("it ran elsewhere".into());
+            return Err("the kernel did not run on the simulator".into());
         };
         let calls = stats.nvshmem.calls.iter().any(|(name, n)| name.contains("putmem") && *n > 0);
         let stores = stats.links.iter().any(|bytes| *bytes > 0);

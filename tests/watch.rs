@@ -93,7 +93,7 @@ fn a_pe_that_never_launches() {
     assert!(about(&report, 1).is_empty(), "{report}");
     let what = "PE 1: its host waits in `free of allocation 0 of 128 bytes` for the other PEs";
     assert!(report.contains(what), "{report}");
-    assert!(report.contains("the threads that wait may wait for PE 1, where no thread does"), "{report}");
+    assert!(report.contains("the waiting threads may depend on PE 1, where no thread waits"), "{report}");
 }
 
 /// The waits of a kernel of the library, and its PTX without and with their reports.
@@ -148,6 +148,6 @@ fn waits_beyond_the_ring_are_counted() {
     for pe in [0, 1] {
         let lines = about(&report, pe);
         assert!(lines[0].contains("so do 127 other CTAs"), "{report}");
-        assert_eq!(lines[1], "`spin`: 22 more waits were reported, for which there was no room", "{report}");
+        assert_eq!(lines[1], "`spin`: 22 more waits were reported, but the buffer was full", "{report}");
     }
 }

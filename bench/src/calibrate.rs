@@ -1,4 +1,5 @@
-//! What the machine itself takes, measured before anything else: launches, flags, bandwidth, loading.
+//! Calibration of the machine, measured before everything else: launches, flags, bandwidth, and the
+//! loading of code.
 
 use super::kernels::{self, Copy, EMPTY, GET, PUT, PingPong};
 use super::measure::Result;
@@ -12,16 +13,16 @@ use weft::{KernelFile, Lowering, Options, Transport};
 use weft_runtime::launch::{Module, to_image};
 use weft_runtime::{Stream, SymmetricBuffer, SymmetricTensor, World};
 
-/// Kernels of a graph.
+/// The number of launches that a graph has.
 const KERNELS: u32 = 20;
 
-/// CTAs that bandwidth is measured with, and as many as there are multiprocessors.
+/// The numbers of CTAs that the bandwidth is measured with, and also the number of multiprocessors.
 const CTAS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Bytes of a CTA in that, at least and at most in all.
+/// The bytes of each CTA in that measurement, and the least and the most bytes in all.
 const BYTES: (usize, usize, usize) = (8 << 20, 16 << 20, 256 << 20);
 
-/// What is loaded: a kernel of usual length.
+/// The kernel whose loading is timed: one of usual length.
 const LOADED: &str = "\
 use weft::collectives;
 kernel allreduce_two_shot<T: dtype = f32, N: int = 1048576>(x: symm<T, (N):(1)>, sync: barrier, team: team)
@@ -38,12 +39,13 @@ kernel allreduce_two_shot<T: dtype = f32, N: int = 1048576>(x: symm<T, (N):(1)>,
 }
 ";
 
-/// Measures it all; each figure is the median of `repeats` on their slowest PEs. *Collective.*
+/// Calibrates the machine. Each figure is the median of `repeats` measurements, each of which takes
+/// the time of its slowest PE. *Collective.*
 pub fn run(start: &StartLine<'_>, repeats: u32) -> Result<Calibration> {
     let world = start.world();
     let empty = kernels::compile(world, EMPTY, Transport::P2p, None, &[])?;
     let median = |divisor: f64, block: Block<'_>| -> Result<f64> {
-        // Once without being timed.
+        // The first run is a warm-up and is not timed.
         start.time(&block)?;
         let times = (0..repeats).map(|_| Ok(start.time(&block)? / divisor));
         let times = times.collect::<Result<Vec<f64>>>()?;
@@ -88,7 +90,8 @@ fn copy(
     Copy::new(world, text, Transport::P2p, ctas, (&x, &out))
 }
 
-/// Milliseconds until the driver has a kernel, from PTX, which it compiles, and from a cubin.
+/// Milliseconds until the driver has loaded a kernel: from PTX, which the driver compiles, and from
+/// a cubin.
 fn loading(world: &World) -> Result<Loading> {
     let device = world.device();
     let mut options = Options::new(target(device)?);
@@ -96,7 +99,7 @@ fn loading(world: &World) -> Result<Loading> {
     let file = KernelFile::parse("allreduce_two_shot.weft", LOADED).map_err(GpuError::from)?;
     let Entry { info, image } = Entry::compile(&file, &options)?;
     let text = String::from_utf8_lossy(&image);
-    // The driver keeps what it has compiled, by the text.
+    // The driver caches what it has compiled, with the text as the key.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let ptx = format!("{text}\n// {} {now}\n", world.my_pe());
     let (cubin, _) = to_image(device, &text, &info)?;

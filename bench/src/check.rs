@@ -7,12 +7,13 @@ use super::report::Wrong;
 use weft::collective::Sums;
 use weft_runtime::{DeviceTensor, Graph, Stream, World, cuda};
 
-/// Calls of a check, back to back, each with new data.
+/// The number of calls in a check, back to back, each with new data.
 pub(super) const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
 
 impl<T: Number> Harness<'_, T> {
-    /// Calls with new data each time, nothing between them but the copies of what goes in and comes out, and compares
-    /// with the reference; what is wrong on any PE, the first of the least PE. *Collective.*
+    /// Makes calls with new data each time, with only the copies of inputs and outputs between
+    /// them, and compares the results with the reference. Returns the wrong elements on all PEs,
+    /// with the first one of the PE of least number that has any. *Collective.*
     pub(super) fn check(&self, case: &Case<'_, T>) -> Result<Option<Wrong>> {
         let (stream, device) = (self.stream, self.world.device());
         let mut given = Vec::new();
@@ -21,7 +22,7 @@ impl<T: Number> Harness<'_, T> {
             given.push(DeviceTensor::from_slice(&self.data(case.counts.send, round), stream)?);
             got.push(DeviceTensor::<T>::alloc(device, case.counts.recv as usize)?);
         }
-        // What nobody writes is seen.
+        // Elements that a contender fails to write are detected by this value.
         case.output.poison(stream)?;
         self.world.wait_for_all()?;
         let together = |stream: &Stream| match case.orders {
@@ -54,7 +55,7 @@ impl<T: Number> Harness<'_, T> {
         agreed(self.world, wrong)
     }
 
-    /// The greatest difference of a result that counts as right, of data up to the limit.
+    /// The greatest error of a result that still counts as right, for data up to the limit.
     fn slack(&self, sums: Sums) -> f64 {
         if sums != Sums::Quantised {
             return 0.0;
@@ -63,7 +64,7 @@ impl<T: Number> Harness<'_, T> {
         let most = self.limit() as f64;
         let given = vec![most; n_pes as usize];
         let exact = most * f64::from(n_pes);
-        // Rounded to a type that has all whole numbers up to the sum.
+        // The type that the result is rounded to can represent all whole numbers up to the sum.
         Sums::quantised_error(&given, exact) + 0.5
     }
 
@@ -91,20 +92,20 @@ impl<T: Number> Harness<'_, T> {
     }
 }
 
-/// What all PEs found. *Collective.*
+/// The combined findings of all PEs. *Collective.*
 pub(super) fn agreed(world: &World, wrong: Option<Wrong>) -> Result<Option<Wrong>> {
-    // Comparing takes each PE its own time.
+    // The PEs take different times to compare.
     world.wait_for_all()?;
     let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
     let all = world.all_gather_host(&bytes)?;
     let all = all.iter().map(|b| serde_json::from_slice::<Option<Wrong>>(b));
     let all = all
         .collect::<std::result::Result<Vec<_>, _>>()
-        .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+        .map_err(|e| BenchError::Request(format!("the findings of a PE cannot be parsed: {e}")))?;
     Ok(added(all))
 }
 
-/// Findings as one: the first, with the number of all.
+/// Combines findings into one: the first finding, with the total number of wrong elements.
 fn added(all: impl IntoIterator<Item = Option<Wrong>>) -> Option<Wrong> {
     let found: Vec<Wrong> = all.into_iter().flatten().collect();
     let elements = found.iter().map(|w| w.elements).sum();

@@ -1,4 +1,4 @@
-//! Who is measured: our kernels, and their peers in the same run.
+//! The implementations that are measured: kernels of warpweft, and its peers in the same run.
 
 use super::operation::Operation;
 use super::own::Own;
@@ -6,30 +6,34 @@ use super::torch;
 use weft::collective::{Algorithm, Collective, Placement, Request};
 use weft_runtime::{DType, Reduce, nccl};
 
-/// Who does the work.
+/// An implementation that is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Contender {
-    /// A kernel of ours.
+    /// A kernel of warpweft.
     Ours(&'static Algorithm),
-    /// Ours, chosen by size, type and links as [`weft::collective::Plan::choose`] does.
+    /// The kernel of warpweft that [`weft::collective::Plan::choose`] chooses by size, type and
+    /// links.
     Auto,
-    /// A kernel of a file.
+    /// A kernel from a file.
     Own(&'static Own),
-    /// Our remote operations in place: loads and stores at the other PE's address.
+    /// Remote operations of warpweft's language, lowered to loads and stores at the other PE's
+    /// address.
     P2p,
-    /// NVSHMEM: its collective on a stream; its device function in the same kernel as ours.
+    /// NVSHMEM: its collective on a stream, or its device function in a kernel that is otherwise
+    /// the same as warpweft's.
     Nvshmem,
     /// NVSHMEM's operation on a stream, which the copy engine carries out.
     Stream,
-    /// NCCL over memory of cudaMalloc's.
+    /// NCCL with memory from cudaMalloc.
     Nccl,
-    /// NCCL over registered windows, with its symmetric kernels where it has some.
+    /// NCCL with registered windows, and with its symmetric kernels for the operations that have
+    /// one.
     NcclSymm,
-    /// PyTorch's symmetric memory: an algorithm of its by name, or the fastest.
+    /// PyTorch's symmetric memory: one of its algorithms by name, or the fastest of them.
     Torch(&'static str),
 }
 
-/// Peers, in the order that they are named in.
+/// The peers, in the order in which messages list them.
 pub const PEERS: [Contender; 8] = [
     Contender::Nccl,
     Contender::NcclSymm,
@@ -44,7 +48,7 @@ pub const PEERS: [Contender; 8] = [
 const BOTH: &[Placement] = &[Placement::OutOfPlace, Placement::InPlace];
 const APART: &[Placement] = &[Placement::OutOfPlace];
 
-/// Places that something has.
+/// The placements for which `has` is true.
 fn places(has: impl Fn(Placement) -> bool) -> &'static [Placement] {
     match (has(Placement::OutOfPlace), has(Placement::InPlace)) {
         (true, true) => BOTH,
@@ -54,11 +58,11 @@ fn places(has: impl Fn(Placement) -> bool) -> &'static [Placement] {
 }
 
 impl Contender {
-    /// All of ours for an operation.
+    /// All contenders of warpweft for an operation.
     pub fn ours(operation: Operation) -> Vec<Contender> {
         match operation {
             Operation::Collective(c) => {
-                // A choice is one where there is something to choose from.
+                // `auto` exists only if there are algorithms to choose from.
                 let auto = Algorithm::of(c).next().map(|_| Contender::Auto);
                 Algorithm::of(c).map(Contender::Ours).chain(auto).collect()
             }
@@ -87,12 +91,12 @@ impl Contender {
         pick(names, &PEERS.map(|c| (c.name(), c)), "peer", "")
     }
 
-    /// Whether it is a peer's name.
+    /// Whether a name is that of a peer.
     pub fn is_peer(name: &str) -> bool {
         PEERS.iter().any(|peer| peer.name() == name)
     }
 
-    /// The name that the table shows.
+    /// The name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Contender::Ours(a) => a.name,
@@ -107,17 +111,17 @@ impl Contender {
         }
     }
 
-    /// Whether it is one of ours.
+    /// Whether the contender is an implementation of warpweft.
     pub fn is_ours(self) -> bool {
         matches!(self, Contender::Ours(_) | Contender::Auto | Contender::Own(_) | Contender::P2p)
     }
 
-    /// Whether it is NCCL, whichever memory it works on.
+    /// Whether the contender is NCCL, with either kind of memory.
     pub fn is_nccl(self) -> bool {
         matches!(self, Contender::Nccl | Contender::NcclSymm)
     }
 
-    /// Where its results can be.
+    /// The placements of the results that the contender supports.
     pub fn places(self, operation: Operation) -> &'static [Placement] {
         use Operation::Collective as Of;
         match (self, operation) {
@@ -127,57 +131,60 @@ impl Contender {
             (Contender::Own(own), _) => own.places(),
             (_, Of(Collective::AllToAll)) => APART,
             (Contender::Nccl | Contender::NcclSymm, Of(_)) => BOTH,
-            // NVSHMEM's other collectives do not have their source in their destination.
+            // NVSHMEM's other collectives do not work in place.
             (Contender::Nvshmem, Of(Collective::AllReduce)) => BOTH,
             _ => APART,
         }
     }
 
-    /// Whether it has that operation, or why not.
+    /// Whether the contender supports that operation.
     ///
     /// # Errors
-    /// Says why the contender does not have it.
+    ///
+    /// Says why the contender does not support it.
     pub fn can(self, operation: Operation, dtype: DType, op: Reduce) -> Result<(), String> {
         let name = self.name();
         if dtype == DType::Bool {
-            return Err("operations are measured over numbers, and bool is none".into());
+            return Err("operations are measured with numbers, and bool is not a number type".into());
         }
         match (self, operation) {
             (Contender::Ours(a), Operation::Collective(collective)) => able(a, collective, dtype, op),
             (Contender::Auto, Operation::Collective(collective)) => {
                 let mut all = Algorithm::of(collective).map(|a| able(a, collective, dtype, op));
                 let first =
-                    all.next().unwrap_or_else(|| Err(format!("there is no algorithm of {operation}")));
+                    all.next().unwrap_or_else(|| Err(format!("warpweft has no algorithm for {operation}")));
                 first.or_else(|why| all.find(Result::is_ok).unwrap_or(Err(why)))
             }
             (Contender::Own(_), Operation::Collective(_)) => Ok(()),
-            (Contender::P2p, Operation::Collective(_)) => Err(format!("{name} has no {operation}")),
+            (Contender::P2p, Operation::Collective(_)) => {
+                Err(format!("{name} does not have {operation}: it measures put and get"))
+            }
             (Contender::Ours(_) | Contender::Auto | Contender::Own(_), _) => {
-                Err(format!("{name} is a collective and not a {operation}"))
+                Err(format!("{name} is an algorithm of a collective, but {operation} is not a collective"))
             }
             (Contender::Stream, Operation::Put | Operation::Get) => Ok(()),
-            (Contender::Stream, _) => Err(format!("nvshmem-stream has put and get, and no {operation}")),
+            (Contender::Stream, _) => Err(format!("nvshmem-stream has only put and get, not {operation}")),
             (Contender::Nccl | Contender::NcclSymm, Operation::Collective(c)) if c.reduces() => {
                 nccl::reduces(dtype, op).map_err(|e| format!("{}: leave {name} out", e.message))
             }
             (Contender::Nccl | Contender::NcclSymm, Operation::Collective(_)) => Ok(()),
             (Contender::Nccl | Contender::NcclSymm, _) => {
-                Err(format!("NCCL has no {operation}: leave {name} out"))
+                Err(format!("NCCL does not have {operation}: leave {name} out"))
             }
             (Contender::Torch(_), Operation::Collective(c)) => torch::can(name, c, dtype, op),
-            (Contender::Torch(_), _) => Err(format!("PyTorch has no {operation}: leave {name} out")),
+            (Contender::Torch(_), _) => Err(format!("PyTorch does not have {operation}: leave {name} out")),
             (Contender::Nvshmem, Operation::Collective(c))
                 if c.reduces() && dtype.nvshmem_name().is_none() =>
             {
-                Err(format!("NVSHMEM moves {dtype} and does not reduce it: leave nvshmem out"))
+                Err(format!("NVSHMEM has no reductions of {dtype}: leave nvshmem out"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Whether an algorithm does that anywhere; where it has its results, and whether it needs the switch, is looked at
-/// when it is called.
+/// Whether an algorithm supports the request for some placement. Which placement, and whether the
+/// algorithm needs the switch, is checked when it is called.
 fn able(a: &'static Algorithm, collective: Collective, dtype: DType, op: Reduce) -> Result<(), String> {
     let place =
         if a.kernel(Placement::OutOfPlace).is_some() { Placement::OutOfPlace } else { Placement::InPlace };
@@ -185,7 +192,7 @@ fn able(a: &'static Algorithm, collective: Collective, dtype: DType, op: Reduce)
     a.can(&request)
 }
 
-/// What comma-separated names stand for, each once.
+/// The items that comma-separated names stand for, each once.
 pub(super) fn pick<C: Copy>(
     names: &str,
     known: &[(&'static str, C)],

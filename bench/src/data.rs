@@ -1,12 +1,13 @@
-//! Data that depends on PE, element and round, of whole numbers so small that every sum of them is exact.
+//! Data that depends on PE, element and round. The numbers are whole and so small that every sum of
+//! them is exact.
 
 use half::{bf16, f16};
 use std::ops::Range;
 use weft_runtime::{DType, Element};
 
-/// A type of numbers that a benchmark computes with.
+/// A number type that a benchmark computes with.
 pub trait Number: Element {
-    /// Up to which whole number it has all.
+    /// The largest number up to which the type represents every whole number.
     const EXACT: u64;
 
     /// Converts a whole number to the type.
@@ -45,7 +46,8 @@ numbers! {
     float8::F8E5M2, 1 << 3, |n| float8::F8E5M2::from_f32(n as f32), |x| x.to_f64();
 }
 
-/// Calls a generic function for the Rust type of a `DType`; for `bool`, which is no number, gives the second argument.
+/// Calls a generic function for the Rust type of a `DType`. For `bool`, which is not a number, the
+/// result is the second argument.
 macro_rules! with_number {
     ($dtype:expr, $bool:expr, $f:ident $args:tt) => {
         match $dtype {
@@ -69,7 +71,8 @@ macro_rules! with_number {
 }
 pub(super) use with_number;
 
-/// Greatest number of the data, where so many of them are added; 0 where no sum of them would be exact.
+/// The greatest number in the data if so many numbers are added; 0 if no sum of them would be
+/// exact.
 pub fn limit(dtype: DType, summands: u32) -> u64 {
     fn exact<T: Number>() -> u64 {
         T::EXACT
@@ -86,9 +89,10 @@ pub fn datum(pe: u32, i: u64, round: u32, limit: u64) -> i64 {
     ((x ^ (x >> 31)) % (limit + 1)) as i64
 }
 
-/// What `work` makes of consecutive ranges of so many elements, in order, on this PE's share of the host's cores.
+/// Splits the elements into consecutive ranges, calls `work` for each on this PE's share of the
+/// host's cores, and returns the results in order.
 pub fn in_parts<R: Send>(n_pes: u32, elements: u64, work: impl Fn(Range<u64>) -> R + Sync) -> Vec<R> {
-    /// Fewer are not worth a thread.
+    /// Fewer elements do not repay the cost of a thread.
     const LEAST: u64 = 1 << 16;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let threads = (cores / u64::from(n_pes.max(1))).min(elements / LEAST).max(1);
@@ -105,7 +109,7 @@ pub fn in_parts<R: Send>(n_pes: u32, elements: u64, work: impl Fn(Range<u64>) ->
     })
 }
 
-/// What `work` makes of each item, in order, on the host's cores.
+/// Calls `work` for each item on the host's cores, and returns the results in order.
 pub fn in_each<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let part = items.len().div_ceil(cores).max(1);
@@ -134,7 +138,7 @@ mod tests {
     fn sums_are_exact_in_every_type() {
         fn most<T: Number>(summands: i64, limit: i64) {
             let sum = T::of(summands * limit);
-            // The next whole number is another, or the type has no more.
+            // The next whole number has another value, or the type has no next one.
             assert_ne!(sum, T::of(summands * limit - 1), "{:?}", T::DTYPE);
             assert!(u64::try_from(summands * limit).unwrap() <= T::EXACT);
         }

@@ -1,4 +1,4 @@
-//! Kernels that measure one thing: remote operations, barriers, and nothing at all.
+//! Kernels that each measure one thing: remote operations, barriers, and an empty launch.
 
 use super::measure::Result;
 use weft::gpu::{GpuError, Grid, Kernel, target};
@@ -17,7 +17,7 @@ kernel put_part<T: dtype, N: int, CTAS: int>(x: symm<T, (N):(1)>, out: symm<T, (
     put<block>(there, mine, (my_pe() + 1) % n_pes());
 }";
 
-/// Each CTA gets its part from the PE before.
+/// Each CTA gets its part from the previous PE.
 pub const GET: &str = "
 kernel get_part<T: dtype, N: int, CTAS: int>(x: symm<T, (N):(1)>, out: symm<T, (N):(1)>)
     block(1024) grid(CTAS) computes(rotate(x, out))
@@ -28,8 +28,8 @@ kernel get_part<T: dtype, N: int, CTAS: int>(x: symm<T, (N):(1)>, out: symm<T, (
     get<block>(mine, there, (my_pe() + n_pes() - 1) % n_pes());
 }";
 
-/// A word, a fence and a signal there and back, `ROUNDS` times. It counts on where the launch before ended, so that
-/// launches in a graph may follow each other.
+/// Sends a word, a fence and a signal to the other PE and back, `ROUNDS` times. It continues
+/// counting where the previous launch ended, so that launches in a graph may follow each other.
 const PING_PONG: &str = "
 kernel ping_pong<ROUNDS: int>(
     x: symm<u64, (1):(1)>, sig: symm<u64, (1):(1)>, count: global<u64, (1):(1)>) block(32) grid(1)
@@ -50,17 +50,17 @@ kernel ping_pong<ROUNDS: int>(
     }
 }";
 
-/// Round trips of a launch of [`PING_PONG`].
+/// The number of round trips in a launch of [`PING_PONG`].
 const ROUNDS: u32 = 100;
 
-/// All PEs wait for each other.
+/// A barrier of all PEs.
 pub const BARRIER: &str = "
 kernel wait_for_all(sync: barrier, team: team) block(32) grid(1) {
     barrier(sync, team, acq_rel, sys);
 }";
 
-/// The same, after as long as the host needs to launch what follows: accesses of one word, each of which waits for the
-/// one before.
+/// A barrier of all PEs after a delay that gives the host time to launch the next kernels. The
+/// delay is a chain of accesses of one word, each of which waits for the previous one.
 pub const START_LINE: &str = "
 kernel start_line(word: global<u32, (1):(1)>, accesses: i32, sync: barrier, team: team) block(32) grid(1) {
     if thread_idx() == 0 {
@@ -75,7 +75,7 @@ kernel start_line(word: global<u32, (1):(1)>, accesses: i32, sync: barrier, team
 /// The text of a kernel that does nothing.
 pub const EMPTY: &str = "kernel empty() block(32) grid(1) {}";
 
-/// Compiles one of them for a world's GPU.
+/// Compiles one of these kernels for the GPU of a world.
 pub fn compile(
     world: &World,
     text: &str,
@@ -120,7 +120,7 @@ impl<T: Element> Copy<T> {
     }
 }
 
-/// Words and signals between PEs 0 and 1; other PEs do nothing.
+/// Words and signals between PEs 0 and 1; the other PEs do nothing.
 pub struct PingPong {
     kernel: Kernel,
     x: SymmetricTensor<u64>,
@@ -129,7 +129,7 @@ pub struct PingPong {
 }
 
 impl PingPong {
-    /// Flights from one PE to the other in a launch.
+    /// The number of one-way transfers in a launch.
     pub const FLIGHTS: u32 = 2 * ROUNDS;
 
     /// Compiles the kernel and allocates its memory. *Collective.*
@@ -158,7 +158,8 @@ mod tests {
         options
     }
 
-    /// On the simulator, launch after launch; what it says that it computes is compared.
+    /// Runs the launches on the simulator one after the other, and compares their results with what
+    /// they should compute.
     fn simulate(text: &str, n_pes: usize, defines: &[(&str, i64)], args: &[(&str, i64)]) -> String {
         let mut compile = options(Transport::P2p, defines);
         if text.contains("T: dtype") || text.contains("T: float") {
@@ -174,7 +175,8 @@ mod tests {
         outcome.kernels[0].compiled.ptx.clone()
     }
 
-    /// Kernels for `weft bench --kernel`, over as many PEs as they are compiled for where nobody says.
+    /// The kernels of `weft bench --kernel`, on the number of PEs that they are compiled for by
+    /// default.
     #[test]
     fn kernels_by_bulk_copies_do_what_they_say() {
         let (all_to_all, allreduce) =
@@ -199,7 +201,7 @@ mod tests {
             }
             simulate(BARRIER, n_pes, &[], &[]);
             simulate(EMPTY, n_pes, &[], &[]);
-            // A chain of accesses is a chain.
+            // Each access of the chain follows the previous one.
             let ptx = simulate(START_LINE, n_pes, &[], &[("accesses", 5)]);
             assert!(ptx.contains("atom."), "{ptx}");
         }

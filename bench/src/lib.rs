@@ -1,8 +1,9 @@
-//! Collectives and remote operations on GPUs, timed and checked: ours, each compiled as a user's kernel is, and in the
-//! same run their peers.
+//! Collectives and remote operations on GPUs, timed and checked: warpweft's, each compiled like a
+//! user's kernel, and those of its peers in the same run.
 //!
-//! A [`Bench`] says what is measured; [`run`] measures it on the PEs of a world and gives a [`Report`], whose columns
-//! and factors are those of NVIDIA's nccl-tests (doc/PERFORMANCE.md there).
+//! A [`Bench`] says what is measured. [`run`] measures it on the PEs of a world and returns a
+//! [`Report`], whose columns and factors are those of NVIDIA's nccl-tests (see its
+//! doc/PERFORMANCE.md).
 
 mod calibrate;
 mod check;
@@ -47,7 +48,7 @@ use weft::collective::tuning::Tuning;
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World, nccl};
 
-/// Reductions that can be asked for.
+/// The reductions that can be measured.
 pub const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
 
 /// The measurements that are asked for.
@@ -55,53 +56,58 @@ pub const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
 pub struct Bench {
     /// The operation that is measured.
     pub operation: Operation,
-    /// Bytes, as nccl-tests counts them: of the larger side of a PE. What does not divide into whole elements for
-    /// each PE is rounded down. A signal and a barrier have none.
+    /// Sizes in bytes, as nccl-tests counts them: of the larger of the two buffers of a PE. A size
+    /// that does not divide into whole elements for each PE is rounded down. Ignored for a signal
+    /// and a barrier.
     pub sizes: Vec<u64>,
     /// The type of the elements.
     pub dtype: DType,
-    /// How elements become one, where the operation reduces.
+    /// The reduction, if the operation reduces.
     pub op: Reduce,
-    /// What `auto` may do to sums. An algorithm that is named does what it does.
+    /// How `auto` may compute sums. It does not limit algorithms that are requested by name.
     pub sums: Sums,
-    /// Who is measured, for each size. Those that cannot do it there are left out, which the report says.
+    /// The contenders for each size. Those that do not support it are left out, and the report says
+    /// so.
     pub contenders: Vec<Contender>,
-    /// Calls back to back in a block that is timed, between two events.
+    /// The number of back-to-back calls in a block, which is timed by two events.
     pub iters: u32,
-    /// Calls before the first block; at least one, which loads the code.
+    /// The number of calls before the first block; at least one, which loads the code.
     pub warmup: u32,
     /// The number of blocks of calls.
     pub repeats: u32,
-    /// CTAs of our kernels, as far as their workspaces go; if not given, by the size.
+    /// The number of CTAs of warpweft's kernels, limited by their workspaces; chosen by size if not
+    /// given.
     pub ctas: Option<u32>,
-    /// Threads of a CTA of our collectives; if not given, by the size. Algorithms that cannot are left out.
+    /// The threads of a CTA of warpweft's collectives; chosen by size if not given. Algorithms that
+    /// do not support the number are left out.
     pub threads: Option<u32>,
-    /// Steps of a thread of our collectives that are on their way at once; if not given, by the size. Algorithms that
-    /// cannot are left out.
+    /// The steps of a thread of warpweft's collectives that are in flight at once; chosen by size
+    /// if not given. Algorithms that do not support the number are left out.
     pub unroll: Option<u32>,
-    /// How our kernels carry in-switch operations out.
+    /// How warpweft's kernels lower in-switch operations.
     pub lowering: Lowering,
-    /// Where `auto` has its plans from.
+    /// The source of the plans of `auto`.
     pub tuning: Tuning,
     /// Whether a block is captured into a CUDA graph and replayed.
     pub graph: bool,
     /// Whether results are compared with a reference.
     pub check: bool,
-    /// Whether what the machine itself takes is measured first.
+    /// Whether the machine is calibrated before the measurement.
     pub calibrate: bool,
 }
 
-/// Why nothing is measured.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// The request cannot be met.
     #[error("{0}")]
     Request(String),
-    /// This PE alone failed, by a peer's process or by where it writes to, while the others go on: the job is to end.
+    /// Only this PE failed, because of a peer's process or of its output, while the other PEs go
+    /// on: the job must end.
     #[error("{0}")]
     Local(String),
-    /// The kernels, the GPUs or NVSHMEM are to blame.
+    /// A kernel, a GPU or NVSHMEM failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
 }
@@ -113,7 +119,7 @@ impl From<weft_runtime::Error> for BenchError {
 }
 
 impl Bench {
-    /// All of ours for an operation over so many bytes: f32, sums, 20 calls a block.
+    /// A request for all contenders of warpweft for an operation: f32, sums, 20 calls in a block.
     pub fn new(operation: impl Into<Operation>, sizes: Vec<u64>) -> Bench {
         let operation = operation.into();
         Bench {
@@ -137,18 +143,21 @@ impl Bench {
         }
     }
 
-    /// Elements for each size with so many PEs, after all that can be known before any GPU works was looked at.
+    /// The elements for each size on `n_pes` PEs, after everything is checked that can be checked
+    /// before a GPU is used.
     ///
     /// # Errors
-    /// Fails for a size that has no element for each PE, an operation that a contender does not have, a check
-    /// that could not be exact, or if NCCL is to be measured and is not found (R0109).
+    ///
+    /// Fails for a size that has no element for each PE, an operation that a contender does not
+    /// support, a check that could not be exact, or if NCCL is to be measured and is not found
+    /// (R0109).
     pub fn counts(&self, n_pes: u32) -> Result<Vec<Counts>, BenchError> {
         let bad = |message: String| Err(BenchError::Request(message));
         if self.operation.has_size() && self.sizes.is_empty() || self.contenders.is_empty() {
-            return bad("there is nothing to measure: no size, or no algorithm".into());
+            return bad("there is nothing to measure: give at least one size and one algorithm".into());
         }
         if self.iters == 0 || self.warmup == 0 || self.repeats == 0 || self.ctas == Some(0) {
-            return bad("iterations, warm-up, repeats and CTAs are 1 or more".into());
+            return bad("iterations, warm-up, repeats and CTAs must be at least 1".into());
         }
         for contender in &self.contenders {
             contender.can(self.operation, self.dtype, self.op).map_err(BenchError::Request)?;
@@ -161,9 +170,7 @@ impl Bench {
         }
         if self.check && data::limit(self.dtype, self.summands(n_pes)) == 0 {
             let dtype = self.dtype;
-            return bad(format!(
-                "--check: sums over {n_pes} PEs are not exact in {dtype}; take a wider type"
-            ));
+            return bad(format!("--check: sums over {n_pes} PEs are not exact in {dtype}; use a wider type"));
         }
         let count = |bytes: &u64| {
             let counts = self.operation.counts(*bytes, self.dtype.bytes() as u64, n_pes);
@@ -171,31 +178,33 @@ impl Bench {
                 let (each, dtype) = (self.operation.parts(n_pes), self.dtype);
                 let least = each * dtype.bytes() as u64;
                 let message =
-                    format!("{bytes} bytes do not fit {} of {dtype} over {n_pes} PEs", self.operation);
-                BenchError::Request(format!("{message}: {least} is the least"))
+                    format!("{bytes} bytes are too few for {} of {dtype} over {n_pes} PEs", self.operation);
+                BenchError::Request(format!("{message}: use at least {least}"))
             })
         };
-        // What has no size is measured once.
+        // An operation without a size is measured once.
         let sizes = if self.operation.has_size() { &self.sizes[..] } else { &[0] };
         sizes.iter().map(count).collect()
     }
 
-    /// Elements that are added to one.
+    /// The number of elements that are added to one.
     fn summands(&self, n_pes: u32) -> u32 {
         if self.operation.reduces() && self.op == Reduce::Sum { n_pes } else { 1 }
     }
 }
 
-/// Measures on every PE of the world, which all call it with the same request; `done` gets the report before any row, with
-/// none, and then the rows of each size and contender as they come, on every PE. *Collective.*
+/// Measures on every PE of the world, all of which call it with the same request. `done` gets the
+/// report without rows first, and then the rows of each size and contender when they are measured,
+/// on every PE. *Collective.*
 ///
-/// Worlds that compare their collectives ([`weft_runtime::Config::checks`]) have the time of that in those of peers
-/// that are called without a graph.
+/// If the world compares the collectives that its PEs call ([`weft_runtime::Config::checks`]), the
+/// time of that comparison is part of the times of peers that are called without a graph.
 ///
 /// # Errors
-/// Fails where [`Bench::counts`] fails, if a kernel does not compile for this type and lowering, for sizes
-/// that the memory has no room for (R0302), or if GPUs or NVSHMEM refuse a call. Wrong results are not
-/// errors: the rows have them.
+///
+/// Fails where [`Bench::counts`] fails, if a kernel does not compile for this type and lowering, if
+/// there is not enough memory for a size (R0302), or if a call of CUDA or NVSHMEM fails. Wrong
+/// results are not errors: the rows report them.
 pub fn run(
     world: &World,
     bench: &Bench,

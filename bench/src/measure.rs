@@ -1,4 +1,5 @@
-//! The measurement itself, on every PE: memory, calls, and their times.
+//! The measurement of collectives and remote operations on every PE: memory, calls, and their
+//! times.
 
 use super::calibrate;
 use super::contender::Contender;
@@ -22,10 +23,10 @@ use weft_runtime::{
     Barrier, DType, DeviceTensor, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda, nccl,
 };
 
-/// The round whose data the timed calls have.
+/// The round whose data is used in timed calls.
 const TIMED_ROUND: u32 = 0;
 
-/// Elements of it that differ; past them it begins again.
+/// The period of that data, in elements.
 const TIMED_PERIOD: u64 = 1 << 20;
 
 pub(super) type ProgressSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
@@ -35,11 +36,11 @@ pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
 pub(super) fn run(world: &World, bench: &Bench, progress: ProgressSink<'_>) -> Result<Report> {
     let counts = bench.counts(world.n_pes())?;
-    let no_numbers = || Err(BenchError::Request("bool is not a type of numbers".into()));
+    let no_numbers = || Err(BenchError::Request("bool is not a number type".into()));
     with_number!(bench.dtype, no_numbers(), measure(world, bench, &counts, progress))
 }
 
-/// What all measurements of a run share: the world, its memory, and the contenders.
+/// The state that all measurements of a run share: the world, its memory, and the contenders.
 pub(super) struct Harness<'a, T> {
     pub world: &'a World,
     pub team: Team,
@@ -48,17 +49,17 @@ pub(super) struct Harness<'a, T> {
     lowering: Lowering,
     buffers: [SymmetricBuffer; 2],
     symmetric: Pair<T>,
-    /// NCCL, with memory of each kind that is asked for.
+    /// NCCL, with each kind of memory that the request needs.
     nccl: Option<Nccl<T>>,
     pub torch: Option<Torch>,
     collectives: Option<Collectives>,
-    /// For kernels of files.
+    /// The barrier for kernels from files.
     sync: Option<Barrier>,
     pub start: StartLine<'a>,
     pub most_ctas: u32,
 }
 
-/// A collective, what it reads and writes, and a case of it.
+/// A collective, its input and output, and a case that calls it.
 type Heap<'c, T> = (Collective, SymmetricTensor<T>, Option<SymmetricTensor<T>>, Case<'c, T>);
 
 struct Nccl<T> {
@@ -67,30 +68,30 @@ struct Nccl<T> {
     windows: Option<Pair<T>>,
 }
 
-/// A contender with a size and a place, ready to be called.
+/// A contender with a size and a placement, ready to be called.
 pub(super) struct Case<'a, T> {
     pub counts: &'a Counts,
     pub input: Operand<T>,
     pub output: Operand<T>,
     pub call: Call<'a>,
     ctas: Option<u32>,
-    /// How ours is carried out.
+    /// How warpweft carries out the call.
     pub plan: Option<String>,
-    /// What is timed is so many times in a call.
+    /// How often a call repeats what is timed.
     times: u32,
-    /// What happens to its sums.
+    /// The kind of sums that it computes.
     pub sums: Sums,
-    /// Whether calls order themselves among PEs: what a PE got is there when its call is done, and the next call may
-    /// begin while another PE is in the last.
+    /// Whether calls are ordered among PEs: the data of a PE has arrived when its call is done, and
+    /// the next call may begin while another PE is still in the previous one.
     pub orders: bool,
 }
 
-/// The outcome of a contender with a size and a place.
+/// The outcome of a contender with a size and a placement.
 pub(super) struct Outcome {
     pub ctas: Option<u32>,
     pub plan: Option<String>,
     pub times: Times,
-    /// What a check found, where there was one.
+    /// The result of the check, if there was one.
     pub checked: Option<Option<Wrong>>,
 }
 
@@ -103,7 +104,8 @@ fn measure<T: Number>(
     let harness = Harness::<T>::new(world, bench, counts)?;
     let outcome = harness.measure(counts, progress);
     if let Err(BenchError::Local(_)) = outcome {
-        // Freeing symmetric memory waits for the other PEs, which have not heard of this: the job ends first.
+        // Freeing symmetric memory waits for the other PEs, which do not know of this error: the
+        // job ends first.
         std::mem::forget(harness);
     }
     outcome
@@ -114,7 +116,8 @@ impl<'a, T: Number> Harness<'a, T> {
         let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
-        // What may fail on one PE alone comes before what all free together.
+        // Steps that may fail on one PE alone come before allocations that all PEs must free
+        // together.
         let limit = data::limit(bench.dtype, bench.summands(world.n_pes()));
         let torch = match has(&|c| matches!(c, Contender::Torch(_))) {
             true => Some(Torch::start(world, bench, most as u64, limit)?),
@@ -125,7 +128,7 @@ impl<'a, T: Number> Harness<'a, T> {
         let most_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
         let buffers = [world.buffer(bytes)?, world.buffer(bytes)?];
         let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], most)?;
-        // What the switch has for one allocation it has for all.
+        // If the switch has a multicast address for one allocation, it has one for all.
         let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
@@ -169,7 +172,7 @@ impl<'a, T: Number> Harness<'a, T> {
         })
     }
 
-    /// Every row, in turn.
+    /// Measures all rows, one after the other.
     fn measure(&self, counts: &[Counts], progress: ProgressSink<'_>) -> Result<Report> {
         let bench = self.bench;
         let mut report = self.report(counts)?;
@@ -198,7 +201,7 @@ impl<'a, T: Number> Harness<'a, T> {
         }
     }
 
-    /// Without rows.
+    /// A report without rows.
     pub(super) fn report(&self, counts: &[Counts]) -> Result<Report> {
         let mut report = Report::of(self.world, self.bench)?;
         report.lowering = self.lowering.to_string();
@@ -222,7 +225,7 @@ impl<'a, T: Number> Harness<'a, T> {
         Ok(report)
     }
 
-    /// Or why the contender cannot do that here.
+    /// Measures a row, or returns why the contender does not support it.
     fn row(
         &self,
         contender: Contender,
@@ -264,7 +267,7 @@ impl<'a, T: Number> Harness<'a, T> {
         Ok(Ok(row.with_bandwidth(bench.operation.bus_factor(n_pes))))
     }
 
-    /// Measures a case, and checks it where it has results.
+    /// Measures a case, and checks it if it has results.
     fn done(&self, case: Case<'_, T>, moves: bool) -> Result<Outcome> {
         let timed = times(self.world, self.bench, &Here { harness: self, case: &case })?;
         let checked = if self.bench.check && moves { Some(self.check(&case)?) } else { None };
@@ -279,7 +282,9 @@ impl<'a, T: Number> Harness<'a, T> {
             Contender::NcclSymm => nccl.and_then(|n| n.windows.as_ref()),
             _ => Some(&self.symmetric),
         };
-        pair.ok_or_else(|| BenchError::Request(format!("{} has no memory", contender.name())))
+        pair.ok_or_else(|| {
+            BenchError::Request(format!("the memory of {} was not allocated", contender.name()))
+        })
     }
 
     fn case<'c>(
@@ -302,7 +307,7 @@ impl<'a, T: Number> Harness<'a, T> {
                 }
             }
             (Contender::Own(own), Operation::Collective(c), Symmetric(x), Symmetric(out)) => {
-                let missing = || BenchError::Request("there is no barrier".into());
+                let missing = || BenchError::Request("the barrier was not created".into());
                 let sync = self.sync.as_ref().ok_or_else(missing)?;
                 let how = (own, self.lowering, self.bench.ctas);
                 let kernel = own::Compiled::new((self.world, &self.team, sync), how, (c, counts), (x, out))?;
@@ -315,12 +320,12 @@ impl<'a, T: Number> Harness<'a, T> {
             }
             (_, Operation::Collective(c), Nccl(x), Nccl(out)) => case.call = self.nccl(c, x, out)?,
             (_, _, Symmetric(x), Symmetric(out)) => self.remote(&mut case, contender, x, out)?,
-            _ => return Err(BenchError::Request(format!("{} has other memory", contender.name()))),
+            _ => return Err(BenchError::Request(format!("{} cannot use this memory", contender.name()))),
         }
         Ok(Ok(case))
     }
 
-    /// A kernel of the library; or why it cannot do that here.
+    /// A case with a kernel of the library, or why it does not support the request.
     fn ours<'c>(
         &'c self,
         case: &mut Case<'c, T>,
@@ -348,7 +353,7 @@ impl<'a, T: Number> Harness<'a, T> {
         self.planned(case, plan, collective, (x, out)).map(Ok)
     }
 
-    /// A kernel of the library as a plan has it.
+    /// A case with a kernel of the library and a given plan.
     fn planned<'c>(
         &'c self,
         case: &mut Case<'c, T>,
@@ -363,7 +368,7 @@ impl<'a, T: Number> Harness<'a, T> {
             &collectives.request(&asked(collective, op, &x, out.as_ref()), self.stream)?,
         );
         let Plan { algorithm, ctas, threads, unroll } = plan;
-        case.plan = Some(format!("{}, {ctas} CTAs of {threads}, {unroll} at once", algorithm.name));
+        case.plan = Some(format!("{}, {ctas} CTAs of {threads} threads, unroll {unroll}", algorithm.name));
         case.call =
             Box::new(move |s| Ok(collectives.launch(&plan, &asked(collective, op, &x, out.as_ref()), s)?));
         Ok(())
@@ -371,36 +376,37 @@ impl<'a, T: Number> Harness<'a, T> {
 
     /// The collectives of this library.
     pub fn collectives(&self) -> Result<&Collectives> {
-        let missing = || BenchError::Request("there are no workspaces".into());
+        let missing = || BenchError::Request("the workspaces were not allocated".into());
         self.collectives.as_ref().ok_or_else(missing)
     }
 
-    /// What a collective of ours is asked for, of operands in the symmetric heap.
+    /// The request to a collective of warpweft with operands in the symmetric heap.
     pub fn request(&self, place: Placement, counts: &Counts) -> Result<Request> {
         let (collective, x, out, _) = self.heap(place, counts)?;
         let call = asked(collective, self.bench.op, &x, out.as_ref());
         Ok(self.collectives()?.request(&call, self.stream)?)
     }
 
-    /// A case of it as a plan has it.
+    /// A case of the collective with a given plan.
     pub fn ours_by<'c>(&'c self, place: Placement, counts: &'c Counts, plan: &Plan) -> Result<Case<'c, T>> {
         let (collective, x, out, mut case) = self.heap(place, counts)?;
         self.planned(&mut case, *plan, collective, (x, out))?;
         Ok(case)
     }
 
-    /// A collective's operands in the symmetric heap, and a case of them that does nothing yet.
+    /// The operands of a collective in the symmetric heap, and a case that does not call anything
+    /// yet.
     fn heap<'c>(&'c self, place: Placement, counts: &'c Counts) -> Result<Heap<'c, T>> {
         match (self.bench.operation, self.sides(&self.symmetric, place, counts)?) {
             (Operation::Collective(c), ([Operand::Symmetric(x), Operand::Symmetric(out)], case)) => {
                 let (x, out) = larger(place, x, out);
                 Ok((c, x, out, case))
             }
-            _ => Err(BenchError::Request(format!("{} is no collective", self.bench.operation))),
+            _ => Err(BenchError::Request(format!("{} is not a collective", self.bench.operation))),
         }
     }
 
-    /// What a call gives and gets in a memory, and a case of it that does nothing yet.
+    /// The input and the output of a call in a memory, and a case that does not call anything yet.
     fn sides<'c>(
         &'c self,
         memory: &Pair<T>,
@@ -442,9 +448,9 @@ impl<'a, T: Number> Harness<'a, T> {
         })
     }
 
-    /// NCCL's.
+    /// The collective of NCCL on a stream.
     fn nccl<'c>(&'c self, c: Collective, x: nccl::Tensor<T>, out: nccl::Tensor<T>) -> Result<Call<'c>> {
-        let missing = || BenchError::Request("NCCL is not started".into());
+        let missing = || BenchError::Request("NCCL was not started".into());
         let (op, nccl) = (self.bench.op, &self.nccl.as_ref().ok_or_else(missing)?.communicator);
         Ok(Box::new(move |s| {
             Ok(match c {
@@ -457,7 +463,7 @@ impl<'a, T: Number> Harness<'a, T> {
         }))
     }
 
-    /// What is no collective.
+    /// A case of an operation that is not a collective.
     fn remote<'c>(
         &'c self,
         case: &mut Case<'c, T>,
@@ -498,7 +504,7 @@ impl<'a, T: Number> Harness<'a, T> {
         data::made(self.world.n_pes(), elements, |i| T::of(data::datum(me, i, round, limit)))
     }
 
-    /// Greatest number of the data.
+    /// The greatest number of the data.
     pub fn limit(&self) -> u64 {
         data::limit(self.bench.dtype, self.bench.summands(self.world.n_pes()))
     }
@@ -508,7 +514,7 @@ impl<'a, T: Number> Harness<'a, T> {
         Here { harness: self, case }.blocks(blocks)
     }
 
-    /// Gives an operand the data that timed calls have: some, again and again.
+    /// Fills an operand with the data of timed calls, which repeats periodically.
     pub(super) fn fill(&self, input: &Operand<T>) -> Result<()> {
         let (len, stream) = (input.len(), self.stream);
         let some = self.data(TIMED_PERIOD.min(len as u64), TIMED_ROUND);
@@ -525,7 +531,7 @@ impl<'a, T: Number> Harness<'a, T> {
     }
 }
 
-/// A case of this process.
+/// A case that this process calls.
 struct Here<'b, 'c, T> {
     harness: &'b Harness<'b, T>,
     case: &'b Case<'c, T>,
@@ -541,7 +547,7 @@ impl<T: Number> Timed for Here<'_, '_, T> {
     fn first(&self) -> Result<f64> {
         let stream = self.harness.stream;
         self.harness.fill(&self.case.input)?;
-        // Making data takes each PE its own time.
+        // The PEs take different times to make the data.
         self.harness.world.wait_for_all()?;
         let began = Instant::now();
         self.calls(1, stream)?;
@@ -554,7 +560,7 @@ impl<T: Number> Timed for Here<'_, '_, T> {
         self.calls(before, stream)?;
         cuda::wait_for(stream)?;
         let block = start.block(bench.graph, |s| self.calls(calls, s))?;
-        // A graph's first launch is not like the others.
+        // The first launch of a graph takes longer than later ones.
         start.time(&block)?;
         let timed = (0..blocks).map(|_| {
             if cold {
@@ -570,7 +576,7 @@ impl<T: Number> Timed for Here<'_, '_, T> {
     }
 }
 
-/// Operand and result as our calls have them: in place the larger side alone.
+/// The operand and the result of a call of warpweft: in place, only the larger of the two.
 fn larger<T: Number>(
     place: Placement,
     x: SymmetricTensor<T>,

@@ -1,13 +1,14 @@
-//! The model of [`Links`] over what was counted on the simulator, and with what a machine's calibration tells.
+//! The model of [`Links`], applied to traffic counted on the simulator and to the constants of a
+//! machine's calibration.
 
 use super::report::{Bandwidth, Calibration};
 use super::traffic::Traffic;
 use weft::collective::{Algorithm, Cost, Links, Plan, Prediction, Request};
 
 impl Calibration {
-    /// The links of the model, with what was measured on this machine in the place of what was measured elsewhere.
-    /// Packets, and stores to all PEs at once, have the proportion that they have there. A kernel's own work, the switch
-    /// and the network stay as they are.
+    /// The links of the model, with the constants that this calibration measured instead of the
+    /// built-in ones. The rates of packets and of stores to all PEs keep their built-in proportion.
+    /// The constants of a kernel's own work, of the switch and of the network stay as they are.
     pub fn links(&self) -> Links {
         let calibration = self;
         const ELSEWHERE: Links = Links::H200;
@@ -45,13 +46,13 @@ impl Traffic {
             _ => Cost { neighbour: bytes, ..Cost::default() },
         };
         if let Some(algorithm) = algorithm.filter(|a| a.net) {
-            // NVSHMEM's signals are not among what is counted.
+            // NVSHMEM's signals are not counted.
             let count = t.size / (t.collective.parts(t.n_pes) * t.dtype.bytes() as u64);
             let request = Request { place: t.place, ..Request::new(t.collective, t.dtype, count, t.n_pes) };
             let plan = Plan::of(algorithm, &request, u32::MAX);
             return links.predict(&(algorithm.cost)(&request, &plan), plan.ctas);
         }
-        // Where data is staged, what is waited for is a flag and no barrier.
+        // If data is staged, the kernel waits for a flag and not for a barrier.
         let staged = algorithm.is_some_and(|a| a.staged);
         let [waits, flights] = if staged { [0, s.waits] } else { [s.waits, 0] }.map(f64::from);
         let (packets, switch) = (f64::from(s.packets), t.switch.bytes() as f64);
@@ -72,8 +73,8 @@ mod tests {
         cost.push + cost.neighbour + cost.pull + cost.packed + cost.net + cost.engine
     }
 
-    /// What a row says of its algorithm is what the algorithm does: bytes of peers and of the switch through the busiest
-    /// port, but for flags, and barriers.
+    /// The properties of an algorithm in the table match its behaviour: the bytes to peers and to
+    /// the switch through the busiest port, except for flags, and the barriers.
     fn agrees(algorithm: &'static Algorithm, n_pes: u32, kib: u64, lowering: Lowering) {
         let place = algorithm.places().next().unwrap_or(Placement::OutOfPlace);
         let counts = algorithm.collective.counts(kib << 10, 4, n_pes).unwrap();
@@ -88,7 +89,8 @@ mod tests {
         let cost = (algorithm.cost)(&request, &plan);
         let what = format!("{algorithm:?} {place:?} {lowering:?} of {n_pes}: {cost:?}, {counted:?}");
         let close = |said: f64, counted: u64, than: f64| (said - counted as f64).abs() <= than;
-        // A flag for each PE, CTA and step, and what empties slots: little beside the data.
+        // The flags of each PE, CTA and step, and the stores that empty slots, are small compared
+        // with the data.
         let little = 0.03 * counts.bytes as f64 + 4096.0;
         assert!(close(bytes(&cost), counted.peer.bytes(), little), "{what}");
         assert!(close(cost.switch, counted.switch.bytes(), little), "{what}");
@@ -119,7 +121,7 @@ mod tests {
         Collective::ALL.into_iter().filter(|c| *c != Collective::AllReduce).for_each(all_agree);
     }
 
-    /// The calibration of docs/performance.md, 2 H200s.
+    /// The calibration of docs/performance.md, for 2 H200s.
     #[test]
     fn a_calibration_takes_the_place_of_constants() {
         let push = |ctas, gbps| Bandwidth { ctas, bytes: 1 << 28, gbps };
@@ -145,7 +147,7 @@ mod tests {
         ] {
             same(of(&links), of(&Links::H200));
         }
-        // A machine of one GPU has no links.
+        // A machine with one GPU has no links.
         (calibration.push, calibration.pull, calibration.flight_us) = (Vec::new(), Vec::new(), None);
         assert_eq!(calibration.links().push_gbps, Links::H200.push_gbps);
     }

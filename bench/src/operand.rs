@@ -1,25 +1,25 @@
-//! What a contender reads and writes on this PE, wherever it wants it.
+//! The input and output of a contender on this PE, in the kind of memory that the contender needs.
 
 use super::measure::Result;
 use weft_runtime::{DeviceTensor, Element, Stream, SymmetricBuffer, SymmetricTensor, World, nccl};
 
-/// Elements of this PE.
+/// A tensor of this PE.
 #[derive(Clone)]
 pub enum Operand<T> {
-    /// In NVSHMEM's symmetric heap.
+    /// A tensor in NVSHMEM's symmetric heap.
     Symmetric(SymmetricTensor<T>),
-    /// Memory that belongs to NCCL.
+    /// A tensor in memory of NCCL.
     Nccl(nccl::Tensor<T>),
 }
 
-/// Two memories, each large enough for either side of every size.
+/// Two tensors, each large enough for the input or the output of every size.
 pub struct Pair<T> {
     first: Operand<T>,
     second: Operand<T>,
 }
 
 impl<T: Element> Operand<T> {
-    /// Elements `range` of it.
+    /// The elements `range` of the tensor.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Result<Operand<T>> {
         Ok(match self {
             Operand::Symmetric(t) => Operand::Symmetric(t.slice(range)?),
@@ -35,7 +35,7 @@ impl<T: Element> Operand<T> {
         }
     }
 
-    /// Writes its elements, and waits.
+    /// Writes the elements, and waits.
     pub fn write(&self, data: &[T], stream: &Stream) -> Result<()> {
         Ok(match self {
             Operand::Symmetric(t) => t.copy_from(data, stream),
@@ -43,7 +43,7 @@ impl<T: Element> Operand<T> {
         }?)
     }
 
-    /// Sets the bytes of its memory, and waits.
+    /// Sets all bytes of the memory to a poison value, and waits.
     pub fn poison(&self, stream: &Stream) -> Result<()> {
         const BYTE: u8 = 0xff;
         Ok(match self {
@@ -52,7 +52,7 @@ impl<T: Element> Operand<T> {
         }?)
     }
 
-    /// Takes over elements, in the stream's order.
+    /// Copies elements from a device tensor, in the stream's order.
     pub fn load(&self, from: &DeviceTensor<T>, world: &World, stream: &Stream) -> Result<()> {
         Ok(match self {
             Operand::Symmetric(t) => world.put(t, from, world.my_pe(), stream),
@@ -60,7 +60,7 @@ impl<T: Element> Operand<T> {
         }?)
     }
 
-    /// Gives its elements away, in the stream's order.
+    /// Copies the elements to a device tensor, in the stream's order.
     pub fn store(&self, to: &DeviceTensor<T>, world: &World, stream: &Stream) -> Result<()> {
         Ok(match self {
             Operand::Symmetric(t) => world.get(to, t, world.my_pe(), stream),
@@ -77,17 +77,17 @@ impl<T: Element> Pair<T> {
         Ok(Pair { first: first?, second: second? })
     }
 
-    /// Two tensors of NCCL's.
+    /// Makes a pair of two NCCL tensors.
     pub fn nccl(first: nccl::Tensor<T>, second: nccl::Tensor<T>) -> Pair<T> {
         Pair { first: Operand::Nccl(first), second: Operand::Nccl(second) }
     }
 
-    /// What is given and what is got: `send` and `recv` elements in a memory each.
+    /// The input and the output, with `send` and `recv` elements, each in its own tensor.
     pub fn apart(&self, send: usize, recv: usize) -> Result<[Operand<T>; 2]> {
         Ok([self.first.slice(0..send)?, self.second.slice(0..recv)?])
     }
 
-    /// The same in one memory, the smaller one at this PE's place in the larger.
+    /// The input and the output in one tensor: the smaller one at this PE's part of the larger one.
     pub fn together(&self, send: usize, recv: usize, my_pe: usize) -> Result<[Operand<T>; 2]> {
         let whole = send.max(recv);
         let side = |n: usize| match n == whole {

@@ -1,4 +1,4 @@
-//! What can be measured: the collectives, and what kernels do to another PE.
+//! The operations that can be measured: the collectives, and remote operations in kernels.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,13 +11,14 @@ use weft_runtime::Reduce;
 pub enum Operation {
     /// A collective of all PEs.
     Collective(Collective),
-    /// Each PE puts to the next, all at once.
+    /// Each PE puts to the next one, all at the same time.
     Put,
-    /// Each PE gets from the one before, all at once.
+    /// Each PE gets from the previous one, all at the same time.
     Get,
-    /// A word and the signal behind it from PE 0 to PE 1 and back: half a round trip.
+    /// A word and a signal that follows it, from PE 0 to PE 1 and back. The result is half of a
+    /// round trip.
     Signal,
-    /// All PEs wait for each other.
+    /// A barrier of all PEs.
     Barrier,
 }
 
@@ -46,21 +47,21 @@ impl Operation {
     pub fn parse(name: &str) -> Result<Operation, String> {
         Operation::all().find(|o| o.name() == name).ok_or_else(|| {
             let known: Vec<_> = Operation::all().map(Operation::name).collect();
-            format!("`{name}` is nothing that is measured: expected one of {}", known.join(", "))
+            format!("`{name}` is not an operation that can be measured: expected one of {}", known.join(", "))
         })
     }
 
-    /// Whether elements of PEs become one.
+    /// Whether the operation combines elements of several PEs into one.
     pub fn reduces(self) -> bool {
         matches!(self, Operation::Collective(c) if c.reduces())
     }
 
-    /// Whether it moves as many bytes as are asked for; a signal and a barrier have no size.
+    /// Whether the bytes that it moves depend on the size; a signal and a barrier have no size.
     pub fn has_size(self) -> bool {
         !matches!(self, Operation::Signal | Operation::Barrier)
     }
 
-    /// Parts of the larger side, one a PE where it is divided.
+    /// The number of parts of the larger buffer: one for each PE if it is divided.
     pub fn parts(self, n_pes: u32) -> u64 {
         match self {
             Operation::Collective(c) => c.parts(n_pes),
@@ -68,8 +69,8 @@ impl Operation {
         }
     }
 
-    /// Elements for so many bytes on the larger side, or fewer where they do not divide; none where there is not one
-    /// for each part.
+    /// The elements for `bytes` bytes of the larger buffer, rounded down to whole parts; none if
+    /// there is not one element for each part.
     pub fn counts(self, bytes: u64, element: u64, n_pes: u32) -> Option<Counts> {
         match self {
             Operation::Collective(c) => c.counts(bytes, element, n_pes),
@@ -77,14 +78,14 @@ impl Operation {
                 let count = bytes / element;
                 (count > 0).then_some(Counts { count, send: count, recv: count, bytes: count * element })
             }
-            // A word of eight bytes, and nothing.
+            // A signal moves one word of eight bytes, and a barrier moves nothing.
             Operation::Signal => Some(Counts { count: 1, send: 1, recv: 1, bytes: 8 }),
             Operation::Barrier => Some(Counts { count: 0, send: 1, recv: 1, bytes: 0 }),
         }
     }
 
-    /// Bus bandwidth for algorithm bandwidth: what each link carries for a byte of the size (nccl-tests,
-    /// doc/PERFORMANCE.md; there sendrecv has 1).
+    /// The ratio of bus bandwidth to algorithm bandwidth: the bytes that each link carries for a
+    /// byte of the size (nccl-tests, doc/PERFORMANCE.md; sendrecv has 1 there).
     pub fn bus_factor(self, n_pes: u32) -> f64 {
         match self {
             Operation::Collective(c) => c.bus_factor(n_pes),
@@ -92,7 +93,7 @@ impl Operation {
         }
     }
 
-    /// What element `i` of PE `pe` becomes, where `given(pe, i)` is what each PE has.
+    /// The expected element `i` on PE `pe`, if `given(pe, i)` is each PE's input.
     pub fn result(
         self,
         op: Reduce,

@@ -1,4 +1,4 @@
-//! A kernel of a file, beside those of the library.
+//! A user's kernel from a file, measured in the same run as those of the library.
 
 use super::Placement;
 use super::measure::Result;
@@ -9,26 +9,28 @@ use weft_lang::elaborate::Define;
 use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::{Barrier, Element, Stream, SymmetricTensor, Team, World};
 
-/// A kernel of a file that is measured as a collective: one that takes `x`, `out` unless it works in place, and perhaps a
-/// barrier and a team, and has the compile-time parameters `T`, the element type, and `N`, the elements of a PE's part.
-/// The larger of `x` and `out` has a row of `N` elements for each PE where the collective divides it.
+/// A kernel from a file that is measured as a collective. It takes `x`, `out` unless it works in
+/// place, and optionally a barrier and a team. Its compile-time parameters are `T`, the element
+/// type, and `N`, the number of elements of a PE's part. The larger of `x` and `out` has a row of
+/// `N` elements for each PE if the collective divides it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Own {
     name: String,
     text: String,
-    /// Names and kinds of its parameters.
+    /// The names and kinds of its parameters.
     parameters: Vec<(String, String)>,
 }
 
 impl Own {
-    /// The one kernel of a text; the name is the table's.
+    /// Reads the only kernel of a text. `name` is its name in the table.
     ///
     /// # Errors
+    ///
     /// Fails if the text is not a kernel file, or if the kernel has other parameters.
     pub fn new(name: &str, text: &str) -> std::result::Result<Own, String> {
         let file = KernelFile::parse(name, text).map_err(|e| e.to_string())?;
         let [head] = &file.heads()[..] else {
-            return Err(format!("{name} has {} kernels, and one is measured", file.heads().len()));
+            return Err(format!("expected one kernel to measure, but {name} has {}", file.heads().len()));
         };
         let parameters: Vec<_> = head.params.iter().map(|p| (p.name.to_string(), p.ty.to_string())).collect();
         let known = |(name, kind): &(String, String)| match &**kind {
@@ -38,21 +40,21 @@ impl Own {
         };
         if let Some((parameter, kind)) = parameters.iter().find(|p| !known(p)) {
             return Err(format!(
-                "{name} takes `{parameter}: {kind}`: expected tensors x and out, a barrier and a team"
+                "{name} has the parameter `{parameter}: {kind}`: expected only tensors x and out, a barrier and a team"
             ));
         }
         match parameters.iter().any(|(name, _)| name == "x") {
             true => Ok(Own { name: name.into(), text: text.into(), parameters }),
-            false => Err(format!("{name} takes no tensor `x`")),
+            false => Err(format!("{name} has no tensor parameter `x`")),
         }
     }
 
-    /// The name that the table shows.
+    /// The name in the table.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it has its results.
+    /// The placements of its results.
     pub fn places(&self) -> &'static [Placement] {
         match self.parameters.iter().any(|(name, _)| name == "out") {
             true => &[Placement::OutOfPlace],
@@ -61,7 +63,7 @@ impl Own {
     }
 }
 
-/// It compiled for a size, with its operands.
+/// The kernel compiled for a size, with its operands.
 pub(super) struct Compiled<'a, T> {
     own: &'a Own,
     kernel: Kernel,
@@ -72,7 +74,8 @@ pub(super) struct Compiled<'a, T> {
 }
 
 impl<'a, T: Element> Compiled<'a, T> {
-    /// Compiles the kernel for `ctas` CTAs. By default, each thread has 16 bytes, and the barrier limits the CTAs.
+    /// Compiles the kernel for `ctas` CTAs. By default, each thread handles 16 bytes, and the
+    /// barrier limits the number of CTAs.
     pub fn new(
         (world, team, sync): (&World, &'a Team, &'a Barrier),
         (own, lowering, ctas): (&'a Own, Lowering, Option<u32>),
@@ -97,7 +100,7 @@ impl<'a, T: Element> Compiled<'a, T> {
         Ok(Compiled { own, kernel, ctas, operands, sync, team })
     }
 
-    /// CTAs of a launch.
+    /// The number of CTAs of a launch.
     pub fn ctas(&self) -> u32 {
         self.ctas
     }

@@ -1,4 +1,4 @@
-//! What was measured, as a picture: time and bus bandwidth against size.
+//! The measurements as a plot: time and bus bandwidth against size.
 
 use super::BenchError;
 use super::measure::Result;
@@ -10,18 +10,20 @@ use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-/// Extent of the picture, of what stands over the panels, and of what stands beside them.
+/// The size of the picture, the height above the panels, and the width beside them.
 const SIZE: (u32, u32) = (1400, 640);
 const HEAD: u32 = 78;
 const LEGEND: u32 = 170;
 
-/// By how much times in place are others than those out of place, at least somewhere, where they are drawn too.
+/// The relative difference between times in place and out of place, for at least one size, from
+/// which both are drawn.
 const DIFFERENT: f64 = 0.05;
 
 pub(super) const FONT: &str = "sans-serif";
 pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
 
-/// Colours, the first seven told apart also by who does not see red and green alike (Okabe and Ito, 2008).
+/// The colours. The first seven can be told apart with red-green colour blindness too (Okabe and
+/// Ito, 2008).
 pub(super) const COLORS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -42,26 +44,30 @@ type Chart<'a, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<LogCoord<f64>, 
 type Error = Box<dyn std::error::Error>;
 type Drawn = std::result::Result<(), Error>;
 
-/// A contender with a place.
+/// The line of a contender with a placement.
 struct Line<'a> {
     name: &'a str,
     color: RGBColor,
-    /// In place.
+    /// Whether the line is dashed, which means in place.
     dashed: bool,
     ours: bool,
     rows: Vec<&'a Row>,
 }
 
 impl Report {
-    /// An SVG of all rows: times on the left, bus bandwidths on the right, both against the size, with what the links
-    /// have.
+    /// The plot of all rows as SVG: times on the left, bus bandwidths on the right, both against
+    /// the size, with the bandwidth of the links.
     ///
     /// # Errors
+    ///
     /// Fails if no row has a size, or if the picture cannot be drawn.
     pub fn plot(&self) -> Result<String> {
         let lines = self.lines();
         if lines.is_empty() {
-            return Err(BenchError::Request(format!("{} has no sizes to plot against", self.operation)));
+            return Err(BenchError::Request(format!(
+                "{} has no sizes, so its results cannot be plotted",
+                self.operation
+            )));
         }
         let mut svg = String::new();
         {
@@ -97,12 +103,12 @@ impl Report {
         let graph = if self.graph { "CUDA graph" } else { "back to back" };
         let in_place = self.rows.iter().any(|r| r.place == Placement::InPlace);
         let dashed = match lines.iter().any(|l| l.dashed) {
-            true => "; dashed: in place (left out within 5 % of out of place)",
-            false if in_place => "; in place all are within 5 %",
+            true => "; dashed: in place (omitted where the times are within 5 % of those out of place)",
+            false if in_place => "; the times in place are within 5 %",
             false => "",
         };
         let how = format!(
-            "{graph}, {} lowering; median of {} blocks of {} calls on their slowest PEs{dashed}",
+            "{graph}, {} lowering; median of {} blocks of {} calls, on the slowest PE of each block{dashed}",
             self.lowering, self.repeats, self.iters
         );
         (title, how)
@@ -113,7 +119,7 @@ impl Report {
         let least = times().fold(f64::INFINITY, f64::min).max(0.01) / 1.5;
         let most = times().fold(least, f64::max) * 1.5;
         let y = LogCoord::from((least..most).log_scale()).with_key_points(steps(least, most));
-        let mut chart = self.panel(area, "time of a call (us)", y)?;
+        let mut chart = self.panel(area, "time per call (us)", y)?;
         draw_lines(&mut chart, lines, |r| r.time_us.median)
     }
 
@@ -127,7 +133,7 @@ impl Report {
         for (gbps, label) in limits {
             let style = ShapeStyle::from(&GREY).stroke_width(1);
             chart.draw_series(DashedLineSeries::new([(ends.0, gbps), (ends.1, gbps)], 2, 3, style))?;
-            // What would be written over the one before is written below its line.
+            // A label that would overlap the previous one is drawn below its line.
             let y = if (above - gbps) / most < 0.05 { 3 } else { -15 };
             above = gbps;
             let text = Text::new(label, (4, y), (FONT, 13).into_font().color(&GREY));
@@ -153,7 +159,7 @@ impl Report {
         Ok(chart)
     }
 
-    /// Who has which line.
+    /// Draws the legend.
     fn legend(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         let mut y = 60;
         for (i, line) in lines.iter().enumerate() {
@@ -168,16 +174,17 @@ impl Report {
         Ok(())
     }
 
-    /// What the links have, one way, with what it says: as specified, and as measured.
+    /// The bandwidths of the links in one direction, with their labels: as specified, and as
+    /// measured.
     fn limits(&self) -> Vec<(f64, String)> {
         let specified =
-            self.nvlink.map(|n| (n.gbps, format!("{} NVLinks, {:.0} GB/s a direction", n.links, n.gbps)));
+            self.nvlink.map(|n| (n.gbps, format!("{} NVLinks, {:.0} GB/s per direction", n.links, n.gbps)));
         let best = self.calibration.as_ref().and_then(|c| c.best_push());
-        let pushed = best.map(|b| (b.gbps, format!("pushed to the next PE, {:.0} GB/s", b.gbps)));
+        let pushed = best.map(|b| (b.gbps, format!("measured push to the next PE, {:.0} GB/s", b.gbps)));
         specified.into_iter().chain(pushed).collect()
     }
 
-    /// Least and greatest size, apart.
+    /// The least and the greatest size, which differ at least slightly.
     fn ends(&self) -> (f64, f64) {
         let sizes = || self.rows.iter().map(|r| r.size as f64).filter(|s| *s > 0.0);
         let (least, most) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(1.0, f64::max));
@@ -202,7 +209,8 @@ impl Report {
         let repeats: Vec<bool> = lines.iter().map(|line| line.repeats(&lines)).collect();
         let mut repeats = repeats.into_iter();
         lines.retain(|_| !repeats.next().unwrap_or(false));
-        // Ours first: where there are more than colours, a peer's is one of ours again.
+        // The lines of warpweft come first. If there are more lines than colours, a peer's line
+        // shares a colour with one of them.
         lines.sort_by_key(|line| !line.ours);
         let mut names: Vec<&str> = Vec::new();
         for line in &mut lines {
@@ -217,7 +225,7 @@ impl Report {
 }
 
 impl Line<'_> {
-    /// Whether it says what the line of the same contender out of place says.
+    /// Whether the line nearly coincides with that of the same contender out of place.
     fn repeats(&self, all: &[Line<'_>]) -> bool {
         let apart = all.iter().find(|l| self.dashed && !l.dashed && l.name == self.name);
         let close = |row: &Row, other: &Row| {
@@ -232,7 +240,7 @@ impl Line<'_> {
         ShapeStyle::from(&self.color).stroke_width(if self.ours { 3 } else { 2 })
     }
 
-    /// Full where it is ours, else a ring.
+    /// A marker: a disc for a contender of warpweft, a ring for a peer.
     fn dot<C>(&self, at: C) -> Circle<C, i32> {
         let style = if self.ours { self.color.filled() } else { self.color.stroke_width(1) };
         Circle::new(at, if self.ours { 3 } else { 4 }, style)
@@ -256,7 +264,7 @@ fn draw_lines<Y: Ranged<ValueType = f64>>(
     Ok(())
 }
 
-/// 1, 2 and 5 of every decade between; of many decades 1 alone.
+/// The labels of the axis: 1, 2 and 5 of every decade, or 1 alone if there are many decades.
 fn steps(least: f64, most: f64) -> Vec<f64> {
     let decades = least.log10().floor() as i32..=most.log10().ceil() as i32;
     let of: &[f64] = if decades.clone().count() > 5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -264,14 +272,14 @@ fn steps(least: f64, most: f64) -> Vec<f64> {
     all.filter(|n| (least..most).contains(n)).collect()
 }
 
-/// A size as people write it: 64K.
+/// A size for people: `64K`.
 fn size(bytes: f64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let unit = units.into_iter().find(|(shift, _)| bytes >= f64::from(1 << shift));
     unit.map_or_else(|| short(bytes), |(shift, unit)| short(bytes / f64::from(1 << shift)) + unit)
 }
 
-/// A number without needless digits.
+/// A number without trailing zeros.
 fn short(n: f64) -> String {
     if n >= 10.0 || n.fract() == 0.0 { format!("{n:.0}") } else { format!("{n:.1}") }
 }

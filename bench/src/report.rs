@@ -1,4 +1,4 @@
-//! What was measured, as data: what JSON has.
+//! The measurements as data, in the form of the JSON report.
 
 use super::Bench;
 use super::Placement;
@@ -9,14 +9,14 @@ use std::fmt;
 use std::time::SystemTime;
 use weft_runtime::{DType, World, cuda, machine};
 
-/// Microseconds of a call over PEs and blocks of calls.
+/// The spread of the microseconds of a call, over PEs and blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spread {
-    /// On the fastest PE in its fastest block.
+    /// The time on the fastest PE in its fastest block.
     pub min: f64,
-    /// The median over the blocks. A block takes the time of its slowest PE.
+    /// The median over the blocks. The time of a block is that of its slowest PE.
     pub median: f64,
-    /// On the slowest PE in its slowest block.
+    /// The time on the slowest PE in its slowest block.
     pub max: f64,
 }
 
@@ -34,15 +34,16 @@ impl Spread {
     }
 }
 
-/// What a contender takes with a size.
+/// The times of a contender with a size.
 pub struct Times {
-    /// The time of a call among calls that follow each other.
+    /// The time of a call in a block of back-to-back calls.
     pub warm: Spread,
     /// The time of a single call whose data is not in the L2 cache.
     pub cold: Spread,
-    /// The time of the very first call, on the host and the slowest PE, until its work ends.
+    /// The time of the very first call, from the call on the host to the end of its work on the
+    /// slowest PE.
     pub first_us: f64,
-    /// Calls of a block.
+    /// The number of calls in a block.
     pub iters: u32,
     /// The number of blocks of calls.
     pub repeats: u32,
@@ -51,19 +52,19 @@ pub struct Times {
 /// Elements that are not what they should be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Wrong {
-    /// How many, over all PEs and rounds of the check.
+    /// The number of wrong elements, over all PEs and rounds of the check.
     pub elements: u64,
-    /// How many were compared.
+    /// The number of elements that were compared.
     pub of: u64,
-    /// PE of the first.
+    /// The PE of the first wrong element.
     pub pe: u32,
-    /// Round of the check, from 1: calls follow each other, each with new data.
+    /// The round of the check, from 1. Calls follow each other, each with new data.
     pub round: u32,
     /// The index of the element.
     pub index: u64,
     /// The value that was found there.
     pub found: String,
-    /// What it should be.
+    /// The value that was expected.
     pub expected: String,
 }
 
@@ -78,45 +79,46 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// A size with an algorithm.
+/// The measurement of one size with one algorithm.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Bytes of the larger side of a PE.
+    /// The bytes of the larger buffer of a PE.
     pub size: u64,
-    /// Elements of the smaller side.
+    /// The elements of the smaller buffer.
     pub count: u64,
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
-    /// Reduction, where there is one.
+    /// The reduction, if there is one.
     pub redop: Option<String>,
     /// The name of the algorithm, or of the peer.
     pub algorithm: String,
-    /// Where the results are.
+    /// The placement of the results.
     pub place: Placement,
-    /// CTAs of a kernel of ours.
+    /// The number of CTAs, if the kernel is warpweft's.
     pub ctas: Option<u32>,
-    /// How a kernel of ours was carried out: the algorithm, which `auto` chooses, its CTAs, threads and steps at once; the
-    /// function of PyTorch's.
+    /// How a kernel of warpweft was carried out (the algorithm, which `auto` chooses, its CTAs,
+    /// threads and steps in flight), or the function of PyTorch.
     pub plan: Option<String>,
-    /// Calls in a block; fewer than asked for where they take long.
+    /// The number of calls in a block; fewer than requested if they take long.
     pub iters: u32,
-    /// Blocks; fewer than asked for where they take long.
+    /// The number of blocks; fewer than requested if they take long.
     pub repeats: u32,
-    /// Time of a call among others, one behind the other.
+    /// The time of a call in a block of back-to-back calls.
     pub time_us: Spread,
-    /// Time of a call by itself, nothing of whose data is in the second-level cache.
+    /// The time of a single call whose data is not in the L2 cache.
     pub cold_us: Spread,
-    /// Time of the first call of all, on the host and the slowest PE, to the end of its work: with what is loaded or
-    /// connected only then. (Our kernels are compiled before.)
+    /// The time of the very first call, from the call on the host to the end of its work on the
+    /// slowest PE. It includes code that is loaded and connections that are made only then. (The
+    /// kernels of warpweft are compiled earlier.)
     pub first_us: f64,
-    /// Size by median time, in 10^9 bytes a second.
+    /// The size divided by the median time, in 10^9 bytes a second.
     pub algbw: f64,
     /// The algorithm bandwidth times the factor of the collective ([`Collective::bus_factor`](weft::collective::Collective::bus_factor)).
     pub busbw: f64,
-    /// Wrong elements; none without a check.
+    /// The number of wrong elements; none without a check.
     pub wrong: Option<u64>,
-    /// The first of them.
+    /// The first wrong element.
     pub first_wrong: Option<Wrong>,
 }
 
@@ -129,14 +131,14 @@ impl Row {
     }
 }
 
-/// Bandwidth of one kernel.
+/// The bandwidth of one kernel.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// CTAs of 1024 threads.
+    /// The number of CTAs, each of 1024 threads.
     pub ctas: u32,
     /// Bytes that each PE moves.
     pub bytes: u64,
-    /// 10^9 bytes a second and PE, one way.
+    /// The bandwidth of each PE in one direction, in 10^9 bytes a second.
     pub gbps: f64,
 }
 
@@ -149,72 +151,74 @@ pub struct Loading {
     pub cubin_ms: f64,
 }
 
-/// What the machine itself takes: medians on their slowest PEs.
+/// The calibration of the machine: medians of the times of the slowest PEs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Calibration {
-    /// A kernel that does nothing, in a graph of many.
+    /// The time of an empty kernel, in a graph of many.
     pub empty_kernel_us: f64,
-    /// A block without calls, in a graph: what every block of calls has besides them, shared by as many as it has.
+    /// The time of a block without calls, in a graph. Every block of calls has this overhead, which
+    /// its calls share.
     #[serde(default)]
     pub empty_block_us: Option<f64>,
-    /// A kernel in which all PEs wait for each other, in a graph of many.
+    /// The time of a kernel with a barrier of all PEs, in a graph of many.
     pub barrier_us: f64,
-    /// A word, a fence and a signal from PE 0 to PE 1, or back; none of one PE.
+    /// The time of a word, a fence and a signal from PE 0 to PE 1, or back; none with a single PE.
     pub flight_us: Option<f64>,
-    /// Each PE stores to the next, all at once.
+    /// The bandwidth when each PE stores to the next one, all at the same time.
     pub push: Vec<Bandwidth>,
-    /// Each PE loads from the one before, all at once.
+    /// The bandwidth when each PE loads from the previous one, all at the same time.
     pub pull: Vec<Bandwidth>,
     /// The times to load code.
     pub loading: Loading,
 }
 
-/// All that was measured, and where.
+/// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The version of warpweft.
     pub warpweft: String,
     /// The time at which the benchmark began: `2026-11-21T18:00:00Z`.
     pub date: String,
-    /// The command and its arguments; none where a program measured.
+    /// The command and its arguments; none if a program measured.
     pub command: Vec<String>,
     /// The operation that was measured.
     pub operation: Operation,
-    /// PEs, one a GPU.
+    /// The number of PEs, one for each GPU.
     pub n_pes: u32,
     /// The GPU of PE 0.
     pub gpu: String,
-    /// NVLinks of that GPU that are up, and what they have together, in 10^9 bytes a second and direction.
+    /// The number of active NVLinks of that GPU, and their total bandwidth in one direction, in
+    /// 10^9 bytes a second.
     pub nvlink: Option<NvLink>,
-    /// Version of the driver, where NVML tells.
+    /// The version of the driver, if NVML reports it.
     pub driver: Option<String>,
-    /// Version of CUDA that the driver has.
+    /// The version of CUDA that the driver supports.
     pub cuda: String,
     /// The version of NVSHMEM.
     pub nvshmem: String,
-    /// Version of NCCL, where it was measured.
+    /// The version of NCCL, if it was measured.
     pub nccl: Option<String>,
-    /// Version of PyTorch, where it was measured.
+    /// The version of PyTorch, if it was measured.
     #[serde(default)]
     pub torch: Option<String>,
-    /// `multimem` or `unicast`: how our kernels ran.
+    /// The lowering of warpweft's kernels: `multimem` or `unicast`.
     pub lowering: String,
-    /// Why the team has no multicast address.
+    /// The reason why the team has no multicast address.
     pub no_multicast: Option<String>,
-    /// Calls in a block, as asked for.
+    /// The requested number of calls in a block.
     pub iters: u32,
     /// The number of calls before the measurement.
     pub warmup: u32,
-    /// Blocks, as asked for.
+    /// The requested number of blocks.
     pub repeats: u32,
-    /// Whether blocks were CUDA graphs.
+    /// Whether blocks were captured into CUDA graphs.
     pub graph: bool,
-    /// Where `auto` has its plans from.
+    /// The source of the plans of `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto: Option<String>,
-    /// What the machine itself takes, where that was measured.
+    /// The calibration of the machine, if it was measured.
     pub calibration: Option<Calibration>,
-    /// What is known of a contender's results: its name, and what is wrong with them.
+    /// Known problems of contenders' results: the name of the contender, and the problem.
     #[serde(default)]
     pub notes: Vec<String>,
     /// The contenders that were left out, with reasons.
@@ -226,9 +230,9 @@ pub struct Report {
 /// The NVLinks of a GPU.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NvLink {
-    /// How many are up.
+    /// The number of links that are active.
     pub links: u32,
-    /// 10^9 bytes a second and direction of all, as specified.
+    /// The total specified bandwidth in one direction, in 10^9 bytes a second.
     pub gbps: f64,
 }
 
@@ -240,7 +244,7 @@ impl NvLink {
 }
 
 impl Report {
-    /// Of this run, without what only its measurements tell.
+    /// The report of this run, without the parts that only measurements can fill in.
     pub(super) fn of(world: &World, bench: &Bench) -> Result<Report> {
         let (major, minor) = cuda::driver_version()?;
         let driver = machine::driver().ok();
@@ -274,9 +278,11 @@ impl Report {
         })
     }
 
-    /// This and more of the same: its rows, or the other's where both have one, by size.
+    /// Joins two reports of the same operation and machine. Their rows are sorted by size; if both
+    /// have the same row, the other report's is kept.
     ///
     /// # Errors
+    ///
     /// Fails for another operation, machine, or way of measuring.
     pub fn joined(mut self, more: Report) -> std::result::Result<Report, String> {
         let what = |r: &Report| {
@@ -287,17 +293,17 @@ impl Report {
             )
         };
         if what(&self) != what(&more) {
-            return Err(format!("it has {}, the first has {}", what(&more), what(&self)));
+            return Err(format!("this report has {}, but the first report has {}", what(&more), what(&self)));
         }
         let versions = |r: &Report| [r.nccl.clone(), r.torch.clone(), Some(r.nvshmem.clone())];
         let other = |(a, b): (Option<String>, Option<String>)| a.zip(b).is_some_and(|(a, b)| a != b);
         if versions(&self).into_iter().zip(versions(&more)).any(other) {
-            return Err("it was measured with other versions than the first".into());
+            return Err("this report and the first were measured with different versions".into());
         }
         let key = |r: &Row| (r.size, r.algorithm.clone(), r.place);
         self.rows.retain(|r| more.rows.iter().all(|m| key(m) != key(r)));
         self.rows.extend(more.rows);
-        // The rows of a size stay as they were.
+        // Rows of the same size keep their order.
         self.rows.sort_by_key(|r| r.size);
         let new = more.left_out.into_iter().filter(|why| !self.left_out.contains(why));
         self.left_out.extend(new.collect::<Vec<_>>());
@@ -317,14 +323,14 @@ impl Report {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// What the check found first, as a sentence.
+    /// The first wrong element that the check found, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
         let (row, wrong) = self.rows.iter().find_map(|r| Some((r, r.first_wrong.as_ref()?)))?;
         let (operation, place) = (self.operation, row.place.name());
         let Row { algorithm, size, dtype, .. } = row;
         let note = self.notes.iter().find(|n| n.starts_with(&format!("{algorithm}: ")));
         let note = note.map_or(String::new(), |note| format!("; {note}"));
-        Some(format!("{operation} by {algorithm} {place}, {size} bytes of {dtype}: {wrong}{note}"))
+        Some(format!("{operation} with {algorithm} {place}, {size} bytes of {dtype}: {wrong}{note}"))
     }
 }
 
@@ -335,7 +341,7 @@ mod tests {
     #[test]
     fn spreads_are_over_pes_and_blocks() {
         let of = |all: &[&[f64]]| Spread::over(&all.iter().map(|pe| pe.to_vec()).collect::<Vec<_>>());
-        // A block takes as long as on its slowest PE.
+        // The time of a block is that of its slowest PE.
         assert_eq!(of(&[&[1.0, 5.0, 2.0], &[4.0, 3.0, 2.5]]), Spread { min: 1.0, median: 4.0, max: 5.0 });
         assert_eq!(of(&[&[4.0, 1.0, 2.0, 3.0]]), Spread { min: 1.0, median: 2.5, max: 4.0 });
         assert_eq!(of(&[&[7.0], &[]]), Spread { min: 7.0, median: 7.0, max: 7.0 });
@@ -345,7 +351,8 @@ mod tests {
     #[test]
     fn links_of_generations() {
         let gbps = |links, cc| NvLink::of(links, cc).gbps;
-        // H100 and H200: 900 GB/s both ways; A100: 600; B200: 1800.
+        // Bandwidths in both directions: H100 and H200 have 900 GB/s, A100 has 600, and B200 has
+        // 1800.
         assert_eq!([gbps(18, (9, 0)), gbps(12, (8, 0)), gbps(18, (10, 0))], [450.0, 300.0, 900.0]);
     }
 }

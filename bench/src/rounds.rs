@@ -1,4 +1,5 @@
-//! What benchmarks of products over PEs share: times of contenders in rounds, and samples of results that all PEs compare.
+//! Code that benchmarks of products over PEs share: times of contenders in rounds, and samples of
+//! results that all PEs compare.
 
 use crate::BenchError;
 use crate::report::Spread;
@@ -14,16 +15,18 @@ pub(crate) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 
 /// Blocks of calls that another process makes and times.
 pub(crate) trait Blocks {
-    /// Makes a block of so many calls, after others that are not timed: microseconds of its first run. *Collective.*
+    /// Prepares a block of `calls` calls after `before` calls that are not timed. Returns the
+    /// microseconds of its first run. *Collective.*
     fn arrange(&self, calls: u32, before: u32) -> Result<f64>;
 
-    /// Microseconds of another run of that block. *Collective.*
+    /// Runs that block again, and returns its microseconds. *Collective.*
     fn again(&self) -> Result<f64>;
 }
 
-/// What is timed.
+/// A contender that is timed.
 pub(crate) enum Timed<'a> {
-    /// What puts operands in place, where that is needed, and a call on the world's stream.
+    /// A call on the world's stream, and a call that copies operands to where it reads them, if
+    /// that is needed.
     Call(Option<&'a Call<'a>>, &'a Call<'a>),
     /// Calls of another process.
     Process(&'a dyn Blocks),
@@ -50,19 +53,19 @@ const BLOCK_US: f64 = 50_000.0;
 
 /// How often contenders are called.
 pub(crate) struct Rounds {
-    /// Calls back to back in a block that is timed; fewer where they take long.
+    /// The number of back-to-back calls in a timed block; fewer if they take long.
     pub iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     pub warmup: u32,
-    /// Blocks of each contender.
+    /// The number of blocks of each contender.
     pub repeats: u32,
     /// Whether a block is captured into a CUDA graph and replayed.
     pub graph: bool,
 }
 
 impl Rounds {
-    /// The times of a call of each contender, over all PEs. Each round times one block of each in an order that is drawn
-    /// anew. *Collective.*
+    /// The times of a call of each contender, over all PEs. Each round runs one block of each, in a
+    /// new random order. *Collective.*
     pub fn times<'a>(&self, start: &StartLine<'a>, contenders: &[Timed<'a>]) -> Result<Vec<Spread>> {
         let world = start.world();
         let ready = |contender: &Timed<'a>| match contender {
@@ -77,7 +80,7 @@ impl Rounds {
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
         let mut order: Vec<usize> = (0..contenders.len()).collect();
         let mut drawn = Drawn::together(world)?;
-        // The round before the first warms up.
+        // The first round is a warm-up.
         for round in 0..=self.repeats {
             drawn.shuffle(&mut order);
             for &i in &order {
@@ -91,13 +94,13 @@ impl Rounds {
         times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
     }
 
-    /// Calls of a block, from times of single ones in microseconds. *Collective.*
+    /// The number of calls in a block, from the microseconds of single calls. *Collective.*
     fn fitting(&self, world: &World, ones: [f64; 2]) -> Result<u32> {
         let about = Spread::over(&gather(world, &ones)?);
         Ok(self.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1))
     }
 
-    /// A block of calls on the world's stream, and how many it has.
+    /// A block of calls on the world's stream, and the number of its calls.
     fn block<'a>(
         &self,
         start: &StartLine<'a>,
@@ -116,30 +119,31 @@ impl Rounds {
         let one = start.block(false, move |s| calls(1, s))?;
         let iters = self.fitting(world, [start.time(&one)?, start.time(&one)?])?;
         let block = start.block(self.graph, move |s| calls(iters, s))?;
-        // A graph's first launch is not like the others.
+        // The first launch of a graph takes longer than later ones.
         start.time(&block)?;
         Ok((iters, Ready::Block(block)))
     }
 }
 
-/// Samples of results that are not what they should be.
+/// The wrong samples of a result.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Wrong {
-    /// Wrong samples, over all PEs.
+    /// The number of wrong samples, over all PEs.
     pub elements: u64,
-    /// Samples that were compared.
+    /// The number of samples that were compared.
     pub of: u64,
-    /// The first wrong one: PE, row (a token or a row of a matrix) and column, what is there, and what should be.
+    /// The first wrong sample: its PE, its row (a token or a row of a matrix), its column, the
+    /// value found, and the value expected.
     pub first: Option<(u32, u64, u64, f64, f64)>,
 }
 
 impl Wrong {
-    /// Adds what each PE has found. *Collective.*
+    /// Adds the findings of all PEs. *Collective.*
     pub(crate) fn add(&mut self, world: &World, own: &Wrong) -> Result<()> {
         let bytes = serde_json::to_vec(own).unwrap_or_default();
         for (pe, bytes) in (0u32..).zip(world.all_gather_host(&bytes)?) {
             let wrong: Wrong = serde_json::from_slice(&bytes)
-                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+                .map_err(|e| BenchError::Request(format!("the findings of a PE cannot be parsed: {e}")))?;
             (self.elements, self.of) = (self.elements + wrong.elements, self.of + wrong.of);
             let first = wrong.first.map(|(_, row, column, is, should)| (pe, row, column, is, should));
             self.first = self.first.or(first);
@@ -147,12 +151,12 @@ impl Wrong {
         Ok(())
     }
 
-    /// The number of wrong samples and of all, as a table has it.
+    /// The number of wrong samples and of all samples, as in the table.
     pub(crate) fn counts(checked: Option<&Wrong>) -> String {
         checked.map_or("N/A".into(), |w| format!("{}/{}", w.elements, w.of))
     }
 
-    /// What and where the first wrong sample is, for people.
+    /// The first wrong sample, as a sentence.
     pub(crate) fn shown(&self) -> Option<String> {
         let (pe, row, column, found, expected) = self.first?;
         Some(format!("PE {pe} has {found} at ({row}, {column}), expected {expected}"))

@@ -1,6 +1,6 @@
-//! Sizes as the command line has them.
+//! Sizes in the form of the command line.
 
-/// Sizes of one request.
+/// The greatest number of sizes in one request.
 const MOST: usize = 1000;
 
 /// Bytes from `64`, `1K`, `1K,4K`, `1K:64M:x4` or `0K:1M:+128K`, and lists of those; K, M and G are powers of 1024.
@@ -16,7 +16,7 @@ pub fn parse_sizes(text: &str) -> Result<Vec<u64>, String> {
             _ => return Err(expected(part)),
         }
         if sizes.len() > MOST {
-            return Err(format!("`{text}` are more than {MOST} sizes"));
+            return Err(format!("`{text}` has more than {MOST} sizes"));
         }
     }
     Ok(sizes)
@@ -24,12 +24,12 @@ pub fn parse_sizes(text: &str) -> Result<Vec<u64>, String> {
 
 fn range(part: &str, from: u64, to: u64, step: &str, sizes: &mut Vec<u64>) -> Result<(), String> {
     if from > to {
-        return Err(format!("`{part}` goes from {from} down to {to}: sizes ascend"));
+        return Err(format!("`{part}` goes from {from} down to {to}: sizes must ascend"));
     }
     let next: Box<dyn Fn(u64) -> Option<u64>> = match (step.strip_prefix('x'), step.strip_prefix('+')) {
         (Some(factor), _) => match factor.parse::<u64>() {
             Ok(factor) if factor >= 2 => Box::new(move |n| n.checked_mul(factor)),
-            _ => return Err(format!("`{part}`: a factor is x2 or more")),
+            _ => return Err(format!("`{part}`: the factor must be at least x2")),
         },
         (_, Some(summand)) => {
             let summand = bytes(summand)?;
@@ -46,12 +46,12 @@ fn bytes(text: &str) -> Result<u64, String> {
     let units = [('K', 10), ('M', 20), ('G', 30)];
     let unit = units.iter().find(|(u, _)| text.ends_with([*u, u.to_ascii_lowercase()]));
     let (digits, shift) = unit.map_or((text, 0), |(_, shift)| (&text[..text.len() - 1], *shift));
-    // A sign is no digit, though `parse` takes it.
+    // `parse` accepts a sign, which is not allowed here.
     let number = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
     match number {
-        Some(0) => Err("a size is 1 byte or more".into()),
+        Some(0) => Err("a size must be at least 1 byte".into()),
         Some(n) => {
-            n.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is not a number of bytes that fits"))
+            n.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large for a number of bytes"))
         }
         None => Err(expected(text)),
     }
@@ -59,7 +59,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 fn expected(text: &str) -> String {
     format!(
-        "`{text}` is no size: expected bytes, such as 4096, 64K or 1G, or FROM:TO:xFACTOR, or FROM:TO:+STEP"
+        "`{text}` is not a size: expected bytes, such as 4096, 64K or 1G, or FROM:TO:xFACTOR, or FROM:TO:+STEP"
     )
 }
 
@@ -93,12 +93,12 @@ mod tests {
             ("+4", "no size"),
             ("1.5K", "no size"),
             ("1T", "no size"),
-            ("0", "1 byte or more"),
+            ("0", "at least 1 byte"),
             ("1K:2K", "FROM:TO"),
             ("1K:2K:4", "FROM:TO"),
             ("1K:2K:x1", "x2 or more"),
             ("1K:2K:xx", "x2 or more"),
-            ("1K:2K:+0", "1 byte or more"),
+            ("1K:2K:+0", "at least 1 byte"),
             ("2K:1K:x2", "ascend"),
             ("1:2:x2:x2", "FROM:TO"),
             ("1:1G:+1", "more than 1000"),
@@ -109,7 +109,7 @@ mod tests {
             let said = parse_sizes(text).unwrap_err();
             assert!(said.contains(why), "{text}: {said}");
         }
-        // The last size is not passed by an overflow.
+        // An overflow does not step past the last size.
         assert_eq!(parse_sizes("8G:17179869183G:x4294967296").map(|s| s.len()), Ok(1));
     }
 }

@@ -1,11 +1,13 @@
-//! How calls are timed: all PEs begin together, and no launch is waited for.
+//! How calls are timed: all PEs begin together, and the time does not include waiting for the
+//! host's launches.
 //!
-//! Each GPU's events are on its own clock, so a time is between two events of one GPU, and what must agree is when the
-//! PEs begin. A barrier among the GPUs right before the first event sees to that, to within the flight of a flag, which
-//! aligned clocks of hosts, behind which launches lie, do not.
+//! The events of each GPU use its own clock, so a time is always between two events of one GPU. The
+//! PEs must therefore begin at the same time. A barrier among the GPUs right before the first event
+//! ensures that, to within the flight time of a flag. Synchronised clocks of the hosts would not,
+//! because the launches themselves take a varying time.
 //!
-//! A graph has that barrier and both events in it. Without one, the kernel of the barrier first takes as long as the host
-//! needs to launch what is timed.
+//! A graph contains that barrier and both events. Without a graph, the kernel of the barrier first
+//! waits as long as the host needs to launch the calls that are timed.
 
 use super::BenchError;
 use super::kernels::{self, BARRIER, START_LINE};
@@ -15,7 +17,8 @@ use weft::gpu::{Grid, Kernel};
 use weft_runtime::cuda::{self, Event};
 use weft_runtime::{Barrier, DeviceTensor, Graph, Stream, Team, World};
 
-/// Accesses of a word, one after the other, before the barrier: about 0.5 us each.
+/// The number of accesses of a word, one after the other, before the barrier; each takes about 0.5
+/// us.
 const ACCESSES: i32 = 100;
 
 /// The barrier at which PEs meet before the timing begins.
@@ -24,7 +27,7 @@ pub struct StartLine<'a> {
     team: Team,
     sync: Barrier,
     word: DeviceTensor<u32>,
-    /// Twice what the second-level cache holds.
+    /// Memory of twice the size of the L2 cache.
     scratch: DeviceTensor<u8>,
     start: Kernel,
     barrier: Kernel,
@@ -51,22 +54,22 @@ impl<'a> StartLine<'a> {
         Ok(line)
     }
 
-    /// The world whose PEs begin.
+    /// The world whose PEs begin together.
     pub fn world(&self) -> &'a World {
         self.world
     }
 
-    /// A kernel in which all PEs wait for each other.
+    /// Puts a barrier of all PEs on a stream.
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
         Ok(self.barrier.launch(stream, Grid::Kernel, (&self.sync, &self.team))?)
     }
 
-    /// Leaves nothing of what is measured in the second-level cache.
+    /// Evicts the measured data from the L2 cache.
     pub fn flush(&self, stream: &Stream) -> Result<()> {
         Ok(self.scratch.fill(0, stream)?)
     }
 
-    /// Calls that are timed as one, in a graph or not.
+    /// Makes a block of calls that are timed together, in a graph or not.
     pub fn block(&self, graph: bool, calls: impl Fn(&Stream) -> Result<()> + 'a) -> Result<Block<'a>> {
         if !graph {
             return Ok(Block::Calls(Box::new(calls)));
@@ -83,13 +86,13 @@ impl<'a> StartLine<'a> {
         Ok(Block::Graph { graph, start, end })
     }
 
-    /// Microseconds that a block takes on this PE. *Collective.*
+    /// Runs a block, and returns its microseconds on this PE. *Collective.*
     pub fn time(&self, block: &Block<'_>) -> Result<f64> {
         let stream = self.world.stream();
         match block {
             Block::Graph { graph, start, end } => {
                 graph.launch()?;
-                // An event in a graph is as it was before until the graph is done.
+                // An event in a graph keeps its old state until the graph is done.
                 cuda::wait_for(stream)?;
                 Ok(start.elapsed_us(end)?)
             }
@@ -104,10 +107,10 @@ impl<'a> StartLine<'a> {
     }
 }
 
-/// Calls that are timed as one.
+/// Calls that are timed together.
 pub enum Block<'a> {
-    /// A graph with the events between which it is timed. They live as long as the graph.
+    /// A graph, with the events that time it. They live as long as the graph.
     Graph { graph: Graph, start: Event, end: Event },
-    /// One after the other.
+    /// Calls that are launched one after the other.
     Calls(Call<'a>),
 }

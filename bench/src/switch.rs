@@ -1,5 +1,5 @@
-//! What only a machine with multicast can tell: whether our kernels are right where the switch adds up, and whether they
-//! take there what the model says.
+//! Checks that need a machine with multicast: whether the kernels are right when the switch adds,
+//! and whether they take the time there that the model predicts.
 
 use super::traffic::{MOST, Traffic};
 use super::{Bench, BenchError, Calibration, Collective, Contender, Links, OPS, Placement, Row, Wrong, run};
@@ -15,17 +15,17 @@ use weft_runtime::{DType, Reduce, World};
 /// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Verify {
-    /// Bytes of the larger side of a PE.
+    /// Sizes in bytes of the larger buffer of a PE.
     pub sizes: Vec<u64>,
     /// The types of the elements.
     pub dtypes: Vec<DType>,
-    /// Calls back to back in a block that is timed.
+    /// The number of back-to-back calls in a timed block.
     pub iters: u32,
     /// The number of blocks of calls.
     pub repeats: u32,
 }
 
-/// One kernel with a size, by the switch and by every PE's own address.
+/// The measurements of one kernel with a size, with and without the switch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Pair {
     /// The collective that was measured.
@@ -37,9 +37,9 @@ pub struct Pair {
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
-    /// Reduction, where there is one.
+    /// The reduction, if there is one.
     pub redop: Option<String>,
-    /// Bytes of the larger side of a PE.
+    /// The bytes of the larger buffer of a PE.
     pub size: u64,
     /// The measurement with multimem instructions.
     pub native: Option<Side>,
@@ -47,71 +47,75 @@ pub struct Pair {
     pub unicast: Option<Side>,
 }
 
-/// One way of it.
+/// The measurement of one lowering.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Side {
-    /// Median time of a call, on the slowest PE of each block.
+    /// The median time of a call; the time of a block is that of its slowest PE.
     pub time_us: f64,
-    /// What the model says.
+    /// The time that the model predicts.
     pub predicted_us: Option<f64>,
-    /// Wrong elements, over all PEs and rounds.
+    /// The number of wrong elements, over all PEs and rounds.
     pub wrong: u64,
-    /// The first of them.
+    /// The first wrong element.
     pub first_wrong: Option<Wrong>,
 }
 
-/// All that was found.
+/// The report of a verification.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Verification {
     /// The version of warpweft.
     pub warpweft: String,
-    /// The date and time of the beginning.
+    /// The date and time at which the verification began.
     pub date: String,
-    /// PEs, one a GPU.
+    /// The number of PEs, one for each GPU.
     pub n_pes: u32,
     /// The GPU of PE 0.
     pub gpu: String,
     /// The version of NVSHMEM.
     pub nvshmem: String,
-    /// What the model takes this machine for: calibrated here, but for the switch.
+    /// The links that the model uses: calibrated on this machine, except for the switch.
     pub links: Links,
-    /// Every kernel, type and size.
+    /// The pairs of every kernel, type and size.
     pub pairs: Vec<Pair>,
-    /// What could not be done, and why.
+    /// The cases that could not be run, with reasons.
     pub left_out: Vec<String>,
 }
 
-/// Why the team of all PEs has no multicast address; none if it has one. Nothing is made or switched on to find out.
-/// *Collective.*
+/// The reason why the team of all PEs has no multicast address; none if it has one. The call does
+/// not create or enable anything. *Collective.*
 ///
 /// # Errors
-/// Fails if there is not even memory for a word (R0302).
+///
+/// Fails if there is not even memory for one word (R0302).
 pub fn why_no_switch(world: &World) -> Result<Option<String>, BenchError> {
     let buffer = world.buffer(256)?;
     let team = world.team();
     Ok(match buffer.multicast_address(&team) {
         Some(_) => None,
         None => Some(
-            buffer.why_no_multicast(&team).unwrap_or_else(|| "NVSHMEM gives no multicast address".into()),
+            buffer.why_no_multicast(&team).unwrap_or_else(|| "NVSHMEM returned no multicast address".into()),
         ),
     })
 }
 
-/// Runs every algorithm of every collective with every type, reduction and size, by the switch and by peers, compares the
-/// results with a reference and the times with the model. The data are whole numbers whose sums are exact in their
-/// type, so that a result does not depend on the order in which the switch adds. `done` gets each pair as it comes, on
-/// every PE. *Collective.*
+/// Runs every algorithm of every collective with every type, reduction and size, with and without
+/// the switch. Compares the results with a reference and the times with the model.
+///
+/// The data are whole numbers whose sums are exact in their type, so that a result does not depend
+/// on the order in which the switch adds. `done` gets each pair when it is measured, on every PE.
+/// *Collective.*
 ///
 /// # Errors
-/// Fails with the reason of [`why_no_switch`], or if GPUs or NVSHMEM refuse a call. Wrong results are not
-/// errors: the pairs have them.
+///
+/// Fails with the reason of [`why_no_switch`], or if a call of CUDA or NVSHMEM fails. Wrong results
+/// are not errors: the pairs report them.
 pub fn verify(
     world: &World,
     what: &Verify,
     done: &mut dyn FnMut(&Pair) -> std::io::Result<()>,
 ) -> Result<Verification, BenchError> {
     if let Some(why) = why_no_switch(world)? {
-        return Err(BenchError::Request(format!("there is no multicast here: {why}")));
+        return Err(BenchError::Request(format!("multicast is not available: {why}")));
     }
     let mut all = Verification {
         warpweft: env!("CARGO_PKG_VERSION").into(),
@@ -144,14 +148,14 @@ pub fn verify(
     Ok(all)
 }
 
-/// Every collective with every type, and reduction where it has one.
+/// Every collective with every type, and with every reduction if it reduces.
 fn cases(dtypes: &[DType]) -> Vec<(Collective, DType, Reduce)> {
     let ops = |c: Collective| if c.reduces() { &OPS[..] } else { &OPS[..1] };
     let of = |c: Collective| dtypes.iter().flat_map(move |d| ops(c).iter().map(move |op| (c, *d, *op)));
     Collective::ALL.into_iter().flat_map(of).collect()
 }
 
-/// What is measured of a case; nothing if no algorithm can do it.
+/// The request for a case; none if no algorithm supports it.
 fn bench(
     what: &Verify,
     (collective, dtype, op): (Collective, DType, Reduce),
@@ -170,7 +174,7 @@ fn bench(
     (!bench.sizes.is_empty() && !bench.contenders.is_empty()).then_some(bench)
 }
 
-/// Rows of both ways side by side, in the order of the first.
+/// Pairs the rows of both lowerings, in the order of the first.
 fn pairs(collective: Collective, native: &[Row], unicast: &[Row]) -> Vec<Pair> {
     let same = |a: &Row, b: &Row| (&a.algorithm, a.place, a.size) == (&b.algorithm, b.place, b.size);
     let side = |r: &Row| Side {
@@ -195,7 +199,7 @@ fn pairs(collective: Collective, native: &[Row], unicast: &[Row]) -> Vec<Pair> {
 
 type Counted = BTreeMap<(&'static str, String, bool, bool), Option<Traffic>>;
 
-/// With what the model says, from counts of f32 that are made once.
+/// Adds the predictions of the model, from counts for f32, which are made once.
 fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -> Pair {
     let (collective, place) = (pair.collective, pair.place);
     for (side, lowering) in [(&mut pair.native, Lowering::Multimem), (&mut pair.unicast, Lowering::Unicast)] {
@@ -218,7 +222,8 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
 }
 
 impl Verification {
-    /// Measures all contenders; where one cannot be compiled, each by itself, so that the others stay. *Collective.*
+    /// Measures all contenders. If one does not compile, measures each by itself, so that the
+    /// others are kept. *Collective.*
     fn measure(&mut self, world: &World, bench: &Bench) -> Result<Vec<Row>, BenchError> {
         match run(world, bench, &mut |_, _| Ok(())) {
             Ok(report) => {
@@ -235,13 +240,14 @@ impl Verification {
                 }
                 Ok(rows)
             }
-            // A type that the switch of this GPU does not have, before anything is launched, on all PEs.
+            // The switch of this GPU does not support the type. This happens on all PEs, before a
+            // launch.
             Err(e @ (BenchError::Request(_) | BenchError::Gpu(GpuError::Compile(_)))) => {
                 let why = e.to_string();
                 let why = why.lines().next().unwrap_or_default();
                 let who = bench.contenders.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ");
                 let (operation, dtype, op) = (bench.operation, bench.dtype, bench.op.name());
-                self.leave_out(vec![format!("{operation} of {dtype}, {op}, by {who}: {why}")]);
+                self.leave_out(vec![format!("{operation} of {dtype}, {op}, with {who}: {why}")]);
                 Ok(Vec::new())
             }
             Err(e) => Err(e),
@@ -256,7 +262,7 @@ impl Verification {
         }
     }
 
-    /// Pairs of which some way has a wrong result.
+    /// The pairs that have a wrong result with either lowering.
     pub fn wrong(&self) -> impl Iterator<Item = &Pair> {
         let is = |s: &Option<Side>| s.as_ref().is_some_and(|s| s.wrong > 0);
         self.pairs.iter().filter(move |p| is(&p.native) || is(&p.unicast))
@@ -270,8 +276,8 @@ impl Verification {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// How far the predictions are from the times: for each algorithm and way, the geometric mean of one by the other, and
-    /// the greatest factor between them.
+    /// How far the predictions are from the times: for each algorithm and lowering, the geometric
+    /// mean of their ratio, and the greatest ratio.
     pub fn summary(&self) -> String {
         let mut ratios: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
         for pair in &self.pairs {
@@ -282,8 +288,9 @@ impl Verification {
                 ratios.entry(key).or_default().push((predicted / side.time_us).ln());
             }
         }
-        let mut out =
-            String::from("# predicted / measured, geometric mean, and the greatest factor between them\n");
+        let mut out = String::from(
+            "# predicted / measured time: the geometric mean, and the largest factor between the two\n",
+        );
         for ((collective, algorithm, way), logs) in ratios {
             let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
             let worst = logs.iter().fold(0.0f64, |w, l| w.max(l.abs())).exp();
@@ -291,14 +298,18 @@ impl Verification {
             let _ = writeln!(out, "# {collective:>14} {algorithm:>18} {way:>8} {mean:>8.2} {worst:>8.2}");
         }
         let wrong = self.wrong().count();
-        let _ =
-            writeln!(out, "# {} of {} kernels, types and sizes have wrong results", wrong, self.pairs.len());
+        let _ = writeln!(
+            out,
+            "# {} of {} combinations of kernel, type and size have wrong results",
+            wrong,
+            self.pairs.len()
+        );
         out
     }
 }
 
 impl Pair {
-    /// What stands over the lines.
+    /// The lines above the pairs.
     pub fn head() -> String {
         format!(
             "# {:>13} {:>18} {:>12} {:>5} {:>5} {:>11} {:>10} {:>10} {:>7} {:>10} {:>10} {:>7}\n",
@@ -422,7 +433,7 @@ mod tests {
         assert!(!all.contains(&(Collective::Broadcast, DType::F32, Reduce::Max)));
         let b = bench(&what, (Collective::AllReduce, DType::F32, Reduce::Sum), Lowering::Multimem, 8, true)
             .unwrap();
-        // Three bytes are no element.
+        // Three bytes are less than one element.
         assert_eq!((b.sizes, b.check, b.lowering), (vec![1 << 10], true, Lowering::Multimem));
     }
 

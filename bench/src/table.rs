@@ -1,10 +1,11 @@
-//! What was measured, as text: the table and its head, and CSV.
+//! The measurements as text: the table with its head, and CSV.
 
 use super::report::{Bandwidth, Calibration, Report, Row};
 use super::{Contender, Placement};
 use std::fmt::Write;
 
-/// A column of one place: its name, its unit, its width, whether only the wide table has it, and its text.
+/// A column for one placement: its name, its unit, its width, whether only the wide table has it,
+/// and its text.
 type Column = (&'static str, &'static str, usize, bool, fn(&Row) -> String);
 
 const COLUMNS: [Column; 7] = [
@@ -20,7 +21,7 @@ const COLUMNS: [Column; 7] = [
 const PLACES: [(Placement, &str); 2] =
     [(Placement::OutOfPlace, "out of place"), (Placement::InPlace, "in place")];
 
-/// Four digits, or more.
+/// A time with four digits, or more if its whole part has more.
 fn micros(us: f64) -> String {
     let digits = if us < 1000.0 { 2 } else { 1 };
     format!("{us:.digits$}")
@@ -37,18 +38,18 @@ fn columns(wide: bool) -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(move |(.., only_wide, _)| wide || !only_wide)
 }
 
-/// A half of a line: a text for each column.
+/// Half of a line: a text for each column of one placement.
 fn half(wide: bool, text: impl Fn(&Column) -> String) -> String {
     columns(wide).map(|c| format!("{:>width$}", text(c), width = c.2)).collect()
 }
 
-/// The columns that both places share.
+/// The columns that both placements share.
 fn left([size, count, dtype, redop, algorithm]: [&str; 5]) -> String {
     format!("{size:>12}{count:>14}{dtype:>8}{redop:>8}{algorithm:>17}")
 }
 
 impl Report {
-    /// Of all that was measured and measured with: `CUDA 13.0, NVSHMEM 3.4.5`.
+    /// The versions of the libraries in the measurement: `CUDA 13.0, NVSHMEM 3.4.5`.
     pub(super) fn versions(&self) -> String {
         let all = [
             ("driver", self.driver.as_deref()),
@@ -62,7 +63,7 @@ impl Report {
         there.collect::<Vec<_>>().join(", ")
     }
 
-    /// What stands over the table; `wide` as there.
+    /// The lines above the table; `wide` as in [`line`](Report::line).
     pub fn head(&self, wide: bool) -> String {
         let (operation, n_pes, gpu) = (self.operation, self.n_pes, &self.gpu);
         let mut out =
@@ -71,19 +72,19 @@ impl Report {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "# {} lowering; a time is the median of {} blocks on their slowest PEs, {} calls each (of long ones fewer), {graph}",
+            "# {} lowering; a time is the median of {} blocks of {} calls (fewer for long calls), {graph}, on the slowest PE of each block",
             self.lowering, self.repeats, self.iters
         );
         if let Some(why) = &self.no_multicast {
             let _ = writeln!(out, "# no multicast: {why}");
         }
         if let Some(auto) = &self.auto {
-            let _ = writeln!(out, "# auto goes by {auto}");
+            let _ = writeln!(out, "# auto chooses by {auto}");
         }
         if let Some(nvlink) = self.nvlink {
             let _ = writeln!(
                 out,
-                "# {} NVLinks a GPU, {:.0} GB/s a direction as specified",
+                "# {} NVLinks per GPU, {:.0} GB/s per direction as specified",
                 nvlink.links, nvlink.gbps
             );
         }
@@ -109,8 +110,8 @@ impl Report {
         out
     }
 
-    /// The line of the rows of one size and contender: one for each place. `wide`: with the least and greatest times, the
-    /// cold one, and at the end how a kernel of ours was carried out.
+    /// The line for the rows of one size and contender: one row for each placement. `wide` adds the
+    /// least and greatest times, the cold time and, at the end, the plan of a kernel of warpweft.
     pub fn line(rows: &[Row], wide: bool) -> String {
         let Some(row) = rows.first() else { return String::new() };
         let (size, count) = (row.size.to_string(), row.count.to_string());
@@ -139,13 +140,14 @@ impl Report {
         self.head(wide) + &lines.collect::<String>()
     }
 
-    /// What stands below the table.
+    /// The lines below the table.
     pub fn foot(&self) -> String {
         self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect()
     }
 
-    /// Median times in microseconds as Markdown: a table for each place, with a line a size, a column a contender, ours
-    /// first, and what the best of ours is by the best peer.
+    /// The median times in microseconds as Markdown: a table for each placement, with a line for
+    /// each size and a column for each contender, warpweft's first, and the ratio of warpweft's
+    /// best time to the best peer's.
     pub fn markdown(&self) -> String {
         let mut out = format!("{} x {}, {}; {}\n", self.n_pes, self.gpu, self.versions(), self.date);
         for (place, name) in PLACES {
@@ -181,7 +183,7 @@ impl Report {
         out
     }
 
-    /// One line for each row, and one of names.
+    /// The report as CSV: a line of column names, and a line for each row.
     pub fn csv(&self) -> String {
         let mut out = String::from(
             "operation,n_pes,size,count,type,redop,algorithm,place,ctas,graph,iters,repeats,time_min_us,time_median_us,time_max_us,\
@@ -215,27 +217,27 @@ impl Report {
 }
 
 impl Calibration {
-    /// A few lines of the head.
+    /// The calibration in a few lines of the table's head.
     fn text(&self) -> String {
-        let flight =
-            self.flight_us.map_or(String::new(), |us| format!(", word and signal one way {us:.2} us"));
-        let block =
-            self.empty_block_us.map_or(String::new(), |us| format!("a block without calls {us:.2} us, "));
+        let flight = self
+            .flight_us
+            .map_or(String::new(), |us| format!(", one-way time of a word and a signal {us:.2} us"));
+        let block = self.empty_block_us.map_or(String::new(), |us| format!("empty block {us:.2} us, "));
         let mut out = format!(
             "# calibration: {block}empty kernel in a graph {:.2} us, barrier kernel {:.2} us{flight}; loading PTX {:.1} ms, \
              a cubin {:.2} ms\n",
             self.empty_kernel_us, self.barrier_us, self.loading.ptx_ms, self.loading.cubin_ms
         );
-        for (name, all) in [("push to the next PE", &self.push), ("pull from the one before", &self.pull)] {
+        for (name, all) in [("push to the next PE", &self.push), ("pull from the previous PE", &self.pull)] {
             let each: Vec<_> = all.iter().map(|b| format!("{} {:.0}", b.ctas, b.gbps)).collect();
             if !each.is_empty() {
-                let _ = writeln!(out, "# {name}, CTAs and GB/s: {}", each.join(", "));
+                let _ = writeln!(out, "# {name}, GB/s by number of CTAs: {}", each.join(", "));
             }
         }
         out
     }
 
-    /// The most that kernels pushed, in 10^9 bytes a second and PE.
+    /// The greatest bandwidth of stores, in 10^9 bytes a second for each PE.
     pub fn best_push(&self) -> Option<&Bandwidth> {
         self.push.iter().max_by(|a, b| a.gbps.total_cmp(&b.gbps))
     }

@@ -1,4 +1,5 @@
-//! Where the time of a small allreduce goes: stamps of the GPUs' timers in a kernel that does what `ll` does.
+//! The parts of the time of a small allreduce, from time stamps of the GPUs' timers in a kernel
+//! that works like `ll`.
 
 use super::kernels;
 use super::measure::Result;
@@ -10,42 +11,42 @@ use weft_lang::elaborate::Define;
 use weft_runtime::launch::Lowering;
 use weft_runtime::{DType, DeviceTensor, Graph, SymmetricTensor, Team, World, cuda};
 
-/// The kernel, with its stamps.
+/// The text of the kernel that records time stamps.
 const TEXT: &str = include_str!("timeline.weft");
-/// Launches of a graph, back to back.
+/// The number of back-to-back launches in a graph.
 const LAUNCHES: usize = 32;
-/// Launches after which the PEs of a graph are in step.
+/// The number of launches after which the PEs of a graph are in step.
 const BEFORE: usize = 4;
-/// CTAs and slots of a workspace, as `ll` has them.
+/// The numbers of CTAs and slots of a workspace, as for `ll`.
 const CTAS: usize = 64;
 const SLOTS: usize = 1024;
-/// Points of a CTA.
+/// The number of time stamps of a CTA.
 const POINTS: usize = 4;
-/// Graphs that are launched before the one that is read.
+/// The number of graph launches before the one that is read.
 const WARM: usize = 10;
 
-/// The points of one PE's launch in nanoseconds, each by CTA.
+/// The time stamps of one PE's launch in nanoseconds, by CTA.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stamps {
     /// The time of the first instruction.
     pub begin: Vec<i64>,
-    /// The packets are handed to the memory system.
+    /// The times when the packets were issued to the memory system.
     pub sent: Vec<i64>,
-    /// The packets of all PEs are there.
+    /// The times when the packets of all PEs had arrived.
     pub seen: Vec<i64>,
     /// The time of the last store.
     pub end: Vec<i64>,
 }
 
-/// Where the time of one size goes, in nanoseconds: medians over launches.
+/// The parts of the time for one size, in nanoseconds: medians over launches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Timeline {
     /// Bytes of the operand.
     pub bytes: u64,
-    /// CTAs and threads of a launch.
+    /// The number of CTAs of a launch, and of threads of a CTA.
     pub grid: (u32, u32),
-    /// A packet from one PE to another, from the store to its sight: the least over launches and CTAs, of PE 0 and each
-    /// other PE.
+    /// The time from the store of a packet on one PE until another PE sees it: the least over
+    /// launches and CTAs, between PE 0 and each other PE.
     pub flight: Vec<f64>,
     /// How far the timer of each PE is ahead of that of PE 0.
     pub offset: Vec<f64>,
@@ -53,26 +54,27 @@ pub struct Timeline {
     pub parts: Vec<Parts>,
 }
 
-/// The parts of a launch on one PE, from its first CTA's begin, in nanoseconds.
+/// The parts of a launch on one PE, in nanoseconds from the start of its first CTA.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Parts {
-    /// The begin after that of the PE that begins first, by the offsets of the timers.
+    /// The start of the launch, relative to the PE that starts first, corrected by the offsets of
+    /// the timers.
     pub late: f64,
-    /// The time from the last store of the launch before to the first instruction.
+    /// The time from the last store of the previous launch to the first instruction.
     pub launch: f64,
-    /// Until the last CTA begins.
+    /// The time until the last CTA has started.
     pub begun: f64,
-    /// Until the last CTA has sent its packets.
+    /// The time until the last CTA has sent its packets.
     pub sent: f64,
-    /// Until the last CTA has seen the packets of all PEs.
+    /// The time until the last CTA has seen the packets of all PEs.
     pub seen: f64,
-    /// Until the last store.
+    /// The time until the last store.
     pub end: f64,
     /// The time from one launch to the next.
     pub period: f64,
 }
 
-/// The middle of some numbers.
+/// The median of some numbers.
 fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or_default()
@@ -86,17 +88,18 @@ fn most(all: &[i64]) -> i64 {
     all.iter().copied().max().unwrap_or_default()
 }
 
-/// The shortest time between what one PE sent and another one saw, by their own timers, over launches and CTAs.
+/// The shortest time between the send on one PE and the arrival on another, by their own timers,
+/// over launches and CTAs.
 fn shortest(from: &[Stamps], to: &[Stamps]) -> f64 {
     let pairs = from.iter().zip(to).flat_map(|(from, to)| from.sent.iter().zip(&to.seen));
     pairs.map(|(sent, seen)| (seen - sent) as f64).fold(f64::INFINITY, f64::min)
 }
 
 impl Timeline {
-    /// What the stamps of all PEs' launches come to.
+    /// Computes the timeline from the time stamps of all PEs' launches.
     ///
-    /// A packet takes as long there as back, so half the difference of both is the offset of the timers, as in the
-    /// Network Time Protocol.
+    /// A packet takes the same time in both directions, so half of the difference between the two
+    /// directions is the offset of the timers, as in the Network Time Protocol.
     pub fn of(bytes: u64, grid: (u32, u32), pes: &[Vec<Stamps>]) -> Timeline {
         let first = pes.first().map(Vec::as_slice).unwrap_or_default();
         let both = |pe: &Vec<Stamps>| [shortest(first, pe), shortest(pe, first)];
@@ -127,7 +130,7 @@ impl Timeline {
         Timeline { bytes, grid, flight, offset, parts }
     }
 
-    /// The head of a table, whose lines are those of [`lines`](Timeline::lines).
+    /// The head of a table; its lines are those of [`lines`](Timeline::lines).
     pub fn head() -> String {
         let names =
             ["bytes", "CTAs", "threads", "PE", "late", "launch", "begun", "sent", "seen", "end", "period"];
@@ -136,7 +139,7 @@ impl Timeline {
         format!("#{}\n", cells.collect::<String>())
     }
 
-    /// A line for each PE, in nanoseconds.
+    /// The lines of the table, one for each PE, in nanoseconds.
     pub fn lines(&self) -> String {
         let (ctas, threads) = self.grid;
         let line = |(pe, p): (usize, &Parts)| {
@@ -158,10 +161,12 @@ impl Timeline {
     }
 }
 
-/// Records the timeline of an allreduce of so many bytes on all PEs. *Collective.*
+/// Records the timeline of an allreduce of `bytes` bytes on all PEs. *Collective.*
 ///
 /// # Errors
-/// Fails for sizes that have more than a packet for each thread, or if GPUs or NVSHMEM refuse a call.
+///
+/// Fails for a size that needs more than one packet for each thread, or if a call of CUDA or
+/// NVSHMEM fails.
 pub fn timeline(world: &World, bytes: u64, ctas: Option<u32>, threads: Option<u32>) -> Result<Timeline> {
     let recorder = Recorder::new(world, bytes, ctas, threads)?;
     let own = recorder.record(world)?;
@@ -174,7 +179,8 @@ pub fn timeline(world: &World, bytes: u64, ctas: Option<u32>, threads: Option<u3
     Ok(Timeline::of(bytes, (recorder.plan.ctas, recorder.plan.threads), &pes))
 }
 
-/// One PE's stamps, by launch, without the launches before which the PEs are in step.
+/// The time stamps of one PE, by launch, without the first launches, in which the PEs are not yet
+/// in step.
 fn stamps(of: &[i64], ctas: usize) -> Vec<Stamps> {
     let launch = |points: &[i64]| {
         let point = |k: usize| points.chunks_exact(POINTS).take(ctas).map(|cta| cta[k]).collect();
@@ -197,7 +203,7 @@ struct Recorder {
 
 impl Recorder {
     fn new(world: &World, bytes: u64, ctas: Option<u32>, threads: Option<u32>) -> Result<Recorder> {
-        let none = || BenchError::Request(format!("--timeline has no size of {bytes} bytes"));
+        let none = || BenchError::Request(format!("--timeline cannot use {bytes} bytes"));
         let counts: Counts =
             Collective::AllReduce.counts(bytes / 16 * 16, 2, world.n_pes()).ok_or_else(none)?;
         let request = Request::new(Collective::AllReduce, DType::BF16, counts.count, world.n_pes());
@@ -233,7 +239,7 @@ impl Recorder {
         })
     }
 
-    /// The stamps of a graph of launches, on this PE. *Collective.*
+    /// The time stamps of a graph of launches, on this PE. *Collective.*
     fn record(&self, world: &World) -> Result<Vec<i64>> {
         let barrier = kernels::compile(world, kernels::BARRIER, weft::Transport::P2p, None, &[])?;
         let sync = world.kernel_barrier(1)?;
@@ -268,7 +274,8 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    /// Two PEs whose timers differ by 5000 ns, a packet takes 600 ns each way, and PE 1 begins 40 ns later.
+    /// Two PEs whose timers differ by 5000 ns. A packet takes 600 ns in each direction, and PE 1
+    /// starts 40 ns later.
     #[test]
     fn offsets_and_flights_are_found_again() {
         let launch = |l: i64, ahead: i64, late: i64| {
@@ -293,7 +300,8 @@ mod tests {
         assert_eq!(lines.lines().next().map(str::len), Timeline::head().lines().next().map(str::len));
     }
 
-    /// On simulated PEs, whose timers count instructions: the points are in order, and the results right.
+    /// On simulated PEs, whose timers count instructions, the time stamps are in order and the
+    /// results are right.
     #[test]
     fn points_are_in_order_on_the_simulator() {
         let job = World::simulated(2).unwrap();

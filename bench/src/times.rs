@@ -1,4 +1,4 @@
-//! Times of a call: how many calls a block has, how many blocks there are, and what comes of all PEs' times.
+//! Times of a call: the number of calls in a block, the number of blocks, and the times of all PEs.
 
 use super::Bench;
 use super::measure::Result;
@@ -7,37 +7,38 @@ use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weft_runtime::World;
 
-/// Most cold calls; each waits for a cache to be written.
+/// The greatest number of cold calls; before each of them the cache is overwritten.
 const COLD: u32 = 5;
 
-/// Blocks of calls to time.
+/// A request to time blocks of calls.
 #[derive(Clone, Copy, Serialize)]
 pub struct Blocks {
-    /// Calls of a block.
+    /// The number of calls in a block.
     pub calls: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     pub before: u32,
-    /// Blocks that are timed; the one before them, which is not like the others, is not.
+    /// The number of timed blocks. One more block runs before them as a warm-up.
     pub blocks: u32,
-    /// Whether nothing of the data is in the second-level cache when a block begins.
+    /// Whether the data is evicted from the L2 cache before each block.
     pub cold: bool,
 }
 
 /// What can be called and timed, on this PE.
 pub trait Timed {
-    /// Makes the first call of all: microseconds on the host, to the end of its work. *Collective.*
+    /// Makes the very first call, and returns its microseconds from the call on the host to the end
+    /// of its work. *Collective.*
     fn first(&self) -> Result<f64>;
 
-    /// Microseconds of each block. *Collective.*
+    /// Returns the microseconds of each block. *Collective.*
     fn blocks(&self, blocks: Blocks) -> Result<Vec<f64>>;
 
-    /// What is timed is so many times in a call.
+    /// How often a call repeats what is timed.
     fn in_a_call(&self) -> u32 {
         1
     }
 }
 
-/// The first call's time, cold ones', and those of blocks of calls. *Collective.*
+/// The times of the first call, of cold calls, and of blocks of calls. *Collective.*
 pub fn times(world: &World, bench: &Bench, timed: &impl Timed) -> Result<Times> {
     let first = timed.first()?;
     let one = Blocks { calls: 1, before: 0, blocks: 1, cold: false };
@@ -54,8 +55,9 @@ pub fn times(world: &World, bench: &Bench, timed: &impl Timed) -> Result<Times> 
     Ok(Times { warm: warm?, cold: cold?, first_us: first?.max, iters, repeats })
 }
 
-/// Calls of a block and blocks, as many as are asked for, or fewer of calls that take so many microseconds each: a
-/// block is to take 0.2 s and all of them 1 s, but for one call and three blocks.
+/// The numbers of calls in a block and of blocks: as many as requested, or fewer if a call takes
+/// `us` microseconds and a block would take more than 0.2 s or all of them more than 1 s. There are
+/// at least one call and three blocks.
 fn fitting(us: f64, iters: u32, repeats: u32) -> (u32, u32) {
     let us = us.max(0.1);
     let within = |limit: f64, each: f64, least: u32| ((limit / each) as u32).max(least);
@@ -63,7 +65,7 @@ fn fitting(us: f64, iters: u32, repeats: u32) -> (u32, u32) {
     (iters, repeats.min(within(1e6, us * f64::from(iters), 3)))
 }
 
-/// Every PE's times. *Collective.*
+/// The times of all PEs. *Collective.*
 pub fn gather(world: &World, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let bytes: Vec<u8> = times.iter().flat_map(|t| t.to_le_bytes()).collect();
     let all = world.all_gather_host(&bytes)?;
@@ -71,11 +73,11 @@ pub fn gather(world: &World, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     Ok(all.iter().map(times).collect())
 }
 
-/// Orders that nobody has chosen.
+/// A sequence of random orders.
 pub struct Drawn(u64);
 
 impl Drawn {
-    /// A sequence that begins with the clock.
+    /// A sequence that is seeded with the clock.
     pub fn new() -> Drawn {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Drawn(now.as_nanos() as u64)
@@ -88,7 +90,7 @@ impl Drawn {
         Ok(Drawn(first.map_or(0, u64::from_le_bytes)))
     }
 
-    /// Puts items in another order, each order as likely (Fisher and Yates).
+    /// Shuffles items, with every order equally likely (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             self.0 = self.0.wrapping_add(1);

@@ -1,5 +1,5 @@
-//! What an algorithm moves and executes, counted on simulated PEs: the way to compare algorithms that use the switch where
-//! there is none.
+//! The traffic and the instructions of an algorithm, counted on simulated PEs. This compares
+//! algorithms that use the switch on machines that have none.
 
 use super::{BenchError, Collective, Links, Report, Row};
 use serde::{Deserialize, Serialize};
@@ -12,58 +12,61 @@ use weft_run::{Ran, run_file, simulation};
 use weft_runtime::{DType, Reduce};
 use weft_sim::{Port, Stats};
 
-/// Most bytes of a PE that are simulated; what more there would be follows from these.
+/// The most bytes of a PE that are simulated. The counts of larger sizes are extrapolated.
 pub const MOST: u64 = 256 << 10;
-/// CTAs of a simulated PE.
+/// The number of CTAs of a simulated PE.
 const CTAS: u32 = 4;
 
-/// Counts of one launch. Bytes are payload: requests, headers and acknowledgements are not among them.
+/// The counts of one launch. Bytes are payload only, without requests, headers and
+/// acknowledgements.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Traffic {
     /// The collective that was launched.
     pub collective: Collective,
     /// The name of the algorithm.
     pub algorithm: String,
-    /// `multimem` or `unicast`; `any` where both are the same.
+    /// The lowering: `multimem` or `unicast`; `any` if both are the same.
     pub lowering: String,
     /// Where the results are.
     pub place: Placement,
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
-    /// Bytes of the larger side of a PE.
+    /// The bytes of the larger buffer of a PE.
     pub size: u64,
     /// The number of PEs.
     pub n_pes: u32,
-    /// CTAs of a PE.
+    /// The number of CTAs of a PE.
     pub ctas: u32,
-    /// Bytes between PEs by loads, stores and atomics: of the PE that has most of them, each way.
+    /// The bytes between PEs by loads, stores and atomics, in each direction, of the PE that has
+    /// the most.
     pub peer: Ways,
-    /// Bytes between a PE and the switch by multimem instructions, likewise.
+    /// The bytes between a PE and the switch by multimem instructions, of the PE that has the most.
     pub switch: Ways,
-    /// Most bytes from one PE to one other.
+    /// The most bytes that one PE sends to one other PE.
     pub link: u64,
-    /// Lanes that executed `multimem.ld_reduce`, over all PEs.
+    /// The number of lanes that executed `multimem.ld_reduce`, over all PEs.
     pub ld_reduce: u64,
     /// The bytes of `multimem.st` instructions.
     pub st: u64,
     /// The bytes of `multimem.red` instructions.
     pub red: u64,
-    /// Loads of lanes from other PEs.
+    /// The number of loads from other PEs, by lanes.
     pub remote_loads: u64,
-    /// Stores and atomics of lanes to other PEs.
+    /// The number of stores and atomics to other PEs, by lanes.
     pub remote_stores: u64,
-    /// Releases that other PEs may wait for, by lanes.
+    /// The number of releases that other PEs may wait for, by lanes.
     pub flags: u64,
     /// The number of CTA barriers that were completed.
     pub barriers: u64,
-    /// Instructions, by lanes: waiting included, so it differs by the order of things.
+    /// The number of instructions, by lanes. It includes those that wait, so it depends on the
+    /// schedule.
     pub lane_instructions: u64,
-    /// What follows one upon the other.
+    /// The steps that must follow each other.
     pub steps: Steps,
 }
 
-/// Bytes each way through a port.
+/// The bytes through a port in each direction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Ways {
     /// The bytes that leave the PE.
@@ -72,14 +75,14 @@ pub struct Ways {
     pub into: u64,
 }
 
-/// What a launch waits for, one after the other.
+/// The steps that a launch waits for one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Steps {
-    /// Barriers of the team, or other flags behind data.
+    /// The number of barriers of the team, and of flags that follow data.
     pub waits: u32,
-    /// Loads from elsewhere that something waits for: once, since they are in flight together.
+    /// The number of waits for loads from other PEs; loads in flight together count once.
     pub pulls: u32,
-    /// Data that carries its own flag.
+    /// The number of waits for packets, which carry data together with a flag.
     pub packets: u32,
 }
 
@@ -104,8 +107,9 @@ impl Traffic {
     /// Counts one launch of an algorithm, of `request.bytes()` up to [`MOST`].
     ///
     /// # Errors
-    /// Fails if the algorithm does not support the request, for more than [`MOST`] bytes, if the kernel
-    /// fails, or if its result is wrong.
+    ///
+    /// Fails if the algorithm does not support the request, for more than [`MOST`] bytes, if the
+    /// kernel fails, or if its result is wrong.
     pub fn count(
         algorithm: &'static Algorithm,
         request: &Request,
@@ -115,7 +119,7 @@ impl Traffic {
             |message: String| BenchError::Request(format!("{} on the simulator: {message}", algorithm.name));
         let bytes = request.bytes();
         if bytes > MOST {
-            return Err(bad(format!("{bytes} bytes, and {MOST} are simulated at most")));
+            return Err(bad(format!("{bytes} bytes are more than the {MOST} that are simulated at most")));
         }
         let multicast = lowering != Lowering::Unicast;
         let request = &Request { multicast, ..*request };
@@ -123,12 +127,14 @@ impl Traffic {
         let target: Target = "sm_90a".parse().map_err(|e: <Target as FromStr>::Err| bad(e.to_string()))?;
         let (file, options) = simulation(&plan, request, target).map_err(|e| bad(e.to_string()))?;
         let outcome = run_file(&file, &options).map_err(|e| bad(e.to_string()))?;
-        // (What is quantised has no exact result to compare with.)
+        // (A quantised result has no exact value to compare with.)
         let exact = (algorithm.sums)(request) != Sums::Quantised;
         if exact && !outcome.passed() {
             return Err(bad(format!("the result of {bytes} bytes is wrong")));
         }
-        let Ran::Simulator { stats, .. } = &outcome.ran else { return Err(bad("it ran elsewhere".into())) };
+        let Ran::Simulator { stats, .. } = &outcome.ran else {
+            return Err(bad("the kernel did not run on the simulator".into()));
+        };
         let n = request.n_pes as usize;
         let switch = Ways::most(&stats.switch_ports(n));
         let lowering = match (switch.bytes(), multicast) {
@@ -161,8 +167,8 @@ impl Traffic {
         })
     }
 
-    /// The same for another size: bytes in proportion, which they are but for flags; what follows one upon the other
-    /// stays. Instructions are those counted.
+    /// Extrapolates to another size. Bytes are scaled in proportion, which is right except for
+    /// flags; the steps stay the same. The instructions are those that were counted.
     pub fn at(&self, size: u64) -> Traffic {
         let by = size as f64 / self.size.max(1) as f64;
         let link = (self.link as f64 * by).round() as u64;
@@ -170,7 +176,8 @@ impl Traffic {
     }
 }
 
-/// Lanes that executed an instruction with release semantics which others may wait for.
+/// The number of lanes that executed an instruction with release semantics that other PEs may wait
+/// for.
 fn releases(stats: &Stats) -> u64 {
     let sends = |m: &str| ["st.", "red.", "atom.", "multimem.red."].iter().any(|p| m.starts_with(p));
     let is = |m: &str| sends(m) && m.contains(".release") && m.contains(".sys");
@@ -178,9 +185,9 @@ fn releases(stats: &Stats) -> u64 {
 }
 
 impl Steps {
-    /// Each CTA sends one release for a wait, through the switch to all at once, else to each PE, itself among them or
-    /// not. Where nothing is released and yet something moves, data carries its flag: once, or, in a kernel that is
-    /// called two-shot, twice.
+    /// For a wait, each CTA executes one release: through the switch to all PEs at once, or one to
+    /// each PE, with or without itself. If nothing is released although data moves, the data are
+    /// packets: one wait, or two in a kernel whose name contains two-shot.
     fn of(name: &str, stats: &Stats, n_pes: usize, ctas: u32) -> Steps {
         let each = (n_pes as u64 * u64::from(ctas)).max(1);
         let through: u64 = stats
@@ -201,10 +208,12 @@ impl Steps {
     }
 }
 
-/// Counts all algorithms of a collective, by the switch and by peers, over sizes; those above [`MOST`] bytes follow from
-/// that. With the reasons why some are left out. `progress` hears how many of how many are done.
+/// Counts all algorithms of a collective, with and without the switch, for several sizes. Those
+/// above [`MOST`] bytes are extrapolated. Also returns the reasons why some are left out.
+/// `progress` gets the number of counts that are done, and the number of all.
 ///
 /// # Errors
+///
 /// Fails for a size that has no element for each PE.
 pub fn count_all(
     collective: Collective,
@@ -215,12 +224,16 @@ pub fn count_all(
     progress: &dyn Fn(usize, usize),
 ) -> Result<(Vec<Traffic>, Vec<String>), BenchError> {
     let (mut all, mut left_out): (Vec<Traffic>, Vec<String>) = (Vec::new(), Vec::new());
-    // What was simulated, with how that was asked for.
+    // The simulated counts, with the requests that they are for.
     let mut counted: Vec<((&str, Lowering, u64), Traffic)> = Vec::new();
     let total = sizes.len() * Algorithm::of(collective).filter(|a| wanted(a)).count();
     let mut done = 0..;
     for size in sizes {
-        let none = || BenchError::Request(format!("{size} bytes are too few for {n_pes} PEs"));
+        let none = || {
+            BenchError::Request(format!(
+                "{size} bytes are too few for {n_pes} PEs: each PE needs at least one element"
+            ))
+        };
         let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes);
         let whole = counts(*size).ok_or_else(none)?;
         let simulated = counts((*size).min(MOST)).ok_or_else(none)?;
@@ -252,7 +265,7 @@ pub fn count_all(
     Ok((all, left_out))
 }
 
-/// Columns of the table and their widths.
+/// The columns of the table and their widths.
 const COLUMNS: [(&str, usize); 17] = [
     ("size", 11),
     ("algorithm", 18),
@@ -310,7 +323,7 @@ pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> Strin
 }
 
 impl Traffic {
-    /// What a report has measured of the same, in microseconds.
+    /// The time in microseconds that a report has for the same case.
     fn time_in(&self, report: &Report) -> Option<f64> {
         let same = report.lowering == self.lowering || self.lowering == "any";
         let is = |r: &&Row| (&r.algorithm, r.place, r.size) == (&self.algorithm, self.place, self.size);
@@ -334,7 +347,7 @@ mod tests {
     #[test]
     fn packets_are_twice_the_data_to_each_other_pe() {
         let t = count("ll", Lowering::Unicast, 4, 1 << 14);
-        // Every 8 bytes go as 16; slots are emptied in turn, a few a round.
+        // Every 8 bytes are sent as 16; slots are emptied in turn, a few in each round.
         let data = 2 * 3 * (1 << 14);
         assert!((data..data + data / 50).contains(&t.peer.out), "{t:?}");
         assert_eq!((t.switch, t.ld_reduce, t.flags), (Ways::default(), 0, 0));
@@ -342,7 +355,8 @@ mod tests {
         assert_eq!(t.at(1 << 20).peer.out, t.peer.out * 64);
     }
 
-    /// By the switch a PE sends all it has once and an n-th of the result; by peers, n-1 n-ths of both.
+    /// With the switch, a PE sends all its data once and an n-th of the result; without it, (n-1)/n
+    /// of both.
     #[test]
     fn two_shot_by_the_switch_and_by_peers() {
         let (n, size) = (4u64, 1u64 << 14);

@@ -12,7 +12,7 @@ use weft::lang::render::Color;
 use weft_check::{CheckOptions, Report, check_file};
 use weft_run::Arg;
 
-/// What a check is told beside what is compiled.
+/// The options of a check besides those of compilation.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct What {
@@ -30,11 +30,11 @@ pub struct What {
     fail_fast: bool,
 }
 
-/// How often a wait looks for signals.
+/// The interval at which a wait polls for signals.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
-/// Does work in another thread while this one looks for signals, of which `stop` is told. The work ends in any case before
-/// this does.
+/// Runs `work` in another thread while this one polls for signals, and sets `stop` when one
+/// arrives. The work always ends before this function returns.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send,
@@ -44,7 +44,7 @@ pub fn interruptible<T: Send>(
         std::thread::scope(|scope| {
             let (tell, told) = channel::<()>();
             let worker = scope.spawn(move || {
-                // Dropped when the work ends, however it does.
+                // Dropped when the work ends, including by a panic.
                 let _tell = tell;
                 work()
             });
@@ -61,13 +61,11 @@ pub fn interruptible<T: Send>(
     match (signal, result) {
         (Some(signal), _) => Err(signal),
         (None, Ok(result)) => Ok(result),
-        (None, Err(_)) => {
-            Err(Fault::new("", "a thread of warpweft's panicked; this is a fault of ours", "").into())
-        }
+        (None, Err(_)) => Err(Fault::new("", "a thread of warpweft panicked; please report this", "").into()),
     }
 }
 
-/// Checks a kernel file: the report as JSON, as text, and each finding as text.
+/// Checks a kernel file. Returns the report as JSON, the report as text, and each finding as text.
 #[pyfunction]
 pub fn check(
     py: Python<'_>,
@@ -92,7 +90,7 @@ impl What {
         (options.seed, options.seeds, options.sizes) = (self.seed, self.seeds, self.sizes);
         for (name, text) in self.args {
             let value = Arg::parse(&text).ok_or_else(|| {
-                let help = "a value is a number, a truth value, or text such as \"1+2\": 1 first and 2 more in each launch";
+                let help = "pass a number, a truth value, or text such as \"1+2\", which is 1 in the first launch and grows by 2 in each launch";
                 Fault::usage(format!("the argument {name} is {text:?}"), help)
             })?;
             options.args.insert(name, value);
@@ -102,10 +100,9 @@ impl What {
         options.fail_fast = self.fail_fast;
         options.time_limit = match self.time_limit {
             None => None,
-            Some(seconds) => Some(
-                Duration::try_from_secs_f64(seconds)
-                    .map_err(|e| Fault::usage(format!("time_limit is {seconds}: {e}"), "it is in seconds"))?,
-            ),
+            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|e| {
+                Fault::usage(format!("time_limit is {seconds}: {e}"), "pass a number of seconds")
+            })?),
         };
         Ok(())
     }

@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, PoisonError};
 use warpweft_comm::{self as comm, Id, Operands, Options, RawStream, Reduce, Sums};
 
-/// 128 random bytes that name a communicator or a world.
+/// random bytes that identify a communicator or a world.
 #[pyfunction]
 pub fn random_id(py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
     Ok(PyBytes::new(py, &Id::random().map_err(Fault::from)?.0))
@@ -26,13 +26,16 @@ pub struct Comm {
 }
 
 impl Comm {
-    /// The communicator, as long as it is open.
+    /// The communicator, unless it has been closed.
     ///
     /// # Errors
-    /// Fails if the communicator was closed (W0004).
+    ///
+    /// Fails if this communicator has been closed (W0004).
     pub fn get(&self) -> Result<Arc<comm::Comm>, Fault> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.clone().ok_or_else(|| Fault::new("W0004", "the communicator was closed", "make another one"))
+        inner.clone().ok_or_else(|| {
+            Fault::new("W0004", "this communicator has been closed", "create a new communicator")
+        })
     }
 
     fn call(
@@ -62,7 +65,7 @@ impl Comm {
         sums: &str,
     ) -> PyResult<Comm> {
         let id: [u8; 128] = id.try_into().map_err(|_| {
-            Fault::usage("the id has not 128 bytes", "it is what random_id() returned on one rank")
+            Fault::usage("the id does not have 128 bytes", "pass the result of random_id() of one rank")
         })?;
         let timeout = seconds("timeout", timeout)?;
         let sums = Sums::parse(sums)
@@ -78,12 +81,12 @@ impl Comm {
         Ok(Comm { inner: Mutex::new(Some(Arc::new(made))) })
     }
 
-    /// The first rank that has died, and why.
+    /// The first rank that has died, and the reason.
     fn died(&self) -> PyResult<Option<(u32, String)>> {
         Ok(self.get()?.died())
     }
 
-    /// Whether an allreduce of so many elements is this communicator's.
+    /// Whether this communicator supports an allreduce of `count` elements.
     fn takes(&self, count: usize, code: u8) -> PyResult<bool> {
         Ok(self.get()?.should_all_reduce(count, dtype(code)?))
     }
@@ -103,11 +106,11 @@ impl Comm {
         let dtype = dtype(code)?;
         let op =
             *Reduce::ALL.get(op).ok_or_else(|| Fault::usage(format!("there is no reduction {op}"), ""))?;
-        // SAFETY: the caller has checked both arrays and keeps them.
+        // SAFETY: the caller has checked both arrays and keeps them alive.
         self.call(py, |comm| unsafe { comm.all_reduce_with(op, raw(stream), (src, dst), count, dtype) })
     }
 
-    /// All ranks' `count` elements, to `dst`.
+    /// Gathers `count` elements of each rank to `dst`.
     fn all_gather(
         &self,
         py: Python<'_>,
@@ -118,11 +121,12 @@ impl Comm {
         code: u8,
     ) -> PyResult<()> {
         let dtype = dtype(code)?;
-        // SAFETY: as of `all_reduce`.
+        // SAFETY: as for `all_reduce`.
         self.call(py, |comm| unsafe { comm.all_gather(raw(stream), src, dst, count, dtype) })
     }
 
-    /// This rank's part of the sum, of `count` elements, to `dst`.
+    /// Reduces over all ranks, and writes this rank's part of the sum, of `count` elements, to
+    /// `dst`.
     fn reduce_scatter(
         &self,
         py: Python<'_>,
@@ -133,11 +137,11 @@ impl Comm {
         code: u8,
     ) -> PyResult<()> {
         let dtype = dtype(code)?;
-        // SAFETY: as of `all_reduce`.
+        // SAFETY: as for `all_reduce`.
         self.call(py, |comm| unsafe { comm.reduce_scatter(raw(stream), src, dst, count, dtype) })
     }
 
-    /// Zeroed memory of all ranks. Collective.
+    /// Allocates zeroed memory on all ranks. Collective.
     fn alloc(&self, py: Python<'_>, bytes: usize) -> PyResult<Buffer> {
         let comm = self.get()?;
         let made = py.detach(|| comm.alloc(bytes)).map_err(Fault::from)?;
@@ -145,28 +149,29 @@ impl Comm {
         Ok(Buffer { inner: made, comm })
     }
 
-    /// Makes memory of the caller's symmetric. Collective.
+    /// Registers memory of the caller as symmetric. Collective.
     fn register(&self, py: Python<'_>, address: u64, bytes: usize) -> PyResult<Buffer> {
         let comm = self.get()?;
-        // SAFETY: the caller keeps the memory until the buffer is gone on all ranks.
+        // SAFETY: the caller keeps the memory until the buffer is dropped on all ranks.
         let made = py.detach(|| unsafe { comm.register(address, bytes) }).map_err(Fault::from)?;
         made.free_later();
         Ok(Buffer { inner: made, comm })
     }
 
-    /// Waits on the host until all ranks have come.
+    /// Waits on the host until all ranks have arrived.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, comm::Comm::barrier)
     }
 
-    /// Ends it. Collective: it is over when all ranks have closed theirs, and no buffer is left.
+    /// Closes the communicator. Collective: its resources are released when all ranks have closed
+    /// theirs and no buffer is left.
     fn close(&self, py: Python<'_>) {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(inner));
     }
 }
 
-/// Memory of all ranks.
+/// Memory that all ranks have allocated or registered.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Buffer {
     inner: comm::Buffer,
@@ -185,12 +190,12 @@ impl Buffer {
         self.inner.bytes()
     }
 
-    /// Where loads and stores reach another rank's memory.
+    /// The address at which loads and stores access another rank's memory.
     fn peer_address(&self, py: Python<'_>, rank: u32) -> PyResult<u64> {
         Ok(py.detach(|| self.inner.peer_address(rank)).map_err(Fault::from)?)
     }
 
-    /// Where multimem instructions reach the memory of all ranks.
+    /// The address at which multimem instructions access the memory of all ranks.
     #[getter]
     fn multicast_address(&self) -> Option<u64> {
         self.inner.multicast_address(&self.comm)
@@ -212,7 +217,7 @@ impl AddRmsNorm {
         Ok(AddRmsNorm { inner: made.map_err(Fault::from)? })
     }
 
-    /// Operands are the addresses of input, residual, weight and out.
+    /// Runs the operation. `operands` are the addresses of input, residual, weight and out.
     fn run(
         &self,
         py: Python<'_>,
@@ -223,7 +228,7 @@ impl AddRmsNorm {
     ) -> PyResult<()> {
         let (input, residual, weight, out) = operands;
         let operands = Operands { input, residual, weight, out };
-        // SAFETY: the caller has checked the arrays and keeps them.
+        // SAFETY: the caller has checked the arrays and keeps them alive.
         let done = py.detach(|| unsafe { self.inner.run(raw(stream), tokens, &operands, eps) });
         Ok(done.map_err(Fault::from)?)
     }

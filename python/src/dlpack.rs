@@ -14,7 +14,7 @@ use weft::runtime::memory::AnyTensor;
 const PLAIN: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
 
-/// A tensor for another library, which keeps the memory until it drops it.
+/// Exports a tensor to another library, which keeps the memory alive until it drops the tensor.
 pub fn export<'py>(py: Python<'py>, tensor: &AnyTensor, versioned: bool) -> PyResult<Bound<'py, PyCapsule>> {
     match versioned {
         true => {
@@ -37,16 +37,18 @@ fn capsule<'py, M: ManagedTensorBase>(
     let raw = tensor.into_raw();
     let pointer =
         NonNull::new(raw.cast()).ok_or_else(|| Fault::new("R0308", "a DLPack tensor at null", ""))?;
-    // SAFETY: the pointer is a tensor's, which its consumer or the destructor drops.
+    // SAFETY: the pointer is that of a tensor, which its consumer or the destructor drops.
     unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, name, Some(destructor)) }
 }
 
-/// Drops the tensor of a capsule that nobody has taken. (Who takes it renames the capsule.)
+/// Drops the tensor of a capsule that has not been consumed. (A consumer renames the capsule.)
 ///
 /// # Safety
-/// It is a capsule of [`capsule`], with a tensor of type `M`.
+///
+/// The object must be a capsule of [`capsule`], with a tensor of type `M`.
 unsafe fn drop_untaken<M: ManagedTensorBase>(capsule: *mut ffi::PyObject, name: &CStr) {
-    // SAFETY: it is a capsule; the pointer is a tensor's as long as the capsule has its name.
+    // SAFETY: the object is a capsule; its pointer is that of a tensor as long as the capsule has
+    // its original name.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, name.as_ptr()) == 1 {
             let raw = ffi::PyCapsule_GetPointer(capsule, name.as_ptr()).cast::<M>();
@@ -56,11 +58,11 @@ unsafe fn drop_untaken<M: ManagedTensorBase>(capsule: *mut ffi::PyObject, name: 
 }
 
 unsafe extern "C" fn drop_plain(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls it for capsules that were made with it.
+    // SAFETY: Python calls this function only for capsules that were made with it.
     unsafe { drop_untaken::<DLManagedTensor>(capsule, PLAIN) }
 }
 
 unsafe extern "C" fn drop_versioned(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls it for capsules that were made with it.
+    // SAFETY: Python calls this function only for capsules that were made with it.
     unsafe { drop_untaken::<DLManagedTensorVersioned>(capsule, VERSIONED) }
 }

@@ -1,4 +1,4 @@
-//! Errors of every room as Python's exceptions, which `warpweft/_errors.py` makes.
+//! Errors of every crate as Python's exceptions, which `warpweft/_errors.py` makes.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -10,11 +10,11 @@ use weft::runtime;
 use weft_run::RunError;
 
 thread_local! {
-    /// What Python raised for a signal while this thread waited.
+    /// The exception that a signal handler raised while this thread waited.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Whether Python has a signal to handle in this thread: Ctrl-C.
+/// Whether Python has a signal to handle in this thread, such as Ctrl-C.
 pub fn interrupted() -> bool {
     let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
     let any = raised.is_some();
@@ -24,12 +24,12 @@ pub fn interrupted() -> bool {
     any
 }
 
-/// What [`interrupted`] met in this thread.
+/// Takes the exception that [`interrupted`] stored in this thread.
 pub fn take_raised() -> Option<PyErr> {
     RAISED.with(|slot| slot.borrow_mut().take())
 }
 
-/// An error on its way to Python.
+/// An error that will be raised as a Python exception.
 #[derive(Debug)]
 pub struct Fault(Box<What>);
 
@@ -38,14 +38,14 @@ struct What {
     code: String,
     message: String,
     help: String,
-    /// With the source of a kernel, where that is what is wrong.
+    /// The message with an excerpt of the kernel's source, if the error is in the source.
     rendered: Option<String>,
-    /// What Python has raised, to be passed on as it is.
+    /// An exception that Python has raised, which is passed on unchanged.
     raised: Option<PyErr>,
 }
 
 impl Fault {
-    /// An error of the caller's: `W0001`.
+    /// An error in the caller's arguments (`W0001`).
     pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Fault {
         Fault::new("W0001", message, help)
     }
@@ -87,7 +87,8 @@ impl From<CompileError> for Fault {
     }
 }
 
-/// An error that only shows itself: `error[S001]: message`, and perhaps `help: ...` in a line of its own.
+/// An error of which only the text is known: `error[S001]: message`, and perhaps `help: ...` in a
+/// line of its own.
 fn shown(e: &impl std::fmt::Display) -> Fault {
     let text = e.to_string();
     let (code, rest) = match text.strip_prefix("error[").and_then(|rest| rest.split_once("]: ")) {
@@ -101,7 +102,7 @@ fn shown(e: &impl std::fmt::Display) -> Fault {
     Fault::new(&code, message, help)
 }
 
-/// The same, of the package's own kind.
+/// An error of the package's own class with this code.
 fn coded(code: &str, e: &impl std::fmt::Display) -> Fault {
     let mut fault = shown(e);
     fault.0.code = code.to_owned();
@@ -151,7 +152,7 @@ impl From<Fault> for PyErr {
             let make = py.import("warpweft._errors").and_then(|m| m.getattr("make"));
             match make.and_then(|make| make.call1((&code, &message, &help, rendered))) {
                 Ok(made) => PyErr::from_value(made),
-                // The package is only half there.
+                // The package is installed only in part.
                 Err(_) => PyRuntimeError::new_err(format!("error[{code}]: {message}\n  help: {help}")),
             }
         })

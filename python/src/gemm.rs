@@ -1,4 +1,4 @@
-//! Products with communication inside, of the crate `warpweft-comm`.
+//! Products fused with communication, from the crate `warpweft-comm`.
 #![allow(unsafe_code, reason = "streams and arrays of other libraries are addresses")]
 
 use crate::comm::{Comm, raw};
@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 use warpweft_comm::gemm::{self, Activation, Epilogue, Form, MatmulOperands, Problem, Scales, Shape};
 use weft::gemm::Major;
 
-/// The forms, by the names of Python's calls.
+/// The forms, by their names in Python.
 const FORMS: [(&str, Form); 3] = [
     ("all_gather_matmul", Form::AllGather),
     ("matmul_reduce_scatter", Form::ReduceScatter),
     ("matmul_all_reduce", Form::AllReduce),
 ];
 
-/// Kinds of scales, and activations, by name.
+/// The kinds of scales and the activations, by name.
 const SCALES: [(&str, Scales); 3] =
     [("none", Scales::None), ("matrices", Scales::Matrices), ("rows", Scales::Rows)];
 const ACTIVATIONS: [(&str, Activation); 5] = [
@@ -32,10 +32,10 @@ fn named<T: Copy>(all: &[(&str, T)], name: &str, what: &str) -> Result<T, Fault>
     found.ok_or_else(|| Fault::usage(format!("there is no {what} {name:?}"), known.join(", ")))
 }
 
-/// Addresses of scales of A and of B, of bias, residual and divisor.
+/// The addresses of scales of A and of B, of bias, residual and divisor.
 type Others = (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 
-/// A product of the ranks' matrices.
+/// A product of matrices that are distributed over the ranks.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Matmul {
     inner: gemm::Matmul,
@@ -43,8 +43,9 @@ pub struct Matmul {
 
 #[pymethods]
 impl Matmul {
-    /// `types` are the codes of operands and results, and `b_rows` says that B is given as (n, k) with contiguous rows.
-    /// `epilogue` has the scales, the activation, and whether there are gates, a bias, a residual, and a divisor.
+    /// Makes a product. `types` are the codes of operands and results, and `b_rows` says that B is
+    /// given as (n, k) with contiguous rows. `epilogue` has the scales, the activation, and whether
+    /// there are gates, a bias, a residual, and a divisor.
     #[new]
     fn new(
         py: Python<'_>,
@@ -71,42 +72,43 @@ impl Matmul {
         Ok(Matmul { inner: made.map_err(Fault::from)? })
     }
 
-    /// How it is computed.
+    /// The plan by which the product is computed.
     #[getter]
     fn plan(&self) -> String {
         self.inner.plan()
     }
 
-    /// Where the rows of all ranks arrive.
+    /// The address of the rows gathered from all ranks.
     #[getter]
     fn all_rows(&self) -> Option<u64> {
         self.inner.all_rows()
     }
 
-    /// Where this rank's rows are read.
+    /// The address from which this rank's rows are read.
     #[getter]
     fn own_rows(&self) -> Option<u64> {
         self.inner.own_rows()
     }
 
-    /// Where this rank's scales of rows are read.
+    /// The address from which this rank's row scales are read.
     #[getter]
     fn own_scales(&self) -> Option<u64> {
         self.inner.own_scales()
     }
 
-    /// Where the result is, if not in the caller's memory.
+    /// The address of the result, if it is not in the caller's memory.
     #[getter]
     fn sum(&self) -> Option<u64> {
         self.inner.sum()
     }
 
-    /// Puts it on a stream. `matrices` are the addresses of A, B and D, and `others` those of what the epilogue reads.
+    /// Puts the product on a stream. `matrices` are the addresses of A, B and D, and `others` those
+    /// of the epilogue's inputs.
     fn run(&self, py: Python<'_>, stream: u64, matrices: (u64, u64, u64), others: Others) -> PyResult<()> {
         let (a, b, d) = matrices;
         let (scale_a, scale_b, bias, residual, scale) = others;
         let operands = MatmulOperands { a, b, d, scale_a, scale_b, bias, residual, scale };
-        // SAFETY: the caller has checked the arrays and keeps them.
+        // SAFETY: the caller has checked the arrays and keeps them alive.
         let done = py.detach(|| unsafe { self.inner.run(raw(stream), &operands) });
         Ok(done.map_err(Fault::from)?)
     }

@@ -10,11 +10,11 @@ use weft::lang::render::{Color, render};
 use weft::library::Files;
 use weft::{Define, Defines, KernelFile, Lowering, OptLevel, Options, Target, Transport};
 
-/// What every function that compiles is told, as Python has it.
+/// The arguments that every compiling function takes from Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Request {
-    /// The name that messages give the text.
+    /// The name of the text in messages.
     name: String,
     text: String,
     root: Option<PathBuf>,
@@ -28,16 +28,16 @@ pub struct Request {
     watch: bool,
 }
 
-/// A word of a table, or an error that lists the table.
+/// The value of a word in a table, or an error that lists the words.
 pub fn word<T: Copy>(what: &str, asked: &str, table: &[(&str, T)]) -> Result<T, Fault> {
     let found = table.iter().find(|(word, _)| *word == asked).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let words: Vec<_> = table.iter().map(|(word, _)| format!("{word:?}")).collect();
-        Fault::usage(format!("{what} is {asked:?}"), format!("it is one of {}", words.join(", ")))
+        Fault::usage(format!("{what} is {asked:?}"), format!("pass one of {}", words.join(", ")))
     })
 }
 
-/// Values of compile-time parameters.
+/// The values of compile-time parameters.
 fn defines(given: &Bound<'_, PyDict>) -> PyResult<Defines> {
     let mut all = Defines::new();
     for (name, value) in given {
@@ -75,7 +75,8 @@ impl Request {
         options.lowering = word("lowering", &self.lowering, &lowerings)?;
         options.transport = word("transport", &self.transport, &transports)?;
         let levels = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3];
-        options.opt = *levels.get(usize::from(self.opt)).ok_or_else(|| Fault::usage("opt is 0 to 3", ""))?;
+        options.opt =
+            *levels.get(usize::from(self.opt)).ok_or_else(|| Fault::usage("opt must be 0 to 3", ""))?;
         options.kernel.clone_from(&self.kernel);
         options.debug_waits = self.debug_waits;
         options.asserts = self.asserts;
@@ -112,7 +113,7 @@ pub fn compile(py: Python<'_>, request: Request, defines: &Bound<'_, PyDict>) ->
     })
 }
 
-/// What an error code means, as `weft explain` says it; None for no code.
+/// The explanation of an error code, as in `weft explain`; None for an unknown code.
 #[pyfunction]
 pub fn explain_code(code: &str) -> Option<String> {
     let page = weft::codes::Page::find(code)?;
@@ -145,7 +146,7 @@ impl Compiled {
         self.file.sources().text(0).unwrap_or_default()
     }
 
-    /// What is allowed but may be wrong, with its places in the text; empty without such.
+    /// The warnings, with their places in the text; empty if there are none.
     #[getter]
     fn warnings(&self) -> String {
         match self.compiled.warnings.is_empty() {
@@ -154,14 +155,14 @@ impl Compiled {
         }
     }
 
-    /// What a launch needs to know, as JSON.
+    /// The metadata that a launch needs, as JSON.
     #[getter]
     fn meta(&self) -> PyResult<String> {
         let info = self.compiled.describe().map_err(|d| Fault::new("", d.message, ""))?;
         Ok(serde_json::to_string(&info).map_err(|e| Fault::new("", e.to_string(), ""))?)
     }
 
-    /// The values of each kernel's compile-time parameters: name, value as text.
+    /// The values of each kernel's compile-time parameters, as pairs of name and text.
     #[getter]
     fn defines(&self) -> Vec<Vec<(String, String)>> {
         let shown =
@@ -169,13 +170,13 @@ impl Compiled {
         self.compiled.defines.iter().map(shown).collect()
     }
 
-    /// Seconds of each stage, in order.
+    /// The seconds that each stage took, in order.
     #[getter]
     fn timings(&self) -> Vec<(String, f64)> {
         self.compiled.timings.iter().map(|(name, t)| (name.clone(), t.as_secs_f64())).collect()
     }
 
-    /// What each tensor is used for, and what became of each access.
+    /// Explains the use of each tensor and how each access was compiled.
     fn explain(&self) -> String {
         self.compiled.explain()
     }

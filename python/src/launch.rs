@@ -1,4 +1,4 @@
-//! Launches: arguments from Python's values, kernels by where they run.
+//! Launches: converts Python's values to arguments, and loads kernels for each device.
 #![allow(unsafe_code, reason = "arrays and streams of other libraries are addresses")]
 
 use crate::error::Fault;
@@ -17,7 +17,7 @@ use weft::runtime::memory::AnyTensor;
 use weft::runtime::{self, Team as RuntimeTeam};
 use weft::{KernelFile, Options};
 
-/// An array of another library, in the memory of a device.
+/// An array of another library, in a device's memory.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Borrowed {
     pub tensor: BorrowedTensor,
@@ -25,7 +25,7 @@ pub struct Borrowed {
     address: u64,
 }
 
-/// A GPU of this process, for kernels that need no other PE.
+/// A GPU of this process, for kernels that do not communicate.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Gpu {
     device: Device,
@@ -33,14 +33,15 @@ pub struct Gpu {
 
 fn borrowed(device: &Device, address: u64, code: u8, layout_text: &str) -> Result<Borrowed, Fault> {
     let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
-    // SAFETY: Python keeps the array during the call, and its library orders the end of its memory behind the stream.
+    // SAFETY: Python keeps the array during the call, and its library orders the release of its
+    // memory after the stream's work.
     let tensor = unsafe { BorrowedTensor::with_layout(device, address, dtype, layout)? };
     Ok(Borrowed { tensor, address })
 }
 
 #[pymethods]
 impl Borrowed {
-    /// Memory at an address that this PE's device reaches.
+    /// Memory at an address that this PE's device can access.
     #[staticmethod]
     fn of_world(world: &World, address: u64, code: u8, layout_text: &str) -> PyResult<Borrowed> {
         Ok(borrowed(world.inner.device(), address, code, layout_text)?)
@@ -55,14 +56,14 @@ impl Borrowed {
 
 #[pymethods]
 impl Gpu {
-    /// The GPU of a number.
+    /// The GPU with this number.
     #[staticmethod]
     fn open(py: Python<'_>, ordinal: u32) -> PyResult<Gpu> {
         Ok(Gpu { device: py.detach(|| Device::open(ordinal)).map_err(Fault::from)? })
     }
 }
 
-/// An argument, kept during a launch.
+/// An argument, kept alive during a launch.
 enum Value {
     Tensor(AnyTensor),
     Borrowed(BorrowedTensor),
@@ -113,16 +114,16 @@ fn value(position: usize, given: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     let kind = given.get_type().name()?;
     Err(PyTypeError::new_err(format!(
-        "argument {position} is a {kind}; it is a tensor, a barrier, a team, an array of a GPU, or a number"
+        "argument {position} is a {kind}, but it must be a tensor, a barrier, a team, an array on a GPU, or a number"
     )))
 }
 
-/// A compiled file's kernel, loaded where it is launched.
+/// A kernel of a compiled file, loaded on each device on which it is launched.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Launcher {
     file: Arc<KernelFile>,
     options: Options,
-    /// By the number of the world, or of the GPU without one.
+    /// The loaded kernels, by the number of the world, or of the GPU without a world.
     loaded: Mutex<BTreeMap<(bool, u64), Arc<Kernel>>>,
 }
 
@@ -156,10 +157,11 @@ impl Launcher {
     }
 }
 
-/// Where a kernel runs: its place among those that are loaded, and the device.
+/// Where a kernel runs: its key among the loaded kernels, and the device.
 type Where<'a> = ((bool, u64), On, &'a Device);
 
-/// How a launch is laid out, as Python has it: None for the kernel's own grid, or as many CTAs as fit.
+/// The shape of a launch as given by Python. None means the kernel's own grid, or as many CTAs as
+/// fit.
 type Shape = (Option<[u32; 3]>, Option<bool>, Option<[u32; 3]>);
 
 fn shape((grid, cooperative, cluster): Shape) -> (Grid, LaunchOptions) {
@@ -175,7 +177,7 @@ impl Launcher {
         Launcher { file: compiled.file.clone(), options, loaded: Mutex::default() }
     }
 
-    /// Launches it on a PE.
+    /// Launches the kernel on a PE.
     fn launch(
         &self,
         py: Python<'_>,
@@ -194,7 +196,7 @@ impl Launcher {
         )
     }
 
-    /// Launches it on a GPU without a world.
+    /// Launches the kernel on a GPU without a world.
     fn launch_on(
         &self,
         py: Python<'_>,
@@ -210,14 +212,14 @@ impl Launcher {
         self.start(py, ((false, number), (&gpu.device).into(), &gpu.device), layout, &arguments, &stream)
     }
 
-    /// Compiles and loads it for a PE now.
+    /// Compiles and loads the kernel for a PE now.
     fn prepare(&self, py: Python<'_>, world: &World) -> PyResult<()> {
         let device = world.inner.device();
         let made = py.detach(|| self.kernel((true, world.number), (&world.inner).into(), device));
         Ok(made.map(drop)?)
     }
 
-    /// CTAs of it that a PE's device holds at once.
+    /// The number of CTAs of the kernel that are resident on a PE's device at once.
     fn max_ctas(&self, py: Python<'_>, world: &World) -> PyResult<u32> {
         let device = world.inner.device();
         py.detach(|| Ok(self.kernel((true, world.number), (&world.inner).into(), device)?.max_ctas()?))

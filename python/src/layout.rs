@@ -1,4 +1,4 @@
-//! Layout expressions: text in, text out. `warpweft.Layout` makes values of them.
+//! Layout expressions, from text to text. `warpweft.Layout` makes values of them.
 
 use crate::error::Fault;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ fn value(text: &str) -> Result<Value, Fault> {
     expr::eval(text).map_err(|e| Fault::new("L0001", format!("`{text}` {e}"), ""))
 }
 
-/// The word for a kind of value by which Python chooses a class.
+/// The name of a kind of value, by which Python chooses a class.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Int(_) => "int",
@@ -24,7 +24,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The kind and the text of the value of an expression; of a list, those of its members, one after the other.
+/// The kind and the text of the value of an expression. For a list, those of its members, one after
+/// the other.
 #[pyfunction]
 pub fn evaluate(text: &str) -> PyResult<Vec<(&'static str, String)>> {
     Ok(match value(text)? {
@@ -41,7 +42,7 @@ pub fn draw_layout(text: &str, svg: bool) -> PyResult<String> {
     Ok(drawn.map_err(|e| Fault::new(e.code(), e.to_string(), ""))?)
 }
 
-/// The functions of expressions: name, signature, what each returns.
+/// The functions of expressions: the name, the signature and the result of each.
 #[pyfunction]
 pub fn layout_functions() -> Vec<(&'static str, &'static str, &'static str)> {
     expr::functions().map(|f| (f.name, f.signature, f.doc)).collect()

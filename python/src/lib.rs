@@ -1,7 +1,9 @@
-//! The part of the Python package `warpweft` that is written in Rust: the module `warpweft._native`.
+//! The part of the Python package `warpweft` that is written in Rust: the module
+//! `warpweft._native`.
 //!
-//! Its classes are few and plain; what users see is made of them in Python (`python/warpweft`). Everything that waits for
-//! a GPU, other processes or the simulator does so without the interpreter's lock.
+//! Its classes are few and plain; the Python code in `python/warpweft` builds the public interface
+//! on them. Every function that waits for a GPU, other processes or the simulator releases the
+//! interpreter's lock.
 
 mod check;
 mod comm;
@@ -56,14 +58,16 @@ mod _native {
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Waits end where Python has a signal to handle; what it raises is kept until the wait is left.
+        // Waits end when Python has a signal to handle. The exception of its handler is stored
+        // until the wait returns.
         weft::runtime::on_interrupt(super::error::interrupted);
         Ok(())
     }
 }
 
-/// Runs the `weft` command with these words, of which the first is the command's name, and returns its exit status.
-/// `again` are the words that start this program anew: `weft bench` starts a process for each GPU.
+/// Runs the `weft` command with these words, of which the first is the command's name, and returns
+/// its exit status. `again` are the words that start this program again, because `weft bench`
+/// starts a process for each GPU.
 #[pyfunction]
 fn command(py: Python<'_>, words: Vec<OsString>, again: Vec<OsString>) -> u8 {
     weft::runtime::job::set_command(again);
@@ -77,13 +81,13 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Every element type by its name in kernels, in the order of their codes: name, bytes.
+/// The name and the size in bytes of every element type, in the order of their codes.
 #[pyfunction]
 fn dtypes() -> Vec<(String, u32)> {
     weft::runtime::DType::ALL.iter().map(|d| (d.to_string(), d.bytes())).collect()
 }
 
-/// How many GPUs this process can see; 0 without a driver.
+/// The number of GPUs that this process can see; 0 without a driver.
 #[pyfunction]
 fn gpu_count(py: Python<'_>) -> u32 {
     py.detach(|| weft::runtime::cuda::device_count().unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Mixtures of experts, of the crate `warpweft-comm`.
+//! Mixtures of experts, from the crate `warpweft-comm`.
 #![allow(unsafe_code, reason = "streams and arrays of other libraries are addresses")]
 
 use crate::comm::{Comm, raw};
@@ -20,7 +20,8 @@ fn scaled((elements, scales): (u64, u64)) -> ScaledOperand {
 
 #[pymethods]
 impl Experts {
-    /// `shape` has the most tokens of a rank, and the columns of tokens and of results.
+    /// Makes the kernels. `shape` has the greatest number of tokens of a rank, and the numbers of
+    /// columns of tokens and of results.
     #[new]
     fn new(
         py: Python<'_>,
@@ -39,37 +40,37 @@ impl Experts {
         Ok(Experts { inner: made.map_err(Fault::from)? })
     }
 
-    /// Rows that this rank has room for.
+    /// The number of rows in this rank's buffers.
     #[getter]
     fn rows(&self) -> u64 {
         self.inner.rows()
     }
 
-    /// Where tokens arrive.
+    /// The address of the received tokens.
     #[getter]
     fn received(&self) -> u64 {
         self.inner.received()
     }
 
-    /// Where scales of tokens arrive, or 0.
+    /// The address where scales of tokens arrive, or 0.
     #[getter]
     fn received_scales(&self) -> u64 {
         self.inner.received_scales()
     }
 
-    /// Where results are.
+    /// The address of the results.
     #[getter]
     fn results(&self) -> u64 {
         self.inner.results()
     }
 
-    /// Where it is written at which row each expert begins.
+    /// The address of the row offsets of the experts.
     #[getter]
     fn offsets(&self) -> u64 {
         self.inner.offsets()
     }
 
-    /// Sends tokens; with matrices, it multiplies them.
+    /// Sends tokens to their experts. With matrices, it also multiplies them.
     fn dispatch(
         &self,
         py: Python<'_>,
@@ -79,7 +80,7 @@ impl Experts {
         b: Option<(u64, u64)>,
     ) -> PyResult<()> {
         let routes = RouteOperands { ids: routes.0, live: routes.1 };
-        // SAFETY: the caller has checked the arrays and keeps them.
+        // SAFETY: the caller has checked the arrays and keeps them alive.
         let done =
             py.detach(|| unsafe { self.inner.dispatch(raw(stream), scaled(x), routes, b.map(scaled)) });
         Ok(done.map_err(Fault::from)?)
@@ -96,22 +97,22 @@ impl Experts {
         sum: (u64, u64),
     ) -> PyResult<()> {
         let routes = RouteOperands { ids: routes.0, live: routes.1 };
-        // SAFETY: the caller has checked the arrays and keeps them.
+        // SAFETY: the caller has checked the arrays and keeps them alive.
         let done = py.detach(|| unsafe { self.inner.layer(raw(stream), scaled(x), routes, scaled(b), sum) });
         Ok(done.map_err(Fault::from)?)
     }
 
-    /// Adds results up.
+    /// Adds up the results of each token's experts.
     fn combine(&self, py: Python<'_>, stream: u64, routes: (u64, u64), gates: u64, out: u64) -> PyResult<()> {
         let routes = RouteOperands { ids: routes.0, live: routes.1 };
-        // SAFETY: the caller has checked the arrays and keeps them.
+        // SAFETY: the caller has checked the arrays and keeps them alive.
         let done = py.detach(|| unsafe { self.inner.combine(raw(stream), routes, gates, out) });
         Ok(done.map_err(Fault::from)?)
     }
 
-    /// Waits, and raises what was wrong with the routes of the newest dispatch.
+    /// Waits for the stream, and raises an error if the routes of the last dispatch were wrong.
     fn check(&self, py: Python<'_>, stream: u64) -> PyResult<()> {
-        // SAFETY: the stream is PyTorch's.
+        // SAFETY: the stream is one of PyTorch's.
         let done = py.detach(|| unsafe { self.inner.check(raw(stream)) });
         Ok(done.map_err(Fault::from)?)
     }

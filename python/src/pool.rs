@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What allocations are made of, and those that are in use.
+/// The communicators that allocations use, and the buffers that are in use.
 #[derive(Default)]
 struct Pool {
-    /// By device.
+    /// The communicator of each device.
     comms: Vec<(c_int, Arc<warpweft_comm::Comm>)>,
-    /// By address.
+    /// The buffers by address.
     buffers: Option<HashMap<usize, warpweft_comm::Buffer>>,
 }
 
@@ -22,7 +22,8 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives a device the communicator that its pool allocates from; None takes it away, and what of it is unused.
+/// Sets the communicator that the pool of a device allocates from. None removes it, with its unused
+/// buffers.
 #[pyfunction]
 pub fn set_pool(device: c_int, comm: Option<&Comm>) -> PyResult<()> {
     let comm = comm.map(Comm::get).transpose()?;
@@ -32,10 +33,12 @@ pub fn set_pool(device: c_int, comm: Option<&Comm>) -> PyResult<()> {
     Ok(())
 }
 
-/// Memory of all ranks; null where there is none, which PyTorch reports as out of memory. Collective.
+/// Allocates memory on all ranks. Returns null on failure, which PyTorch reports as out of memory.
+/// Collective.
 ///
 /// # Safety
-/// PyTorch calls it, with a device that it has.
+///
+/// Only PyTorch may call it, with a valid device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_pool_alloc(bytes: isize, device: c_int, _: *mut c_void) -> *mut c_void {
     let comm = pool().comms.iter().find(|(of, _)| *of == device).map(|(_, comm)| comm.clone());
@@ -48,16 +51,17 @@ pub unsafe extern "C" fn weft_pool_alloc(bytes: isize, device: c_int, _: *mut c_
             address as *mut c_void
         }
         Err(e) => {
-            eprintln!("warpweft: the memory pool has no {bytes} bytes: {e}");
+            eprintln!("warpweft: the memory pool cannot allocate {bytes} bytes: {e}");
             std::ptr::null_mut()
         }
     }
 }
 
-/// Gives memory up: it is freed once all ranks have.
+/// Releases memory, which is freed once all ranks have released it.
 ///
 /// # Safety
-/// PyTorch calls it, with what [`weft_pool_alloc`] gave.
+///
+/// Only PyTorch may call it, with an address from [`weft_pool_alloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_pool_free(address: *mut c_void, _: isize, _: c_int, _: *mut c_void) {
     let gone = pool().buffers.get_or_insert_default().remove(&(address as usize));

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use weft::runtime::cuda::BorrowedTensor;
 use weft::runtime::{self, Compare, DType, Element, Reduce, Signal, SignalOp, Stream, SymmetricTensor};
 
-/// The side of a copy that is this PE's own.
+/// The local operand of a copy.
 enum Local {
     Symmetric(SymmetricTensor<u8>),
     Other(BorrowedTensor),
@@ -26,12 +26,12 @@ fn local(given: &Bound<'_, PyAny>) -> PyResult<Local> {
     if let Ok(array) = given.cast::<Borrowed>() {
         return Ok(Local::Other(array.get().tensor.clone()));
     }
-    Err(PyTypeError::new_err("the local side of a copy is a tensor, or an array of this PE's GPU"))
+    Err(PyTypeError::new_err("the local side of a copy must be a tensor, or an array on this PE's GPU"))
 }
 
 fn signal(tensor: &Tensor) -> Result<Signal, Fault> {
     if tensor.dtype.bytes() != 8 {
-        let message = format!("a signal is a u64, and the tensor has {} elements", tensor.dtype);
+        let message = format!("a signal must be a u64, but the tensor has {} elements", tensor.dtype);
         return Err(Fault::new("R0307", message, "allocate it with dtype u64"));
     }
     let word = SymmetricTensor::<u64>::view(tensor.memory.buffer()?, tensor.offset, 1)?;
@@ -52,7 +52,7 @@ const COMPARES: [(&str, Compare); 6] = [
 /// An update of a signal: the signal, `set` or `add`, the value.
 type Update<'py> = (PyRef<'py, Tensor>, String, u64);
 
-/// Copies `source` to `dest` of a PE, and then updates a signal there, if one is given.
+/// Copies `source` to `dest` on a PE, and then updates a signal there, if one is given.
 #[pyfunction]
 pub fn put(
     py: Python<'_>,
@@ -80,7 +80,7 @@ pub fn put(
     Ok(done.map_err(Fault::from)?)
 }
 
-/// Copies `source` of a PE to `dest`.
+/// Copies `source` from a PE to `dest`.
 #[pyfunction]
 pub fn get(
     py: Python<'_>,
@@ -114,7 +114,7 @@ pub fn signal_op(
     Ok(py.detach(|| world.inner.signal_op(&sig, op, value, pe, &stream)).map_err(Fault::from)?)
 }
 
-/// Lets a stream wait for a signal of this PE.
+/// Makes a stream wait for a signal of this PE.
 #[pyfunction]
 pub fn signal_wait(
     py: Python<'_>,
@@ -129,14 +129,14 @@ pub fn signal_wait(
     Ok(py.detach(|| world.inner.signal_wait(&sig, compare, value, &stream)).map_err(Fault::from)?)
 }
 
-/// Completes what this PE has started, at its targets.
+/// Waits until this PE's operations are complete at their targets.
 #[pyfunction]
 pub fn quiet(py: Python<'_>, world: &World, stream: Option<u64>) -> PyResult<()> {
     let stream = world.stream(stream)?;
     Ok(py.detach(|| world.inner.quiet(&stream)).map_err(Fault::from)?)
 }
 
-/// A barrier of a team on a stream; `sync` leaves operations under way.
+/// A barrier of a team on a stream; `sync` does not wait for pending operations.
 #[pyfunction]
 pub fn team_barrier(
     py: Python<'_>,
@@ -150,7 +150,7 @@ pub fn team_barrier(
     Ok(done.map_err(Fault::from)?)
 }
 
-/// A collective of a team: `reduce`, `reduce_scatter`, `fcollect`, `alltoall`, `broadcast`.
+/// Runs a collective of a team: `reduce`, `reduce_scatter`, `fcollect`, `alltoall`, `broadcast`.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python's call has them")]
 pub fn collective(
@@ -168,8 +168,14 @@ pub fn collective(
     let op = crate::kernel::word("the reduction", op, &ops)?;
     let stream = world.stream(stream)?;
     if dest.dtype != source.dtype {
-        let message = format!("the destination has {} elements, the source {}", dest.dtype, source.dtype);
-        return Err(Fault::new("R0307", message, "both sides of a collective have one element type").into());
+        let message =
+            format!("the destination has {} elements, but the source has {}", dest.dtype, source.dtype);
+        return Err(Fault::new(
+            "R0307",
+            message,
+            "both sides of a collective must have the same element type",
+        )
+        .into());
     }
     let call = Call { team: &team.inner, name, op, root, stream: &stream };
     macro_rules! by_type {

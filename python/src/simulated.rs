@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft::runtime::{self, SimConfig, SimJob, World as RuntimeWorld};
 use weft::sim::Check;
 
-/// What to simulate, as Python has it.
+/// The options of a simulation, as given by Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct What {
@@ -33,7 +33,7 @@ pub struct Simulated {
     ended: Mutex<bool>,
 }
 
-/// What a PE's function returned, or raised.
+/// The result of a PE's function: whether it returned, and the value or the exception.
 type Outcome = (bool, Py<PyAny>);
 
 #[pymethods]
@@ -62,14 +62,14 @@ impl Simulated {
         Ok(Simulated { job, worlds, pes, ended: Mutex::new(false) })
     }
 
-    /// The world of every PE, by PE.
+    /// The worlds of all PEs, in their order.
     #[getter]
     fn pes(&self, py: Python<'_>) -> Vec<Py<World>> {
         self.pes.iter().map(|pe| pe.clone_ref(py)).collect()
     }
 
-    /// Calls a function with the number of every PE, each in a thread of its own: by PE, whether it returned, and what, or
-    /// the exception that it raised.
+    /// Calls a function with the number of each PE, each in its own thread. Returns, for each PE,
+    /// whether the function returned, and its value or the exception that it raised.
     fn each(&self, py: Python<'_>, body: Py<PyAny>) -> PyResult<Vec<Outcome>> {
         let simulation = self.job.simulation();
         let call = |world: &RuntimeWorld| -> Result<Outcome, Fault> {
@@ -84,7 +84,7 @@ impl Simulated {
         results.into_iter().map(|result| result.map_err(PyErr::from)).collect()
     }
 
-    /// What the check has found so far: code, message, help, and all of it as text.
+    /// The findings of the check so far: code, message, help, and full text.
     fn findings(&self, py: Python<'_>) -> Vec<(String, String, String, String)> {
         let found = py.detach(|| self.job.simulation().findings());
         let text = |f: &weft::sim::Finding| {
@@ -93,7 +93,7 @@ impl Simulated {
         found.iter().map(text).collect()
     }
 
-    /// Warp instructions executed so far.
+    /// The number of warp instructions executed so far.
     fn steps(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.job.simulation().stats().iter().map(|s| s.warp_instructions).sum())
     }
@@ -106,7 +106,7 @@ impl Simulated {
     fn close(&self, py: Python<'_>) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *ended, true) {
-            // A world that an error has stopped has nothing to end in order.
+            // After an error has stopped a world, an orderly finalization is impossible.
             py.detach(|| drop(self.job.each(&self.worlds, |world| world.clone().finalize().map(drop))));
         }
     }

@@ -1,4 +1,4 @@
-//! Symmetric memory as Python has it.
+//! Symmetric memory for Python.
 
 use crate::dlpack;
 use crate::error::Fault;
@@ -15,12 +15,12 @@ pub fn layout(text: &str) -> Result<Layout, Fault> {
     expr::parse_layout(text, &mut |_| None).map_err(|e| Fault::new("L0001", format!("`{text}` {e}"), ""))
 }
 
-/// The memory that tensors lie in, which goes when it is freed or no tensor is left.
+/// The memory of tensors, which is released when it is freed or no tensor is left.
 pub struct Memory {
     buffer: Mutex<Option<SymmetricBuffer>>,
     address: u64,
     bytes: usize,
-    /// Where it begins in this process, of a simulated PE.
+    /// Its address in this process, for a simulated PE.
     host: Option<usize>,
 }
 
@@ -28,22 +28,23 @@ impl Memory {
     pub fn bytes_of(dtype: DType, layout: &Layout) -> Result<usize, Fault> {
         let cosize = layout.cosize().as_const().and_then(|n| usize::try_from(n).ok());
         let bytes = cosize.and_then(|n| n.checked_mul(dtype.bytes() as usize)).filter(|n| *n > 0);
-        bytes.ok_or_else(|| Fault::new("R0307", format!("no memory has the layout {layout}"), ""))
+        bytes.ok_or_else(|| Fault::new("R0307", format!("memory cannot have the layout {layout}"), ""))
     }
 
-    /// The buffer in symmetric memory, as long as it exists.
+    /// The buffer in symmetric memory, unless it has been freed.
     ///
     /// # Errors
+    ///
     /// Fails if the memory was freed (R0305).
     pub fn buffer(&self) -> Result<SymmetricBuffer, Fault> {
         let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer
             .clone()
-            .ok_or_else(|| Fault::new("R0305", "the symmetric memory was freed", "allocate it anew"))
+            .ok_or_else(|| Fault::new("R0305", "the symmetric memory was freed", "allocate the tensor again"))
     }
 }
 
-/// A tensor that every PE has.
+/// A tensor that every PE has a copy of.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Tensor {
     pub memory: Arc<Memory>,
@@ -89,13 +90,13 @@ impl Tensor {
         self.memory.address + self.offset
     }
 
-    /// Where it begins in this process; None on a GPU.
+    /// The address of the tensor in this process; None on a GPU.
     #[getter]
     fn host_address(&self) -> Option<usize> {
         self.memory.host.map(|start| start + self.offset as usize)
     }
 
-    /// Bytes from its first to its last element.
+    /// The number of bytes from the first to the last element.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
         Ok(self.bytes()?)
@@ -111,13 +112,13 @@ impl Tensor {
         self.layout.to_string()
     }
 
-    /// Elements of each mode.
+    /// The number of elements in each mode.
     #[getter]
     fn shape(&self) -> Vec<i64> {
         numbers(self.layout.shape())
     }
 
-    /// Elements from one coordinate to the next, by mode; None where a mode has several strides.
+    /// The strides by mode, in elements; None if a mode has several strides.
     #[getter]
     fn strides(&self) -> Option<Vec<i64>> {
         let mode = |m: usize| -> Option<i64> {
@@ -132,52 +133,53 @@ impl Tensor {
         self.memory.buffer().is_err()
     }
 
-    /// Other elements of the same memory, from byte `offset` of this tensor on.
+    /// A tensor of other elements of the same memory, which begins at byte `offset` of this one.
     fn view(&self, offset: u64, code: u8, layout_text: &str) -> PyResult<Tensor> {
         let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
-        // A view of memory that is gone is of no use.
+        // Fails if the memory has been freed.
         self.memory.buffer()?;
         let offset = self.offset.saturating_add(offset);
         let end = offset.saturating_add(Memory::bytes_of(dtype, &layout)? as u64);
         if end > self.memory.bytes as u64 || !offset.is_multiple_of(dtype.bytes().into()) {
             let message = format!(
-                "{layout} of {dtype} from byte {offset} does not fit symmetric memory of {} bytes",
+                "{layout} of {dtype} from byte {offset} does not fit into symmetric memory of {} bytes",
                 self.memory.bytes
             );
             return Err(Fault::new(
                 "R0307",
                 message,
-                "a view lies in its memory, at a multiple of its element's size",
+                "a view must lie in its memory, at a multiple of its element's size",
             )
             .into());
         }
         Ok(Tensor { memory: self.memory.clone(), offset, dtype, layout })
     }
 
-    /// Where loads and stores of this PE reach a PE's copy.
+    /// The address at which this PE's loads and stores access another PE's copy.
     fn peer_address(&self, py: Python<'_>, pe: u32) -> PyResult<u64> {
         let buffer = self.memory.buffer()?;
         Ok(py.detach(|| buffer.peer_address(pe)).map_err(Fault::from)? + self.offset)
     }
 
-    /// Where a simulated PE's copy begins in this process.
+    /// The address of a simulated PE's copy in this process.
     fn host_of(&self, pe: u32, world: &crate::world::World) -> PyResult<usize> {
         let simulation = world.inner.simulation();
         let simulation =
-            simulation.ok_or_else(|| Fault::usage("a GPU's memory is not in this process", ""))?;
+            simulation.ok_or_else(|| Fault::usage("the host cannot access a GPU's memory", ""))?;
         let address = self.memory.buffer()?.peer_address(pe).map_err(Fault::from)? + self.offset;
         let at = simulation.host_address(world.inner.my_pe(), address, self.bytes()? as u64);
         Ok(at.map_err(Fault::from)?)
     }
 
-    /// Where multimem instructions reach all copies of a team; None, with the reason, where they do not.
+    /// The address at which multimem instructions access all copies of a team, or None and the
+    /// reason.
     fn multicast_address(&self, team: &Team) -> PyResult<(Option<u64>, Option<String>)> {
         let buffer = self.memory.buffer()?;
         let address = buffer.multicast_address(&team.inner).map(|a| a + self.offset);
         Ok((address, buffer.why_no_multicast(&team.inner)))
     }
 
-    /// Its bytes on this PE, once the world's stream gets there.
+    /// Reads the bytes of this PE's copy, in the order of the world's stream.
     fn read(&self, py: Python<'_>, pe: u32, world: &crate::world::World) -> PyResult<Vec<u8>> {
         let (buffer, mut data) = (self.memory.buffer()?, vec![0; self.bytes()?]);
         let done = py.detach(|| buffer.read(pe, self.offset as usize, &mut data, world.inner.stream()));
@@ -185,20 +187,20 @@ impl Tensor {
         Ok(data)
     }
 
-    /// Writes its bytes on this PE, once the world's stream gets there.
+    /// Writes the bytes of this PE's copy, in the order of the world's stream.
     fn write(&self, py: Python<'_>, data: Vec<u8>, world: &crate::world::World) -> PyResult<()> {
         let buffer = self.memory.buffer()?;
         let done = py.detach(|| buffer.write(self.offset as usize, &data, world.inner.stream()));
         Ok(done.map_err(Fault::from)?)
     }
 
-    /// Gives the memory up, under this tensor and its views.
+    /// Frees the memory, even though this tensor and its views refer to it.
     fn free(&self, py: Python<'_>) {
         let taken = self.memory.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(taken));
     }
 
-    /// A DLPack capsule, of the form before version 1 or since.
+    /// A DLPack capsule, in the format of version 1 or the older one.
     fn dlpack<'py>(&self, py: Python<'py>, versioned: bool) -> PyResult<Bound<'py, PyCapsule>> {
         dlpack::export(py, &self.any()?, versioned)
     }

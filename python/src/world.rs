@@ -1,4 +1,4 @@
-//! A PE's world: its place among the PEs, its teams, and what all PEs do together.
+//! The world of a PE: its number, its teams, and its collective operations.
 #![allow(unsafe_code, reason = "streams of other libraries are numbers")]
 
 use crate::error::Fault;
@@ -15,9 +15,10 @@ use weft::runtime::{self, Config, DType};
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct World {
     pub inner: runtime::World,
-    /// No other world of this process has it.
+    /// A number that is unique among the worlds of this process.
     pub number: u64,
-    /// Dropping a team is collective, and garbage is not collected together: they stay until the end.
+    /// Dropping a team is collective, but Python collects garbage at different times on each PE.
+    /// Teams are therefore kept until the end.
     teams: Mutex<Vec<Arc<runtime::Team>>>,
 }
 
@@ -28,16 +29,17 @@ impl World {
         World { inner, number: NUMBERS.fetch_add(1, Ordering::Relaxed), teams: Mutex::default() }
     }
 
-    /// A stream by its handle; the world's own for None.
+    /// The stream with this handle; the world's own stream for None.
     pub fn stream(&self, raw: Option<u64>) -> Result<Stream, Fault> {
         match raw {
             None => Ok(self.inner.stream().clone()),
-            // SAFETY: Python's objects for streams keep them; the caller keeps the object during the call.
+            // SAFETY: Python's stream objects keep the streams alive; the caller keeps the object
+            // during the call.
             Some(raw) => Ok(unsafe { self.inner.device().borrow_stream(raw as usize as RawStream)? }),
         }
     }
 
-    /// A tensor of a buffer that is made without the interpreter's lock.
+    /// Makes a tensor from a buffer that is made without the interpreter's lock.
     fn made(
         &self,
         py: Python<'_>,
@@ -60,10 +62,10 @@ impl World {
 /// A duration that a caller gives in seconds.
 pub fn seconds(what: &str, seconds: f64) -> Result<Duration, Fault> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|t| !t.is_zero());
-    time.ok_or_else(|| Fault::usage(format!("{what} is {seconds}"), "it is in seconds, and more than 0"))
+    time.ok_or_else(|| Fault::usage(format!("{what} is {seconds}"), "pass a number of seconds above 0"))
 }
 
-/// An element type by its code: its place among all of them.
+/// The element type with this code, which is its index in the list of all types.
 pub fn dtype(code: u8) -> Result<DType, Fault> {
     let found = DType::ALL.get(usize::from(code)).copied();
     found.ok_or_else(|| Fault::usage(format!("there is no element type {code}"), ""))
@@ -71,8 +73,9 @@ pub fn dtype(code: u8) -> Result<DType, Fault> {
 
 #[pymethods]
 impl World {
-    /// Joins PEs. `memory` is `local`, `nvshmem` or None for what `WEFT_MEMORY` says; `place` is (rank, size, id), or None
-    /// for what the launcher's variables say. Collective.
+    /// Joins a world of PEs. `memory` is `local`, `nvshmem`, or None for the value of
+    /// `WEFT_MEMORY`. `place` is (rank, size, id), or None for the launcher's variables.
+    /// Collective.
     #[staticmethod]
     fn join(
         py: Python<'_>,
@@ -88,14 +91,17 @@ impl World {
         if let Some(timeout) = timeout {
             options.timeout = seconds("timeout", timeout)?;
         }
-        // The death of a PE is an exception, not this process's end.
+        // The death of a PE raises an exception and does not end this process.
         options.grace = None;
         let config = Config::default().device(device).memory(memory).job(Some(options)).share_gpu(share_gpu);
         py.detach(|| {
             let place = match place {
                 Some((rank, size, id)) => {
                     let id: [u8; 128] = id.try_into().map_err(|_| {
-                        Fault::usage("the id has not 128 bytes", "it is what random_id() returned on one PE")
+                        Fault::usage(
+                            "the id does not have 128 bytes",
+                            "pass the result of random_id() of one PE",
+                        )
                     })?;
                     ProcessRank { local_rank: Some(rank), ..ProcessRank::of_id(rank, size, &id) }
                 }
@@ -116,7 +122,7 @@ impl World {
         self.inner.n_pes()
     }
 
-    /// The number of its GPU, or of the simulated PE.
+    /// The number of the PE's GPU, or of the simulated PE.
     #[getter]
     fn device(&self) -> u32 {
         self.inner.device().ordinal()
@@ -127,7 +133,7 @@ impl World {
         self.inner.device().is_simulated()
     }
 
-    /// The version of NVSHMEM; None where there is none.
+    /// The version of NVSHMEM; None if it is not used.
     #[getter]
     fn nvshmem_version(&self) -> Option<String> {
         self.inner.nvshmem_version().map(|v| v.to_string())
@@ -139,7 +145,7 @@ impl World {
         Ok(self.inner.device().sm_count().map_err(Fault::from)?)
     }
 
-    /// The first PE that has died, and why.
+    /// The first PE that has died, and the reason.
     fn died(&self) -> Option<(u32, String)> {
         self.inner.died()
     }
@@ -155,7 +161,7 @@ impl World {
         })
     }
 
-    /// Makes memory of this PE's GPU symmetric, which stays the caller's. Collective.
+    /// Registers memory of this PE's GPU as symmetric. The caller still owns it. Collective.
     fn register(
         &self,
         py: Python<'_>,
@@ -168,7 +174,8 @@ impl World {
         self.made(py, code, layout_text, || unsafe { self.inner.register_raw(address, bytes) })
     }
 
-    /// Memory that another library has mapped into all PEs: where this PE reaches each copy. Collective.
+    /// Adopts memory that another library has mapped into all PEs, given the address of each copy
+    /// on this PE. Collective.
     fn adopt(
         &self,
         py: Python<'_>,
@@ -179,11 +186,11 @@ impl World {
         layout_text: &str,
     ) -> PyResult<Tensor> {
         let mapping = runtime::Mapping { bytes, copies, multicast };
-        // SAFETY: the caller keeps the mapping until the tensor is gone on all PEs.
+        // SAFETY: the caller keeps the mapping until the tensor is dropped on all PEs.
         self.made(py, code, layout_text, || unsafe { self.inner.adopt(mapping) })
     }
 
-    /// The memory of a kernel's barrier for grids of so many CTAs. Collective.
+    /// The memory of a kernel's barrier for grids of `ctas` CTAs. Collective.
     fn kernel_barrier(&self, py: Python<'_>, ctas: u32) -> PyResult<Barrier> {
         let made = py.detach(|| self.inner.kernel_barrier(ctas)).map_err(Fault::from)?;
         made.buffer().free_later();
@@ -201,7 +208,8 @@ impl World {
         Ok(self.keep(made.map_err(Fault::from)?))
     }
 
-    /// Every `stride`-th of a team from `start` on, `size` of them; None in PEs that are not among them. Collective.
+    /// A team of `size` PEs of a team: every `stride`-th from `start` on; None on other PEs.
+    /// Collective.
     fn split_strided(
         &self,
         py: Python<'_>,
@@ -214,24 +222,24 @@ impl World {
         Ok(made.map(|team| self.keep(team)))
     }
 
-    /// A team's rows of so many PEs, and its columns. Collective.
+    /// Splits a team into rows of `x_range` PEs, and into columns. Collective.
     fn split_2d(&self, py: Python<'_>, team: &Team, x_range: u32) -> PyResult<(Team, Team)> {
         let (x, y) = py.detach(|| team.inner.split_2d(x_range)).map_err(Fault::from)?;
         Ok((self.keep(x), self.keep(y)))
     }
 
-    /// A team of these ranks of a team, in this order. Collective over them.
+    /// A team of these ranks of a team, in this order. Collective over the listed ranks.
     fn team_of(&self, py: Python<'_>, team: &Team, pes: Vec<u32>) -> PyResult<Option<Team>> {
         let made = py.detach(|| team.inner.list(&pes)).map_err(Fault::from)?;
         Ok(made.map(|team| self.keep(team)))
     }
 
-    /// Waits on the host until all PEs have come. Collective.
+    /// Waits on the host until all PEs have arrived. Collective.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.inner.barrier()).map_err(Fault::from)?)
     }
 
-    /// Everybody's bytes, by PE. Collective.
+    /// Gathers the bytes of all PEs, in their order. Collective.
     fn all_gather_host(&self, py: Python<'_>, bytes: Vec<u8>) -> PyResult<Vec<Vec<u8>>> {
         Ok(py.detach(|| self.inner.all_gather_host(&bytes)).map_err(Fault::from)?)
     }
@@ -252,7 +260,7 @@ impl World {
         py.detach(|| self.inner.fail(why));
     }
 
-    /// Ends it. Collective.
+    /// Finalizes the world. Collective.
     fn finalize(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.inner.clone().finalize()).map(drop).map_err(Fault::from)?)
     }
@@ -260,7 +268,7 @@ impl World {
 
 const TEAMS: [(&str, u8); 4] = [("world", 0), ("node", 1), ("shared", 2), ("same_mype_node", 3)];
 
-/// A set of PEs with numbers of their own.
+/// A set of PEs, numbered from 0 within the set.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Team {
     pub inner: Arc<runtime::Team>,
@@ -278,7 +286,7 @@ impl Team {
         self.inner.n_pes()
     }
 
-    /// PEs of the world, by rank in the team.
+    /// The PEs of the world that are members, by rank in the team.
     #[getter]
     fn members(&self) -> Vec<u32> {
         self.inner.members().to_vec()

@@ -18,7 +18,7 @@ def layout_text(shape: Any) -> str:
     extents = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     extents = tuple(int(n) for n in extents)
     if not extents or any(n < 1 for n in extents):
-        raise usage(f"{shape!r} is no shape of a tensor", "a tensor has at least one element: 1000, (4, 256)")
+        raise usage(f"{shape!r} is not the shape of a tensor", "a tensor has at least one element: 1000, (4, 256)")
     return _arrays.Array(0, "u8", extents, _arrays.compact(extents), 0).layout
 
 

@@ -1,4 +1,5 @@
-//! The widths of accesses, with their reasons, and what became of tiles, transfers, loops and waits.
+//! The widths of accesses, with their reasons, and how tiles, transfers, loops and waits were
+//! compiled.
 
 use crate::code::WIDEST;
 use crate::page::Shown;
@@ -18,8 +19,8 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
         @if accesses.is_empty() {
             p.lead { "The kernel has no access of a thread to the elements of a tensor." }
         } @else {
-            p.lead { "Each access of the text, with the instructions that it became and why they are not wider. "
-                "The widest instruction moves " (WIDEST) " bytes for a thread." }
+            p.lead { "Each access in the source, with the instructions that it compiles to and the reason why they are not wider. "
+                "The widest instruction moves " (WIDEST) " bytes per thread." }
             div.scroll {
                 table {
                     thead { tr {
@@ -33,7 +34,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
             h3 { "Tiles, transfers, loops and waits" }
             div.scroll {
                 table {
-                    thead { tr { th { "Line" } th { "What became of it" } } }
+                    thead { tr { th { "Line" } th { "Lowering" } } }
                     tbody {
                         @for ((span, text), count) in others {
                             tr { td { (kernel.at(span)) } td { (text) (times(count)) } }
@@ -45,7 +46,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     }
 }
 
-/// Equal neighbours once, with their number.
+/// Merges equal neighbours, and counts them.
 fn counted<T>(all: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<(T, usize)> {
     let mut counted: Vec<(T, usize)> = Vec::new();
     for one in all {
@@ -84,15 +85,16 @@ fn row(kernel: &Shown<'_>, access: &Access, count: usize) -> Markup {
     }
 }
 
-/// Why it is not wider, and what is tested.
+/// The reason why an access is not wider, and the condition that is tested at run time.
 fn why(kernel: &Shown<'_>, access: &Access) -> String {
     let cover = match access.cover {
-        Cover::All => "No bound needs a test.",
-        Cover::Whole => "Each instruction has one test of its bound.",
-        Cover::Cut => "A tail may cut it.",
+        Cover::All => "No bounds need a test.",
+        Cover::Whole => "Each instruction has one bounds test.",
+        Cover::Cut => "A tail can shorten it.",
     };
     let narrow = access.narrow.as_ref().map(|why| sentence(&kernel.readable(&why.to_string())));
-    let matrices = access.no_matrices.as_ref().map(|why| sentence(&format!("no whole matrices: {why}")));
+    let matrices =
+        access.no_matrices.as_ref().map(|why| sentence(&format!("no whole matrices, because {why}")));
     narrow.into_iter().chain(matrices).chain([cover.to_owned()]).collect::<Vec<_>>().join(" ")
 }
 
@@ -103,7 +105,7 @@ fn sentence(text: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// What there is to say about other operations, by place.
+/// The notes on other operations, by place in the text.
 fn others(kernel: &Shown<'_>) -> Vec<((Span, String), usize)> {
     let report = &kernel.study.compiled.report;
     let text = |text: &dyn Display| kernel.readable(&text.to_string());

@@ -6,19 +6,19 @@ use crate::page::{Shown, missing};
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lines without code that are left out of a used file together.
+/// The least number of lines without code that are hidden together in a used file.
 const FOLD: usize = 12;
-/// Lines that stay visible before and behind those left out.
+/// The number of lines that stay visible before and after the hidden ones.
 const AROUND: usize = 3;
-/// Bytes of the widest access of a thread.
+/// The number of bytes of the widest access of a thread.
 pub(crate) const WIDEST: u32 = 16;
 
 pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     let study = kernel.study;
     html! {
         p.lead {
-            "Point at a line to see what it became, or what it is from. A click keeps the line and moves the other panes to "
-            "it; Escape lets go."
+            "Point at a line to see the lines that it compiles to, or that it comes from. A click selects the line and moves the other panes to "
+            "it. Escape clears the selection."
         }
         div.panes data-show="ptx" {
             div.tabs role="group" aria-label="Level" {
@@ -67,7 +67,7 @@ fn hue(key: Key) -> String {
     format!("--h:{}", (key.line * 137 + key.file * 67) % 360)
 }
 
-/// The kernel's file, and of the files that it uses what has code in it.
+/// The kernel's own file, and those of its used files that contain code of the kernel.
 fn source(kernel: &Shown<'_>) -> Markup {
     let keys = kernel.levels.keys();
     let sources = kernel.study.compiled.sources();
@@ -97,7 +97,7 @@ fn source_line(kernel: &Shown<'_>, text: &str, key: Key, linked: bool, width: Op
             b { (key.line) }
             @match width {
                 Some(bytes) => {
-                    span.width.narrow[*bytes < WIDEST] title="Bytes that the access's instruction moves for a thread" {
+                    span.width.narrow[*bytes < WIDEST] title="Bytes that the instruction of the access moves for each thread" {
                         (bytes) " B"
                     }
                 }
@@ -108,8 +108,8 @@ fn source_line(kernel: &Shown<'_>, text: &str, key: Key, linked: bool, width: Op
     }
 }
 
-/// The lines of a used file that are left out, with their number at the first and 0 at the others. The kernel's own file is
-/// shown whole.
+/// The lines of a used file that are hidden. The first line of a hidden range maps to the number of
+/// its lines, and the others to 0. The kernel's own file is shown whole.
 fn hidden(text: &[&str], file: u32, keys: &BTreeSet<Key>) -> BTreeMap<u32, usize> {
     let mut hidden = BTreeMap::new();
     if file == 0 {

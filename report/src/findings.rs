@@ -1,4 +1,4 @@
-//! What the checks found.
+//! The section with the findings of the checks.
 
 use crate::lines::Key;
 use crate::page::{Shown, missing};
@@ -14,7 +14,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     let runs = if report.runs == 1 { "run" } else { "runs" };
     html! {
         p.lead {
-            @if report.findings.is_empty() { span.good { "Nothing was found" } }
+            @if report.findings.is_empty() { span.good { "No errors were found" } }
             @else { span.bad { (report.findings.len()) @if report.findings.len() == 1 { " finding" } @else { " findings" } } }
             " in " (report.runs) " simulated " (runs) " over the cases below. "
             code { "weft check" } " tries more seeds, sizes and numbers of PEs."
@@ -36,7 +36,7 @@ fn found(kernel: &Shown<'_>, report: &Report, finding: &Finding) -> Markup {
             }
             @for note in &finding.notes { p { (note) } }
             @if !finding.help.is_empty() { p { b { "Help: " } (finding.help) } }
-            p.quiet { "Met in " (finding.count) " of " (report.runs) @if report.runs == 1 { " run" } @else { " runs" } ". To have it again:" }
+            p.quiet { "Met in " (finding.count) " of " (report.runs) @if report.runs == 1 { " run" } @else { " runs" } ". To reproduce it:" }
             pre { (report.command(finding)) }
             @if let Some(page) = Page::find(&finding.code) {
                 details { summary { (finding.code) ": " (page.title) } p { (page.explanation) } }
@@ -45,9 +45,9 @@ fn found(kernel: &Shown<'_>, report: &Report, finding: &Finding) -> Markup {
     }
 }
 
-/// Who did what, where in the text and in the PTX.
+/// The thread that accessed memory, and the place of the access in the text and in the PTX.
 fn place(kernel: &Shown<'_>, access: &Access) -> Markup {
-    // The sizes of a case may have given other PTX than that shown, so only the text is linked.
+    // The sizes of a case may have given PTX other than the one shown, so only the text is linked.
     html! {
         (access.who()) " " (access.what) " "
         @if Key::of(kernel.study.compiled.sources(), access.span).is_some() { "at " (kernel.at(access.span)) " " }

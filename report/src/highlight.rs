@@ -1,4 +1,4 @@
-//! Code with its words in colour.
+//! Syntax highlighting of code.
 
 use maud::{Markup, PreEscaped, html};
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ pub(crate) enum Language {
     Sass,
 }
 
-/// Words that name places and types beside the names of numbers.
+/// Names of types and memory spaces, besides those of number types.
 const TYPES: [&str; 12] = [
     "global",
     "symm",
@@ -63,7 +63,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || "_.%$@".contains(c)
 }
 
-/// The words of a line and what stands between them.
+/// Splits a line into words and the text between them.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -77,7 +77,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// The class of a piece; `first` says that no word stands before it.
+/// The class of a piece; `first` says that no word precedes it.
 fn class(piece: &str, language: Language, first: bool) -> Option<&'static str> {
     let start = piece.chars().next()?;
     if !is_word(start) || piece == "." {

@@ -1,4 +1,4 @@
-//! The layouts of a kernel's tensors, with pictures of who holds what.
+//! The layouts of a kernel's tensors, with pictures of which thread holds which element.
 
 use crate::lines::Key;
 use crate::page::Shown;
@@ -9,7 +9,7 @@ use weft_ir::diag::Span;
 use weft_ir::{Kernel, TypeRef, ValueType};
 use weft_lang::elaborate::Define;
 
-/// Most pictures of accesses.
+/// The greatest number of pictures of accesses.
 const PICTURES: usize = 12;
 
 pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
@@ -18,11 +18,11 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     html! {
         (tensors(kernel, own))
         @if tiles.is_empty() {
-            p.lead { "No access has offsets that are known before the launch, so there is no tile of threads to draw." }
+            p.lead { "The offsets of all accesses are unknown before the launch, so there is no tile of threads to draw." }
         } @else {
             h3 { "Threads and values" }
-            p.lead { "Each cell is an element in memory, with the thread (T) and the value of the thread (V) that it is: in "
-                "the first CTA of PE 0, in the first round of each loop." }
+            p.lead { "Each cell is an element in memory, with the thread (T) that holds it and its number among the thread's values (V), in "
+                "the first CTA of PE 0, in the first iteration of each loop." }
         }
         div.pictures {
             @for (tile, spans) in tiles.iter().take(PICTURES) { (of_access(kernel, tile, spans)) }
@@ -33,7 +33,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     }
 }
 
-/// What is known of the accesses of the kernel with the parameters of its run.
+/// The accesses of the kernel, as far as they are known with the parameters of its run.
 fn accesses(kernel: &Shown<'_>, own: &Kernel) -> Vec<Accessed> {
     let replay = kernel.study.run.as_ref().ok().map(|run| &run.replay);
     let parameter = |name: &str| match replay?.args.get(name)?.first {
@@ -43,7 +43,7 @@ fn accesses(kernel: &Shown<'_>, own: &Kernel) -> Vec<Accessed> {
     accessed(own, &Known { parameter: &parameter, pes: replay.map_or(1, |r| r.pes as i64) })
 }
 
-/// Equal tiles once, with all their places.
+/// Merges equal tiles, and collects their places in the text.
 fn distinct(all: Vec<Accessed>) -> Vec<(Accessed, Vec<Span>)> {
     let mut found: Vec<(Accessed, Vec<Span>)> = Vec::new();
     for one in all {
@@ -67,7 +67,7 @@ fn of_access(kernel: &Shown<'_>, tile: &Accessed, spans: &[Span]) -> Markup {
             ". A row has " (tile.line) " elements."
             @if let Some((touched, least)) = tile.sectors {
                 " A warp touches " (touched) " sectors of 32 bytes"
-                @if touched > least { ", where " (least) " would hold as many bytes." } @else { ", the fewest possible." }
+                @if touched > least { ", where " (least) " would be enough for the bytes." } @else { ", the fewest possible." }
             }
         }))
     }
@@ -121,7 +121,7 @@ fn shared(kernel: &Shown<'_>, own: &Kernel) -> Markup {
         @if !drawn.is_empty() {
             h3 { "Banks of shared memory" }
             p.lead { "Each cell is a chunk of 16 bytes, with the group of four banks (B) that holds it. Eight chunks that are "
-                "accessed together are without conflict if their groups differ." }
+                "accessed together have no bank conflict if their groups differ." }
             div.pictures {
                 @for (name, tensor, span, grid) in &drawn {
                     (picture(name, grid, html! {

@@ -40,7 +40,7 @@ use weft_run::RunError;
 /// What a page shows, and how long it may take.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How kernels are compiled, and how they are checked. The numbers of PEs are not looked at.
+    /// How kernels are compiled and checked. The numbers of PEs in it are ignored.
     pub check: CheckOptions,
     /// The number of PEs that run each kernel.
     pub pes: usize,
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// A page, and what it is about.
+/// A page, with the number of its kernels.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The HTML of the page.
@@ -65,24 +65,26 @@ pub struct Page {
     pub kernels: usize,
 }
 
-/// How far the making of a page is.
+/// The progress of making a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The number of steps that are done.
     pub done: usize,
     /// The number of all steps.
     pub total: usize,
-    /// What is being done: `checking`.
+    /// The current step, such as `checking`.
     pub doing: &'a str,
-    /// The kernel that it is done with.
+    /// The kernel of the current step.
     pub kernel: &'a str,
 }
 
-/// The page of a file's kernels, or of the kernel that `options.check.compile` names. `progress` hears what is being
-/// done.
+/// Makes the page of a file's kernels, or of the kernel that `options.check.compile` names.
+/// `progress` is called for each step.
 ///
 /// # Errors
-/// Fails if a kernel does not compile. Sections say themselves why a kernel cannot be run or disassembled.
+///
+/// Fails if a kernel does not compile. If a kernel cannot be run or disassembled, the page is made
+/// and its sections say why.
 pub fn page(file: &KernelFile, options: &Options, progress: &dyn Fn(Progress<'_>)) -> Result<Page, RunError> {
     let studies = study::all(file, options, progress)?;
     Ok(Page { text: page::write(file, options, &studies), kernels: studies.len() })

@@ -1,4 +1,4 @@
-//! The lines of a kernel at every level, each with the line of the text that it is from.
+//! The lines of a kernel at every level, each with the line of the text that it comes from.
 
 use std::collections::{BTreeSet, HashMap};
 use weft_ir::diag::Span;
@@ -22,7 +22,7 @@ impl Key {
         Some(Key { file: span.file, line: sources.line_column(span)?.line })
     }
 
-    /// The text that the page's attributes have.
+    /// The key as text, for attributes of the page.
     pub fn text(self) -> String {
         format!("{}:{}", self.file, self.line)
     }
@@ -30,12 +30,12 @@ impl Key {
 
 /// A line of a pane.
 pub(crate) struct Line {
-    /// The number or address that stands before it.
+    /// The line number or address that is shown before it.
     pub label: String,
     pub text: String,
-    /// The line of the text that it is from.
+    /// The line of the text that it comes from.
     pub key: Option<Key>,
-    /// The line of the PTX that it is, or that it is from.
+    /// The line of the PTX that it is or comes from.
     pub ptx: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Line {
 pub(crate) struct Levels {
     pub ir: Vec<Line>,
     pub ptx: Vec<Line>,
-    /// Empty where there is no listing.
+    /// The lines of the machine code; empty if there is no listing.
     pub sass: Vec<Line>,
 }
 
@@ -55,7 +55,7 @@ impl Levels {
         Levels { ir: ir(study), ptx, sass }
     }
 
-    /// The lines of the text that anything is from.
+    /// The lines of the text that any line comes from.
     pub fn keys(&self) -> BTreeSet<Key> {
         [&self.ir, &self.ptx, &self.sass].into_iter().flatten().filter_map(|l| l.key).collect()
     }
@@ -74,7 +74,8 @@ fn ir(study: &Study) -> Vec<Line> {
     lines.map(line).collect()
 }
 
-/// The lines of PTX. Line numbers are those of the whole text; what only says where code is from is left out.
+/// The lines of PTX, numbered as in the whole text. Directives that only give source locations are
+/// left out.
 fn ptx(text: &str, sources: &SourceMap) -> Vec<Line> {
     let files: HashMap<&str, u32> = text.lines().filter_map(|l| file(l, sources)).collect();
     let mut at = None;
@@ -100,13 +101,15 @@ fn ptx(text: &str, sources: &SourceMap) -> Vec<Line> {
     lines
 }
 
-/// The number in the PTX and in the compiler of a file that `.file NUMBER "NAME"` names.
+/// The file that `.file NUMBER "NAME"` declares: its number in the PTX, and its number in the
+/// compiler.
 fn file<'t>(line: &'t str, sources: &SourceMap) -> Option<(&'t str, u32)> {
     let (number, name) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
     Some((number, sources.find(name.trim().trim_matches('"'))?))
 }
 
-/// The instructions and labels of what nvdisasm prints. `places` has the line of the text for each line of the PTX.
+/// The instructions and labels in the output of nvdisasm. `places` maps each line of the PTX to a
+/// line of the text.
 fn sass(text: &str, places: &HashMap<u32, Key>) -> Vec<Line> {
     let mut from = None;
     let mut lines = Vec::new();

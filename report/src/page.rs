@@ -1,4 +1,4 @@
-//! The page as a whole: its head, the choice of the kernel, and the sections.
+//! The page as a whole: its head, the selection of the kernel, and the sections.
 
 use crate::lines::{Key, Levels};
 use crate::study::Study;
@@ -12,11 +12,11 @@ use weft_ir::text::readable;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// A kernel, and what all its sections need.
+/// A kernel, with the data that all its sections need.
 pub(crate) struct Shown<'s> {
     pub study: &'s Study,
     pub levels: Levels,
-    /// What the ids of its elements begin with.
+    /// The prefix of the ids of its elements.
     pub id: String,
 }
 
@@ -38,13 +38,13 @@ impl Shown<'_> {
         }
     }
 
-    /// A text in which symbols are called what the kernel's text calls them.
+    /// Replaces symbols in a text by the names that the kernel's text uses.
     pub fn readable(&self, text: &str) -> String {
         self.study.kernel().map_or_else(|| text.to_owned(), |kernel| readable(kernel, text))
     }
 }
 
-/// A section: the name in its id, its title, and what writes it.
+/// A section: its name, which is part of its id, its title, and the function that writes it.
 type Section = (&'static str, &'static str, fn(&Shown<'_>) -> Markup);
 
 const SECTIONS: [Section; 7] = [
@@ -169,7 +169,7 @@ fn tile(name: &str, value: Markup, more: &str) -> Markup {
     html! { div.tile { span.name { (name) } strong { (value) } span.more { (more) } } }
 }
 
-/// A number of bytes in the largest unit that leaves a whole number or one digit behind the point.
+/// A number of bytes in the largest unit that leaves a whole number or one decimal digit.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if n < 1024 {
@@ -185,7 +185,7 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// Says why a section is empty, as the program says it.
+/// Says why a section is empty, in the words of the program's message.
 pub(crate) fn missing(what: &str, why: &str) -> Markup {
     html! { div.missing { p { (what) } pre { (why) } } }
 }

@@ -1,4 +1,4 @@
-//! Registers by role, and shared memory by what it holds.
+//! Registers by role, and shared memory by use.
 
 use crate::page::{Shown, bytes};
 use crate::study::Study;
@@ -9,14 +9,14 @@ use weft_ir::roles::REGISTERS;
 use weft_ir::{Address, Operation};
 use weft_passes::Fact;
 
-/// A part of a bar: its name, its size, and what else is said of it.
+/// A part of a bar: its name, its size, and a note.
 struct Part {
     name: String,
     size: u64,
     more: String,
 }
 
-/// What ptxas says of the kernel.
+/// The resource usage that ptxas reports for the kernel.
 pub(crate) fn usage(study: &Study) -> Option<&Usage> {
     study.listing.as_ref().ok()?.usage.iter().find(|usage| usage.kernel == study.name)
 }
@@ -33,7 +33,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     html! {
         h3 { "Registers of a CTA" }
         @if registers.is_empty() {
-            p.lead { "Without ptxas, the number of registers that a thread takes is not known." }
+            p.lead { "Without ptxas, the number of registers of a thread is not known." }
         } @else {
             (bar(&registers, u64::from(REGISTERS), "registers", &|n| n.to_string()))
             @if let Some(fit) = fit(study) { p.lead { (fit) } }
@@ -47,7 +47,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     }
 }
 
-/// The parts of what a streaming multiprocessor has.
+/// A bar of parts, relative to the capacity of a streaming multiprocessor.
 fn bar(parts: &[Part], limit: u64, unit: &str, show: &dyn Fn(u64) -> String) -> Markup {
     let sum: u64 = parts.iter().map(|part| part.size).sum();
     let percent = |size: u64| format!("{:.2}", 100.0 * size as f64 / limit.max(1) as f64);
@@ -71,7 +71,7 @@ fn bar(parts: &[Part], limit: u64, unit: &str, show: &dyn Fn(u64) -> String) -> 
                     tr.sum {
                         td { "all" }
                         td.number { (show(sum)) }
-                        td { (percent(sum)) "% of the " (show(limit)) " that an SM gives a CTA" }
+                        td { (percent(sum)) "% of the " (show(limit)) " that an SM can give a CTA" }
                     }
                 }
             }
@@ -96,11 +96,7 @@ fn registers(study: &Study) -> Vec<Part> {
     });
     let others = all.unwrap_or(0).saturating_sub(parts.iter().map(|part| part.size).sum());
     if others > 0 {
-        parts.push(Part {
-            name: "others".into(),
-            size: others,
-            more: "threads without a role of a name".into(),
-        });
+        parts.push(Part { name: "others".into(), size: others, more: "threads without a named role".into() });
     }
     if parts.is_empty()
         && let Some((usage, kernel)) = usage(study).zip(study.kernel())
@@ -113,14 +109,15 @@ fn registers(study: &Study) -> Vec<Part> {
     parts
 }
 
-/// Threads and CTAs of a streaming multiprocessor where they are fewer than elsewhere: by the number of the target (CUDA C++
-/// Programming Guide, Technical Specifications per Compute Capability).
+/// The numbers of threads and CTAs of a streaming multiprocessor on targets where they are lower
+/// than elsewhere (CUDA C++ Programming Guide, Technical Specifications per Compute Capability).
 const SMALL: [(&[u16], u32, u32); 3] = [(&[86, 87], 1536, 16), (&[89], 1536, 24), (&[120, 121], 1536, 24)];
 const USUAL: (u32, u32) = (2048, 32);
 
-/// How many CTAs have room on a streaming multiprocessor at once.
+/// How many CTAs fit on a streaming multiprocessor at once.
 fn fit(study: &Study) -> Option<String> {
-    // The unit in which a warp gets registers, and the shared memory that the system takes of each CTA.
+    // The granularity in which registers are allocated to a warp, and the shared memory that the
+    // system reserves in each CTA.
     const UNIT: u32 = 256;
     const RESERVED: u64 = 1024;
     let target = study.compiled.target;
@@ -137,7 +134,7 @@ fn fit(study: &Study) -> Option<String> {
     ];
     let (least, who) = limits.into_iter().min_by_key(|(n, _)| *n)?;
     let s = if least == 1 { "" } else { "s" };
-    Some(format!("An SM has room for {least} CTA{s} at once: {who} no more."))
+    Some(format!("An SM can hold {least} CTA{s} at once: {who} no more."))
 }
 
 /// The tensors and barriers in shared memory.

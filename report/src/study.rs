@@ -1,4 +1,4 @@
-//! What is known about a kernel: how it compiles and assembles, what the checks found, and how a run went.
+//! The data about a kernel: how it compiles and assembles, the findings of the checks, and a run.
 
 use crate::{Options, Progress};
 use std::time::Instant;
@@ -12,21 +12,21 @@ use weft_run::examine::{Examined, Subject};
 use weft_run::{RunError, RunOptions, Stage, compile_sequence};
 use weft_sim::TraceConfig;
 
-/// Steps that gather what is known of a kernel.
+/// The number of steps for each kernel.
 const STEPS: usize = 3;
 
-/// Most events of each kind that a timeline keeps.
+/// The greatest number of events of each kind in a timeline.
 const EVENTS: usize = 1 << 16;
 
-/// All that a page tells about a kernel.
+/// The data that a page shows about a kernel.
 pub(crate) struct Study {
     pub name: String,
     pub compiled: Compiled,
-    /// The machine code, or what is missing to have it.
+    /// The machine code, or what is missing to get it.
     pub listing: Result<Listing, String>,
-    /// What the checks found, or why they could not run.
+    /// The result of the checks, or why they could not run.
     pub check: Result<Report, String>,
-    /// A run, or why there is none.
+    /// A run, or why the kernel could not be run.
     pub run: Result<Run, String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Run {
 }
 
 impl Study {
-    /// The kernel as its text has it.
+    /// The kernel as IR.
     pub fn kernel(&self) -> Option<&Kernel> {
         self.compiled.high.kernels.first()
     }
@@ -81,7 +81,7 @@ fn params(head: &Head) -> Vec<&str> {
     head.params.iter().map(|param| &*param.name).collect()
 }
 
-/// Whether other kernels of a file have a parameter of that name and this one has none.
+/// Whether other kernels of a file have a parameter of that name, while this one has none.
 fn is_others(all: &[Head], head: &Head, names: &dyn Fn(&Head) -> Vec<&str>, name: &str) -> bool {
     !names(head).contains(&name) && all.iter().any(|other| names(other).contains(&name))
 }
@@ -103,7 +103,7 @@ fn of(
     tell(2, "running");
     let run = match (&check, case) {
         (Err(e), _) => Err(e.to_string()),
-        (Ok(_), None) => Err("the checks ran no case".to_owned()),
+        (Ok(_), None) => Err("the checks did not run a case".to_owned()),
         (Ok(_), Some(case)) => ran(file, &name, options, case).map_err(|e| e.to_string()),
     };
     Ok(Study { name, compiled, listing, check: check.map_err(|e| e.to_string()), run })
@@ -121,7 +121,8 @@ fn checked(file: &KernelFile, name: &str, options: &Options) -> Result<Report, R
     if asked.seeds > 1 { check_file(file, &asked) } else { Ok(first) }
 }
 
-/// The case that is shown: the largest sizes, the first lowering, and nodes of about half of the PEs.
+/// The case that is shown: the one with the largest sizes, the first lowering, and about half of
+/// the PEs in each node.
 fn shown(cases: &[Replay]) -> Option<&Replay> {
     let last = cases.last()?;
     let first = cases.iter().find(|c| (&c.defines, &c.args) == (&last.defines, &last.args))?;
@@ -131,7 +132,8 @@ fn shown(cases: &[Replay]) -> Option<&Replay> {
     all.get(all.len() / 2).copied()
 }
 
-/// The kernel with the parameters that are given. One without a default gets the value of the case that is shown.
+/// Compiles the kernel with the given parameters. A parameter without a default gets its value in
+/// the case that is shown.
 fn compiled(
     file: &KernelFile,
     head: &Head,

@@ -1,4 +1,5 @@
-//! Tiles as grids of cells: which thread holds which element, and where a line of shared memory lies in its banks.
+//! Tiles as grids of cells, which show the thread that holds each element, or the banks of each
+//! line of shared memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weft_ir::diag::Span;
@@ -8,13 +9,14 @@ use weft_ir::{
 };
 use weft_layout::{Cell, Layout, accumulator, svg_cells};
 
-/// Rows and columns that are drawn.
+/// The numbers of rows and columns that are drawn.
 const DRAWN: usize = 16;
-/// Threads that are looked at: what lies beyond them is not drawn.
+/// The number of threads that are evaluated; elements of others are not drawn.
 const THREADS: u32 = 256;
-/// Values of a thread that are looked at.
+/// The number of values of a thread that are evaluated.
 const VALUES: i64 = 64;
-/// The unit in which global memory is read and written (CUDA C++ Best Practices Guide, Coalesced Access).
+/// The unit in bytes in which global memory is read and written (CUDA C++ Best Practices Guide,
+/// Coalesced Access).
 const SECTOR: i64 = 32;
 /// The most bytes of shared memory that a thread accesses at once, and the number of such chunks in all banks.
 const CHUNK: i64 = 16;
@@ -40,7 +42,7 @@ impl Grid {
         svg_cells(title, (rows.min(DRAWN), columns.min(DRAWN)), &cell).ok()
     }
 
-    /// What of it is not drawn.
+    /// Says which part of the grid is not drawn.
     pub fn cut(&self) -> Option<String> {
         let (rows, columns) = self.size();
         let (r, c) = (rows.min(DRAWN), columns.min(DRAWN));
@@ -57,14 +59,14 @@ pub(crate) struct Accessed {
     pub op: String,
     /// The tensor whose memory is accessed.
     pub tensor: String,
-    /// Elements of a row of the grid.
+    /// The number of elements in a row of the grid.
     pub line: i64,
     pub grid: Grid,
     /// For memory outside of an SM, the sectors of 32 bytes that a warp touches, and the fewest that hold as many bytes.
     pub sectors: Option<(i64, i64)>,
 }
 
-/// What is known of a launch: values of run-time parameters, and the number of PEs.
+/// The known values of a launch: those of run-time parameters, and the number of PEs.
 pub(crate) struct Known<'a> {
     pub parameter: &'a dyn Fn(&str) -> Option<i64>,
     pub pes: i64,
@@ -130,7 +132,7 @@ impl Tiles<'_> {
         })
     }
 
-    /// The tensor that a view is of, and the view's first element in it.
+    /// The tensor that a view belongs to, and the view's first element in it.
     fn root(&self, view: Value) -> (Int, Value) {
         let (mut offset, mut at) = (Int::ZERO, view);
         loop {
@@ -157,7 +159,8 @@ impl Tiles<'_> {
         }
     }
 
-    /// The elements from one line of the tensor to the next; a number for the page where it has only one.
+    /// The number of elements between two lines of the tensor; if it has only one line, a number
+    /// that suits the page.
     fn line(&self, tensor: &TensorType) -> i64 {
         let modes = self.modes(&tensor.layout);
         let strides = modes.iter().filter(|(extent, _)| *extent > 1).map(|(_, stride)| *stride);
@@ -203,7 +206,8 @@ impl Tiles<'_> {
     }
 }
 
-/// Elements at offsets, each with its thread and value; of several the first is shown. Rows have `line` elements.
+/// Places elements by their offsets, each with its thread and value. If several have the same
+/// offset, the first is shown. Rows have `line` elements.
 fn grid(owners: impl Iterator<Item = (i64, i64, i64)> + Clone, line: i64) -> Grid {
     let least = |of: &dyn Fn(i64) -> i64| owners.clone().map(|(at, ..)| of(at)).min().unwrap_or(0);
     let (top, left) = (least(&|at| at.div_euclid(line)), least(&|at| at.rem_euclid(line)));
@@ -215,7 +219,7 @@ fn grid(owners: impl Iterator<Item = (i64, i64, i64)> + Clone, line: i64) -> Gri
     Grid { cells }
 }
 
-/// The accumulators of a kernel, each once.
+/// The accumulators of a kernel, without duplicates.
 pub(crate) fn accumulators(kernel: &Kernel) -> Vec<Accumulator> {
     let mut found = Vec::new();
     let locals = kernel.locals.iter().map(|(_, local)| local.ty.view());
@@ -317,7 +321,7 @@ mod tests {
                 x[thread_idx(), 3] = 1.0;
             }",
         );
-        // Each thread has a line of its own: a sector for each.
+        // Each thread has its own line, and thus its own sector.
         assert_eq!((found[0].line, found[0].sectors), (32, Some((32, 4))));
         assert_eq!(found[0].grid.size(), (64, 1));
     }

@@ -1,4 +1,4 @@
-//! A timeline of the simulated run.
+//! The timeline of the simulated run.
 
 use crate::page::{Shown, bytes, missing};
 use crate::study::Run;
@@ -7,15 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weft_sim::{Activity, Trace, TraceSpan};
 
-/// Steps that the time is cut into.
+/// The number of steps that the time is divided into.
 const STEPS: usize = 600;
-/// Most rows of CTAs and roles.
+/// The greatest number of rows of CTAs and roles.
 const ROWS: usize = 64;
-/// Height of a row in the units of its picture.
+/// The height of a row in units of the picture.
 const HEIGHT: u64 = 10;
 
-/// An activity: how the simulator's words for a wait begin, the class of its colour, its name, and its rank. What has a
-/// lower rank explains those of higher ones: warps wait at a barrier of the CTA since another of them waits for memory.
+/// An activity: the beginning of the simulator's text for the wait, the class of its colour, its
+/// name, and its rank. An activity of lower rank explains those of higher rank: warps wait at a
+/// barrier of the CTA because another of them waits for memory.
 type Wait = (&'static str, &'static str, &'static str, u32);
 
 const WAITS: [Wait; 7] = [
@@ -23,19 +24,20 @@ const WAITS: [Wait; 7] = [
     ("barrier", "w-barrier", "waits at a barrier of the CTA", 5),
     ("polls shared", "w-shared", "polls shared memory: a stage of a pipeline", 3),
     ("polls", "w-memory", "polls memory: another CTA or PE", 1),
-    ("NVSHMEM", "w-library", "waits in a function of NVSHMEM's", 2),
+    ("NVSHMEM", "w-library", "waits in an NVSHMEM function", 2),
     ("lanes", "w-other", "waits for something else", 6),
     ("", "w-other", "waits for something else", 6),
 ];
 const RUNS: Wait = ("", "runs", "runs", 0);
 
-/// What a warp does: what it waits for, if it does not run.
+/// The activity of a warp: what it waits for, or none while it runs.
 type Doing = Option<Arc<str>>;
 
-/// A row: its PE, its CTA (z, y, x), and the number of its role. Warps without a role have the number behind the last.
+/// The key of a row: its PE, its CTA (z, y, x), and the number of its role. Warps without a role
+/// have the number after the last role.
 type RowKey = (usize, [u32; 3], usize);
 
-/// The warp-time of each activity, by step.
+/// The time of warps in each activity, by step.
 type Row = BTreeMap<usize, BTreeMap<Doing, u64>>;
 
 pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
@@ -48,8 +50,8 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     let legend = legend(&rows, trace.end);
     html! {
         p.lead {
-            "A row is a CTA, or a role of it, in the launch that the section Traffic describes. It runs if one of its warps "
-            "does. Otherwise its colour is what holds it up, and a wait for other CTAs or PEs comes before a wait within the "
+            "Each row is a CTA, or a role of a CTA, in the launch that the section Traffic describes. It runs if one of its warps "
+            "does. Otherwise its colour shows what it waits for, and a wait for other CTAs or PEs takes priority over a wait within the "
             "CTA. Time is counted in warp instructions of all PEs together."
         }
         div.legend { @for (_, class, name) in legend { span { span.swatch.(class) {} " " (name) } } }
@@ -81,14 +83,15 @@ fn row_of(run: &Run, span: &TraceSpan) -> RowKey {
     (span.pe, [z, y, x], role.unwrap_or(run.roles.len()))
 }
 
-/// The rows that are shown, the same CTAs of each PE, and the number of others.
+/// The rows that are shown, which are of the same CTAs on each PE, and the number of those that are
+/// not.
 fn rows(run: &Run) -> (BTreeMap<RowKey, Row>, usize) {
     let trace = &run.examined.trace;
     let mut rows: BTreeMap<RowKey, Row> = BTreeMap::new();
     for span in &trace.spans {
         add(rows.entry(row_of(run, span)).or_default(), span, trace.end);
     }
-    // Whole CTAs, at least one of each PE.
+    // Whole CTAs are shown, and at least one of each PE.
     let of_pe = ROWS / (run.replay.pes * (run.roles.len() + 1)).max(1);
     let all = rows.len();
     let ctas: BTreeSet<_> = rows.keys().map(|(pe, cta, _)| (*pe, *cta)).collect();
@@ -97,7 +100,7 @@ fn rows(run: &Run) -> (BTreeMap<RowKey, Row>, usize) {
     (rows, left_out)
 }
 
-/// Adds what a warp did to the steps of its time.
+/// Adds the activity of a warp to the steps of its time.
 fn add(row: &mut Row, span: &TraceSpan, end: u64) {
     let doing = match &span.activity {
         Activity::Running => None,
@@ -112,8 +115,9 @@ fn add(row: &mut Row, span: &TraceSpan, end: u64) {
     }
 }
 
-/// What a row does in each stretch of time: first step, one past the last, and what. It is the activity of lowest rank that
-/// takes half of a step of some warp, or else what takes most time.
+/// The activities of a row over time, each with its first step and one past its last. A step has
+/// the activity of lowest rank that takes half of it in some warp, or else the one that takes the
+/// most time.
 fn stretches(row: &Row, end: u64) -> Vec<(usize, usize, Doing)> {
     let half = end / (2 * STEPS as u64);
     let mut all: Vec<(usize, usize, Doing)> = Vec::new();
@@ -169,7 +173,7 @@ fn track(label: &str, body: Markup) -> Markup {
     }
 }
 
-/// The operations that a PE issued, from issue to landing.
+/// The operations that a PE issued, each from its issue to its completion.
 fn transfers(trace: &Trace, pe: usize) -> Markup {
     let own: Vec<_> =
         trace.transfers.iter().filter(|t| t.from == pe && t.what != "bulk load").take(STEPS).collect();
@@ -191,7 +195,7 @@ fn transfers(trace: &Trace, pe: usize) -> Markup {
     }
 }
 
-/// The bytes that others took from a PE's memory and put there, by step.
+/// The bytes that other PEs read from and wrote to a PE's memory, by step.
 fn moved(trace: &Trace, pe: usize) -> Markup {
     let mut steps: BTreeMap<u64, u64> = BTreeMap::new();
     let mut last = 0;

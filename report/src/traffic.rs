@@ -27,10 +27,10 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     html! {
         (setting(run))
         @if most == 0 && run.examined.error.is_some() {}
-        @else if most == 0 { p.lead { "No byte went from one PE to another." } }
+        @else if most == 0 { p.lead { "No PE sent data to another PE." } }
         @else {
             p.lead { "Bytes of the last launch, from the PE of the row to the PE of the column: loads, stores, atomics and "
-                "NVSHMEM's functions" @if in_switch { ", and what multimem instructions sent through the switch" } "." }
+                "NVSHMEM's functions" @if in_switch { ", and the bytes that multimem instructions sent through the switch" } "." }
             div.scroll {
                 table.matrix {
                     thead { tr {
@@ -90,7 +90,7 @@ fn operations(run: &Run) -> Markup {
     }
 }
 
-/// The sizes of the run that traffic and timeline are from.
+/// The sizes of the run that the traffic and the timeline come from.
 pub(crate) fn setting(run: &Run) -> Markup {
     let replay = &run.replay;
     let defines = replay.defines.iter().map(|(name, v)| format!("{name}={}", weft_run::show(*v)));
@@ -100,10 +100,10 @@ pub(crate) fn setting(run: &Run) -> Markup {
         p.lead {
             "A launch on " (replay.pes) " simulated PEs, " (replay.lowering.name()) " lowering"
             @if !parameters.is_empty() { ", with " code { (parameters.join(" ")) } }
-            ". Sizes that are not given with " code { "-D" } " or " code { "--arg" } " are small ones that the kernel admits."
+            ". Sizes that are not given with " code { "-D" } " or " code { "--arg" } " have small values that the kernel accepts."
         }
         @if let Some(error) = &run.examined.error {
-            div.missing { p { "The launch did not end." } pre { (error) } }
+            div.missing { p { "The launch did not finish." } pre { (error) } }
         }
     }
 }

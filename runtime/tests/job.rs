@@ -113,7 +113,7 @@ const WAYS: &[(&str, u8, &str, &str)] = &[
     (
         "fail-stuck",
         70,
-        "[PE {}] weft: PE {} failed and did not exit: its own error\n",
+        "[PE {}] weft: PE {} failed, did not exit, and is ended: its own error\n",
         "ended with status 70",
     ),
     // Not even its watcher runs.
@@ -174,7 +174,7 @@ fn without_a_supervisor_they_end_themselves() -> Result<(), Failed> {
         for (rank, running) in start(&format!("die kill {dying} stuck")).into_iter().enumerate() {
             let done = running.finish(SOON);
             let words =
-                format!("PE {rank} ends, since PE {dying} ended: its process ended before the job did");
+                format!("PE {rank} ends because PE {dying} ended: its process ended before the job did");
             let expected =
                 if rank == dying { (None, String::new()) } else { (Some(70), format!("weft: {words}\n")) };
             assert_eq!((done.status, done.stderr), expected);
@@ -311,7 +311,7 @@ fn a_program_that_is_not_there() -> Result<(), Failed> {
 fn numbers_that_do_not_fit() -> Result<(), Failed> {
     let done = Launch::new("start 2").env("WEFT_RANK", "2").env("WEFT_SIZE", "2").run(SOON);
     assert_eq!(done.status, Some(1));
-    assert_eq!(done.stderr, "error[R0201]: WEFT_RANK is \"2\"; expected a number from 0 to 1\n");
+    assert_eq!(done.stderr, "error[R0201]: WEFT_RANK is \"2\", but it must be a number from 0 to 1\n");
     let done = Launch::new("start 2").env("WEFT_TIMEOUT", "-1").run(SOON);
     assert!(done.stderr.contains("error[R0201]: WEFT_TIMEOUT is \"-1\""), "{}", done.stderr);
     Ok(())

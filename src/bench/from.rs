@@ -1,4 +1,4 @@
-//! `weft bench --from`: what was measured before.
+//! The option `weft bench --from`, which reads existing reports.
 
 use super::output::{writable_all, write};
 use super::{BenchCommand, report};
@@ -7,20 +7,26 @@ use std::io::Write;
 use std::process::ExitCode;
 use weft_bench::{Contender, Report};
 
-/// Prints and writes it. The exit status is that of the measurement: 1 where something in it is wrong.
+/// Prints and writes a report. The exit status is 1 if the report has a wrong result, as in the
+/// measurement.
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let mut all: Option<Report> = None;
     for file in &command.from {
         let next = report(file)?;
         if next.operation.name() != command.operation {
-            bail!("{} has {}, and {} was asked for", file.display(), next.operation, command.operation);
+            bail!(
+                "{} has results of {}, but {} was asked for",
+                file.display(),
+                next.operation,
+                command.operation
+            );
         }
         all = Some(match all {
             None => next,
             Some(all) => all.joined(next).map_err(|why| anyhow!("{}: {why}", file.display()))?,
         });
     }
-    let Some(mut all) = all else { bail!("--from: no file") };
+    let Some(mut all) = all else { bail!("--from needs at least one file") };
     if command.algo != "all" || command.against.is_some() {
         keep(&mut all, &command.algo, command.against.as_deref())?;
     }
@@ -32,7 +38,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Leaves the rows of algorithms (all, none, or some) and of peers (none, or some) that are named.
+/// Keeps the rows of the named algorithms (all, none, or some) and peers (none, or some).
 fn keep(all: &mut Report, algorithms: &str, peers: Option<&str>) -> Result<()> {
     let mut known: Vec<String> = Vec::new();
     for row in &all.rows {

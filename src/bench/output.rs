@@ -1,4 +1,5 @@
-//! What commands that measure print and write: a table that grows, with a bar below, and files at its end.
+//! The output of commands that measure: a table that grows, a progress bar below it, and files at
+//! the end.
 
 use crate::progress::Below;
 use crate::write_out;
@@ -9,10 +10,11 @@ use std::path::{Path, PathBuf};
 use weft::runtime::World;
 use weft::runtime::job::ProcessRank;
 
-/// A file that was asked for, perhaps, and what goes into it.
+/// A file that may have been requested, and a function that makes its contents.
 pub(crate) type Sink<'a> = (&'a Option<PathBuf>, Box<dyn Fn() -> Result<String> + 'a>);
 
-/// Whether files that were asked for can be written, before anything is measured: asked by the one that will write.
+/// Checks, before anything is measured, whether the requested files can be written. The process
+/// that writes them calls this function.
 pub(crate) fn writable_all<'a>(files: impl IntoIterator<Item = &'a Option<PathBuf>>) -> Result<()> {
     match ProcessRank::detect()?.is_none_or(|place| place.rank == 0) {
         true => files.into_iter().flatten().try_for_each(|file| writable(file)),
@@ -20,7 +22,7 @@ pub(crate) fn writable_all<'a>(files: impl IntoIterator<Item = &'a Option<PathBu
     }
 }
 
-/// Whether a file can be written; leaves it as it is.
+/// Checks whether a file can be written, and leaves the file unchanged.
 pub(crate) fn writable(file: &Path) -> Result<()> {
     let is_new = !file.exists();
     let opened = OpenOptions::new().append(true).create(true).open(file);
@@ -36,17 +38,17 @@ pub(crate) struct Table {
     prints: bool,
     bar: Below,
     total: usize,
-    /// Parts that are printed; none before the head is.
+    /// The number of printed parts; none before the head is printed.
     done: Option<usize>,
 }
 
 impl Table {
-    /// A table of so many parts.
+    /// A table of this number of parts.
     pub fn new(world: &World, total: usize) -> Table {
         Table { prints: world.my_pe() == 0, bar: Below::new("lines"), total, done: None }
     }
 
-    /// Prints the head, the first time, or else another part.
+    /// Prints the head the first time, and another part of the table after that.
     pub fn add(&mut self, head: impl FnOnce() -> String, lines: impl FnOnce() -> String) -> io::Result<()> {
         let text = if self.done.is_none() { head() } else { lines() };
         let done = self.done.map_or(0, |n| n + 1);
@@ -54,7 +56,7 @@ impl Table {
         self.print(&text, done)
     }
 
-    /// Takes the bar away, and prints what stands below the table.
+    /// Removes the bar, and prints the lines below the table.
     pub fn end(&mut self, foot: &str) -> io::Result<()> {
         self.print(foot, self.total)
     }
@@ -66,13 +68,13 @@ impl Table {
         }
     }
 
-    /// Writes what was asked for, and says what is wrong, where this is the PE that does.
+    /// Writes the requested files and reports wrong results, if this PE is the one that reports.
     pub fn write(&self, files: &[Sink<'_>], wrong: Option<String>) -> Result<()> {
         if self.prints { write(files, wrong) } else { Ok(()) }
     }
 }
 
-/// Writes files, and says what is wrong.
+/// Writes files, and reports wrong results.
 pub(crate) fn write(files: &[Sink<'_>], wrong: Option<String>) -> Result<()> {
     for (file, text) in files {
         if let Some(file) = file {

@@ -1,4 +1,4 @@
-//! `weft bench verify-switch`
+//! The command `weft bench verify-switch`.
 
 use super::output::writable;
 use super::{BenchCommand, On, gpus};
@@ -10,17 +10,18 @@ use weft::runtime::job::{ProcessRank, Started, start};
 use weft::runtime::{Config, DType, World};
 use weft_bench::{Pair, Verify, parse_sizes, verify, why_no_switch};
 
-/// Exit status where there is no multicast, and nothing was run.
+/// The exit status if multicast is not available and nothing was run.
 const NO_SWITCH: u8 = 3;
 
-/// Where the report goes.
+/// The default file for the report.
 const REPORT: &str = "verify-switch.json";
 
-/// Exit status 0: all results are right; 1: some are wrong; 3: there is no multicast here.
+/// Runs the command. The exit status is 0 if all results are right, 1 if some are wrong, and 3 if
+/// multicast is not available.
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     if command.on == On::Sim {
         bail!(
-            "verify-switch is for GPUs with multicast; --on sim counts what a collective moves: weft bench allreduce --on sim"
+            "verify-switch needs GPUs with multicast; to count the traffic of a collective on the simulator, use weft bench allreduce --on sim"
         );
     }
     let sizes = parse_sizes(&command.sizes).map_err(|e| anyhow!("--sizes {}: {e}", command.sizes))?;
@@ -28,7 +29,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         "all" => DType::ALL.iter().copied().filter(|d| *d != DType::Bool).collect(),
         name => {
             let dtype = DType::parse(name).filter(|d| *d != DType::Bool);
-            vec![dtype.with_context(|| format!("--dtype {name}: expected all, or a type of numbers"))?]
+            vec![dtype.with_context(|| format!("--dtype {name}: expected all, or a number type"))?]
         }
     };
     let what = Verify { sizes, dtypes, iters: command.iters, repeats: command.repeats };
@@ -40,7 +41,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     }
 }
 
-/// One PE of a job. PE 0 reports.
+/// Measures as one PE of a job. PE 0 reports.
 fn on_pe(what: &Verify, place: &ProcessRank, file: &std::path::Path) -> Result<ExitCode> {
     let world = World::join(place, &Config::default().checks(Some(false)))?;
     let mut found = ExitCode::SUCCESS;
@@ -52,7 +53,7 @@ fn on_pe(what: &Verify, place: &ProcessRank, file: &std::path::Path) -> Result<E
     let status = world.run(|world| -> Result<(), String> {
         let mut work = || -> Result<()> {
             if let Some(why) = why_no_switch(world)? {
-                print(&format!("there is no multicast here, so nothing is run: {why}\n"))?;
+                print(&format!("multicast is not available, so nothing was run: {why}\n"))?;
                 found = ExitCode::from(NO_SWITCH);
                 return Ok(());
             }

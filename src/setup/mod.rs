@@ -1,4 +1,4 @@
-//! `weft setup`
+//! The command `weft setup`.
 
 mod wheels;
 
@@ -15,8 +15,8 @@ use weft_runtime::{cuda, find};
 use wheels::Pinned;
 
 /// Fetch NVIDIA's wheels with pip: NVSHMEM, ptxas, nvdisasm and nvJitLink. They go into your cache
-/// folder, need no root, and change no Python environment. Every command finds them there. What is
-/// already there is kept. Versions and hashes are those that this program knows, and pip rejects
+/// folder, need no root, and change no Python environment. Every command finds them there. Existing
+/// wheels are kept. This program contains the versions and hashes of the wheels, and pip rejects
 /// any other file.
 #[derive(Args)]
 pub struct Setup {
@@ -26,16 +26,16 @@ pub struct Setup {
     /// CUDA's major version, 12 or 13, that NVSHMEM is built for. The default is the driver's.
     #[arg(long, value_parser = clap::value_parser!(u32).range(12..=13))]
     cuda: Option<u32>,
-    /// Also fetch NCCL (200 MB), which `weft bench --against nccl` measures beside ours.
+    /// Also fetch NCCL (200 MB), which `weft bench --against nccl` measures.
     #[arg(long)]
     nccl: bool,
-    /// Also fetch cuBLAS (600 MB), which `weft bench gemm --against cublas` measures beside ours.
+    /// Also fetch cuBLAS (600 MB), which `weft bench gemm --against cublas` measures.
     #[arg(long)]
     cublas: bool,
     /// The index that pip fetches from, such as a mirror. pip's own index settings do not apply.
     #[arg(long, value_name = "URL")]
     index_url: Option<String>,
-    /// Fetch again what is already there.
+    /// Fetch existing wheels again.
     #[arg(long)]
     force: bool,
     /// Only print the commands.
@@ -43,37 +43,38 @@ pub struct Setup {
     dry_run: bool,
 }
 
-/// A wheel, and the folder of its own that it goes to: a new one of the same folder takes the old one's place.
+/// A wheel and its folder. A new wheel of the same folder replaces the old one.
 struct Wheel {
     folder: &'static str,
-    /// What is fetched.
+    /// The version to fetch.
     pinned: &'static Pinned,
-    /// What will do that is there.
+    /// Installed versions that are also accepted.
     fits: Vec<&'static str>,
 }
 
-/// A way to call pip, without what it is called with.
+/// A command that calls pip, without the arguments.
 struct Pip {
     program: PathBuf,
     before: &'static [&'static str],
 }
 
-/// In a wheel's folder: the requirement that pip has checked it against.
+/// A file in a wheel's folder with the requirement that pip has checked the wheel against.
 const REQUIREMENT: &str = ".requirement";
 
-/// Settings of pip's that choose where packages come from. They do not apply.
+/// Settings of pip that choose the source of packages. They do not apply.
 const INDEX_SETTINGS: [&str; 4] =
     ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONFIG_FILE"];
 
-/// Settings of pip's that lead through a network to the same index: they stay, as options.
+/// Settings of pip for reaching the same index through a network. They are passed on as options.
 const NETWORK_SETTINGS: [(&str, &str); 2] = [("PIP_CERT", "--cert"), ("PIP_PROXY", "--proxy")];
 
 impl Setup {
     pub fn run(&self) -> Result<ExitCode> {
         let wheels = self.wheels()?;
         let ours = find::cache_folder().zip(find::wheels_folder());
-        let (ours, folder) =
-            ours.context("no place to put wheels\n  help: set HOME, or XDG_CACHE_HOME to an absolute path")?;
+        let (ours, folder) = ours.context(
+            "there is no folder for the wheels\n  help: set HOME, or set XDG_CACHE_HOME to an absolute path",
+        )?;
         let pip = pip();
         if self.dry_run {
             let pip = pip.as_ref();
@@ -103,7 +104,7 @@ impl Setup {
             let line = format!("{:10} {} {version}: {how}\n", wheel.folder, wheel.pinned.package);
             write_out(None, line.as_bytes())?;
         }
-        let line = format!("\nin {}; `weft doctor` says what is used\n", folder.display());
+        let line = format!("\nThe wheels are in {}; `weft doctor` shows what is used.\n", folder.display());
         write_out(None, line.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
@@ -112,13 +113,15 @@ impl Setup {
         let set = INDEX_SETTINGS.iter().filter(|var| std::env::var_os(var).is_some());
         if self.index_url.is_none() {
             set.for_each(|var| {
-                eprintln!("note: {var} is set and does not apply here; --index-url names an index")
+                eprintln!(
+                    "note: {var} is set, but `weft setup` does not use it; name an index with --index-url"
+                )
             });
         }
     }
 
     fn wheels(&self) -> Result<Vec<Wheel>> {
-        // Without a driver the newest: who has none yet will get a new one.
+        // Without a driver the newest version is chosen, since a new machine gets a new driver.
         let driver = || cuda::driver_version().map_or(13, |(major, _)| major.clamp(12, 13));
         let cuda = self.cuda.unwrap_or_else(driver);
         let mut wheels = vec![
@@ -131,14 +134,14 @@ impl Setup {
             wheels.push(newest("nccl", &format!("nvidia-nccl-cu{cuda}"))?);
         }
         if self.cublas {
-            // The wheel of CUDA 12 alone names its CUDA.
+            // Only the wheel of CUDA 12 has the CUDA version in its name.
             let package = if cuda == 12 { "nvidia-cublas-cu12" } else { "nvidia-cublas" };
             wheels.push(newest("cublas", package)?);
         }
         Ok(wheels)
     }
 
-    /// The newest NVSHMEM, or the newest of the version asked for.
+    /// The newest NVSHMEM, or the newest release of the requested version.
     fn nvshmem_wheel(&self, package: &str) -> Result<Wheel> {
         let Some(text) = &self.nvshmem else { return newest("nvshmem", package) };
         let version: Version = text.parse().map_err(|e| anyhow!("--nvshmem: {e}"))?;
@@ -191,12 +194,14 @@ impl Setup {
         out
     }
 
-    /// Fetches a wheel beside its place, then moves it there, so that no half of one ever stands there.
+    /// Fetches a wheel into a temporary folder and then moves it, so that the folder never contains
+    /// half a wheel.
     fn fetch(&self, wheel: &Wheel, wheels: &Path, pip: &Pip) -> Result<()> {
         let new = wheels.join(format!(".new-{}", wheel.folder));
         let old = wheels.join(format!(".old-{}", wheel.folder));
         let place = wheels.join(wheel.folder);
-        // What an interrupted setup left: nobody else is at work, since we have the lock.
+        // These are left from an interrupted setup: no other setup runs, since this one has the
+        // lock.
         for left in [&new, &old] {
             remove(left)?;
         }
@@ -213,7 +218,9 @@ impl Setup {
             );
         }
         let found = version_in(&new, wheel.pinned.package);
-        found.with_context(|| format!("pip put no {} into {}", wheel.pinned.package, new.display()))?;
+        found.with_context(|| {
+            format!("pip did not install {} into {}", wheel.pinned.package, new.display())
+        })?;
         let keep = || {
             owned::close_to_others(&new)?;
             owned::write(&new.join(REQUIREMENT), &[requirement.as_bytes()], Trust::Owner)
@@ -230,12 +237,12 @@ impl Setup {
 /// The newest version of a package.
 fn newest(folder: &'static str, package: &str) -> Result<Wheel> {
     let mut known = wheels::versions(package).peekable();
-    let pinned = *known.peek().with_context(|| format!("no version of {package} is known"))?;
+    let pinned = *known.peek().with_context(|| format!("there is no known version of {package}"))?;
     Ok(Wheel { folder, pinned, fits: known.map(|wheel| wheel.version).collect() })
 }
 
 impl Wheel {
-    /// The version that is there, if pip has checked its hash.
+    /// The installed version, if pip has checked its hash.
     fn there(&self, wheels: &Path) -> Option<String> {
         let folder = wheels.join(self.folder);
         let version = version_in(&folder, self.pinned.package)?;
@@ -245,7 +252,7 @@ impl Wheel {
     }
 }
 
-/// The version of a package in a folder, as its metadata says.
+/// The version of a package in a folder, according to its metadata.
 fn version_in(folder: &Path, package: &str) -> Option<String> {
     let names = fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let package = package.replace('-', "_");
@@ -256,7 +263,7 @@ fn version_in(folder: &Path, package: &str) -> Option<String> {
 
 /// Runs pip with a requirement on its standard input.
 fn install(pip: &Pip, arguments: &[String], requirement: &str) -> std::io::Result<ExitStatus> {
-    // pip's progress is not this command's answer.
+    // The progress of pip is not part of this command's output.
     let quiet = super::verbosity::quiet().then_some("--quiet");
     let child = pip
         .command()
@@ -267,13 +274,13 @@ fn install(pip: &Pip, arguments: &[String], requirement: &str) -> std::io::Resul
         .spawn();
     let mut child = child?;
     if let Some(mut input) = child.stdin.take() {
-        // One that ends without reading says why by its status.
+        // If pip ends without reading, its status says why.
         let _ = writeln!(input, "{requirement}");
     }
     child.wait()
 }
 
-/// A command as a shell takes it.
+/// Formats a command for a shell.
 fn command(pip: Option<&Pip>, arguments: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+@%,".contains(c);
     let word = |word: &str| match word.chars().all(plain) {
@@ -298,27 +305,29 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// One setup at a time; the lock ends with the process.
+/// Allows one setup at a time. The lock ends with the process.
 fn lock(folder: &Path) -> Result<File> {
     let path: PathBuf = folder.join(".lock");
     let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => {
-            bail!("another `weft setup` is at work in {}", folder.display())
+            bail!("another `weft setup` is running in {}", folder.display())
         }
         Err(fs::TryLockError::Error(e)) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
     }
 }
 
-/// The ways to call pip, best first. Python is isolated: it imports nothing from the current folder.
+/// The ways to call pip, best first. Python runs isolated, so it imports nothing from the current
+/// folder.
 const PIPS: &[&[&str]] =
     &[&["python3", "-I", "-m", "pip"], &["python", "-I", "-m", "pip"], &["pip3"], &["pip"]];
 
 impl Pip {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // Nothing of the current folder, or of a folder that a relative path names, is to be imported or read.
+        // Python must not import or read files from the current folder or from a folder with a
+        // relative path.
         command.args(self.before).current_dir("/").env_remove("PYTHONPATH").env("PYTHONSAFEPATH", "1");
         command.env("PIP_CONFIG_FILE", "/dev/null");
         command
@@ -331,7 +340,7 @@ impl Pip {
     }
 }
 
-/// How pip is called here.
+/// Finds the way to call pip on this machine.
 fn pip() -> Option<Pip> {
     let known = |words: &&'static [&'static str]| {
         Some(Pip { program: find::program(words[0])?, before: &words[1..] })

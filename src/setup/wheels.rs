@@ -1,14 +1,15 @@
-//! The wheels that `weft setup` fetches, by version and hash. pip refuses a file that has another hash, so neither the
-//! index nor the network decides what is installed.
+//! The wheels that `weft setup` fetches, by version and hash. pip rejects a file that has another
+//! hash, so neither the index nor the network decides what is installed.
 //!
-//! A new row comes from `pip install --dry-run --no-deps --report - PACKAGE==VERSION`, for each of the two platforms.
+//! A new row comes from `pip install --dry-run --no-deps --report - PACKAGE==VERSION`, for each of
+//! the two platforms.
 
 /// A version of a package.
 #[derive(Debug)]
 pub struct Pinned {
     pub package: &'static str,
     pub version: &'static str,
-    /// SHA-256 of the wheels for x86-64 and for AArch64 Linux, where there is one.
+    /// The SHA-256 hashes of the wheels for x86-64 and for AArch64 Linux, as far as they exist.
     hashes: &'static [&'static str],
 }
 

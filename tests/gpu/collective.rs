@@ -309,7 +309,7 @@ fn refused(world: &World) -> Checked {
     let why = collectives.allreduce(&x, Some(&y), Reduce::Sum, stream).unwrap_err().to_string();
     ensure!(why.contains("x is 100 of f32, out is 101 of f32"), "{why}");
     let why = collectives.allreduce(&x, None, Reduce::Prod, stream).unwrap_err().to_string();
-    ensure!(why.contains("does sum, min and max, and not prod"), "{why}");
+    ensure!(why.contains("supports sum, min and max, but not prod"), "{why}");
     let call = Call::new(Collective::AllReduce, &x, None);
     let request = collectives.request(&call, stream)?;
     let plan = Plan::of(Algorithm::find(Collective::AllReduce, "two_shot")?, &request, 8);

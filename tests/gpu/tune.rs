@@ -126,7 +126,7 @@ pub fn command(pes: u32) -> Result<(), Failed> {
     }
     let auto = ["bench", "allreduce", "--algo", "auto", "--check", "--graph", "--no-calibration"];
     let bench = weft(&[&auto[..], &sizes[..]].concat())?;
-    if bench.code != Some(0) || !bench.out.contains("# auto goes by table: ") {
+    if bench.code != Some(0) || !bench.out.contains("# auto chooses by table: ") {
         return Err(bench.told("the table is not gone by").into());
     }
     damaged(&file).map_err(|e| e.to_string())?;

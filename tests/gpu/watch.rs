@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
         .pes(2)
         .env(BOUND)
         .judged(|o| {
-            says(o, &["PE 0: `steps`, launch 2", "may wait for PE 1", "its host waits in `barrier`"])
+            says(o, &["PE 0: `steps`, launch 2", "may depend on PE 1", "its host waits in `barrier`"])
         }),
     Case::new("watch::packets_that_do_not_come", waiting::allreduce_of_one_pe)
         .pes(2)
@@ -32,7 +32,7 @@ pub const CASES: &[Case] = &[
         .judged(|o| says(o, &["PE 0: `ll_in_place`, launch 1", "`ws[2048]`, which is 0 and must be == 1"])),
     Case::new("watch::waits_beyond_the_ring", |w| waiting::many_wait(w, 132))
         .env(BOUND)
-        .judged(|o| says(o, &["`spin`: 4 more waits were reported, for which there was no room"])),
+        .judged(|o| says(o, &["`spin`: 4 more waits were reported, but the buffer was full"])),
     Case::new("watch::a_pe_killed_while_others_wait", killed).pes(2).env(BOUND).judged(|o| {
         match o.err.contains("signal 9") && o.seconds < MOST_SECONDS {
             true => Ok(()),

@@ -43,8 +43,8 @@ pub struct Options {
     pub target: Target,
     /// The version of PTX, as in `.version`. By default, it is the least that is needed.
     pub ptx_version: Option<PtxVersion>,
-    /// The way in which in-switch operations are carried out. `Auto` compiles for a team with a multicast
-    /// address. A launcher whose team has none compiles with `Unicast`.
+    /// How in-switch operations are lowered. `Auto` compiles for a team with a multicast address. A
+    /// launcher whose team has none compiles with `Unicast`.
     pub lowering: Lowering,
     /// The way in which remote memory operations are carried out.
     pub transport: Transport,
@@ -136,7 +136,7 @@ impl CompileError {
         &self.sources
     }
 
-    /// Rendered, with or without terminal colours.
+    /// Renders it, with or without terminal colours.
     pub fn render(&self, color: Color) -> String {
         render(&self.diagnostics, &self.sources, color)
     }
@@ -189,7 +189,7 @@ pub struct Compiled {
     pub timings: Vec<(String, Duration)>,
     /// IR before the passes, if kept.
     pub ir: Option<String>,
-    /// IR after the pass asked for, if kept.
+    /// The IR after the requested pass, if it is kept.
     pub after: Option<String>,
     /// LLVM's IR after its passes, if kept.
     pub llvm: Option<String>,
@@ -249,9 +249,10 @@ impl KernelFile {
         Ok(compiled)
     }
 
-    /// One of its kernels without its code: what a launch needs of it.
+    /// The metadata of one of its kernels that a launch needs, without the code.
     ///
     /// # Errors
+    ///
     /// Fails if there is no such kernel, or if its head is wrong.
     pub fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
         let made = self.program.without_code(name, &options.defines);
@@ -259,20 +260,23 @@ impl KernelFile {
     }
 }
 
-/// Compiles IR of the tensor level, made with [`Builder`](weft_ir::Builder) or read from its text form.
+/// Compiles IR of the tensor level, made with [`Builder`](weft_ir::Builder) or read from its text
+/// form.
 ///
 /// # Errors
-/// Fails with what the verifier, the passes or the tables of the ISA find wrong.
+///
+/// Fails with the errors of the verifier, the passes or the tables of the ISA.
 pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, CompileError> {
     let sources = sources_of(&module.files);
     let verified = verify(module).map_err(|found| CompileError::new(found, sources.clone()))?;
     lower(verified, options, sources, Vec::new())
 }
 
-/// Compiles IR of the machine level, which no pass changes any more.
+/// Compiles IR of the machine level, which the passes do not change.
 ///
 /// # Errors
-/// Fails with what the verifier or the tables of the ISA find wrong.
+///
+/// Fails with the errors of the verifier or the tables of the ISA.
 fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
     let sources = sources_of(&module.files);
     let error = |found| CompileError::new(found, sources.clone());
@@ -352,7 +356,7 @@ fn emit(
     mut timings: Vec<(String, Duration)>,
 ) -> Result<Compiled, CompileError> {
     let error = |found| CompileError::new(found, sources.clone());
-    // A user of the library cannot change what a warning there is about.
+    // Warnings about the library's own files are omitted, because its users cannot change them.
     let is_own = |w: &&Diagnostic| !sources.name(w.span.file).is_some_and(|name| name.starts_with("weft::"));
     let warnings = high.warnings.iter().filter(is_own).cloned().collect();
     timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
@@ -461,7 +465,8 @@ impl Compiled {
         }
     }
 
-    /// What each tensor of the kernels is used for. Other parameters hold nothing that could be guessed wrongly.
+    /// The use of each tensor of the kernels. Other parameters are omitted, because their use
+    /// cannot be guessed wrongly.
     fn roles(&self) -> String {
         let mut out = String::new();
         for (i, kernel) in self.high.kernels.iter().enumerate() {
@@ -474,8 +479,8 @@ impl Compiled {
         out
     }
 
-    /// The roles of the parameters of a kernel, by index: `None` for a parameter that is no tensor. The result is
-    /// empty if there is no such kernel.
+    /// The roles of a kernel's parameters, by index: `None` for a parameter that is not a tensor.
+    /// The result is empty if there is no such kernel.
     pub fn tensor_roles(&self, kernel: usize) -> Vec<Option<TensorRole>> {
         let reference = self.references.get(kernel).and_then(Option::as_ref);
         self.high.kernels.get(kernel).map(|k| assign(k, reference)).unwrap_or_default()

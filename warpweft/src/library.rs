@@ -60,8 +60,9 @@ const LIBRARY: &[(&str, &str)] = &[
 
 /// Files relative to the one that uses them, below one folder.
 ///
-/// A kernel file may be somebody else's. What it uses are regular files whose names end in `.weft` and that lie below this
-/// folder, links followed; of no other file does an error show more than its name.
+/// A kernel file may come from another person. It can use only regular files whose names end in
+/// `.weft` and that are below this folder after links are followed. An error never shows more than
+/// the name of any other file.
 #[derive(Clone, Debug)]
 pub struct Files {
     root: PathBuf,
@@ -89,13 +90,11 @@ impl Files {
         let real = std::fs::canonicalize(at).map_err(|e| format!("cannot read {shown}: {e}"))?;
         let below = std::fs::canonicalize(&self.root).is_ok_and(|root| real.starts_with(root));
         if !below {
-            return Err(format!(
-                "{shown} does not lie in {root}; --root names the folder that used files lie in"
-            ));
+            return Err(format!("{shown} is not in {root}; --root names the folder of the used files"));
         }
         match real.extension().is_some_and(|e| e == "weft") {
             true => Ok(real),
-            false => Err(format!("{shown} is not used: the names of kernel files end in .weft")),
+            false => Err(format!("{shown} cannot be used: the names of kernel files end in .weft")),
         }
     }
 }
@@ -132,17 +131,17 @@ pub fn read_text(path: &Path) -> Result<String, String> {
     read_text_of(path, MAX_BYTES, ".weft")
 }
 
-/// Reads a text file of at most so many bytes; `kind` is how such files' names end, for the error.
+/// Reads a text file of at most `most` bytes. `kind` is the extension of such files, for the error.
 pub fn read_text_of(path: &Path, most: u64, kind: &str) -> Result<String, String> {
     let shown = path.display();
     let bad = |e: std::io::Error| format!("cannot read {shown}: {e}");
     let mut bytes = Vec::new();
     open_regular(path).map_err(bad)?.take(most + 1).read_to_end(&mut bytes).map_err(bad)?;
     if bytes.len() as u64 > most {
-        return Err(format!("{shown} is larger than {most} bytes, the most that a {kind} file has"));
+        return Err(format!("{shown} is larger than {most} bytes, which is the limit for a {kind} file"));
     }
     String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
-        format!("{shown} is no text: line {line} is not UTF-8")
+        format!("{shown} is not a text file: line {line} is not UTF-8")
     })
 }

@@ -10,9 +10,9 @@ fn meaning(kind: RemarkKind) -> (Code, &'static str) {
     match kind {
         RemarkKind::Serial => (
             SERIAL,
-            "give a thread fewer registers of accumulators: a smaller tile, or more warpgroups that share it out",
+            "reduce the accumulator registers of a thread: use a smaller tile, or more warpgroups for the tile",
         ),
-        RemarkKind::Spills => (SPILLS, "give the roles more registers with `regs`, or make the tile smaller"),
+        RemarkKind::Spills => (SPILLS, "give the roles more registers with `regs`, or use a smaller tile"),
         RemarkKind::Registers => (REGISTERS_KEPT, "leave `regs` out, or give all roles registers"),
     }
 }

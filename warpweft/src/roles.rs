@@ -61,11 +61,11 @@ fn guess(
     }
     let (role, why) = match flags.get(&index) {
         Some(Flag::Counted) => (Role::Zeroed, "an atomic or a reduction in memory updates it"),
-        Some(Flag::Signal) => (Role::Zeroed, "it is a signal, or something waits for it"),
+        Some(Flag::Signal) => (Role::Zeroed, "it is a signal, or an operation waits for it"),
         Some(Flag::Ordered) => {
-            (Role::Zeroed, "ordered loads read it, so that other threads write it meanwhile")
+            (Role::Zeroed, "ordered loads read it, so other threads may write it at the same time")
         }
-        None => (Role::Input, "no operation of the kernel suggests anything else"),
+        None => (Role::Input, "no operation of the kernel suggests another use"),
     };
     (role, why.to_owned())
 }

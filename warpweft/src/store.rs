@@ -1,11 +1,12 @@
-//! Made things that are kept: in this process, and in a folder of the user's for the next.
+//! Caches of compiled results: in this process, and in a folder of the user for later processes.
 //!
-//! What was made once is found by a [`Key`] of all that it depends on. `WEFT_CACHE=off` keeps nothing on disk;
-//! `WEFT_CACHE=FOLDER` keeps it there. A folder is bounded in size, what was not used for longest goes first, and what
-//! is damaged there is as if it were absent. Processes share it: a file appears whole or not at all.
+//! A result is found by a [`Key`] of everything that it depends on. `WEFT_CACHE=off` caches nothing
+//! on disk; `WEFT_CACHE=FOLDER` uses another folder. The size of a folder is limited: the entries
+//! that were not used for the longest time are removed first. A damaged entry counts as absent.
+//! Processes share the folder, and a file appears either complete or not at all.
 //!
-//! A folder or an entry that somebody else may have written is not used ([`owned`]), unless the user shares the folder
-//! with everybody who may write it: `WEFT_CACHE=shared:FOLDER`.
+//! A folder or an entry that other users may have written is not used ([`owned`]), unless the user
+//! shares the folder with everybody who can write it: `WEFT_CACHE=shared:FOLDER`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -90,7 +91,7 @@ impl Parts {
     }
 }
 
-/// What tells a file from others without reading it: path, size, and when it was written.
+/// A string that identifies a file without reading it: its path, size, and modification time.
 pub(crate) fn stamp(path: &Path) -> io::Result<String> {
     let path = path.canonicalize()?;
     let meta = fs::metadata(&path)?;
@@ -102,7 +103,8 @@ pub(crate) fn stamp(path: &Path) -> io::Result<String> {
 #[derive(Debug)]
 pub struct Store<T> {
     folder: Option<PathBuf>,
-    /// The folder of ours that `folder` lies in; itself where the user has named it.
+    /// The cache folder of warpweft that contains `folder`; `folder` itself if the user has named
+    /// it.
     base: PathBuf,
     trust: Trust,
     most_bytes: u64,
@@ -192,9 +194,10 @@ impl<T: Kept> Store<T> {
         owned::write(path, &[MAGIC, blake3::hash(&rest).as_bytes(), &rest], self.trust)
     }
 
-    /// The entry of a key, which `make` makes if there is none.
+    /// The entry of a key. If there is none, `make` makes it.
     ///
     /// # Errors
+    ///
     /// Fails if `make` fails.
     pub fn get_or_make<E>(
         &self,
@@ -216,7 +219,8 @@ impl<T: Kept> Store<T> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what was not used for longest until the folder is small enough, but not `newest`.
+    /// Removes the entries that were not used for the longest time until the folder is small
+    /// enough, but never `newest`.
     fn bound(&self, folder: &Path, newest: &Path) -> io::Result<()> {
         let mut files = Vec::new();
         for file in fs::read_dir(folder)?.flatten() {
@@ -243,7 +247,7 @@ impl<T: Kept> Store<T> {
     }
 }
 
-/// What a process that was killed was writing.
+/// Whether a file was left incomplete by a process that was killed.
 fn is_left_over(file: &fs::DirEntry, meta: &fs::Metadata) -> bool {
     let hour = std::time::Duration::from_secs(3600);
     file.file_name().to_string_lossy().starts_with(NEW)

@@ -43,7 +43,7 @@ const PLACES: &[SearchPlace] = &[
     SearchPlace::Python,
 ];
 
-/// What to look for, and the PyPI package that has it.
+/// The tools that are searched, and the PyPI packages that contain them.
 const TOOLS: [(LibrarySearch, &str); 4] = [
     (wanted("ptxas", &["WEFT_PTXAS"], &["bin"]), "nvidia-cuda-nvcc"),
     (wanted("nvdisasm", &["WEFT_NVDISASM"], &["bin"]), "nvidia-cuda-nvdisasm"),
@@ -78,11 +78,12 @@ impl Tool {
         self.locate().map(|found| found.path)
     }
 
-    /// The path of the tool and what led to it; looked for once a process.
+    /// The path of the tool, and how it was found. It is searched only once in a process.
     ///
     /// # Errors
-    /// Fails if the tool is not found ([`ToolError::NotFound`], with every place searched), or if its
-    /// variable names no file ([`ToolError::Variable`]).
+    ///
+    /// Fails if the tool is not found ([`ToolError::NotFound`], with every location that was
+    /// searched), or if its variable does not name a file ([`ToolError::Variable`]).
     pub fn locate(self) -> Result<Found, ToolError> {
         static FOUND: [OnceLock<Result<Found, Missing>>; 4] = [const { OnceLock::new() }; 4];
         let (wanted, wheel) = &TOOLS[self as usize];
@@ -119,7 +120,7 @@ pub enum ToolError {
         searched: Vec<String>,
     },
     /// The tool's environment variable names something else.
-    #[error("{var} is set to {}, where there is no {tool}; unset it to search for {tool}", path.display())]
+    #[error("{var} is set to {}, but {tool} is not there; unset it to search for {tool}", path.display())]
     Variable {
         /// The file name of the tool.
         tool: &'static str,
@@ -139,7 +140,7 @@ pub enum ToolError {
         message: String,
     },
     /// The tool accepted the code with remarks, which count as errors (`WEFT_STRICT_PTXAS`).
-    #[error("ptxas took the code, with remarks: {}", .0.iter().map(Remark::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("ptxas accepted the code, with remarks: {}", .0.iter().map(Remark::to_string).collect::<Vec<_>>().join("\n"))]
     Remarks(Vec<Remark>),
     /// The tool could not be run, or its files could not be written or read.
     #[error("{what}: {source}")]

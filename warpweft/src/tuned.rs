@@ -45,7 +45,7 @@ impl TuningFile {
             let text = crate::library::read_text_of(file, MOST_BYTES, "tuning");
             return text.map(Some).map_err(|why| self.bad(why));
         }
-        // Nobody has named it, so it must be the user's own.
+        // The user has not named the file, so it must be the user's own.
         match owned::read(file, MOST_BYTES, Trust::Owner) {
             Ok(bytes) => {
                 let text = String::from_utf8(bytes);
@@ -56,19 +56,21 @@ impl TuningFile {
         }
     }
 
-    /// What a text has.
+    /// Parses the tables in a text.
     ///
     /// # Errors
-    /// Says what is wrong with the text, as what a file "does".
+    ///
+    /// Says what is wrong with the text, as the predicate of a sentence about the file.
     pub fn parse<T: DeserializeOwned>(&self, text: &str) -> Result<T, String> {
         #[derive(Deserialize)]
         struct Head {
             form: u32,
         }
-        let damaged = |e: serde_json::Error| format!("is damaged, or no file of `{}`: {e}", self.command);
+        let damaged =
+            |e: serde_json::Error| format!("is damaged, or is not a file of `{}`: {e}", self.command);
         let Head { form } = serde_json::from_str(text).map_err(damaged)?;
         if form != self.form {
-            return Err(format!("is of form {form}, and this version reads form {}", self.form));
+            return Err(format!("has format {form}, but this version reads format {}", self.form));
         }
         serde_json::from_str(text).map_err(damaged)
     }
@@ -96,7 +98,7 @@ impl TuningFile {
     pub fn bad(&self, message: String) -> Error {
         let TuningFile { command, variable, .. } = self;
         Error::new(error::TUNING, message).help(format!(
-            "`{command}` measures anew once the file is moved away; {variable}=off does without"
+            "move the file away and run `{command}` to measure again, or set {variable}=off to run without it"
         ))
     }
 }
@@ -206,7 +208,7 @@ pub(crate) fn here() -> Option<&'static machine::Driver> {
 /// # Errors
 /// Fails if the CUDA driver refuses a call (R0103).
 pub(crate) fn driver(device: &Device) -> Result<String, Error> {
-    // Simulated PEs have a driver of their own, which nobody measures: models choose.
+    // The driver of simulated PEs has no measurements, so models choose.
     if device.is_simulated() {
         return Ok("simulator".into());
     }

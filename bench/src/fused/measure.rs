@@ -26,13 +26,13 @@ use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTens
 type Result<T> = std::result::Result<T, BenchError>;
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 
-/// Added to the mean of squares.
+/// The epsilon that is added to the mean of squares.
 const EPS: f32 = 1e-5;
-/// Of results that are quantised without scales of their own.
+/// The scale of results that are quantised without a scale for each token.
 const SCALE: f32 = 0.02;
-/// Rounds of a check, each with new data.
+/// The rounds of a check, each with new data.
 const ROUNDS: std::ops::RangeInclusive<u32> = 1..=2;
-/// What stands for a PE in data that are the same on all.
+/// The number that takes the place of the PE in data that are the same on all PEs.
 const RESIDUAL: u32 = 1000;
 const WEIGHT: u32 = 1001;
 const BIAS: u32 = 1002;
@@ -47,7 +47,7 @@ pub(super) fn run(world: &World, request: &Request, progress: ProgressSink<'_>) 
     }
 }
 
-/// What all measurements share.
+/// The state that all measurements share.
 struct Harness<'a> {
     world: &'a World,
     team: Team,
@@ -62,7 +62,7 @@ struct Harness<'a> {
     sms: u32,
 }
 
-/// The tensors of a number of tokens.
+/// The tensors for one number of tokens.
 struct Tensors<T: Element, O: Element> {
     tokens: u32,
     x: SymmetricTensor<T>,
@@ -72,9 +72,9 @@ struct Tensors<T: Element, O: Element> {
     out: DeviceTensor<O>,
     scale: DeviceTensor<f32>,
     norm: DeviceTensor<T>,
-    /// The bias of LayerNorm, or one element.
+    /// The bias of LayerNorm; one element for RMSNorm, which has none.
     bias: DeviceTensor<T>,
-    /// What NCCL adds, and the sum: plain, and in windows.
+    /// The operand and the result of NCCL's allreduce, in plain memory and in registered windows.
     plain: Option<[nccl::Tensor<T>; 2]>,
     windows: Option<[nccl::Tensor<T>; 2]>,
 }
@@ -138,7 +138,7 @@ impl<'a> Harness<'a> {
         })
     }
 
-    /// Without rows.
+    /// A report without rows.
     fn report(&self) -> Result<Report> {
         let (major, minor) = cuda::driver_version()?;
         let Request { form, .. } = self.request;
@@ -207,7 +207,7 @@ impl<'a> Harness<'a> {
     fn row<T: Element, O: Element>(&self, contender: Contender, t: &Tensors<T, O>) -> Result<Row> {
         let (call, plan) = self.call(contender, t)?;
         let time_us = self.time(contender, t, &call)?;
-        // After many calls, so that what they leave behind is checked too.
+        // The check runs after many calls, so that it also covers the state that they leave behind.
         let first_wrong = if self.request.check { self.check(contender, t, &call)? } else { None };
         let elements = first_wrong.as_ref().map_or(0, |(_, wrong)| wrong.elements);
         Ok(Row {
@@ -245,7 +245,7 @@ impl<'a> Harness<'a> {
         Ok(Kernel::with(self.world, file, options)?)
     }
 
-    /// How a fused contender is launched.
+    /// The launch plan of a fused contender.
     fn plan(&self, contender: Contender, tokens: u32, row_bytes: usize) -> Option<Plan> {
         let multicast = self.lowering == Lowering::Multimem;
         let plan = match (contender, self.request.split) {
@@ -335,7 +335,7 @@ impl<'a> Harness<'a> {
         if matches!(contender, Contender::NcclSymm) { t.windows.as_ref() } else { t.plain.as_ref() }
     }
 
-    /// A number from -1 to 1 that the type has.
+    /// A number from -1 to 1 that the type can represent.
     fn datum(&self, pe: u32, i: usize, round: u32) -> f64 {
         let number = data::datum(pe, i as u64, round, 1 << 12) as f64 / 2048.0 - 1.0;
         rounded(self.request.form.dtype, number)
@@ -375,7 +375,7 @@ impl<'a> Harness<'a> {
         Ok(self.world.wait_for_all()?)
     }
 
-    /// Time of a call: blocks of calls, all PEs beginning together.
+    /// The time of a call: blocks of calls, which all PEs begin together.
     fn time<T: Element, O: Element>(
         &self,
         contender: Contender,
@@ -388,7 +388,7 @@ impl<'a> Harness<'a> {
         calls(request.warmup, stream)?;
         cuda::wait_for(stream)?;
         let block = self.start.block(request.graph, |s| calls(request.iters, s))?;
-        // A graph's first launch is not like the others.
+        // The first launch of a graph takes longer than later ones.
         self.start.time(&block)?;
         let mut times = Vec::new();
         for _ in 0..request.repeats {
@@ -397,7 +397,8 @@ impl<'a> Harness<'a> {
         Ok(Spread::over(&gather(self.world, &times)?))
     }
 
-    /// Calls with new data each time; what is wrong, on the first PE that has anything wrong. *Collective.*
+    /// Makes calls with new data each time, and returns what is wrong on the first PE that has a
+    /// wrong result. *Collective.*
     fn check<T: Element, O: Element>(
         &self,
         contender: Contender,
@@ -436,7 +437,7 @@ impl<'a> Harness<'a> {
                 bias: &|c| self.bias(c),
             };
             wrong = wrong.or(given.wrong(&got));
-            // Comparing takes each PE its own time.
+            // The PEs take different times to compare.
             self.world.wait_for_all()?;
         }
         let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
@@ -445,7 +446,7 @@ impl<'a> Harness<'a> {
         let mut elements = 0;
         for (pe, bytes) in (0u32..).zip(&all) {
             let wrong: Option<Wrong> = serde_json::from_slice(bytes)
-                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+                .map_err(|e| BenchError::Request(format!("the findings of a PE cannot be parsed: {e}")))?;
             if let Some(wrong) = wrong {
                 elements += wrong.elements;
                 first.get_or_insert((pe, wrong));

@@ -1,4 +1,5 @@
-//! Allreduce, residual add and RMSNorm in one kernel, against an allreduce and a kernel behind it.
+//! Allreduce, residual add and RMSNorm in one kernel, compared with an allreduce followed by a
+//! separate kernel.
 
 mod measure;
 mod reference;
@@ -16,23 +17,24 @@ use weft::Lowering;
 use weft_ir::Scalar;
 use weft_runtime::World;
 
-/// Gets the rows of each number of tokens as they come.
+/// Receives the rows of each number of tokens when they are measured.
 type ProgressSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
-/// Who does the work.
+/// An implementation that is measured.
 #[derive(Clone, Copy, Debug)]
 pub enum Contender {
     /// One kernel that does all of the work.
     Fused(&'static Fused),
-    /// A kernel that spreads rows, with so many CTAs for each row, of so many threads, and whether it begins early.
+    /// A kernel with given numbers of CTAs for each row and of threads for each CTA, and whether it
+    /// may start before the previous launch has ended.
     Spread(&'static Fused, u32, u32, bool),
-    /// The one that is likely the fastest: [`Plan::choose`].
+    /// The kernel that [`Plan::choose`] expects to be the fastest.
     Auto,
-    /// Our allreduce, and our kernel for the rest.
+    /// The allreduce of warpweft, and its norm kernel.
     Separate,
-    /// NCCL's allreduce, and our kernel for the rest.
+    /// NCCL's allreduce, and the norm kernel of warpweft.
     Nccl,
-    /// NCCL's allreduce over registered windows.
+    /// NCCL's allreduce over registered windows, and the norm kernel of warpweft.
     NcclSymm,
 }
 
@@ -45,11 +47,13 @@ impl Contender {
         pick(names, &PEERS, "peer", "")
     }
 
-    /// Our contenders that a list of names means: kernels, `one_flight:8x128` for 8 CTAs of 128 threads for each row,
-    /// `one_flight:8x128:late` for one that does not begin before the launch before it has ended, `auto`, and `separate`
-    /// for our allreduce with a kernel behind it.
+    /// The contenders of warpweft that a list of names means: a kernel; `one_flight:8x128` for 8
+    /// CTAs of 128 threads for each row; `one_flight:8x128:late` for a kernel that starts only
+    /// after the previous launch has ended; `auto`; and `separate` for an allreduce followed by a
+    /// norm kernel.
     ///
     /// # Errors
+    ///
     /// Fails for an unknown name. The message lists the known names.
     pub fn ours(names: &str) -> Result<Vec<Contender>, String> {
         names.split(',').map(Contender::of).collect()
@@ -70,7 +74,10 @@ impl Contender {
                     Some((Some(split), Some(threads))) => {
                         Ok(Contender::Spread(kernel, split, threads, early))
                     }
-                    _ => Err(format!("`{name}`: expected CTAs and threads, as in {}:8x128", kernel.name)),
+                    _ => Err(format!(
+                        "`{name}` is not a variant: expected CTAs and threads, as in {}:8x128",
+                        kernel.name
+                    )),
                 }
             }
             _ => {
@@ -80,7 +87,8 @@ impl Contender {
         }
     }
 
-    /// Whether it computes a form. What runs behind an allreduce has neither LayerNorm nor scales of groups.
+    /// Whether the contender computes a form. The separate norm kernel supports neither LayerNorm
+    /// nor scales for groups.
     pub fn computes(self, form: &Form) -> bool {
         match self {
             Contender::Fused(kernel) | Contender::Spread(kernel, ..) => form.fits(kernel),
@@ -88,7 +96,7 @@ impl Contender {
         }
     }
 
-    /// The name that the table shows for a contender.
+    /// The contender's name in the table.
     pub fn name(self) -> String {
         match self {
             Contender::Fused(kernel) => kernel.name.into(),
@@ -103,19 +111,19 @@ impl Contender {
     }
 }
 
-/// Peers, as the command line names them.
+/// The peers, with their names on the command line.
 const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", Contender::NcclSymm)];
 
-/// A form of the result, as the command line names it.
+/// A form of the result, with its name on the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// The name that the option takes for a form of results.
     pub name: &'static str,
     /// Whether the result is in e4m3.
     pub quantised: bool,
-    /// Whether each token has a scale of its own.
+    /// Whether each token has its own scale.
     pub per_token: bool,
-    /// Elements that have a scale of their own, or 0.
+    /// The number of elements that share a scale, or 0.
     pub group: u32,
 }
 
@@ -125,7 +133,7 @@ impl Output {
     }
 }
 
-/// Forms of the result.
+/// The forms of the result.
 pub const OUTPUTS: [Output; 5] = [
     Output::new("bf16", false, false, 0),
     Output::new("f16", false, false, 0),
@@ -143,17 +151,18 @@ pub struct Request {
     pub hidden: u32,
     /// The element types and the outputs.
     pub form: Form,
-    /// Who is measured, for each number of tokens.
+    /// The contenders for each number of tokens.
     pub contenders: Vec<Contender>,
-    /// Calls back to back in a block that is timed.
+    /// The number of back-to-back calls in a timed block.
     pub iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     pub warmup: u32,
     /// The number of blocks of calls.
     pub repeats: u32,
-    /// CTAs that share a row in `low_latency`, if not by the number of tokens.
+    /// The number of CTAs that share a row in `low_latency`; chosen by the number of tokens if not
+    /// given.
     pub split: Option<u32>,
-    /// How our kernels carry in-switch operations out.
+    /// How warpweft's kernels lower in-switch operations.
     pub lowering: Lowering,
     /// Whether a block is captured into a CUDA graph and replayed.
     pub graph: bool,
@@ -162,7 +171,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// All our kernels with bf16 results.
+    /// A request for all of warpweft's kernels, with bf16 results.
     pub fn new(tokens: Vec<u32>, hidden: u32) -> Request {
         let fused = Fused::ALL.iter().map(Contender::Fused);
         Request {
@@ -180,28 +189,32 @@ impl Request {
         }
     }
 
-    /// Looks at all that can be known before any GPU works.
+    /// Checks everything that can be checked before a GPU is used.
     ///
     /// # Errors
+    ///
     /// Says what is wrong and what was expected.
     pub fn examine(&self) -> Result<(), BenchError> {
         let Form { dtype, out, .. } = self.form;
         let wrong = if self.tokens.is_empty() || self.tokens.contains(&0) || self.hidden == 0 {
-            "tokens and hidden are 1 or more".to_owned()
+            "tokens and the hidden size must be at least 1".to_owned()
         } else if ![Scalar::BF16, Scalar::F16].contains(&dtype) {
-            format!("hidden states of {dtype}: expected bf16 or f16")
+            format!("hidden states cannot have type {dtype}: expected bf16 or f16")
         } else if out != dtype && out != Scalar::E4M3 {
-            format!("{out} from hidden states of {dtype}: expected {dtype} or e4m3")
+            format!("the results of {dtype} hidden states cannot have type {out}: expected {dtype} or e4m3")
         } else if self.form.group > 0 && !self.hidden.is_multiple_of(self.form.group) {
-            format!("rows of {} elements: expected a multiple of {}", self.hidden, self.form.group)
+            format!("rows have {} elements: expected a multiple of {}", self.hidden, self.form.group)
         } else if let Some(other) = self.contenders.iter().find(|c| !c.computes(&self.form)) {
-            format!("{} has neither LayerNorm nor scales of groups", other.name())
+            format!("{} supports neither LayerNorm nor group scales", other.name())
         } else if self.iters == 0 || self.warmup == 0 || self.repeats == 0 {
-            "iterations, warm-up and repeats are 1 or more".to_owned()
+            "iterations, warm-up and repeats must be at least 1".to_owned()
         } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > Plan::MOST_SPLIT) {
-            format!("CTAs that share a row: expected 1, 2, 4 or {}", Plan::MOST_SPLIT)
+            format!("the number of CTAs that share a row must be 1, 2, 4 or {}", Plan::MOST_SPLIT)
         } else if self.split.is_some_and(|n| n > 1) && self.hidden as usize * 2 > Plan::MOST_SHARED {
-            format!("CTAs share rows of {} bytes or less: expected 1 for each", Plan::MOST_SHARED)
+            format!(
+                "CTAs can share only rows of at most {} bytes: expected 1 CTA for each row",
+                Plan::MOST_SHARED
+            )
         } else {
             return Ok(());
         };
@@ -209,12 +222,13 @@ impl Request {
     }
 }
 
-/// Measures on every PE of the world, which all call it with the same request; `done` gets the rows of each number of
-/// tokens as they come, on every PE. *Collective.*
+/// Measures on every PE of the world, all of which call it with the same request. `done` gets the
+/// rows of each number of tokens when they are measured, on every PE. *Collective.*
 ///
 /// # Errors
-/// Fails where [`Request::examine`] fails, if a kernel does not compile, if NCCL is not found, or for sizes
-/// that the memory has no room for (R0302). Wrong results are not errors: the rows have them.
+///
+/// Fails where [`Request::examine`] fails, if a kernel does not compile, if NCCL is not found, or
+/// if there is not enough memory (R0302). Wrong results are not errors: the rows report them.
 pub fn run(world: &World, request: &Request, done: ProgressSink<'_>) -> Result<Report, BenchError> {
     measure::run(world, request, done)
 }

@@ -1,8 +1,9 @@
-//! What `weft::allreduce_rms_norm` computes, in float64, and how far from that a result may be.
+//! The result of `weft::allreduce_rms_norm` in float64, and the error that a result may have.
 //!
-//! Rounded on the way are, as by separate kernels: the sum over PEs to T, the new residual to T, the norm to T, and
-//! the quantised norm. The residual is held against the exact sum; the norm against the exact one of the residual that
-//! the kernel wrote, so that what was rounded before does not widen its bound.
+//! Separate kernels round the sum over PEs to T, the new residual to T, the norm to T, and the
+//! quantised norm; so does the fused kernel. The residual is compared with the exact sum. The norm
+//! is compared with the exact norm of the residual that the kernel wrote, so that earlier rounding
+//! does not widen its bound.
 
 use std::fmt;
 use weft::fused::Form;
@@ -10,65 +11,65 @@ use weft_ir::Scalar;
 use weft_lang::evaluate::unit_roundoff;
 use weft_run::reference::least_step;
 
-/// The least scale of a token, as engines have it.
+/// The least scale of a token, as inference engines have it.
 pub const LEAST_SCALE: f64 = 1.0 / (448.0 * 512.0);
 
-/// Greatest finite number of e4m3.
+/// The greatest finite number of e4m3.
 const MOST: f64 = 448.0;
 
-/// What goes in. Elements count in C order over (token, hidden).
+/// The inputs. Elements are indexed in C order over (token, hidden).
 pub struct Inputs<'a> {
     /// The element types and the outputs.
     pub form: Form,
-    /// PEs whose parts are added.
+    /// The number of PEs whose parts are added.
     pub n_pes: u32,
     /// The number of tokens, one for each row.
     pub tokens: usize,
     /// The number of elements of a row.
     pub hidden: usize,
-    /// Added to the mean of squares.
+    /// The epsilon that is added to the mean of squares.
     pub eps: f64,
     /// The scale of a result that is quantised without `per_token`.
     pub scale: f64,
-    /// What the sum over PEs is accumulated in: f32 in our kernels.
+    /// The type in which the sum over PEs is accumulated: f32 in warpweft's kernels.
     pub acc: Scalar,
-    /// A PE's part of an element.
+    /// An element of a PE's part.
     pub x: &'a dyn Fn(u32, usize) -> f64,
     /// The residual before the call.
     pub residual: &'a dyn Fn(usize) -> f64,
     /// The weight of a column.
     pub weight: &'a dyn Fn(usize) -> f64,
-    /// The bias of a column, of LayerNorm alone.
+    /// The bias of a column, for LayerNorm only.
     pub bias: &'a dyn Fn(usize) -> f64,
 }
 
-/// What a PE has after a call.
+/// The outputs of a PE after a call.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outputs {
     /// The residual after the call.
     pub residual: Vec<f64>,
-    /// The result, as its type has it: not scaled back.
+    /// The result in its type, not scaled back.
     pub out: Vec<f64>,
-    /// A scale for each token, where there are such.
+    /// The scale of each token, if there are such scales.
     pub scale: Vec<f64>,
-    /// The norm beside the result, where it is written.
+    /// The norm, if it is written besides the quantised result.
     pub norm: Vec<f64>,
 }
 
-/// Elements that are not right.
+/// The wrong elements of a PE's outputs.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Wrong {
-    /// How many, over all outputs.
+    /// The number of wrong elements, over all outputs.
     pub elements: u64,
-    /// The output that has the first.
+    /// The output that has the first wrong element.
     pub tensor: String,
     /// The index of the first wrong element.
     pub index: usize,
     /// The value that was found there.
     pub found: f64,
-    /// What it should be.
+    /// The value that was expected.
     pub expected: f64,
-    /// How far it may be from that.
+    /// The allowed difference from that value.
     pub bound: f64,
 }
 
@@ -84,13 +85,14 @@ impl fmt::Display for Wrong {
 }
 
 impl Inputs<'_> {
-    /// What is wrong with a PE's results, if anything is.
+    /// The wrong elements of a PE's outputs, if there are any.
     pub fn wrong(&self, got: &Outputs) -> Option<Wrong> {
         let (form, elements) = (self.form, self.tokens * self.hidden);
         let mut found = Findings(None);
         let unit = unit_roundoff(form.dtype);
-        // In f32: the mean of squares, by as many additions as a thread and then a tree has; 1/sqrt, approximate within
-        // 2 units (PTX ISA, rsqrt.approx.f32); two products.
+        // Errors in f32: the mean of squares, with the additions of a thread and then of a tree;
+        // 1/sqrt, which is approximate within 2 units (PTX ISA, rsqrt.approx.f32); and two
+        // products.
         let f32s = 16.0 * unit_roundoff(Scalar::F32);
         for i in 0..elements {
             let (want, bound) = self.residual(i);
@@ -100,7 +102,8 @@ impl Inputs<'_> {
             let row = token * self.hidden..(token + 1) * self.hidden;
             let v: Vec<f64> = row.clone().map(|i| got.residual.get(i).copied().unwrap_or(f64::NAN)).collect();
             let norm = self.norm(&v);
-            // LayerNorm subtracts the mean and adds the bias, which may leave little of large numbers.
+            // LayerNorm subtracts the mean and adds the bias, which can cancel most of large
+            // numbers.
             let most = v.iter().fold(0.0f64, |most, v| most.max(v.abs()));
             let lost = if form.layer { f32s * (1.0 + most * self.factor(&v)) * 2.0 } else { 0.0 };
             let near = |w: f64| w.abs() * (unit + f32s) + lost + least_step(form.dtype);
@@ -128,7 +131,8 @@ impl Inputs<'_> {
                     }
                 };
                 for (i, w) in (first..).zip(norms) {
-                    // Saturated after the scale: a norm that is a little off may saturate where the exact one does not.
+                    // The clamp comes after the scale: a norm with a small error may saturate
+                    // although the exact one does not.
                     let want = (w / scale).clamp(-MOST, MOST);
                     let bound = near(*w) / scale + want.abs() * unit_roundoff(Scalar::E4M3) * (1.0 + unit);
                     found.compare("out", i, got.out.get(i), want, bound + least_step(Scalar::E4M3));
@@ -138,14 +142,14 @@ impl Inputs<'_> {
         found.0
     }
 
-    /// What the elements of a row are multiplied by, after LayerNorm has subtracted their mean.
+    /// The factor of the elements of a row, after LayerNorm has subtracted their mean.
     fn factor(&self, row: &[f64]) -> f64 {
         let mean = self.mean(row);
         let variance = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / self.hidden as f64;
         1.0 / (variance + self.eps).sqrt()
     }
 
-    /// What LayerNorm subtracts; 0 for RMSNorm.
+    /// The mean that LayerNorm subtracts; 0 for RMSNorm.
     fn mean(&self, row: &[f64]) -> f64 {
         if self.form.layer { row.iter().sum::<f64>() / self.hidden as f64 } else { 0.0 }
     }
@@ -157,7 +161,7 @@ impl Inputs<'_> {
         row.iter().enumerate().map(|(c, v)| (v - mean) * factor * (self.weight)(c) + bias(c)).collect()
     }
 
-    /// The exact new residual of an element, and how far from it one may be.
+    /// The exact new residual of an element, and the allowed difference.
     fn residual(&self, i: usize) -> (f64, f64) {
         let unit = unit_roundoff(self.form.dtype);
         let parts = (0..self.n_pes).map(|pe| (self.x)(pe, i));
@@ -211,13 +215,14 @@ mod tests {
         }
     }
 
-    /// Sums 3 and 6; residuals 3 and 4; mean of squares 12.5; norms 3 / sqrt(12.5) * 2 and 4 / sqrt(12.5).
+    /// Sums are 3 and 6; residuals 3 and 4; the mean of squares 12.5; norms 3 / sqrt(12.5) * 2 and
+    /// 4 / sqrt(12.5).
     #[test]
     fn by_hand() {
         let norm = [6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
         let right = Outputs { residual: vec![3.0, 4.0], out: norm.to_vec(), ..Outputs::default() };
         assert_eq!(given(BF16).wrong(&right), None);
-        // One unit of bf16 off, which is two halves.
+        // An error of one unit of bf16, which is two half units.
         let off = Outputs { out: vec![norm[0], norm[1] * (1.0 + 1.0 / 128.0)], ..right.clone() };
         let wrong = given(BF16).wrong(&off).unwrap();
         assert_eq!((wrong.elements, wrong.tensor.as_str(), wrong.index), (1, "out", 1));
@@ -226,7 +231,8 @@ mod tests {
         assert_eq!(given(BF16).wrong(&Outputs::default()).unwrap().elements, 4);
     }
 
-    /// Residuals 3 and 4: mean 3.5, variance 1/4, so -1 and 1 before weights and bias.
+    /// Residuals are 3 and 4, the mean 3.5 and the variance 1/4, so the norms are -1 and 1 before
+    /// weights and bias.
     #[test]
     fn layer_norm() {
         let form = Form { layer: true, ..BF16 };
@@ -252,7 +258,7 @@ mod tests {
     fn quantised() {
         let form = Form { out: Scalar::E4M3, both: true, ..BF16 };
         let norm = vec![6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
-        // By the scale 3.394 and 2.263; e4m3 goes in steps of 0.25 there.
+        // Divided by the scale, the norms are 3.394 and 2.263; e4m3 has steps of 0.25 there.
         let right = Outputs { residual: vec![3.0, 4.0], out: vec![3.5, 2.25], norm, ..Outputs::default() };
         assert_eq!(given(form).wrong(&right), None);
         let off = Outputs { out: vec![3.0, 2.25], ..right.clone() };

@@ -1,21 +1,21 @@
-//! What was measured, as data and as a table.
+//! The measurements, as data and as a table.
 
 use super::Wrong;
 use crate::Spread;
 use serde::{Deserialize, Serialize};
 
-/// A number of tokens with a contender.
+/// The measurement of one number of tokens with one contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The number of tokens.
     pub tokens: u32,
-    /// Bytes of hidden states of a PE.
+    /// The bytes of a PE's hidden states.
     pub size: u64,
     /// The name of the contender.
     pub name: String,
-    /// CTAs of a fused kernel, and how many of them share a row.
+    /// The number of CTAs of a fused kernel, and how many of them share a row.
     pub ctas: Option<(u32, u32)>,
-    /// Time of a call among others, one behind the other.
+    /// The time of a call in a block of back-to-back calls.
     pub time_us: Spread,
     /// The time that the model states for a fused kernel.
     #[serde(default)]
@@ -24,7 +24,7 @@ pub struct Row {
     pub of_nccl: Option<f64>,
     /// The time divided by that of our allreduce followed by our norm kernel.
     pub of_separate: Option<f64>,
-    /// Wrong elements over all PEs; none without a check.
+    /// The number of wrong elements over all PEs; none without a check.
     pub wrong: Option<u64>,
     /// The first PE with wrong elements, and what is wrong there.
     pub first_wrong: Option<(u32, Wrong)>,
@@ -33,7 +33,7 @@ pub struct Row {
 /// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Version of this library.
+    /// The version of warpweft.
     pub warpweft: String,
     /// The date and time in UTC.
     pub date: String,
@@ -41,15 +41,15 @@ pub struct Report {
     pub command: Vec<String>,
     /// The number of PEs.
     pub n_pes: u32,
-    /// The name of their GPUs.
+    /// The name of the PEs' GPUs.
     pub gpu: String,
-    /// Version of the driver's CUDA.
+    /// The version of CUDA that the driver supports.
     pub cuda: String,
     /// The version of NVSHMEM.
     pub nvshmem: String,
-    /// NCCL's, where it was measured.
+    /// The version of NCCL, if it was measured.
     pub nccl: Option<String>,
-    /// How in-switch operations were carried out.
+    /// The lowering of in-switch operations.
     pub lowering: String,
     /// The number of elements of a row.
     pub hidden: u32,
@@ -57,7 +57,7 @@ pub struct Report {
     pub dtype: String,
     /// The element type of the result.
     pub out: String,
-    /// Whether calls were in a CUDA graph.
+    /// Whether calls were captured into a CUDA graph.
     pub graph: bool,
     /// The number of calls in a block.
     pub iters: u32,
@@ -67,7 +67,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Sets what rows of one number of tokens are by each other.
+/// Sets the ratios between the rows of one number of tokens.
 pub(super) fn compare(rows: &mut [Row]) {
     let time = |names: &[&str]| {
         let times = rows.iter().filter(|r| names.contains(&&*r.name)).map(|r| r.time_us.median);
@@ -81,7 +81,7 @@ pub(super) fn compare(rows: &mut [Row]) {
 }
 
 impl Report {
-    /// What stands over the table.
+    /// The lines above the table.
     pub fn head(&self) -> String {
         let Report { n_pes, gpu, cuda, nvshmem, hidden, dtype, out, lowering, .. } = self;
         let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
@@ -90,15 +90,15 @@ impl Report {
             "# weft bench fused-allreduce-rmsnorm: {n_pes} x {gpu}, CUDA {cuda}, NVSHMEM {nvshmem}{nccl}, warpweft {}; {}\n",
             self.warpweft, self.date
         );
-        text += &format!("# hidden {hidden} of {dtype}, results of {out}; {lowering} lowering; ");
+        text += &format!("# hidden {hidden} of {dtype}, results in {out}; {lowering} lowering; ");
         text += &format!(
-            "medians of {} blocks of {} calls, {how}, on their slowest PEs\n",
+            "each time is the median of {} blocks of {} calls, {how}, on the slowest PE of each block\n",
             self.repeats, self.iters
         );
         text + "#  tokens      size                  kernel      CTAs     time      min      max    model  of nccl  of separate   #wrong\n"
     }
 
-    /// Rows of the table.
+    /// The rows of the table.
     pub fn lines(rows: &[Row]) -> String {
         let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
         let line = |r: &Row| {
@@ -121,7 +121,7 @@ impl Report {
         rows.iter().map(line).collect()
     }
 
-    /// The first wrong element, for people.
+    /// The first wrong element, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
         self.rows.iter().find_map(|r| {
             let (pe, wrong) = r.first_wrong.as_ref()?;
@@ -148,7 +148,7 @@ mod tests {
             wrong: None,
             first_wrong: None,
         };
-        // Made up.
+        // The times are invented.
         let mut rows = [row("low_latency", 6.0), row("nccl+norm", 24.0), row("nccl-symm+norm", 12.0)];
         compare(&mut rows);
         let of: Vec<_> = rows.iter().map(|r| (r.of_nccl, r.of_separate)).collect();

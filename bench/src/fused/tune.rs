@@ -1,11 +1,12 @@
-//! Which plan is the fastest for a number of tokens, by measurement.
+//! Tuning: finds the fastest plan for a number of tokens by measurement.
 
 use super::{Contender, Fused, Plan, ProgressSink, Report, Request, Row, run};
 use crate::BenchError;
 use weft::fused::tuning::{Entry, Setting, Table};
 use weft_runtime::World;
 
-/// Our kernels with every number of CTAs for a row, and of threads from one vector of 16 bytes for each to four.
+/// The kernels of warpweft with every number of CTAs for a row, and with one to four vectors of 16
+/// bytes for each thread.
 pub fn candidates(row_bytes: usize) -> Vec<Contender> {
     let mut all = Vec::new();
     for kernel in Fused::ALL {
@@ -24,10 +25,11 @@ pub fn candidates(row_bytes: usize) -> Vec<Contender> {
     all
 }
 
-/// Measures all candidates for each number of tokens of a request, and gives the fastest ones. Rows with wrong results are
-/// left out, and stay in the report. *Collective.*
+/// Measures all candidates for each number of tokens of a request, and returns the fastest ones.
+/// Rows with wrong results do not count, but stay in the report. *Collective.*
 ///
 /// # Errors
+///
 /// Fails where [`run`] fails.
 pub fn tune(world: &World, request: &Request, done: ProgressSink<'_>) -> Result<(Report, Table), BenchError> {
     let row_bytes = request.hidden as usize * request.form.dtype.bytes() as usize;

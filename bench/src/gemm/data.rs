@@ -1,5 +1,5 @@
-//! Operands of products: made on the device, known on the host element by element, and the product of single elements
-//! in float64.
+//! Operands of products. They are made on the device by a formula that the host can evaluate for
+//! each element, so that single elements of the product can be computed in float64.
 
 use super::super::BenchError;
 use super::super::data::in_each;
@@ -17,15 +17,16 @@ use weft_runtime::{DType, Device, DeviceTensor, IntoLayout, Stream};
 
 type Result<T> = std::result::Result<T, BenchError>;
 
-/// The kernels.
+/// The text of the kernels that fill and compare tensors.
 const TEXT: &str = include_str!("gemm.weft");
 
 /// The numbers that operands are filled with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
-    /// -1, 0 and 1, of which three in four are 0: every sum is exact in every type of results, in any order of additions.
+    /// -1, 0 and 1, of which three in four are 0, so that every sum is exact in every result type
+    /// and in any order of additions.
     Whole,
-    /// Random ones in [-1, 1).
+    /// Random numbers in [-1, 1).
     Real,
 }
 
@@ -57,7 +58,7 @@ impl Data {
         Ok(Data { fill: compile("fill", problem.dtype)?, differ: compile("differ", problem.out)? })
     }
 
-    /// Operands of a problem, each set with a seed of its own.
+    /// The operands of a problem; each set has its own seed.
     pub fn operands(&self, device: &Device, problem: &Problem, set: u32) -> Result<Operands> {
         let Problem { shape: Shape { m, n, k }, dtype, b, .. } = *problem;
         let b = match b {
@@ -78,7 +79,7 @@ impl Data {
         Ok(AnyDeviceTensor::alloc(device, out, matrix(m, n)?)?)
     }
 
-    /// Fills a tensor of so many elements of the operands' type.
+    /// Fills a tensor of `elements` elements of the operands' type.
     pub fn fill_one(
         &self,
         t: &dyn AsArgument,
@@ -100,7 +101,7 @@ impl Data {
         Ok(())
     }
 
-    /// How many elements of two results differ, and the least index of one.
+    /// The number of elements in which two results differ, and the least index of one.
     pub fn differing(&self, x: &AnyDeviceTensor, y: &AnyDeviceTensor, stream: &Stream) -> Result<(u64, u64)> {
         let count = DeviceTensor::from_slice(&[0, u64::MAX], stream)?;
         self.differ.launch(stream, Grid::of(1024), (elements(x), &Flat(x), &Flat(y), &count))?;
@@ -110,7 +111,7 @@ impl Data {
 }
 
 impl Operands {
-    /// Bytes of all three.
+    /// The bytes of all three tensors.
     pub fn bytes(problem: &Problem) -> u64 {
         let Problem { shape: Shape { m, n, k }, dtype, out, .. } = problem;
         (m * k + n * k) * u64::from(dtype.bytes()) + m * n * u64::from(out.bytes())
@@ -147,7 +148,7 @@ fn elements(t: &AnyDeviceTensor) -> i64 {
     i64::try_from(t.bytes()).unwrap_or(i64::MAX) / i64::from(t.dtype().bytes())
 }
 
-/// As `mixed` of the kernels' text.
+/// The same function as `mixed` in the kernels' text.
 fn mixed(i: u32) -> u32 {
     let mut h = i;
     h ^= h >> 16;
@@ -175,7 +176,7 @@ pub(crate) fn rounded(dtype: Scalar, x: f64) -> f64 {
     read_number(dtype, &bytes).as_f64()
 }
 
-/// Element (i, j) of the product in float64, and the sum of the magnitudes that are added up.
+/// Element (i, j) of the product in float64, and the sum of the magnitudes of its summands.
 fn product(problem: &Problem, seeds: [u32; 2], values: Values, (i, j): (u64, u64)) -> (f64, f64) {
     let Problem { shape: Shape { n, k, .. }, dtype, b, .. } = *problem;
     (0..k).fold((0.0, 0.0), |(sum, scale), l| {
@@ -189,9 +190,10 @@ fn product(problem: &Problem, seeds: [u32; 2], values: Values, (i, j): (u64, u64
     })
 }
 
-/// Places of a result that are looked at: corners, where tiles are cut off, and random ones.
+/// The positions of a result that are checked: the corners, the edges of tiles that are cut off,
+/// and random ones.
 pub(crate) fn samples(shape: Shape, seed: u32) -> Vec<(u64, u64)> {
-    /// Random ones.
+    /// The number of random positions.
     const RANDOM: u32 = 48;
     let Shape { m, n, .. } = shape;
     let mut all = vec![(0, 0), (m - 1, n - 1), (0, n - 1), (m - 1, 0), (m / 2, n - 1), (m - 1, n / 2)];
@@ -200,7 +202,8 @@ pub(crate) fn samples(shape: Shape, seed: u32) -> Vec<(u64, u64)> {
     all
 }
 
-/// Samples of a product in float64: their places, and of each the sum and the sum of the magnitudes that are added up.
+/// Samples of a product in float64: their positions and, for each, the sum and the sum of the
+/// magnitudes of its summands.
 pub struct Expected {
     values: Values,
     samples: Vec<((u64, u64), (f64, f64))>,
@@ -214,13 +217,16 @@ impl Expected {
         Expected { values, samples: places.into_iter().zip(sums).collect() }
     }
 
-    /// Compares samples of D: the number of wrong ones, of how many, and the first.
+    /// Compares samples of D. Returns the number of wrong samples, the number of all samples, and
+    /// the first wrong one.
     ///
-    /// A sum may be off by a unit of the accumulator's for each addition, relative to the sum of magnitudes, and is
-    /// rounded once to its type. Matrix instructions multiply f32 as tf32, and add fp8 up with 13 bits at least (Hopper).
+    /// A sum may differ by one unit roundoff of the accumulator's type for each addition, relative
+    /// to the sum of magnitudes, and is rounded once to its type. Matrix instructions multiply f32
+    /// as tf32, and accumulate fp8 with at least 13 bits (Hopper).
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a copy (R0103).
+    ///
+    /// Fails if the CUDA driver rejects a copy (R0103).
     pub fn check(
         &self,
         problem: &Problem,
@@ -256,7 +262,8 @@ mod tests {
     use super::*;
     use weft_runtime::World;
 
-    /// The host knows what the device made; a check finds what is wrong, and nothing else.
+    /// The host computes the same elements as the device, and a check finds the wrong elements and
+    /// no others.
     #[test]
     fn data_and_checks_agree_with_the_device() {
         let all = World::simulated(1).unwrap().run(|world| {
@@ -303,12 +310,12 @@ mod tests {
         stream: &Stream,
     ) -> Result<()> {
         let Shape { m, n, .. } = problem.shape;
-        // Nothing was written: no sample is right.
+        // Nothing was written, so no sample is right.
         set.d.fill(0xff, stream)?;
         let expected = Expected::of(problem, set, values);
         let (wrong, of, first) = expected.check(problem, &set.d, stream)?;
         assert!(wrong == of && of > 50 && first.is_some_and(|w| w.found.is_nan()));
-        // The host's own product is right; with one corner changed, that one is wrong.
+        // The host's own product passes; with one corner changed, only that corner is reported.
         let mut bytes = Vec::new();
         for i in 0..m {
             for j in 0..n {

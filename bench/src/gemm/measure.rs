@@ -1,4 +1,4 @@
-//! The measurement itself: operands, calls, and their times.
+//! The measurement of products: operands, calls, and their times.
 
 use super::data::{Data, Expected, Operands, Values, Wrong};
 use super::report::{CUBLAS, OURS, Quartiles, Report, Row, compare};
@@ -14,11 +14,11 @@ use weft_runtime::{Device, Graph, Stream, cublas};
 
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
-/// Microseconds that a block takes at most, but for one of a single call.
+/// The most microseconds that a block takes; a block of a single call may take longer.
 const BLOCK_US: f64 = 50_000.0;
-/// Bytes of operands that take turns, by those of the L2 cache.
+/// The size of all sets of operands together, relative to that of the L2 cache.
 const CACHES: u64 = 3;
-/// Most sets of operands.
+/// The greatest number of sets of operands.
 const MOST_SETS: u64 = 32;
 
 pub(super) fn run(
@@ -51,7 +51,7 @@ pub(super) fn run(
     }
 }
 
-/// Without rows.
+/// A report without rows.
 fn report(device: &Device, request: &Request) -> Result<Report> {
     let cublas = match request.contenders.contains(&Contender::Cublas) {
         true => Some(cublas::installed()?.0.to_string()),
@@ -83,21 +83,22 @@ pub(super) struct Harness {
 /// A contender that is ready to compute a problem on each set of operands.
 pub(super) struct Case {
     pub call: Call,
-    /// What a check found.
+    /// The result of a check.
     checked: Option<Checked>,
 }
 
-/// How a case computes.
+/// How a case computes the product.
 pub(super) enum Call {
-    /// Ours: a launch for each set.
+    /// The kernel of warpweft: a launch for each set.
     Ours { plan: Plan, by: By, launches: Vec<Prepared> },
-    /// A file's: a launch for each set, the compile-time parameters that were given, and memory that the launches share.
+    /// A kernel from a file: a launch for each set, the compile-time parameters that were given,
+    /// and memory that the launches share.
     Own { name: String, defines: String, launches: Vec<Prepared>, _memory: Vec<AnyDeviceTensor> },
-    /// cuBLASLt's.
+    /// The product by cuBLASLt.
     Cublas { matmul: Box<cublas::Matmul>, algorithm: cublas::Algorithm, place: (u32, u32) },
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Default)]
 struct Checked {
     wrong: (u64, u64),
@@ -105,7 +106,7 @@ struct Checked {
     differ: u64,
 }
 
-/// Calls that are timed as one.
+/// Calls that are timed together.
 pub(super) struct Block {
     calls: u32,
     graph: Option<Graph>,
@@ -119,9 +120,9 @@ pub(super) struct Sets {
 }
 
 impl Sets {
-    /// The operands with number `i`, in turn.
+    /// The operands with number `i`, modulo the number of sets.
     fn at(&self, i: u32) -> Result<&Operands> {
-        let missing = || BenchError::Request("there are no operands".into());
+        let missing = || BenchError::Request("the operands of this type are missing".into());
         self.all.get(i as usize % self.all.len().max(1)).ok_or_else(missing)
     }
 
@@ -131,7 +132,7 @@ impl Sets {
 }
 
 impl Case {
-    /// What a check found wrong with it, as a sentence.
+    /// The fault that a check found in the results, as a sentence.
     pub fn fault(&self) -> Option<String> {
         let Checked { wrong: (n, of), first, differ } = self.checked.as_ref()?;
         let how = match &self.call {
@@ -140,7 +141,7 @@ impl Case {
             Call::Cublas { .. } => "cublas".into(),
         };
         match (first, differ) {
-            (Some(first), _) => Some(format!("{how}: {n} of {of} samples are wrong; first: {first}")),
+            (Some(first), _) => Some(format!("{how}: {n} of {of} samples are wrong; the first: {first}")),
             (None, 0) => None,
             (None, n) => Some(format!("{how}: {n} elements differ from the first plan's")),
         }
@@ -168,7 +169,7 @@ impl Harness {
         Ok(Harness { device: device.clone(), stream: device.new_stream()?, graph })
     }
 
-    /// Operands of a problem: one set, or as many as the L2 cache does not hold.
+    /// The operands of a problem: one set, or as many sets as exceed the L2 cache.
     pub fn sets(&self, problem: &Problem, cold: bool) -> Result<Sets> {
         let count = match cold {
             true => {
@@ -183,7 +184,7 @@ impl Harness {
         Ok(Sets { problem: *problem, data, all })
     }
 
-    /// Ours, by a plan that a selector chooses.
+    /// The kernel of warpweft, by a plan that a selector chooses.
     pub fn ours(&self, sets: &Sets, selector: &Selector) -> Result<Case> {
         let gemm = Gemm::chosen(&self.device, sets.problem, selector)?;
         let prepare = |set: &Operands| Ok(gemm.prepared(&self.stream, &set.a, &set.b, &set.d)?);
@@ -192,7 +193,7 @@ impl Harness {
         Ok(Case { call, checked: None })
     }
 
-    /// A kernel of a file.
+    /// A kernel from a file.
     fn own(&self, sets: &Sets, own: &Own) -> Result<Case> {
         let (launches, _memory) = own.launches(&sets.problem, &sets.all, (&self.device, &self.stream))?;
         let call = Call::Own { name: own.name().into(), defines: own.defines(), launches, _memory };
@@ -213,7 +214,7 @@ impl Harness {
         for contender in &request.contenders {
             let case = match contender {
                 Contender::Ours(Tuning::Stored) => auto.map_or_else(
-                    || Err(BenchError::Request("no plan is chosen".into())),
+                    || Err(BenchError::Request("no plan was chosen".into())),
                     |selector| self.ours(&sets, selector),
                 ),
                 Contender::Ours(tuning) => self.ours(&sets, &Selector::new(&self.device, tuning)?),
@@ -242,7 +243,7 @@ impl Harness {
         let algorithms = matmul.algorithms(request.algorithms as usize)?;
         let of = algorithms.len() as u32;
         let first = algorithms.first().copied();
-        let missing = || BenchError::Request("cuBLASLt named no algorithm".into());
+        let missing = || BenchError::Request("cuBLASLt returned no algorithm".into());
         let call = Call::Cublas { matmul, algorithm: first.ok_or_else(missing)?, place: (0, of) };
         let mut case = Case { call, checked: None };
         let mut best = (f64::INFINITY, 0);
@@ -250,7 +251,7 @@ impl Harness {
             if let Call::Cublas { algorithm, .. } = &mut case.call {
                 *algorithm = *tried;
             }
-            // An algorithm of the heuristic may still be refused.
+            // The GPU may still reject an algorithm that the heuristic proposes.
             if let Ok(us) = self.quick(sets, &case)
                 && us < best.0
             {
@@ -273,15 +274,15 @@ impl Harness {
         let calls = (BLOCK_US / 20.0 / about.max(1.0)).clamp(2.0, 20.0) as u32;
         let block = self.block(sets, case, calls)?;
         let times: Result<Vec<f64>> = (0..4).map(|_| self.time(sets, case, &block)).collect();
-        // The first of them still finds clocks and caches as they were.
+        // During the first block, clocks and caches are not yet in a steady state.
         Ok(Quartiles::of(times?.get(1..).unwrap_or_default()).median)
     }
 
-    /// Calls of a case that are timed as one.
+    /// Calls of a case that are timed together.
     fn block(&self, sets: &Sets, case: &Case, calls: u32) -> Result<Block> {
         let graph = match self.graph {
             true => {
-                // What a first call loads is loaded outside of the capture.
+                // Code that the first call loads must be loaded outside of the capture.
                 case.call(0, sets, &self.stream)?;
                 cuda::wait_for(&self.stream)?;
                 let graph = Graph::capture(&self.stream, |stream| {
@@ -306,8 +307,8 @@ impl Harness {
         Ok(start.elapsed_us(&end)? / f64::from(block.calls))
     }
 
-    /// Times of blocks of each case, one of each a round, in an order that is drawn for each round; and the calls of a
-    /// block.
+    /// The times of blocks of each case. Each round runs one block of each, in a new random order.
+    /// Also returns the number of calls in a block.
     pub fn interleaved(
         &self,
         sets: &Sets,
@@ -327,7 +328,7 @@ impl Harness {
         let mut times: Vec<(u32, Vec<f64>)> = blocks.iter().map(|b| (b.calls, Vec::new())).collect();
         let mut order: Vec<usize> = (0..cases.len()).collect();
         let mut drawn = Drawn::new();
-        // The round before the first warms up.
+        // The first round is a warm-up.
         for round in 0..=request.repeats {
             drawn.shuffle(&mut order);
             for i in &order {
@@ -340,7 +341,8 @@ impl Harness {
         Ok(times)
     }
 
-    /// Checks the results of cases, first of whole numbers, of which every element is compared, then of random ones.
+    /// Checks the results of cases, first with whole numbers, for which every element is compared,
+    /// then with random numbers.
     pub fn check(&self, sets: &Sets, cases: &mut [Case]) -> Result<()> {
         let (stream, set) = (&self.stream, sets.at(0)?);
         let mut found = vec![Checked::default(); cases.len()];
@@ -349,7 +351,7 @@ impl Harness {
             sets.data.fill(set, values, stream)?;
             let expected = Expected::of(&sets.problem, set, values);
             for (i, case) in cases.iter().enumerate() {
-                // What is not written is no number.
+                // Elements that are not written read as NaN.
                 set.d.fill(0xff, stream)?;
                 case.call(0, sets, stream)?;
                 cuda::wait_for(stream)?;
@@ -369,7 +371,7 @@ impl Harness {
     }
 }
 
-/// Whether a contender cannot compute a problem, while others can.
+/// Whether the error means that this contender does not support a problem, while others may.
 fn refused(e: &BenchError) -> bool {
     use weft::gpu::GpuError;
     use weft_runtime::error::{CUBLAS, GEMM};

@@ -1,4 +1,5 @@
-//! Products of matrices, timed and checked: ours by one or more plans, and in the same run cuBLASLt's.
+//! Matrix products, timed and checked: warpweft's by one or more plans, and cuBLASLt's in the same
+//! run.
 
 pub(crate) mod data;
 mod measure;
@@ -16,19 +17,19 @@ use weft::gemm::tuning::Tuning;
 use weft::gemm::{Major, Plan, Problem, Shape};
 use weft_runtime::{DType, Device, cublas};
 
-/// Who computes a product.
+/// An implementation that is measured.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Contender {
-    /// Ours, by a plan from there.
+    /// The kernel of warpweft, by a plan from this source.
     Ours(Tuning),
-    /// A kernel of a file.
+    /// A kernel from a file.
     Own(Own),
-    /// cuBLASLt, by the fastest of the algorithms that its heuristic names.
+    /// cuBLASLt with the fastest of the algorithms that its heuristic proposes.
     Cublas,
 }
 
 impl Contender {
-    /// The name that the table shows.
+    /// The name in the table.
     pub fn name(&self) -> &str {
         match self {
             Contender::Ours(_) => report::OURS,
@@ -37,9 +38,10 @@ impl Contender {
         }
     }
 
-    /// The contender of ours that a word means: `auto`, `model`, or a plan.
+    /// The contender of warpweft that a word means: `auto`, `model`, or a plan.
     ///
     /// # Errors
+    ///
     /// Fails if the word is not a plan.
     pub fn ours(word: &str) -> Result<Contender, String> {
         Ok(Contender::Ours(match word {
@@ -50,7 +52,7 @@ impl Contender {
     }
 }
 
-/// The shapes that are measured where none are given: those that transformers have at several sizes.
+/// The shapes that are measured by default: those of transformers of several sizes.
 pub const SHAPES: [Shape; 7] = [
     Shape { m: 4096, n: 4096, k: 4096 },
     Shape { m: 8192, n: 8192, k: 8192 },
@@ -61,7 +63,7 @@ pub const SHAPES: [Shape; 7] = [
     Shape { m: 1024, n: 8192, k: 4096 },
 ];
 
-/// A shape whose tiles are cut off along every mode.
+/// A shape that tiles do not divide in any mode.
 pub const TAILS: Shape = Shape { m: 4001, n: 8184, k: 4104 };
 
 /// The measurements that are asked for.
@@ -69,26 +71,28 @@ pub const TAILS: Shape = Shape { m: 4001, n: 8184, k: 4104 };
 pub struct Request {
     /// The products that are measured.
     pub problems: Vec<Problem>,
-    /// Who computes each of them.
+    /// The contenders for each of them.
     pub contenders: Vec<Contender>,
-    /// Calls of a block that is timed; fewer of calls that take long.
+    /// The number of calls in a timed block; fewer for calls that take long.
     pub iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     pub warmup: u32,
-    /// Blocks of each contender. Each round has one block of each, in an order that is drawn anew.
+    /// The number of blocks of each contender. Each round runs one block of each, in a new random
+    /// order.
     pub repeats: u32,
-    /// Algorithms of cuBLASLt's heuristic that are tried.
+    /// The number of algorithms of cuBLASLt's heuristic that are tried.
     pub algorithms: u32,
     /// Whether a block is captured into a CUDA graph and replayed.
     pub graph: bool,
-    /// Whether calls take turns on several sets of operands, which together are larger than the L2 cache.
+    /// Whether calls alternate between several sets of operands that together are larger than the
+    /// L2 cache.
     pub cold: bool,
     /// Whether results are checked.
     pub check: bool,
 }
 
 impl Request {
-    /// Ours by the plan that `Gemm` chooses, in graphs, with a check.
+    /// A request that measures the plan that `Gemm` chooses, in graphs, with a check.
     pub fn new(problems: Vec<Problem>) -> Request {
         Request {
             problems,
@@ -103,23 +107,27 @@ impl Request {
         }
     }
 
-    /// Looks at all that can be known before a GPU works.
+    /// Checks everything that can be checked before a GPU is used.
     ///
     /// # Errors
-    /// Fails for a problem that the kernel does not compute, or a plan that fits none of them (R0505), if
-    /// cuBLASLt is to be measured and is not found (R0112), or if a number is 0 that must not be.
+    ///
+    /// Fails for a problem that the kernel does not support, or a plan that fits none of the
+    /// problems (R0505), if cuBLASLt is to be measured and is not found (R0112), or if a number is
+    /// 0 that must be positive.
     pub fn examine(&self) -> Result<(), BenchError> {
         if self.problems.is_empty() || self.contenders.is_empty() {
             return Err(BenchError::Request(
-                "there is nothing to measure: no shape, or nobody to compute it".into(),
+                "there is nothing to measure: give at least one shape and one contender".into(),
             ));
         }
         if [self.iters, self.warmup, self.repeats, self.algorithms].contains(&0) {
-            return Err(BenchError::Request("calls, warm-up, rounds and algorithms are 1 or more".into()));
+            return Err(BenchError::Request(
+                "calls, warm-up, rounds and algorithms must be at least 1".into(),
+            ));
         }
         self.problems.iter().try_for_each(Problem::check)?;
         for contender in &self.contenders {
-            // A plan may be for some of the problems; for none of them it is a mistake.
+            // A plan may be for only some of the problems; one that fits none of them is a mistake.
             if let Contender::Ours(Tuning::Plan(plan)) = contender {
                 let first = self.problems.iter().map(|p| plan.check(p)).reduce(Result::or);
                 first.unwrap_or(Ok(()))?;
@@ -133,7 +141,7 @@ impl Request {
     }
 }
 
-/// Products of a type over shapes.
+/// The products of a type for these shapes.
 pub fn problems(shapes: &[Shape], dtype: DType, out: Option<DType>, b: Major) -> Vec<Problem> {
     let of = |shape: &Shape| {
         let problem = Problem { b, ..Problem::new(*shape, dtype) };
@@ -142,12 +150,14 @@ pub fn problems(shapes: &[Shape], dtype: DType, out: Option<DType>, b: Major) ->
     shapes.iter().map(of).collect()
 }
 
-/// Measures on a GPU. `done` gets the report before any row, and then the rows of each problem as they come.
+/// Measures on a GPU. `done` gets the report without rows first, and then the rows of each problem
+/// when they are measured.
 ///
 /// # Errors
-/// Fails where [`Request::examine`] fails, if a kernel does not compile, for sizes that the memory has no
-/// room for (R0302), if a cuBLASLt call fails (R0113), or if the GPU refuses something else. Wrong results
-/// are not errors: the rows have them.
+///
+/// Fails where [`Request::examine`] fails, if a kernel does not compile, if there is not enough
+/// memory for a problem (R0302), if a cuBLASLt call fails (R0113), or if another CUDA call fails.
+/// Wrong results are not errors: the rows report them.
 pub fn run(
     device: &Device,
     request: &Request,

@@ -1,4 +1,4 @@
-//! A kernel of a file, beside that of the library.
+//! A user's kernel from a file, measured in the same run as the library's kernel.
 
 use super::data::Operands;
 use super::measure::Result;
@@ -13,12 +13,13 @@ use weft_runtime::cuda::AnyDeviceTensor;
 use weft_runtime::launch::{AsArgument, Prepared};
 use weft_runtime::{Device, Stream};
 
-/// Parameters that such a kernel may take.
+/// The parameters that such a kernel may take.
 const PARAMETERS: [&str; 6] = ["m", "n", "k", "a", "b", "d"];
 
-/// A kernel of a file that is measured as a product, as `examples/gemm.weft` has one: it takes the extents m, n and k and the
-/// tensors a, b and d, in any order. Of the compile-time parameters T, OUT and B_MAJOR it gets those that it has. Tensors that
-/// it declares as `workspace` or `zeroed` are made for it, and begin with zeros.
+/// A kernel from a file that is measured as a product, such as the one of `examples/gemm.weft`. It
+/// takes the extents m, n and k and the tensors a, b and d, in any order. Of the compile-time
+/// parameters T, OUT and B_MAJOR, those that it declares are set. Tensors that it declares as
+/// `workspace` or `zeroed` are allocated for it and filled with zeros.
 #[derive(Clone, Debug)]
 pub struct Own {
     name: String,
@@ -30,16 +31,18 @@ pub struct Own {
 }
 
 impl PartialEq for Own {
-    /// Whether the table would name both alike.
+    /// Whether both have the same name in the table.
     fn eq(&self, other: &Own) -> bool {
         (&self.name, &self.defines) == (&other.name, &other.defines)
     }
 }
 
 impl Own {
-    /// A kernel of a file, with values for compile-time parameters; the name is the table's.
+    /// Reads a kernel from a file, with values for compile-time parameters. `name` is its name in
+    /// the table.
     ///
     /// # Errors
+    ///
     /// Fails if there is no such kernel, or if it has other parameters.
     pub fn new(
         name: &str,
@@ -52,17 +55,20 @@ impl Own {
         let all: Vec<&Head> = heads.iter().filter(|h| kernel.is_none_or(|k| *h.name == *k)).collect();
         let [head] = all[..] else {
             let names: Vec<_> = heads.iter().map(|h| format!("`{}`", h.name)).collect();
-            return Err(format!("one kernel is measured, and {name} has {}", names.join(", ")));
+            return Err(format!(
+                "expected one kernel to measure, but {name} has {}: choose one",
+                names.join(", ")
+            ));
         };
         let mut others = head.params.iter().filter(|p| !PARAMETERS.contains(&&*p.name));
         if let Some(other) = others.find(|p| &*p.ty != "global") {
             return Err(format!(
-                "{name} takes `{}: {}`: expected the extents m, n, k, the tensors a, b, d, and memory of this GPU",
+                "{name} has the parameter `{}: {}`: expected only the extents m, n, k, the tensors a, b, d, and global memory",
                 other.name, other.ty
             ));
         }
         if let Some(missing) = ["a", "b", "d"].iter().find(|t| head.params.iter().all(|p| *p.name != ***t)) {
-            return Err(format!("{name} takes no tensor `{missing}`"));
+            return Err(format!("{name} has no tensor parameter `{missing}`"));
         }
         let generics: Vec<_> = head.generics.iter().map(|(name, ..)| name.clone()).collect();
         if let Some(unknown) = defines.keys().find(|d| generics.iter().all(|g| **g != ***d)) {
@@ -73,20 +79,21 @@ impl Own {
         Ok(Own { name: name.into(), file, kernel, parameters, generics, defines })
     }
 
-    /// The name that the table shows.
+    /// The name in the table.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The values that were given, as text.
+    /// The values that were given for compile-time parameters, as text.
     pub fn defines(&self) -> String {
         let each: Vec<_> = self.defines.iter().map(|(name, value)| format!("{name}={value}")).collect();
         each.join(",")
     }
 
-    /// Its launches for a problem on each set of operands, and the memory that they share.
+    /// The launches for a problem, one for each set of operands, and the memory that they share.
     ///
     /// # Errors
+    ///
     /// Fails if the kernel does not compile, or does not take such operands.
     pub(super) fn launches(
         &self,
@@ -122,7 +129,8 @@ impl Own {
         Ok((launches, memory))
     }
 
-    /// The memory that a kernel takes beside the operands: zeros, in the order of its parameters.
+    /// The memory that a kernel takes besides the operands, filled with zeros, in the order of its
+    /// parameters.
     fn memory(
         &self,
         kernel: &Kernel,
@@ -139,12 +147,15 @@ impl Own {
             }
             if !matches!(role, Some(Role::Workspace | Role::Zeroed)) {
                 return Err(BenchError::Request(format!(
-                    "{} takes the tensor `{}`: expected a, b and d alone, or that it is declared as `workspace` or `zeroed`",
+                    "{} has the tensor parameter `{}`: expected only a, b, d, and tensors declared as `workspace` or `zeroed`",
                     self.name, param.name
                 )));
             }
             let layout = layout.layout(&values).map_err(|e| {
-                BenchError::Request(format!("the memory `{}` of {}: {e}", param.name, self.name))
+                BenchError::Request(format!(
+                    "the parameter `{}` of {} cannot be allocated: {e}",
+                    param.name, self.name
+                ))
             })?;
             let tensor = AnyDeviceTensor::alloc(device, *dtype, layout)?;
             tensor.fill(0, stream)?;
@@ -194,9 +205,12 @@ mod tests {
         let tensors = "a: global<f32, (4):(1)>, b: global<f32, (4):(1)>";
         let kernel = |params: &str| format!("kernel x<BM: int = 1>({params}) block(32) {{}}");
         let why = |params: &str| own(&kernel(params), &[]).unwrap_err();
-        assert!(why("x: symm<f32, (4):(1)>").contains("takes `x: symm`: expected the extents m, n, k"));
-        assert!(why(tensors).contains("takes no tensor `d`"));
-        assert!(own("fn f() {}", &[]).unwrap_err().contains("one kernel is measured"));
+        assert!(
+            why("x: symm<f32, (4):(1)>")
+                .contains("the parameter `x: symm`: expected only the extents m, n, k")
+        );
+        assert!(why(tensors).contains("has no tensor parameter `d`"));
+        assert!(own("fn f() {}", &[]).unwrap_err().contains("expected one kernel to measure"));
         let two = kernel(tensors) + "kernel y() block(32) {}";
         assert!(own(&two, &[]).unwrap_err().contains("k.weft has `x`, `y`"));
         let full = kernel(&format!("{tensors}, d: global<f32, (4):(1)>, m: int"));

@@ -1,4 +1,4 @@
-//! What was measured, as data and as a table.
+//! The measurements, as data and as a table.
 
 use super::Wrong;
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use weft::gemm::tuning::By;
 use weft::gemm::{Plan, Problem};
 
-/// Names of contenders.
+/// The names of the contenders.
 pub(super) const OURS: &str = "weft";
 pub(super) const CUBLAS: &str = "cublas";
 
-/// Microseconds of a call, over blocks of calls.
+/// Quartiles of the microseconds of a call, over blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Quartiles {
     /// The time of the fastest block.
     pub min: f64,
-    /// A quarter of the blocks were as fast.
+    /// The time that a quarter of the blocks did not exceed.
     pub q1: f64,
-    /// Half of them were.
+    /// The time that half of the blocks did not exceed.
     pub median: f64,
-    /// Three quarters of them were.
+    /// The time that three quarters of the blocks did not exceed.
     pub q3: f64,
 }
 
@@ -28,7 +28,7 @@ impl Quartiles {
     pub fn of(times: &[f64]) -> Quartiles {
         let mut sorted = times.to_vec();
         sorted.sort_by(f64::total_cmp);
-        // Between two times the quartile is in proportion.
+        // A quartile between two times is interpolated linearly.
         let at = |part: f64| {
             let place = part * sorted.len().saturating_sub(1) as f64;
             let time = |i: f64| sorted.get(i as usize).copied().unwrap_or(f64::NAN);
@@ -38,7 +38,7 @@ impl Quartiles {
     }
 }
 
-/// A problem with a contender.
+/// The measurement of one problem with one contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The problem that was solved.
@@ -46,32 +46,34 @@ pub struct Row {
     pub problem: Problem,
     /// The name of the contender.
     pub contender: String,
-    /// The plan of ours.
+    /// The plan, if the kernel is warpweft's.
     pub plan: Option<Plan>,
-    /// What the plan comes from.
+    /// The source of the plan.
     pub by: Option<By>,
     /// The compile-time parameters that were given to a file's kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defines: Option<String>,
     /// The place of cuBLASLt's algorithm in the heuristic's order, from 0, and how many were tried.
     pub algorithm: Option<(u32, u32)>,
-    /// Calls of a block.
+    /// The number of calls in a block.
     pub iters: u32,
     /// The number of blocks.
     pub repeats: u32,
-    /// Sets of operands that calls took turns on.
+    /// The number of sets of operands that calls alternated between.
     pub sets: u32,
-    /// Time of a call among others, one behind the other.
+    /// The time of a call in a block of back-to-back calls.
     pub time_us: Quartiles,
-    /// Floating-point operations by median time, in 10^12 a second.
+    /// 10^12 floating-point operations a second, by the median time.
     pub tflops: f64,
-    /// The median time of cuBLASLt by this one, where it was measured: above 1 this one is faster.
+    /// The median time of cuBLASLt divided by that of this contender, if cuBLASLt was measured.
+    /// Above 1, this contender is faster.
     pub of_cublas: Option<f64>,
-    /// Samples that are wrong, of how many; none without a check.
+    /// The number of wrong samples and of all samples; none without a check.
     pub wrong: Option<(u64, u64)>,
-    /// The first of them.
+    /// The first wrong sample.
     pub first_wrong: Option<Wrong>,
-    /// Elements that differ from the first contender's, of whole numbers whose sums are exact; none without a check.
+    /// The number of elements that differ from the first contender's, for whole numbers whose sums
+    /// are exact; none without a check.
     pub differ: Option<u64>,
 }
 
@@ -82,36 +84,36 @@ pub struct Report {
     pub warpweft: String,
     /// The time at which the benchmark began, in UTC.
     pub date: String,
-    /// The command's words; none where a program measured.
+    /// The words of the command; none if a program measured.
     pub command: Vec<String>,
     /// The name of the GPU.
     pub gpu: String,
-    /// The number of its multiprocessors.
+    /// The number of multiprocessors of the GPU.
     pub sms: u32,
     /// The version of the driver.
     pub driver: String,
-    /// The version of cuBLASLt, where it was measured.
+    /// The version of cuBLASLt, if it was measured.
     pub cublas: Option<String>,
-    /// Where plans that are chosen come from.
+    /// The source of automatically chosen plans.
     pub auto: Option<String>,
     /// Whether blocks were CUDA graphs.
     pub graph: bool,
-    /// Whether operands took turns, so that the L2 cache did not hold them.
+    /// Whether calls alternated between sets of operands, so that the L2 cache did not hold them.
     pub cold: bool,
-    /// What was left out, and why.
+    /// The contenders that were left out, with reasons.
     pub left_out: Vec<String>,
     /// The measurements, one for each problem and contender.
     pub rows: Vec<Row>,
 }
 
-/// Sets what rows of one problem are by cuBLASLt's.
+/// Sets the ratios of the rows of one problem to cuBLASLt's row.
 pub(super) fn compare(rows: &mut [Row]) {
     let cublas = rows.iter().find(|r| r.contender == CUBLAS).map(|r| r.time_us.median);
     rows.iter_mut().for_each(|r| r.of_cublas = cublas.map(|t| t / r.time_us.median));
 }
 
 impl Report {
-    /// What stands over the table.
+    /// The lines above the table.
     pub fn head(&self) -> String {
         let Report { gpu, sms, driver, warpweft, date, .. } = self;
         let cublas = self.cublas.as_ref().map_or(String::new(), |v| format!(", cuBLASLt {v}"));
@@ -119,21 +121,22 @@ impl Report {
             "# weft bench gemm: {gpu} ({sms} multiprocessors), driver {driver}{cublas}, warpweft {warpweft}; {date}\n"
         );
         if let Some(auto) = &self.auto {
-            text += &format!("# plans by {auto}\n");
+            text += &format!("# plans chosen by {auto}\n");
         }
         let how = if self.graph { "in a CUDA graph" } else { "back to back" };
-        let cold =
-            if self.cold { "; operands take turns, so that the L2 cache does not hold them" } else { "" };
-        text += &format!(
-            "# microseconds of a call among others, {how}, in blocks of contenders in random order{cold}\n"
-        );
+        let cold = if self.cold {
+            "; calls alternate between copies of the operands, so that these are not in the L2 cache"
+        } else {
+            ""
+        };
+        text += &format!("# microseconds per call, {how}, in blocks of contenders in random order{cold}\n");
         text + &format!(
             "# {:>18}{:>6}  {:<12}{:>9}{:>9}{:>9}{:>9}{:>10}{:>7}  plan\n",
             "shape", "type", "by", "q1", "median", "q3", "TFLOP/s", "of cublas", "#wrong"
         )
     }
 
-    /// Rows of the table.
+    /// The rows of the table.
     pub fn lines(rows: &[Row]) -> String {
         let line = |r: &Row| {
             let Quartiles { q1, median, q3, .. } = r.time_us;
@@ -153,8 +156,9 @@ impl Report {
         rows.iter().map(line).collect()
     }
 
-    /// What stands below the table: what was left out, and of each of ours the geometric mean over problems of its speed
-    /// by cuBLASLt's. Of several plans for a problem the first one counts.
+    /// The lines below the table: the contenders that were left out and, for each of warpweft's,
+    /// the geometric mean over problems of its speed relative to cuBLASLt. If a problem was
+    /// measured with several plans, the first one counts.
     pub fn foot(&self) -> String {
         let mut text: String = self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect();
         let mut speeds: BTreeMap<&str, Vec<(Problem, f64)>> = BTreeMap::new();
@@ -168,7 +172,7 @@ impl Report {
             let least = own.iter().map(|(_, speed)| *speed).fold(f64::INFINITY, f64::min);
             let mean = (own.iter().map(|(_, speed)| speed.ln()).sum::<f64>() / own.len() as f64).exp();
             text += &format!(
-                "# speed of {name} by cuBLASLt's: geometric mean {mean:.3} over {} shapes, least {least:.3}\n",
+                "# speed of {name} relative to cuBLASLt: geometric mean {mean:.3} over {} shapes, minimum {least:.3}\n",
                 own.len()
             );
         }
@@ -183,7 +187,7 @@ impl Report {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// A line for each row, below a line of names.
+    /// The report as CSV: a line of column names, and a line for each row.
     pub fn csv(&self) -> String {
         let mut text = "gpu,m,n,k,type,out,b,contender,plan,iters,repeats,sets,min_us,q1_us,median_us,q3_us,tflops,of_cublas,wrong,differ\n".to_owned();
         for r in &self.rows {
@@ -212,12 +216,12 @@ impl Report {
         text
     }
 
-    /// What the check found first in results of ours, as a sentence.
+    /// The first wrong result of warpweft that the check found, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
         self.rows.iter().filter(|r| r.contender != CUBLAS).find_map(|r| {
             let (n, of) = r.wrong.unwrap_or_default();
             let what = match (&r.first_wrong, r.differ.unwrap_or(0)) {
-                (Some(wrong), _) => format!("{n} of {of} samples are wrong; first: {wrong}"),
+                (Some(wrong), _) => format!("{n} of {of} samples are wrong; the first: {wrong}"),
                 (None, 0) => return None,
                 (None, n) => {
                     format!("{n} elements differ from the first contender's, where all sums are exact")
@@ -235,7 +239,7 @@ mod tests {
     use weft::gemm::Shape;
     use weft_runtime::DType;
 
-    /// A row that nobody has measured.
+    /// A row with invented numbers.
     fn row(shape: &str, contender: &str, us: f64) -> Row {
         let problem = Problem::new(shape.parse::<Shape>().unwrap(), DType::BF16);
         let ours = contender == "weft";
@@ -301,14 +305,14 @@ mod tests {
             ["4096x4096x4096", "bf16", "weft", "200.00", "200.00", "200.00", "687.2", "1.100", "0", &plan]
         );
         assert!(lines.lines().nth(1).unwrap().ends_with("1.000      0  algorithm 3 of 8"), "{lines}");
-        // Columns end where their names do.
+        // Columns end where their headings end.
         let head = report.head();
         let names = head.lines().last().unwrap();
         let end = names.find("of cublas").unwrap() + "of cublas".len();
         assert!(lines.lines().all(|l| &l[end - 1..end] == "0" && &l[end..=end] == " "), "{head}{lines}");
         let foot = report.foot();
         assert!(foot.contains("# left out: cublas, 8x8x8 of bf16: why\n"), "{foot}");
-        assert!(foot.ends_with("geometric mean 0.938 over 2 shapes, least 0.800\n"), "{foot}");
+        assert!(foot.ends_with("geometric mean 0.938 over 2 shapes, minimum 0.800\n"), "{foot}");
         assert_eq!(report.first_wrong(), None);
     }
 

@@ -1,4 +1,4 @@
-//! Which plan is the fastest for a problem, by measurement.
+//! Tuning: finds the fastest plan of a problem by measurement.
 
 use super::Request;
 use super::measure::{Call, Case, Harness, Result, Sets};
@@ -10,55 +10,57 @@ use weft::gemm::tuning::{Entry, Selector, Setting, Table, Tuning};
 use weft::gemm::{Gemm, Machine, Param, Plan, Problem};
 use weft_runtime::Device;
 
-/// Plans that are compared once more, in turns, after each was timed by itself.
+/// The number of plans that are compared again, in alternation, after each was timed by itself.
 const FINALISTS: usize = 5;
 
-/// What is to be tuned.
+/// A tuning request.
 #[derive(Clone, Debug)]
 pub struct Tune {
     /// The products that are tuned.
     pub problems: Vec<Problem>,
-    /// Plans that are tried for each of them.
+    /// The number of plans that are tried for each of them.
     pub budget: u32,
-    /// Rounds in which the fastest of them are compared.
+    /// The number of rounds in which the fastest of them are compared.
     pub rounds: u32,
 }
 
-/// What was found for a problem.
+/// The tuning result for a problem.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
     /// The fastest plan, with microseconds of a call.
     pub entry: Entry,
-    /// The plan that the model puts first, with microseconds of a call.
+    /// The plan that the model ranks first, with microseconds of a call.
     pub model: (Plan, f64),
-    /// Plans that were timed.
+    /// The number of plans that were timed.
     pub plans: u32,
-    /// Plans that were left out, and why: they do not compile, or their results are wrong.
+    /// The plans that were left out, with reasons: they do not compile, or their results are wrong.
     pub left_out: Vec<String>,
 }
 
 impl Tune {
-    /// 24 plans for each product.
+    /// A request that tries 24 plans for each product.
     pub fn new(problems: Vec<Problem>) -> Tune {
         Tune { problems, budget: 24, rounds: 12 }
     }
 
-    /// Looks at all that can be known before a GPU works.
+    /// Checks everything that can be checked before a GPU is used.
     ///
     /// # Errors
-    /// Fails for a problem that the kernel does not compute (R0505), or without a shape, a plan, or a round.
+    ///
+    /// Fails for a problem that the kernel does not support (R0505), or without a shape, a plan, or
+    /// a round.
     pub fn examine(&self) -> Result<()> {
         if self.problems.is_empty() || self.budget == 0 || self.rounds == 0 {
             return Err(BenchError::Request(
-                "there is nothing to tune: no shape, no plan, or no round".into(),
+                "there is nothing to tune: give at least one shape, one plan and one round".into(),
             ));
         }
         Ok(self.problems.iter().try_for_each(Problem::check)?)
     }
 }
 
-/// The plans that are tried first: of each group that differs in the number of stages alone the one that the model
-/// prefers, and then the others, each in the model's order.
+/// The plans that are tried first. Of each group of plans that differ only in the number of stages,
+/// the one that the model prefers comes first; then come the others. Both are in the model's order.
 pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
     let group = |plan: &Plan| -> Vec<u32> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
@@ -78,11 +80,12 @@ pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
     first
 }
 
-/// Tunes on a GPU; `done` gets what was found for each problem as it comes.
+/// Tunes on a GPU. `done` gets the result for each problem when it is found.
 ///
 /// # Errors
-/// Fails where [`Tune::examine`] fails, if no plan of a problem compiles or computes it right, or if the GPU
-/// refuses a call.
+///
+/// Fails where [`Tune::examine`] fails, if no plan of a problem compiles and gives right results,
+/// or if a CUDA call fails.
 pub fn tune(
     device: &Device,
     what: &Tune,
@@ -108,16 +111,16 @@ fn fastest(bed: &Harness, problem: &Problem, what: &Tune) -> Result<Found> {
     let count = cases.len() as u32;
     let medians = finalists(bed, &sets, cases, plans.first(), what.rounds)?;
     let best = medians.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
-    let none = || BenchError::Request(format!("{problem}: no plan computes it: {}", left_out.join("; ")));
+    let none = || BenchError::Request(format!("no plan can compute {problem}: {}", left_out.join("; ")));
     let (plan, us) = best.ok_or_else(none)?;
     let model = medians.iter().copied().find(|(p, _)| plans.first() == Some(p)).unwrap_or((plan, us));
     Ok(Found { entry: Entry { problem: *problem, plan, us }, model, plans: count, left_out })
 }
 
-/// Plans that compile and whose results are right, with those that are not, and why.
+/// The plans that compile and whose results are right, and the other plans with the reasons.
 fn right(bed: &Harness, sets: &Sets, plans: &[Plan]) -> Result<(Vec<Case>, Vec<String>)> {
     let (mut cases, mut left_out) = (Vec::new(), Vec::new());
-    // What is compiled here on all cores is found in the cache below.
+    // The plans are compiled here on all cores; below they are found in the cache.
     let compiled = in_each(plans, |plan| {
         let gemm = Gemm::with(&bed.device, sets.problem, &Tuning::Plan(*plan));
         gemm.map(drop).map_err(|e| format!("{plan}: {e}"))
@@ -134,7 +137,8 @@ fn right(bed: &Harness, sets: &Sets, plans: &[Plan]) -> Result<(Vec<Case>, Vec<S
     Ok((cases, left_out))
 }
 
-/// Plans with medians of their times: the fastest ones, and the one that the model puts first, compared in turns.
+/// The plans with the medians of their times: the fastest ones and the one that the model ranks
+/// first, compared in alternation.
 fn finalists(
     bed: &Harness,
     sets: &Sets,

@@ -1,4 +1,4 @@
-//! The measurement, on every PE.
+//! The measurement of products with communication, on every PE.
 
 use super::report::compare;
 use super::{Contender, Report, Request, Row, Wrong};
@@ -22,7 +22,7 @@ type Result<T> = std::result::Result<T, BenchError>;
 type Read<'a> = Box<dyn Fn(&Stream) -> Result<Vec<u8>> + 'a>;
 type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
-/// Algorithms of cuBLASLt's heuristic that are tried.
+/// The number of algorithms of cuBLASLt's heuristic that are tried.
 const ALGORITHMS: usize = 8;
 
 pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
@@ -41,7 +41,7 @@ pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) 
     Ok(report)
 }
 
-/// What all measurements share.
+/// The state that all measurements share.
 struct Harness<'a> {
     world: &'a World,
     request: &'a Request,
@@ -51,13 +51,14 @@ struct Harness<'a> {
     torch: Option<Torch>,
 }
 
-/// Operands that all contenders read: A as a PE's part of it, and B. For an all-gather A are the rows of this PE.
+/// The operands that all contenders read: this PE's part of A, and B. For an all-gather, A has the
+/// rows of this PE.
 struct Operands<T: Element> {
     a: DeviceTensor<T>,
     b: DeviceTensor<T>,
 }
 
-/// A contender that is ready.
+/// A contender that is ready to be called.
 struct Case<'a> {
     name: &'static str,
     plan: String,
@@ -68,13 +69,14 @@ struct Case<'a> {
 enum How<'a> {
     /// By calls on the world's stream.
     Calls {
-        /// Puts operands where the contender reads them.
+        /// Copies operands to where the contender reads them.
         place: Call<'a>,
         call: Call<'a>,
-        /// The result on this PE; none where there is no result of all PEs.
+        /// Reads the result on this PE; none if the contender does not compute a result over all
+        /// PEs.
         read: Option<Read<'a>>,
     },
-    /// By PyTorch's process.
+    /// By calls in PyTorch's process.
     Torch(&'a Torch),
 }
 
@@ -104,14 +106,15 @@ fn nothing<'a>() -> Call<'a> {
     Box::new(|_| Ok(()))
 }
 
-/// cuBLASLt's product by its fastest algorithm.
+/// cuBLASLt's product with its fastest algorithm.
 struct Product {
     matmul: cublas::Matmul,
     algorithm: cublas::Algorithm,
 }
 
 impl Product {
-    /// Of the algorithms that the heuristic names, the one that takes the least on this GPU.
+    /// Chooses the algorithm that is the fastest on this GPU among those that the heuristic
+    /// proposes.
     fn new(world: &World, problem: &Problem, operands: [&dyn AsArgument; 3]) -> Result<Product> {
         let Shape { m, n, k } = problem.shape;
         let product = cublas::Product { m, n, k, dtype: problem.dtype, out: problem.out, b_columns: false };
@@ -119,7 +122,7 @@ impl Product {
         let (stream, mut best) = (world.stream(), None);
         let [a, b, d] = operands;
         for algorithm in matmul.algorithms(ALGORITHMS)? {
-            // An algorithm of the heuristic may still be refused.
+            // The GPU may still reject an algorithm that the heuristic proposes.
             if matmul.launch(&algorithm, (a, b, d), stream).is_err() {
                 continue;
             }
@@ -130,7 +133,7 @@ impl Product {
                 best = Some((us, algorithm));
             }
         }
-        let none = || BenchError::Request("cuBLASLt named no algorithm that works".into());
+        let none = || BenchError::Request("cuBLASLt returned no algorithm that works".into());
         let (_, algorithm) = best.ok_or_else(none)?;
         Ok(Product { matmul, algorithm })
     }
@@ -178,7 +181,8 @@ impl<'a> Harness<'a> {
         let has = |c: Contender| request.contenders.contains(&c);
         let collectives = if has(Contender::Ours) { Some(Collectives::new(world)?) } else { None };
         let nccl = if has(Contender::Nccl) { Some(Communicator::over(world)?) } else { None };
-        // What may fail on one PE alone comes before what all free together.
+        // Steps that may fail on one PE alone come before allocations that all PEs must free
+        // together.
         let torch = match has(Contender::Torch) {
             true => Some(Torch::for_products(world, request.dtype, request.graph)?),
             false => None,
@@ -186,7 +190,7 @@ impl<'a> Harness<'a> {
         Ok(Harness { world, request, start: StartLine::new(world)?, collectives, nccl, torch })
     }
 
-    /// Without rows.
+    /// A report without rows.
     fn report(&self) -> Result<Report> {
         let Request { form, graph, repeats, contenders, .. } = self.request;
         let ours = |c: &Contender| matches!(c, Contender::Auto | Contender::Fused(_));
@@ -251,12 +255,12 @@ impl<'a> Harness<'a> {
         Ok(cases.iter().zip(times).zip(checked).map(row).collect())
     }
 
-    /// Rows of a PE: an equal part of all.
+    /// The number of rows of each PE: an equal part of all rows.
     fn rows_of_a_pe(&self, problem: &Problem) -> u64 {
         problem.shape.m.div_ceil(u64::from(self.world.n_pes()))
     }
 
-    /// Extents of A on a PE, of B, and of D.
+    /// The extents of A on a PE, of B, and of D.
     fn extents(&self, problem: &Problem) -> [[usize; 2]; 3] {
         let (Shape { m, n, k }, part) = (problem.shape, self.rows_of_a_pe(problem));
         let (a, d) = match self.request.form {
@@ -273,7 +277,7 @@ impl<'a> Harness<'a> {
         Ok(Operands { a: DeviceTensor::alloc(device, a)?, b: DeviceTensor::alloc(device, b)? })
     }
 
-    /// Seeds of A and B of a PE.
+    /// The seeds of a PE's A and B.
     fn seeds(pe: u32) -> [u32; 2] {
         [2 * pe + 1, 2 * pe + 2]
     }
@@ -293,7 +297,7 @@ impl<'a> Harness<'a> {
         Ok(self.world.wait_for_all()?)
     }
 
-    /// Ours: one launch or a sequence, or what is chosen.
+    /// The contender of warpweft: one launch or a sequence of launches, or an automatic choice.
     fn fused<'c, T: Element>(
         &'c self,
         problem: &Problem,
@@ -331,7 +335,7 @@ impl<'a> Harness<'a> {
         Ok(Case::calls(name, plan, place, call, Some(read)))
     }
 
-    /// The product alone, of operands as they are when all communication is done.
+    /// The product alone, with operands as they are after all communication.
     fn product<'c, T: Element>(&'c self, problem: &Problem, operands: &'c Operands<T>) -> Result<Case<'c>> {
         let device = self.world.device();
         let Shape { m, n, k } = problem.shape;
@@ -352,13 +356,15 @@ impl<'a> Harness<'a> {
         Ok(Case::calls(name, String::new(), nothing(), call, None))
     }
 
-    /// Elements of what the product of a sequence reads or writes, and of the collective's other side.
+    /// The elements of the tensor that the product of a sequence reads or writes, and of the other
+    /// side of the collective.
     fn sides<T: Element>(&self, problem: &Problem, operands: &Operands<T>) -> Result<(usize, usize)> {
         let Shape { m, n, k } = problem.shape;
         let shared_out = self.request.form != Form::AllReduce;
         if shared_out && !m.is_multiple_of(u64::from(self.world.n_pes())) {
-            let message =
-                format!("{m} rows are not shared out evenly, as the collective of a sequence needs it");
+            let message = format!(
+                "{m} rows cannot be divided evenly over the PEs, which the collective of a sequence needs"
+            );
             return Err(BenchError::Request(message));
         }
         let [_, _, [rows, columns]] = self.extents(problem);
@@ -368,10 +374,10 @@ impl<'a> Harness<'a> {
         })
     }
 
-    /// cuBLASLt's product and our collective.
+    /// cuBLASLt's product and warpweft's collective.
     fn ours<'c, T: Element>(&'c self, problem: &Problem, operands: &'c Operands<T>) -> Result<Case<'c>> {
         let (world, form) = (self.world, self.request.form);
-        let missing = || BenchError::Request("our collectives were not prepared".into());
+        let missing = || BenchError::Request("the collectives of warpweft were not prepared".into());
         let ours = self.collectives.as_ref().ok_or_else(missing)?;
         let (whole, part) = self.sides(problem, operands)?;
         let [_, _, [rows, columns]] = self.extents(problem);
@@ -483,7 +489,7 @@ impl<'a> Harness<'a> {
         found.get_or_insert_default().add(world, &own)
     }
 
-    /// Places of this PE's result that are looked at.
+    /// The positions of this PE's result that are checked.
     fn places(&self, problem: &Problem) -> Vec<(u64, u64)> {
         let Shape { m, n, k } = problem.shape;
         let part = self.rows_of_a_pe(problem);
@@ -495,7 +501,7 @@ impl<'a> Harness<'a> {
         if rows == 0 { Vec::new() } else { samples(Shape { m: rows, n, k }, seed) }
     }
 
-    /// The first of this PE's rows among those of the sum.
+    /// The index of this PE's first row among the rows of the sum.
     fn first_row(&self, problem: &Problem) -> u64 {
         match self.request.form {
             Form::ReduceScatter => u64::from(self.world.my_pe()) * self.rows_of_a_pe(problem),
@@ -503,8 +509,9 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Compares samples of this PE's result with the product in float64. A sum may be off by a unit of f32 for each
-    /// addition, relative to the sum of magnitudes, and what PEs add is rounded to the type of the result before.
+    /// Compares samples of this PE's result with the product in float64. A sum may differ by one
+    /// unit roundoff of f32 for each addition, relative to the sum of magnitudes; the summands of
+    /// PEs are first rounded to the type of the result.
     fn compare(&self, problem: &Problem, places: &[(u64, u64)], elements: &[f64], values: Values) -> Wrong {
         let (dtype, form, pes) = (problem.out, self.request.form, self.world.n_pes());
         let k = problem.shape.k;
@@ -512,7 +519,7 @@ impl<'a> Harness<'a> {
         let element = |at: u64, seed: u32| rounded(problem.dtype, value(at, seed, values));
         let mut found = Wrong { of: places.len() as u64, ..Wrong::default() };
         for (i, (row, column)) in places.iter().copied().enumerate() {
-            // The PEs of rows of A and of B that are multiplied, and the row there.
+            // The PEs whose rows of A and of B are multiplied, and the row on that PE.
             let pairs: Vec<(u32, u32, u64)> = match form {
                 Form::AllGather => vec![((row / part) as u32, me, row % part)],
                 _ => (0..pes).map(|pe| (pe, pe, first + row)).collect(),
@@ -540,7 +547,7 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Elements of a result whose rows have n columns.
+/// The elements at these places of a result whose rows have n columns.
 fn elements(problem: &Problem, result: &[u8], places: &[(u64, u64)]) -> Vec<f64> {
     let size = problem.out.bytes() as usize;
     let element = |(row, column): &(u64, u64)| {

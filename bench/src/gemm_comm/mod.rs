@@ -1,4 +1,5 @@
-//! Products with communication inside, against a product and a collective behind or before it.
+//! Products fused with communication, compared with a product and a separate collective before or
+//! after it.
 
 mod measure;
 mod plot;
@@ -17,8 +18,8 @@ use super::torch;
 use weft::gemm::{Choice, Form, Problem, Shape};
 use weft_runtime::{DType, World};
 
-/// Shapes that are measured where none are given: rows of all PEs, columns of B of all PEs, and all of K, as the product
-/// would be on one PE.
+/// The shapes that are measured by default: the rows of all PEs, the columns of B of all PEs, and
+/// all of K, as for the product on one PE.
 pub const SHAPES: [Shape; 5] = [
     Shape { m: 1024, n: 8192, k: 8192 },
     Shape { m: 4096, n: 8192, k: 8192 },
@@ -30,13 +31,14 @@ pub const SHAPES: [Shape; 5] = [
 /// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
-    /// Ours, as it is chosen by a table or the model.
+    /// The plan of warpweft that a table or the model chooses.
     Auto,
-    /// Ours: one launch by a plan, or a product and a collective.
+    /// A plan of warpweft: one fused launch, or a product and a collective.
     Fused(Choice),
-    /// cuBLASLt's product alone, without communication: no result, but what the others are compared with.
+    /// cuBLASLt's product alone, without communication. It does not compute the result, but is what
+    /// the others are compared with.
     Product,
-    /// cuBLASLt's product, and our collective.
+    /// cuBLASLt's product, and warpweft's collective.
     Ours,
     /// cuBLASLt's product, and NCCL's collective.
     Nccl,
@@ -44,14 +46,15 @@ pub enum Contender {
     Torch,
 }
 
-/// Contenders beside ours, as the command line names them.
+/// The contenders besides warpweft's, with their names on the command line.
 const PEERS: [(&str, Contender); 3] =
     [("cublas+ours", Contender::Ours), ("cublas+nccl", Contender::Nccl), ("torch", Contender::Torch)];
 
 impl Contender {
-    /// Ours, as `--plan` says: `auto`, `sequence`, or a plan.
+    /// The contender of warpweft that `--plan` names: `auto`, `sequence`, or a plan.
     ///
     /// # Errors
+    ///
     /// Fails as [`Choice::parse`] does.
     pub fn ours(word: &str, form: Form) -> Result<Contender, String> {
         match word {
@@ -68,7 +71,7 @@ impl Contender {
         pick(names, &PEERS, "peer", "")
     }
 
-    /// The name that the table shows.
+    /// The name in the table.
     pub fn name(&self) -> &'static str {
         match self {
             Contender::Auto => "auto",
@@ -86,19 +89,21 @@ impl Contender {
 /// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What PEs compute together.
+    /// The operation that the PEs compute together.
     pub form: Form,
-    /// The products as they would be on one PE; each PE has a part of K, and for an all-gather of N.
+    /// The products as they would be on one PE. Each PE has a part of K and, for an all-gather, of
+    /// N.
     pub shapes: Vec<Shape>,
     /// Element type of all matrices: bf16 or f16.
     pub dtype: DType,
     /// The implementations that are measured.
     pub contenders: Vec<Contender>,
-    /// Calls back to back in a block that is timed; fewer where they take long.
+    /// The number of back-to-back calls in a timed block; fewer if they take long.
     pub iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     pub warmup: u32,
-    /// Blocks of each contender: each round has one of each, in an order that is drawn anew.
+    /// The number of blocks of each contender. Each round runs one block of each, in a new random
+    /// order.
     pub repeats: u32,
     /// Whether a block is captured into a CUDA graph and replayed.
     pub graph: bool,
@@ -107,15 +112,17 @@ pub struct Request {
 }
 
 impl Request {
-    /// What a PE has of a product as it would be on one PE.
+    /// The part of one PE in a product, given the shape that it would have on one PE.
     ///
     /// # Errors
+    ///
     /// Fails if the number of PEs does not divide K, or N for an all-gather.
     pub fn problem(&self, shape: Shape, pes: u32) -> Result<Problem, BenchError> {
         let (name, extent) = if self.form == Form::AllGather { ("n", shape.n) } else { ("k", shape.k) };
         let part = extent / u64::from(pes.max(1));
         if part * u64::from(pes) != extent {
-            let message = format!("{name} is {extent} in {shape}, which {pes} PEs do not share out evenly");
+            let message =
+                format!("{name} is {extent} in {shape}, which cannot be divided evenly over {pes} PEs");
             return Err(BenchError::Request(message));
         }
         let shape = match self.form {
@@ -125,21 +132,22 @@ impl Request {
         Ok(Problem::new(shape, self.dtype))
     }
 
-    /// Whether PyTorch is there and has such a product.
+    /// Checks that PyTorch is installed and has such a product.
     fn torch(&self) -> Result<(), BenchError> {
         torch::product::function(self.form)?;
         torch::installed().map(drop)
     }
 
-    /// Looks at all that can be known before any GPU works.
+    /// Checks everything that can be checked before a GPU is used.
     ///
     /// # Errors
+    ///
     /// Says what is wrong and what was expected.
     pub fn examine(&self) -> Result<(), BenchError> {
         let wrong = if ![DType::BF16, DType::F16].contains(&self.dtype) {
-            format!("matrices of {}: expected bf16 or f16", self.dtype)
+            format!("matrices cannot have type {}: expected bf16 or f16", self.dtype)
         } else if self.shapes.is_empty() || self.iters == 0 || self.repeats == 0 {
-            "shapes, iterations and repeats are 1 or more".to_owned()
+            "shapes, iterations and repeats must be at least 1".to_owned()
         } else {
             return if self.contenders.contains(&Contender::Torch) { self.torch() } else { Ok(()) };
         };
@@ -147,12 +155,13 @@ impl Request {
     }
 }
 
-/// Measures on every PE of the world, which all call it with the same request; `done` gets the rows of each shape as they
-/// come, on every PE. *Collective.*
+/// Measures on every PE of the world, all of which call it with the same request. `done` gets the
+/// rows of each shape when they are measured, on every PE. *Collective.*
 ///
 /// # Errors
-/// Fails where [`Request::examine`] or [`Request::problem`] fails, if a kernel does not compile, or if a
-/// library is not found. Wrong results are not errors: the rows have them.
+///
+/// Fails where [`Request::examine`] or [`Request::problem`] fails, if a kernel does not compile, or
+/// if a library is not found. Wrong results are not errors: the rows report them.
 pub fn run(
     world: &World,
     request: &Request,

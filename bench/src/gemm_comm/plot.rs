@@ -1,19 +1,20 @@
-//! What was measured, as a picture: for each shape the time of each contender, by that of the product alone.
+//! The measurements as a plot: for each shape, the time of each contender relative to that of the
+//! product alone.
 
 use super::{Report, Row};
 use crate::BenchError;
 use crate::plot::{COLORS, FONT, GREY};
 use plotters::prelude::*;
 
-/// Extent of the picture, and of what stands over it.
+/// The size of the picture, and the height of the text above the plot.
 const SIZE: (u32, u32) = (1200, 560);
 const HEAD: u32 = 70;
-/// The part of a shape's width that its bars take.
+/// The fraction of a shape's width that its bars take.
 const BARS: f64 = 0.8;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// What a bar shows: the time by that of the product alone, or in microseconds where that was not measured.
+/// What a bar shows: the time relative to the GEMM alone, or in microseconds where that was not measured.
 struct Bars<'a> {
     rows: &'a [Row],
     relative: bool,
@@ -24,7 +25,7 @@ impl Bars<'_> {
         if self.relative { row.of_product.unwrap_or_default() } else { row.time_us.median }
     }
 
-    /// Contenders, each with its plan, in the order of the table.
+    /// The contenders, each with its plan, in the order of the table.
     fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         self.rows.iter().map(name).for_each(|name| {
@@ -50,13 +51,14 @@ fn name(row: &Row) -> String {
 }
 
 impl Report {
-    /// An SVG of all rows.
+    /// The plot of all rows, as SVG.
     ///
     /// # Errors
+    ///
     /// Fails if there are no rows, or if the picture cannot be drawn.
     pub fn plot(&self) -> Result<String, BenchError> {
         if self.rows.is_empty() {
-            return Err(BenchError::Request("nothing was measured that a plot could show".into()));
+            return Err(BenchError::Request("there are no measurements to plot".into()));
         }
         let mut svg = String::new();
         self.draw(&mut svg).map_err(|e| BenchError::Request(format!("no plot: {e}")))?;
@@ -71,7 +73,7 @@ impl Report {
         let title = format!("{:?} and GEMM, {} x {}", self.form, self.n_pes, self.gpu);
         head.draw_text(&title, &(FONT, 22).into_font().color(&BLACK), (24, 12))?;
         let how = if self.graph { "in a CUDA graph" } else { "back to back" };
-        let how = format!("medians of {} blocks, {how}, on the slowest PE; {}", self.repeats, self.date);
+        let how = format!("median of {} blocks, {how}, on the slowest PE; {}", self.repeats, self.date);
         head.draw_text(&how, &(FONT, 14).into_font().color(&GREY), (24, 42))?;
 
         let (names, shapes) = (bars.names(), bars.shapes());
@@ -86,7 +88,7 @@ impl Report {
             .disable_x_mesh()
             .x_labels(2 * shapes.len() + 1)
             .x_label_formatter(&|x| middle(*x).and_then(|i| shapes.get(i).cloned()).unwrap_or_default())
-            .y_desc(if bars.relative { "time by that of the product alone" } else { "us" })
+            .y_desc(if bars.relative { "time relative to the GEMM alone" } else { "us" })
             .draw()?;
         let width = BARS / names.len().max(1) as f64;
         for (i, (name_of, color)) in names.iter().zip(COLORS.iter().cycle()).enumerate() {
@@ -108,7 +110,7 @@ impl Report {
     }
 }
 
-/// The shape whose middle a label of the axis is at.
+/// The shape whose centre is at a label of the axis.
 fn middle(x: f64) -> Option<usize> {
     ((x.fract() - 0.5).abs() < 1e-6).then_some(x as usize)
 }

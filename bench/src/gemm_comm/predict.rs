@@ -1,4 +1,5 @@
-//! What the model expects of products with communication inside, for PEs that are not there.
+//! Predictions of the model for products fused with communication, for PEs that this machine does
+//! not have.
 
 use super::Request;
 use crate::BenchError;
@@ -8,7 +9,7 @@ use weft::collective::Links;
 use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape};
 use weft_isa::Target;
 
-/// The GPU that times are predicted for: an H200's multiprocessors.
+/// The number of multiprocessors of the GPU that times are predicted for (H200).
 const SMS: u32 = 132;
 
 /// The prediction for a shape.
@@ -18,20 +19,22 @@ pub struct Predicted {
     pub shape: Shape,
     /// Whether the team has a multicast address.
     pub multicast: bool,
-    /// The way that is predicted to be the fastest.
+    /// The plan that is predicted to be the fastest.
     pub choice: Choice,
     /// The estimate of its time.
     pub estimate: Estimate,
-    /// What a product and our collective take, where they can do it.
+    /// The estimate for a product and a collective of warpweft, if they support the problem.
     pub sequence: Option<Estimate>,
-    /// The time by that of the product alone, by its best plan.
+    /// The time relative to that of the product alone with its best plan.
     pub of_product: f64,
 }
 
-/// Predicts each shape for so many H200s, without and with the switch.
+/// Predicts each shape for `pes` H200s, without and with the switch.
 ///
 /// # Errors
-/// Fails where [`Request::examine`] or [`Request::problem`] fails, or if nothing computes the problem.
+///
+/// Fails where [`Request::examine`] or [`Request::problem`] fails, or if no plan supports the
+/// problem.
 pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError> {
     request.examine()?;
     let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
@@ -80,7 +83,8 @@ mod tests {
     use weft_run::{Ran, RunOptions, run_file};
     use weft_runtime::DType;
 
-    /// What the model says that a launch moves is what a launch moves on the simulator, but for flags.
+    /// The bytes that the model predicts for a launch equal those that a simulated launch moves,
+    /// except for flags.
     #[test]
     fn bytes_are_those_of_a_simulated_launch() {
         for (form, pes, plan) in [
@@ -118,7 +122,9 @@ mod tests {
         let file = KernelFile::parse(name, weft::library::part(name).unwrap()).unwrap();
         let outcome = run_file(&file, &run).unwrap();
         assert!(outcome.passed(), "{form:?} {text}: the result is wrong");
-        let Ran::Simulator { stats, .. } = &outcome.ran else { panic!("it ran elsewhere") };
+        let Ran::Simulator { stats, .. } = &outcome.ran else {
+            panic!("the kernel did not run on the simulator")
+        };
         let most =
             |ports: Vec<weft_sim::Port>| ports.iter().map(|p| p.out.max(p.into)).max().unwrap_or(0) as f64;
         let found = [most(stats.peer_ports(pes as usize)), most(stats.switch_ports(pes as usize))];

@@ -1,40 +1,40 @@
-//! What was measured, as data and as a table.
+//! The measurements, as data and as a table.
 
 use crate::Spread;
 use crate::rounds::Wrong;
 use serde::{Deserialize, Serialize};
 use weft::gemm::{Form, Shape};
 
-/// A shape with a contender.
+/// The measurement of one shape with one contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The product as it would be on one PE.
     pub shape: Shape,
     /// The name of the contender.
     pub name: String,
-    /// The plan of the kernel, if it is ours.
+    /// The plan, if the kernel is warpweft's.
     pub plan: String,
-    /// Time of a call.
+    /// The time of a call.
     pub time_us: Spread,
-    /// Floating-point operations of a PE in a second, by the median.
+    /// Floating-point operations of a PE in a second, by the median time.
     pub tflops: f64,
-    /// The time by that of the product alone.
+    /// The time relative to the GEMM alone.
     pub of_product: Option<f64>,
-    /// The time by that of the product and NCCL's collective.
+    /// The time relative to that of the product and NCCL's collective.
     pub of_nccl: Option<f64>,
-    /// The time by that of the product and our collective.
+    /// The time relative to that of the product and warpweft's collective.
     pub of_ours: Option<f64>,
-    /// The time by that of PyTorch's fused product.
+    /// The time relative to that of PyTorch's fused product.
     #[serde(default)]
     pub of_torch: Option<f64>,
-    /// What a check found.
+    /// The result of the check.
     pub checked: Option<Wrong>,
 }
 
 /// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Version of this library.
+    /// The version of warpweft.
     pub warpweft: String,
     /// The date and time in UTC.
     pub date: String,
@@ -44,24 +44,24 @@ pub struct Report {
     pub form: Form,
     /// The number of PEs.
     pub n_pes: u32,
-    /// The name of their GPUs.
+    /// The name of the PEs' GPUs.
     pub gpu: String,
-    /// cuBLASLt's version, where it was measured.
+    /// The version of cuBLASLt, if it was measured.
     pub cublas: Option<String>,
-    /// NCCL's version, where it was measured.
+    /// The version of NCCL, if it was measured.
     pub nccl: Option<String>,
-    /// PyTorch's version, where it was measured.
+    /// The version of PyTorch, if it was measured.
     #[serde(default)]
     pub torch: Option<String>,
-    /// Whether calls were in a CUDA graph.
+    /// Whether calls were captured into a CUDA graph.
     pub graph: bool,
-    /// Blocks of each contender.
+    /// The number of blocks of each contender.
     pub repeats: u32,
     /// The measurements, one for each shape and contender.
     pub rows: Vec<Row>,
 }
 
-/// Sets what rows of one shape are by each other.
+/// Sets the ratios between the rows of one shape.
 pub(super) fn compare(rows: &mut [Row]) {
     let time = |name: &str| rows.iter().find(|r| r.name == name).map(|r| r.time_us.median);
     let [product, nccl, ours, torch] = ["cublas alone", "cublas+nccl", "cublas+ours", "torch"].map(time);
@@ -73,7 +73,7 @@ pub(super) fn compare(rows: &mut [Row]) {
 }
 
 impl Report {
-    /// What stands over the table.
+    /// The lines above the table.
     pub fn head(&self) -> String {
         let Report { form, n_pes, gpu, repeats, warpweft, date, .. } = self;
         let of =
@@ -89,7 +89,7 @@ impl Report {
         )
     }
 
-    /// Rows of the table.
+    /// The rows of the table.
     pub fn lines(rows: &[Row]) -> String {
         let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.3}"));
         let line = |r: &Row| {
@@ -110,7 +110,7 @@ impl Report {
         rows.iter().map(line).collect()
     }
 
-    /// The first wrong element, for people.
+    /// The first wrong element, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
         let shown = |r: &Row| Some(format!("{}, {}: {}", r.shape, r.name, r.checked.as_ref()?.shown()?));
         self.rows.iter().find_map(shown)
@@ -135,7 +135,7 @@ mod tests {
             of_torch: None,
             checked: None,
         };
-        // Made up.
+        // The times are invented.
         let mut rows = [row("fused", 6.0), row("cublas alone", 5.0), row("cublas+nccl", 12.0)];
         compare(&mut rows);
         assert_eq!((rows[0].of_product, rows[0].of_nccl, rows[0].of_ours), (Some(1.2), Some(0.5), None));

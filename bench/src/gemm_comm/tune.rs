@@ -1,4 +1,4 @@
-//! Which way to compute a product with communication inside is the fastest, by measurement.
+//! Tuning: finds the fastest plan for a product with communication by measurement.
 
 use super::{Contender, Request, Row, run};
 use crate::BenchError;
@@ -9,19 +9,19 @@ use weft::gemm::tuning::Setting;
 use weft::gemm::{Choice, DecodePlan, Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
 use weft_runtime::World;
 
-/// What was found for a shape.
+/// The tuning result for a shape.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
     /// The product as it would be on one PE.
     pub shape: Shape,
-    /// The fastest way, with microseconds of a call.
+    /// The fastest plan, with microseconds of a call.
     pub entry: Entry,
-    /// All that was measured.
+    /// All measurements of the shape.
     pub rows: Vec<Row>,
 }
 
-/// The ways that are tried: the sequence, packets where rows are few, each with another split and more flights, and what
-/// the model proposes, each with other paces and lags.
+/// The plans that are tried: the sequence; packets if there are few rows, each with another split
+/// and more flights; and the plans that the model proposes, each with other paces and lags.
 pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> Vec<Choice> {
     let proposed = team.candidates(form, problem);
     let changes: [fn(FusedPlan) -> FusedPlan; 5] = [
@@ -43,7 +43,8 @@ pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> 
     }
     for change in changes {
         for plan in proposed.iter().map(|plan| change(*plan)) {
-            // Kernels without such a parameter have the same text.
+            // Plans that differ only in a parameter that their kernel does not have have the same
+            // text.
             let again = all.iter().any(|c| c.text(form) == plan.text(form));
             if !again {
                 all.push(plan.into());
@@ -55,11 +56,12 @@ pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> 
     all
 }
 
-/// Tunes on every PE of the world, which all call it with the same request, whose contenders do not matter; `done` gets
-/// what was found for each shape, on every PE. *Collective.*
+/// Tunes on every PE of the world, all of which call it with the same request. Its contenders are
+/// ignored. `done` gets the result for each shape, on every PE. *Collective.*
 ///
 /// # Errors
-/// Fails where [`run`] fails, or if nothing computes the right result for a shape.
+///
+/// Fails where [`run`] fails, or if no plan gives the right result for a shape.
 pub fn tune(
     world: &World,
     request: &Request,
@@ -81,7 +83,7 @@ pub fn tune(
         let right = |row: &Row| row.checked.as_ref().is_some_and(|found| found.elements == 0);
         let timed = rows.iter().zip(&choices).filter(|(row, _)| right(row));
         let best = timed.min_by(|a, b| a.0.time_us.median.total_cmp(&b.0.time_us.median));
-        let none = || BenchError::Request(format!("{problem}: nothing computes it right"));
+        let none = || BenchError::Request(format!("no plan computes {problem} correctly"));
         let (row, choice) = best.ok_or_else(none)?;
         let case = Case { form, pes, multicast, problem };
         let found = Found { shape: *shape, entry: Entry::new(case, choice, row.time_us.median), rows };

@@ -1,4 +1,4 @@
-//! The measurement, on every PE.
+//! The measurement of mixtures of experts, on every PE.
 
 use super::{Contender, Form, Report, Request, Row, Way, Wrong, products};
 use crate::BenchError;
@@ -46,7 +46,7 @@ pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) 
     Ok(report)
 }
 
-/// What all measurements share.
+/// The state that all measurements share.
 struct Harness<'a> {
     world: &'a World,
     request: &'a Request,
@@ -54,7 +54,7 @@ struct Harness<'a> {
     nccl: Option<Communicator>,
 }
 
-/// What a PE has of a problem.
+/// The operands of a PE for a problem.
 struct Operands<T: Element> {
     x: DeviceTensor<T>,
     b: DeviceTensor<T>,
@@ -68,8 +68,8 @@ fn count(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-/// The expert that is a token's choice: as many entries for each expert as for every other one, where the tokens are a
-/// multiple of the experts.
+/// The expert that a token's choice names. All experts get equally many entries if the number of
+/// tokens is a multiple of the number of experts.
 fn expert(problem: &Problem, token: u64, choice: u64) -> u64 {
     let experts = u64::from(problem.experts);
     (token + choice * (experts / u64::from(problem.choices)).max(1)) % experts
@@ -152,14 +152,14 @@ impl<'a> Harness<'a> {
         Ok(operands)
     }
 
-    /// NCCL's all-to-alls around a product for each expert.
+    /// NCCL's all-to-alls, before and after one product for each expert.
     fn with_nccl<'c, T: Element>(&'c self, problem: &Problem, operands: &'c Operands<T>) -> Result<Call<'c>> {
         let missing = || BenchError::Request("NCCL was not prepared".into());
         let nccl = self.nccl.as_ref().ok_or_else(missing)?;
         let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *problem;
         let (entries, local) = (tokens * u64::from(choices), u64::from(experts / self.world.n_pes()));
         if !tokens.is_multiple_of(u64::from(experts)) {
-            let message = format!("{tokens} tokens are not shared out to {experts} experts in equal parts");
+            let message = format!("{tokens} tokens cannot be divided evenly over {experts} experts");
             return Err(BenchError::Request(message));
         }
         let rows = entries / local;
@@ -170,7 +170,7 @@ impl<'a> Harness<'a> {
         matrices.load(&operands.b, self.world.stream())?;
         let product = cublas::Product { m: rows, n: columns, k: hidden, dtype, out, b_columns: false };
         let matmul = cublas::Matmul::new(self.world.device(), product)?;
-        let none = || BenchError::Request("cuBLASLt named no algorithm".into());
+        let none = || BenchError::Request("cuBLASLt returned no algorithm".into());
         let algorithm = matmul.algorithms(1)?.into_iter().next().ok_or_else(none)?;
         let part = |columns: u64, l: u64| count(l * rows * columns)..count((l + 1) * rows * columns);
         let tensors = (0..local).map(|l| {
@@ -187,7 +187,7 @@ impl<'a> Harness<'a> {
         }))
     }
 
-    /// Calls twice, and compares samples of the result. *Collective.*
+    /// Makes two calls, and compares samples of the result. *Collective.*
     fn check<T: Element>(&self, problem: &Problem, call: &Call<'a>, operands: &Operands<T>) -> Result<Wrong> {
         let (world, stream) = (self.world, self.world.stream());
         call(stream)?;
@@ -199,8 +199,9 @@ impl<'a> Harness<'a> {
         Ok(all)
     }
 
-    /// Compares samples with float64. A product may be off by a unit of f32 for each addition, relative to the sum of
-    /// magnitudes, and by its rounding to the type of results, and so may be what a PE's experts make of a token.
+    /// Compares samples with float64. A product may differ by one unit roundoff of f32 for each
+    /// addition, relative to the sum of magnitudes, and by its rounding to the type of results; the
+    /// same holds for the result of a PE's experts for a token.
     fn compare(&self, problem: &Problem, result: &[u8]) -> Wrong {
         let (me, pes) = (self.world.my_pe(), self.world.n_pes());
         let Problem { tokens, hidden: k, columns: n, experts, choices, dtype, out, .. } = *problem;
@@ -235,7 +236,7 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Our launches.
+/// The launches of warpweft.
 fn ours<'a, T: Element>(moe: Moe, way: &Way, operands: &'a Operands<T>) -> Call<'a> {
     let apart = way.form == Form::Apart;
     Box::new(move |s| {
@@ -249,7 +250,7 @@ fn ours<'a, T: Element>(moe: Moe, way: &Way, operands: &'a Operands<T>) -> Call<
     })
 }
 
-/// Seeds of the tokens and of the experts' matrices of a PE.
+/// The seeds of a PE's tokens and of its experts' matrices.
 fn seeds(pe: u32) -> [u32; 2] {
     [2 * pe + 1, 2 * pe + 2]
 }

@@ -1,4 +1,5 @@
-//! Mixtures of experts: dispatch and products in one launch and combine, against NCCL's all-to-alls and cuBLASLt's products.
+//! Mixtures of experts: dispatch and products in one launch, and combine, compared with NCCL's
+//! all-to-alls and cuBLASLt's products.
 
 mod measure;
 mod predict;
@@ -19,10 +20,11 @@ use weft_runtime::{DType, World};
 /// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
-    /// Our launches.
+    /// The launches of warpweft, in a form and by a plan.
     Ours(Way),
-    /// NCCL's all-to-all, cuBLASLt's product for each expert, and NCCL's all-to-all. Rows are sent as if they lay in the
-    /// order of experts, and results are not added up: both would take it more time.
+    /// NCCL's all-to-all, cuBLASLt's product for each expert, and NCCL's all-to-all. Rows are sent
+    /// as if they were already sorted by expert, and results are not added up; both steps would
+    /// take additional time.
     Nccl,
     /// cuBLASLt's product of as many rows as all experts of a PE have, with one matrix.
     OneProduct,
@@ -32,12 +34,13 @@ impl Contender {
     /// Reads a list of contenders, by their names.
     ///
     /// # Errors
-    /// Fails for a name that does not exist, with those that do.
+    ///
+    /// Fails for an unknown name. The message lists the known names.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &[("nccl+cublas", Contender::Nccl), ("cublas", Contender::OneProduct)], "peer", "")
     }
 
-    /// The name that the table shows.
+    /// The name in the table.
     pub fn name(&self) -> &'static str {
         match self {
             Contender::Ours(_) => "ours",
@@ -47,31 +50,35 @@ impl Contender {
     }
 }
 
-/// The problems and contenders of a run. Each expert gets as many rows as every other one, which NCCL's all-to-all needs.
+/// The problems and contenders of a run. All experts get equally many rows, because NCCL's
+/// all-to-all needs that.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The problems that are measured.
     pub problems: Vec<Problem>,
     /// The implementations that are measured.
     pub contenders: Vec<Contender>,
-    /// Calls back to back in a block that is timed; fewer where they take long.
+    /// The number of back-to-back calls in a timed block; fewer if they take long.
     pub iters: u32,
-    /// Calls before the first block.
+    /// The number of calls before the first block.
     pub warmup: u32,
-    /// Blocks of each contender: each round has one of each, in an order that is drawn anew.
+    /// The number of blocks of each contender. Each round runs one block of each, in a new random
+    /// order.
     pub repeats: u32,
     /// Whether a block is captured into a CUDA graph and replayed.
     pub graph: bool,
-    /// Whether results of ours are compared with float64.
+    /// Whether the results of warpweft are compared with float64.
     pub check: bool,
 }
 
-/// Measures on every PE of the world, which all call it with the same request; `done` gets the rows of each problem as
-/// they come, on every PE. *Collective.*
+/// Measures on every PE of the world, all of which call it with the same request. `done` gets the
+/// rows of each problem when they are measured, on every PE. *Collective.*
 ///
 /// # Errors
-/// Fails for a problem that the kernels do not have or whose rows are not shared out evenly, a kernel that does not
-/// compile, and a missing library. Wrong results are in the rows.
+///
+/// Fails for a problem that the kernels do not support or whose rows are not distributed evenly, if
+/// a kernel does not compile, or if a library is not found. Wrong results are not errors: the rows
+/// report them.
 pub fn run(
     world: &World,
     request: &Request,
@@ -83,6 +90,6 @@ pub fn run(
     match request.problems.first().map(|p| p.dtype) {
         Some(DType::F16) => measure::run::<half::f16>(world, request, done),
         Some(_) => measure::run::<half::bf16>(world, request, done),
-        None => Err(BenchError::Request("no problem is asked for".into())),
+        None => Err(BenchError::Request("there is nothing to measure: give at least one problem".into())),
     }
 }

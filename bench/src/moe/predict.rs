@@ -1,4 +1,4 @@
-//! Predictions for GPUs that are not there.
+//! Predictions for GPUs that this machine does not have.
 
 use super::{Contender, Request};
 use crate::BenchError;
@@ -9,13 +9,14 @@ use weft::gemm::Machine;
 use weft::moe::{Estimate, Plan, Problem};
 use weft_isa::Target;
 
-/// The GPU that times are predicted for: an H200's multiprocessors.
+/// The number of multiprocessors of the GPU that times are predicted for (H200).
 const SMS: u32 = 132;
 
-/// The predictions for each problem and plan on so many H200s, as a table.
+/// The predictions for each problem and plan on `pes` H200s, as a table.
 ///
 /// # Errors
-/// Fails for a problem or a plan that the kernels do not have.
+///
+/// Fails for a problem or a plan that the kernels do not support.
 pub fn predict(request: &Request, pes: u32) -> Result<String, BenchError> {
     let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
     let machine = Machine { target, sms: SMS };

@@ -1,25 +1,25 @@
-//! What was measured, as data and as a table.
+//! The measurements, as data and as a table.
 
 use crate::Spread;
 use crate::rounds::Wrong;
 use serde::{Deserialize, Serialize};
 
-/// A problem with a contender.
+/// The measurement of one problem with one contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The problem that was computed.
     pub problem: String,
     /// The name of the contender.
     pub name: String,
-    /// The plan of the kernels, if they are ours.
+    /// The plan, if the kernels are warpweft's.
     pub plan: String,
     /// The time of a call.
     pub time_us: Spread,
-    /// Floating-point operations of a PE in a second, by the median.
+    /// Floating-point operations of a PE in a second, by the median time.
     pub tflops: f64,
-    /// Bytes that a PE sends to others, there and back, in a second, by the median.
+    /// Bytes that a PE sends to others in both all-to-alls in a second, by the median time.
     pub gb_per_s: f64,
-    /// The time by that of the first peer.
+    /// The time relative to that of the first peer.
     pub of_peer: Option<f64>,
     /// The result of a check of samples.
     pub checked: Option<Wrong>,
@@ -28,7 +28,7 @@ pub struct Row {
 /// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Version of this library.
+    /// The version of warpweft.
     pub warpweft: String,
     /// The date and time in UTC.
     pub date: String,
@@ -36,13 +36,13 @@ pub struct Report {
     pub command: Vec<String>,
     /// The number of PEs.
     pub n_pes: u32,
-    /// The name of their GPUs.
+    /// The name of the PEs' GPUs.
     pub gpu: String,
-    /// NCCL's version, where it was measured.
+    /// The version of NCCL, if it was measured.
     pub nccl: Option<String>,
-    /// Whether calls were in a CUDA graph.
+    /// Whether calls were captured into a CUDA graph.
     pub graph: bool,
-    /// Blocks of each contender.
+    /// The number of blocks of each contender.
     pub repeats: u32,
     /// The measurements, one for each problem and contender.
     pub rows: Vec<Row>,
@@ -75,7 +75,7 @@ impl Report {
         rows.iter().map(line).collect()
     }
 
-    /// The first wrong element, for people.
+    /// The first wrong element, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
         let shown = |r: &Row| Some(format!("{}, {}: {}", r.problem, r.name, r.checked.as_ref()?.shown()?));
         self.rows.iter().find_map(shown)

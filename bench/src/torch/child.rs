@@ -1,5 +1,6 @@
-//! A process that answers questions: each a line of JSON on its standard input, the answer a line on its standard
-//! output. What it says on standard error is kept for when it fails.
+//! A process that answers questions: each question is a line of JSON on its standard input, and
+//! each answer is a line on its standard output. Its standard error is kept for the message if it
+//! fails.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,21 +12,22 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Most bytes of an answer.
+/// The greatest length of an answer in bytes.
 const LONGEST: u64 = 1 << 20;
-/// Lines of standard error that are kept.
+/// The number of lines of standard error that are kept.
 const KEPT: usize = 8;
-/// Within which a process whose output has ended ends.
+/// The time within which a process must end after its output has ended.
 const END: Duration = Duration::from_secs(1);
 
-/// The process. It is killed when this is dropped, and sees its standard input end when this process does.
+/// The process. It is killed when this value is dropped; its standard input ends when this process
+/// ends.
 pub struct Child {
     name: String,
     process: std::process::Child,
     questions: ChildStdin,
     answers: Receiver<String>,
     said: Arc<Mutex<VecDeque<String>>>,
-    /// Reads what it says, to its end.
+    /// The thread that reads the process's standard error until it ends.
     ear: JoinHandle<()>,
 }
 
@@ -38,9 +40,10 @@ enum Answer<A> {
 }
 
 impl Child {
-    /// Starts it; the name is for errors.
+    /// Starts the process; `name` is used in messages.
     ///
     /// # Errors
+    ///
     /// Fails if the program cannot be started.
     pub fn start(name: &str, command: &mut Command) -> Result<Child, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -49,7 +52,7 @@ impl Child {
             .map_err(|e| format!("{name}: cannot start {}: {e}", command.get_program().to_string_lossy()))?;
         let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let (Some(questions), Some(output), Some(errors)) = pipes else {
-            return Err(format!("{name}: no pipes"));
+            return Err(format!("{name}: cannot open pipes to the process"));
         };
         let (tell, answers) = sync_channel(1);
         thread::spawn(move || lines(output, |line| tell.send(line).is_ok()));
@@ -67,11 +70,12 @@ impl Child {
         Ok(Child { name: name.into(), process, questions, answers, said, ear })
     }
 
-    /// The answer to a question.
+    /// Sends a question, and returns the answer.
     ///
     /// # Errors
-    /// Fails if the process has ended, with its last words, or if it does not answer in that time, says that
-    /// it cannot, or answers something else.
+    ///
+    /// Fails if the process has ended, with the last lines of its standard error, or if it does not
+    /// answer in that time, reports an error, or sends an answer that cannot be read.
     pub fn ask<A: DeserializeOwned>(
         &mut self,
         question: &impl Serialize,
@@ -80,14 +84,14 @@ impl Child {
         let mut line =
             serde_json::to_string(question).map_err(|e| format!("{}: no question: {e}", self.name))?;
         line.push('\n');
-        // Where this fails the process is gone, as the answer will say.
+        // If this fails, the process has ended, and reading the answer reports that.
         let _ = self.questions.write_all(line.as_bytes()).and_then(|()| self.questions.flush());
         let answer = match self.answers.recv_timeout(within) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
             Err(RecvTimeoutError::Timeout) => {
                 let asked = line.trim_end();
-                let message = format!("{}: no answer to {asked} in {} s", self.name, within.as_secs());
+                let message = format!("{}: no answer to {asked} within {} s", self.name, within.as_secs());
                 return Err(message + &self.last_words());
             }
         };
@@ -96,25 +100,25 @@ impl Child {
             Ok(Answer::Failed { error }) => Err(format!("{}: {error}{}", self.name, self.last_words())),
             Err(_) => {
                 let start: String = answer.chars().take(80).collect();
-                Err(format!("{}: `{start}` is no answer to {}", self.name, line.trim_end()))
+                Err(format!("{}: `{start}` is not an answer to {}", self.name, line.trim_end()))
             }
         }
     }
 
-    /// How the process ended, whose output has.
+    /// How the process, whose output has ended, ended.
     fn ended(&mut self) -> String {
         let began = Instant::now();
         let status = loop {
             let status = self.process.try_wait().ok().flatten();
             if began.elapsed() > END || status.is_some() && self.ear.is_finished() {
-                break status.map_or("it closed its output".into(), |s| s.to_string());
+                break status.map_or("the process closed its output".into(), |s| s.to_string());
             }
             thread::sleep(Duration::from_millis(2));
         };
         format!("{} ended ({status}){}", self.name, self.last_words())
     }
 
-    /// What it said on standard error, as the end of a sentence.
+    /// The last lines of standard error, as the end of a sentence.
     fn last_words(&self) -> String {
         let said = self.said.lock().map(|said| Vec::from(said.clone())).unwrap_or_default();
         if said.is_empty() { String::new() } else { format!("; it said:\n{}", said.join("\n")) }
@@ -123,13 +127,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may be gone.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Reads lines to their end, or as long as they are wanted.
+/// Reads lines until they end, or until `wanted` returns false.
 fn lines(pipe: impl Read, mut wanted: impl FnMut(String) -> bool) {
     let mut pipe = BufReader::new(pipe);
     loop {
@@ -168,8 +172,8 @@ mod tests {
         let mut child = shell("read line; for i in 1 2 3 4 5 6 7 8 9; do echo word $i >&2; done; exit 3");
         let said = ask(&mut child, 5.0).unwrap_err();
         assert!(said.starts_with("the peer ended (exit status: 3)"), "{said}");
-        assert!(said.contains("; it said:\nword 2\n") && said.ends_with("word 9"), "{said}");
-        // Nor does it answer later.
+        assert!(said.contains("; its last output:\nword 2\n") && said.ends_with("word 9"), "{said}");
+        // It does not answer later questions either.
         assert!(ask(&mut child, 5.0).unwrap_err().contains("ended"));
     }
 
@@ -182,10 +186,10 @@ mod tests {
         let said = ask(&mut shell(r#"echo '{"error": "out of memory"}'; sleep 60"#), 5.0).unwrap_err();
         assert_eq!(said, "the peer: out of memory");
         let said = ask(&mut shell("echo 12 apples; sleep 60"), 5.0).unwrap_err();
-        assert_eq!(said, r#"the peer: `12 apples` is no answer to {"ask":"time"}"#);
-        // A line that never ends is cut.
+        assert_eq!(said, r#"the peer: `12 apples` is not an answer to {"ask":"time"}"#);
+        // A line that never ends is cut off.
         let said = ask(&mut shell("head -c 3000000 /dev/zero | tr '\\0' x; sleep 60"), 5.0).unwrap_err();
-        assert!(said.len() < 300 && said.contains("xxx` is no answer"), "{said}");
+        assert!(said.len() < 300 && said.contains("xxx` is not an answer"), "{said}");
         let none = Child::start("the peer", &mut Command::new("/nowhere/python3")).err().unwrap();
         assert!(none.starts_with("the peer: cannot start /nowhere/python3: No such file"), "{none}");
     }

@@ -1,5 +1,6 @@
-//! PyTorch's symmetric memory, measured in the same run: each PE has a Python process on its GPU, which makes PyTorch's
-//! calls when it is their turn, and times them as ours are timed.
+//! PyTorch's symmetric memory, measured in the same run. Each PE has a Python process on its GPU,
+//! which makes PyTorch's calls in alternation with the other contenders and times them in the same
+//! way.
 
 mod child;
 pub mod product;
@@ -20,28 +21,29 @@ use std::time::Duration;
 use tempfile::TempDir;
 use weft_runtime::{DType, Reduce, World, find};
 
-/// What each PE's Python runs.
+/// The script that each PE's Python process runs.
 const PEER: &str = include_str!("peer.py");
 
-/// What says whether PyTorch is there, and which.
+/// The script that reports whether PyTorch is installed, and its version.
 const LOOK: &str = "
 import importlib.metadata, json, sys
 try: print(json.dumps({'version': importlib.metadata.version('torch')}))
 except importlib.metadata.PackageNotFoundError: print(json.dumps({'error': sys.executable + ' has no torch'}))
 ";
 
-/// The variable that names the interpreter, and the one that is taken without it.
+/// The variable that names the Python interpreter, and the default.
 const PYTHON: (&str, &str) = ("WEFT_PYTHON", "python3");
-/// The first PyTorch whose events can be in a CUDA graph (`external`): its major and minor version.
+/// The oldest supported version of PyTorch (major, minor): the first whose events can be recorded
+/// in a CUDA graph (`external`).
 const OLDEST: (u32, u32) = (2, 9);
-/// Until PyTorch is loaded, and its PEs have met.
+/// The time limit for loading PyTorch and connecting its PEs.
 const START: Duration = Duration::from_secs(180);
-/// Of any answer after that.
+/// The time limit for every later answer.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// A function of `torch.ops.symm_mem`.
 pub struct Function {
-    /// Whose it is, besides being one of `torch`'s, who takes the fastest.
+    /// The contender that it belongs to, besides `torch`, which takes the fastest function.
     contender: &'static str,
     name: &'static str,
     collective: Collective,
@@ -59,7 +61,7 @@ const fn function(
     Function { contender, name, collective: Collective::AllReduce, place, multicast }
 }
 
-/// PyTorch's contenders: the fastest there is for a size, and each algorithm.
+/// PyTorch's contenders: the fastest function for a size, and each algorithm.
 pub const CONTENDERS: [&str; 4] = ["torch", "torch-one-shot", "torch-two-shot", "torch-multimem"];
 
 const FUNCTIONS: [Function; 6] = [
@@ -74,7 +76,7 @@ const FUNCTIONS: [Function; 6] = [
     },
 ];
 
-/// A contender's functions for a collective.
+/// The functions of a contender for a collective.
 fn functions(contender: &str, collective: Collective) -> impl Iterator<Item = &'static Function> {
     let of = move |f: &&Function| {
         f.collective == collective && (contender == CONTENDERS[0] || contender == f.contender)
@@ -82,7 +84,7 @@ fn functions(contender: &str, collective: Collective) -> impl Iterator<Item = &'
     FUNCTIONS.iter().filter(of)
 }
 
-/// Whether a contender has a collective with its results there.
+/// Whether a contender has a collective with that placement of its results.
 pub fn has(contender: &str, collective: Collective, place: Placement) -> bool {
     functions(contender, collective).any(|f| f.place == place)
 }
@@ -98,21 +100,19 @@ pub fn can(
     op: Reduce,
 ) -> std::result::Result<(), String> {
     if functions(contender, collective).next().is_none() {
-        return Err(format!(
-            "PyTorch's symmetric memory has no {collective} for all PEs: leave {contender} out"
-        ));
+        return Err(format!("PyTorch's symmetric memory does not have {collective}: leave {contender} out"));
     }
     match (dtype, op) {
         (DType::F32 | DType::BF16, Reduce::Sum) => Ok(()),
         _ => Err(format!(
-            "PyTorch's symmetric memory has sums of f32 and bf16, and no {} of {dtype}: leave {contender} out",
+            "PyTorch's symmetric memory has only sums of f32 and bf16, not {} of {dtype}: leave {contender} out",
             op.name()
         )),
     }
 }
 
-/// The interpreter. It runs in `/`: what Python imports from its current folder, or from relative entries of
-/// `PYTHONPATH`, must not come from whatever folder this command runs in.
+/// The Python interpreter. It runs in `/`, so that Python does not import modules from the folder
+/// in which this command runs, either as its current folder or by relative entries of `PYTHONPATH`.
 fn python() -> Command {
     let name = std::env::var(PYTHON.0).unwrap_or_else(|_| PYTHON.1.into());
     let program = find::program(&name).unwrap_or_else(|| name.into());
@@ -121,9 +121,10 @@ fn python() -> Command {
     command
 }
 
-/// PyTorch's version; Python is asked once a process.
+/// PyTorch's version. Python is started only once in a process.
 ///
 /// # Errors
+///
 /// Fails without Python or PyTorch, or if PyTorch is too old. The message says what to do.
 pub fn installed() -> std::result::Result<&'static str, BenchError> {
     static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
@@ -148,7 +149,7 @@ fn look(mut interpreter: Command) -> std::result::Result<String, String> {
     }
 }
 
-/// A question, as `peer.py` has a method for each.
+/// A question; `peer.py` has a method for each.
 #[derive(Serialize)]
 #[serde(tag = "ask", rename_all = "lowercase")]
 enum Ask {
@@ -230,18 +231,22 @@ pub struct Torch {
     /// The version of PyTorch.
     pub version: String,
     multicast: bool,
-    /// The folder of the file in which PyTorch's PEs meet, on PE 0; it goes with the child.
+    /// The folder of the file through which PyTorch's PEs connect, on PE 0. It is removed with the
+    /// child.
     _meeting: Option<TempDir>,
 }
 
-/// A folder that this user alone may enter.
+/// Makes a folder that only this user may enter.
 fn meeting_place() -> Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("weft-torch-").tempdir();
-    folder.map_err(|e| BenchError::Local(format!("no folder for PyTorch's PEs to meet in: {e}")))
+    folder.map_err(|e| {
+        BenchError::Local(format!("cannot create the folder in which PyTorch's PEs find each other: {e}"))
+    })
 }
 
 impl Torch {
-    /// Starts it on every PE, with memory for so many elements on either side, of data up to `limit`. *Collective.*
+    /// Starts PyTorch on every PE, with memory for `elements` elements of input and of output, and
+    /// data up to `limit`. *Collective.*
     pub fn start(world: &World, bench: &Bench, elements: u64, limit: u64) -> Result<Torch> {
         Torch::with(world, (bench.dtype, bench.graph), (elements, limit), python())
     }
@@ -256,7 +261,7 @@ impl Torch {
         let bytes = elements.saturating_mul(2 * dtype.bytes() as u64);
         let (_, memory) = world.device().memory()?;
         if bytes > memory as u64 {
-            let message = format!("PyTorch's two tensors have {bytes} bytes, and the GPU has {memory}");
+            let message = format!("PyTorch's two tensors need {bytes} bytes, but the GPU has {memory}");
             return Err(BenchError::Request(message));
         }
         let name = format!("PyTorch of PE {rank}");
@@ -290,7 +295,7 @@ fn ask<A: DeserializeOwned>(child: &RefCell<Child>, question: &Ask, within: Dura
     child.borrow_mut().ask(question, within).map_err(BenchError::Local)
 }
 
-/// The microseconds of a first call, or why PyTorch refuses it on some PE. *Collective.*
+/// The microseconds of a first call, or why PyTorch rejects it on some PE. *Collective.*
 fn agreed_first(world: &World, answer: Prepared) -> Result<std::result::Result<f64, String>> {
     let (first_us, refused) = match answer {
         Prepared::First(us) => (us, String::new()),
@@ -301,7 +306,7 @@ fn agreed_first(world: &World, answer: Prepared) -> Result<std::result::Result<f
     Ok(why.map_or(Ok(first_us), |why| Err(String::from_utf8_lossy(&why).into_owned())))
 }
 
-/// A function that was called once.
+/// A function whose first call has been made.
 struct Called<'a> {
     torch: &'a Torch,
     first_us: f64,
@@ -318,21 +323,21 @@ impl Timed for Called<'_> {
 }
 
 impl<T: Number> Harness<'_, T> {
-    /// The fastest of the contender's functions; or why there is none. *Collective.*
+    /// The fastest of the contender's functions, or why there is none. *Collective.*
     pub(super) fn by_torch(
         &self,
         contender: &str,
         (collective, place): (Collective, Placement),
         counts: &Counts,
     ) -> Result<std::result::Result<Outcome, String>> {
-        let missing = || BenchError::Local("PyTorch is not started".into());
+        let missing = || BenchError::Local("PyTorch was not started".into());
         let torch = self.torch.as_ref().ok_or_else(missing)?;
-        let mut why = format!("{contender}: it has no {collective} there");
+        let mut why = format!("{contender}: PyTorch does not have {collective} with results in this place");
         let mut best: Option<(Times, &Function)> = None;
         let mut last = None;
         for function in functions(contender, collective).filter(|f| f.place == place) {
             if function.multicast && !torch.multicast {
-                why = format!("{contender}: PyTorch has no multicast address here");
+                why = format!("{contender}: PyTorch has no multicast address on this machine");
                 continue;
             }
             last = Some(function.name);
@@ -368,7 +373,7 @@ impl<T: Number> Harness<'_, T> {
         Ok(Ok(Outcome { ctas: None, plan: Some(function.name.into()), times, checked }))
     }
 
-    /// Makes the first call of a function, or says why PyTorch refuses it.
+    /// Makes the first call of a function, or says why PyTorch rejects it.
     fn called<'t>(
         &self,
         torch: &'t Torch,
@@ -402,7 +407,7 @@ mod tests {
                 r#"echo '{"error": "/usr/bin/python3 has no torch"}'"#,
                 "PyTorch: /usr/bin/python3 has no torch",
             ),
-            ("echo broken >&2; exit 2", "PyTorch ended (exit status: 2); it said:\nbroken"),
+            ("echo broken >&2; exit 2", "PyTorch ended (exit status: 2); its last output:\nbroken"),
         ] {
             let why = of(script).unwrap_err();
             assert!(why.starts_with(what), "{why}");
@@ -429,13 +434,15 @@ mod tests {
                 && has("torch", AllReduce, Placement::InPlace)
         );
         let why = |name, collective, dtype, op| can(name, collective, dtype, op).unwrap_err();
-        assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("has no allgather"));
-        assert!(why("torch", AllReduce, DType::F16, Reduce::Sum).ends_with("no sum of f16: leave torch out"));
-        assert!(why("torch", AllReduce, DType::F32, Reduce::Max).contains("no max of f32"));
+        assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("does not have allgather"));
+        assert!(
+            why("torch", AllReduce, DType::F16, Reduce::Sum).ends_with("not sum of f16: leave torch out")
+        );
+        assert!(why("torch", AllReduce, DType::F32, Reduce::Max).contains("not max of f32"));
         assert_eq!(can("torch-two-shot", ReduceScatter, DType::BF16, Reduce::Sum), Ok(()));
     }
 
-    /// What `peer.py` reads and writes.
+    /// The questions and answers in the form that `peer.py` reads and writes.
     #[test]
     fn questions_and_answers() {
         let blocks = Blocks { calls: 3, before: 1, blocks: 2, cold: true };

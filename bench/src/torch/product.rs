@@ -1,4 +1,4 @@
-//! PyTorch's products with communication inside (`torch.ops.symm_mem.fused_*`).
+//! PyTorch's products fused with communication (`torch.ops.symm_mem.fused_*`).
 
 use super::{ANSWER, Ask, Prepared, Result, START, Timings, Torch, agreed_first, ask, python};
 use crate::BenchError;
@@ -7,19 +7,20 @@ use serde::Deserialize;
 use weft::gemm::{Form, Shape};
 use weft_runtime::{DType, World};
 
-/// The variable that keeps PyTorch from multicast addresses. Its fused products make no use of them.
+/// The variable that disables multicast addresses in PyTorch. Its fused products do not use them.
 const NO_MULTICAST: &str = "TORCH_SYMM_MEM_DISABLE_MULTICAST";
 
 /// The function of `torch.ops.symm_mem` that computes a form.
 ///
 /// # Errors
-/// Says that there is none.
+///
+/// Fails if PyTorch has no such function.
 pub fn function(form: Form) -> std::result::Result<&'static str, BenchError> {
     match form {
         Form::AllGather => Ok("fused_all_gather_matmul"),
         Form::ReduceScatter => Ok("fused_matmul_reduce_scatter"),
         Form::AllReduce => Err(BenchError::Request(
-            "PyTorch's symmetric memory has no product with an allreduce inside: leave torch out of --against"
+            "PyTorch's symmetric memory has no fused matrix product and allreduce: leave torch out of --against"
                 .into(),
         )),
     }
@@ -31,9 +32,9 @@ struct Sampled {
 }
 
 impl Torch {
-    /// Starts it on every PE, for products. *Collective.*
+    /// Starts PyTorch on every PE, for products. *Collective.*
     pub fn for_products(world: &World, dtype: DType, graph: bool) -> Result<Torch> {
-        /// Elements of the memory whose barrier the PEs begin at.
+        /// The size in elements of the memory whose barrier lets the PEs begin together.
         const ELEMENTS: u64 = 1024;
         let mut python = python();
         if std::env::var_os(NO_MULTICAST).is_none() {
@@ -42,10 +43,12 @@ impl Torch {
         Torch::with(world, (dtype, graph), (ELEMENTS, 1), python)
     }
 
-    /// Makes the operands of a product, A with so many rows, and its first call. *Collective.*
+    /// Makes the operands of a product, with `rows` rows of A, and makes its first call.
+    /// *Collective.*
     ///
     /// # Errors
-    /// Fails if a process has ended, or if PyTorch refuses the product.
+    ///
+    /// Fails if a process has ended, or if PyTorch rejects the product.
     pub fn multiply(
         &self,
         world: &World,
@@ -59,9 +62,11 @@ impl Torch {
         agreed_first(world, answer)?.map(drop).map_err(refused)
     }
 
-    /// Fills the operands, multiplies twice, and gives these elements of the result. *Collective.*
+    /// Fills the operands, multiplies twice, and returns these elements of the result.
+    /// *Collective.*
     ///
     /// # Errors
+    ///
     /// Fails if a process has ended.
     pub fn sample(&self, whole: bool, places: &[(u64, u64)]) -> Result<Vec<f64>> {
         let question = Ask::Sample { whole, places: places.to_vec() };
@@ -70,7 +75,7 @@ impl Torch {
 
     fn block(&self, question: &Ask) -> Result<f64> {
         let times: Timings = self.ask(question)?;
-        let none = || BenchError::Local("PyTorch gave no time".into());
+        let none = || BenchError::Local("PyTorch reported no time".into());
         times.us.first().copied().ok_or_else(none)
     }
 }

@@ -1,4 +1,5 @@
-//! `weft tune`: which plan of our collectives is the fastest on this machine, by size, type, place and memory.
+//! `weft tune`: finds the fastest plan of warpweft's collectives on this machine, by size, type,
+//! placement and memory.
 
 mod search;
 
@@ -21,17 +22,18 @@ use weft_runtime::{DType, Reduce, World};
 pub struct Tune {
     /// The collectives that are tuned.
     pub collectives: Vec<Collective>,
-    /// Element types: others take what was found for one as wide.
+    /// The element types. Other types use the plans of a type of the same width.
     pub dtypes: Vec<DType>,
-    /// How elements become one, where a collective reduces.
+    /// The reduction of collectives that reduce.
     pub op: Reduce,
-    /// Bytes of the larger side of a PE, ascending. Those that do not have an element for each PE are left out.
+    /// Sizes in bytes of the larger buffer of a PE, ascending. Sizes that do not have an element
+    /// for each PE are left out.
     pub sizes: Vec<u64>,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
-    /// Whether only plans are measured that algorithms have where nobody has measured.
+    /// Whether only the default plans of the algorithms are measured.
     pub quick: bool,
-    /// What calls allow for the sums, for which the fastest plans are searched.
+    /// The sums that calls allow, for which the fastest plans are searched.
     pub sums: Sums,
 }
 
@@ -44,26 +46,26 @@ pub struct Cell {
     pub dtype: DType,
     /// Where the results are.
     pub place: Placement,
-    /// Bytes of the larger side.
+    /// The bytes of the larger buffer.
     pub bytes: u64,
     /// The fastest plans, and how many were measured.
     pub found: Found,
 }
 
-/// Tells of each cell as it is done, on every PE.
+/// Receives each cell when it is done, on every PE.
 pub type ProgressSink<'a> = &'a mut dyn FnMut(&Cell) -> std::io::Result<()>;
 
-/// Microseconds that a block takes whose calls are few, brief and long.
+/// The microseconds of a block of a brief and of a long measurement.
 const BLOCK_US: [f64; 2] = [300.0, 1000.0];
-/// Blocks, brief and long.
+/// The number of blocks of a brief and of a long measurement.
 const BLOCKS: [u32; 2] = [3, 9];
-/// Most calls of a block.
+/// The greatest number of calls in a block.
 const CALLS: f64 = 20.0;
-/// Blocks of a calibration.
+/// The number of blocks of the calibration.
 const CALIBRATION: u32 = 10;
 
 impl Tune {
-    /// All collectives, f32 and bf16, sums.
+    /// A request for all collectives, with f32 and bf16 and sums.
     pub fn new(sizes: Vec<u64>) -> Tune {
         Tune {
             collectives: Collective::ALL.to_vec(),
@@ -76,7 +78,7 @@ impl Tune {
         }
     }
 
-    /// What is searched for a collective and type over so many PEs.
+    /// The benchmark request for a collective and type on `n_pes` PEs.
     fn bench(&self, collective: Collective, dtype: DType, n_pes: u32) -> Bench {
         let whole = |s: &u64| collective.counts(*s, dtype.bytes() as u64, n_pes).map(|c| c.bytes);
         let mut sizes: Vec<u64> = self.sizes.iter().filter_map(whole).collect();
@@ -90,26 +92,27 @@ impl Tune {
         bench
     }
 
-    /// Places that a collective has results in.
+    /// The placements that a collective supports.
     fn places(collective: Collective) -> impl Iterator<Item = Placement> {
         let has = move |p: &Placement| Algorithm::of(collective).any(|a| a.kernel(*p).is_some());
         [Placement::OutOfPlace, Placement::InPlace].into_iter().filter(has)
     }
 
-    /// Requests that are searched over so many PEs.
+    /// The number of cells that are searched on `n_pes` PEs.
     pub fn cells(&self, n_pes: u32) -> usize {
         let of = |c: Collective, d: DType| self.bench(c, d, n_pes).sizes.len() * Tune::places(c).count();
         self.collectives.iter().flat_map(|c| self.dtypes.iter().map(move |d| of(*c, *d))).sum()
     }
 
-    /// What can be known to be wrong before any GPU works.
+    /// Checks everything that can be checked before a GPU is used.
     ///
     /// # Errors
+    ///
     /// Fails if there is nothing to tune, or if sums are not exact in a type.
     pub fn examine(&self, n_pes: u32) -> std::result::Result<(), BenchError> {
         let bad = |message: String| Err(BenchError::Request(message));
         if self.dtypes.contains(&DType::Bool) {
-            return bad("bool is not a type of numbers".into());
+            return bad("bool is not a number type".into());
         }
         if let Some(dtype) = self.dtypes.iter().find(|d| data::limit(**d, n_pes) == 0) {
             return bad(format!(
@@ -118,18 +121,20 @@ impl Tune {
         }
         match self.cells(n_pes) {
             0 => bad(format!(
-                "there is nothing to tune: no collective, type or size of an element for {n_pes} PEs"
+                "there is nothing to tune: give a collective, a type, and a size with an element for each of {n_pes} PEs"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// Measures on every PE of the world, which all call it with the same request, and gives the table. *Collective.*
+/// Measures on every PE of the world, all of which call it with the same request, and returns the
+/// table. *Collective.*
 ///
 /// # Errors
-/// Fails where [`Tune::examine`] fails, if the results of a plan are wrong, or if GPUs or NVSHMEM refuse a
-/// call.
+///
+/// Fails where [`Tune::examine`] fails, if the results of a plan are wrong, or if a call of CUDA or
+/// NVSHMEM fails.
 pub fn tune(world: &World, what: &Tune, progress: ProgressSink<'_>) -> Result<Table> {
     let n_pes = world.n_pes();
     what.examine(n_pes)?;
@@ -140,7 +145,7 @@ pub fn tune(world: &World, what: &Tune, progress: ProgressSink<'_>) -> Result<Ta
             if bench.sizes.is_empty() {
                 continue;
             }
-            let none = || Err(BenchError::Request("bool is not a type of numbers".into()));
+            let none = || Err(BenchError::Request("bool is not a number type".into()));
             with_number!(*dtype, none(), one(world, what, &bench, &mut table, progress))?;
         }
     }
@@ -149,7 +154,7 @@ pub fn tune(world: &World, what: &Tune, progress: ProgressSink<'_>) -> Result<Ta
     Ok(table)
 }
 
-/// A collective of one type.
+/// Tunes a collective for one type.
 fn one<T: Number>(
     world: &World,
     what: &Tune,
@@ -184,7 +189,7 @@ fn one<T: Number>(
     Ok(())
 }
 
-/// Requests that differ in size alone.
+/// Requests that differ only in size.
 struct Group<'b, T> {
     harness: &'b Harness<'b, T>,
     links: Links,
@@ -207,7 +212,8 @@ impl<T: Number> Group<'_, T> {
         let search = Search { request, most_ctas: harness.most_ctas, links: &self.links, effort, before };
         search.run(&mut |plan: &Plan, look: Look| {
             let case = match harness.ours_by(place, counts, plan) {
-                // What a GPU's switch does not have, or the assembler not take: the same on all PEs.
+                // The switch of a GPU does not support the type, or the assembler rejects the
+                // kernel. This is the same on all PEs.
                 Err(BenchError::Gpu(GpuError::Compile(_))) => return Ok(f64::INFINITY),
                 case => case?,
             };
@@ -219,10 +225,11 @@ impl<T: Number> Group<'_, T> {
         })
     }
 
-    /// Between two sizes that others are the fastest for, one more, so that the border is not a guess.
+    /// Measures one more size between two sizes with different fastest plans, so that the border
+    /// between them is measured.
     fn border(&self, entries: &mut Vec<Entry>, sizes: [&Counts; 2], found: &[Found; 2]) -> Result<()> {
         let [from, to] = sizes.map(|c| c.count);
-        // Whole vectors for every PE, which small sizes have too.
+        // Each PE gets whole vectors, as it does for small sizes.
         let unit = u64::from(self.harness.world.n_pes()) * 16;
         let count = ((from as f64 * to as f64).sqrt() as u64).next_multiple_of(unit);
         if count <= from || count >= to {
@@ -234,7 +241,7 @@ impl<T: Number> Group<'_, T> {
         self.keep(entries, &counts, &found)
     }
 
-    /// Takes what was found into the table, once its results are right.
+    /// Adds the fastest plans to the table, once their results are found to be right.
     fn keep(&self, entries: &mut Vec<Entry>, counts: &Counts, found: &Found) -> Result<()> {
         let mut checked: Vec<Plan> = Vec::new();
         for (symmetric, timed) in [(true, found.symmetric), (false, found.any)] {
@@ -259,14 +266,14 @@ fn empty<T: Number>(harness: &Harness<'_, T>) -> Result<Table> {
     Ok(Table { setting, warpweft, nvshmem, date, links, ..Table::default() })
 }
 
-/// Takes a size in: into the entry before, where that has the same plan.
+/// Adds a size to the table: to the previous entry, if that has the same plan.
 fn add(
     entries: &mut Vec<Entry>,
     (collective, place, symmetric, dtype, sums): (Collective, Placement, bool, DType, Sums),
     bytes: u64,
     timed: &Timed,
 ) {
-    // Hundredths of a microsecond are not to be had.
+    // The measurement is not accurate to hundredths of a microsecond.
     let size = (bytes, (timed.us * 1e3).round() / 1e3);
     let algorithm = timed.plan.algorithm.name.to_owned();
     let entry =
@@ -280,7 +287,7 @@ fn add(
 }
 
 impl<T: Number> Harness<'_, T> {
-    /// Microseconds of a call that is expected to take so many.
+    /// The microseconds of a call that is expected to take about `about`.
     fn quickly(&self, case: &Case<'_, T>, look: Look, about: f64) -> Result<f64> {
         let at = usize::from(look == Look::Long);
         let calls = (BLOCK_US[at] / about.max(1.0)).clamp(1.0, CALLS).round() as u32;
@@ -289,14 +296,15 @@ impl<T: Number> Harness<'_, T> {
         Ok(Spread::over(&gather(self.world, &each)?).median)
     }
 
-    /// Compares what a plan gives with a reference.
+    /// Compares the result of a plan with a reference.
     fn believe(&self, plan: &Plan, place: Placement, counts: &Counts) -> Result<()> {
         let case = self.ours_by(place, counts, plan)?;
         let Some(wrong) = self.check(&case)? else { return Ok(()) };
         let how = case.plan.as_deref().unwrap_or_default();
         let (operation, bytes, place) = (self.bench.operation, counts.bytes, place.name());
-        let message = format!("{operation} by {how} {place}, {bytes} bytes of {}: {wrong}", self.bench.dtype);
-        Err(BenchError::Request(message + "; nothing is stored"))
+        let message =
+            format!("{operation} with {how} {place}, {bytes} bytes of {}: {wrong}", self.bench.dtype);
+        Err(BenchError::Request(message + "; no table was stored"))
     }
 }
 
@@ -350,12 +358,13 @@ mod tests {
         assert!(why(|t| t.dtypes = vec![DType::E5M2], 9).contains("not exact in e5m2"));
         assert!(why(|t| t.sizes = vec![1], 8).contains("nothing to tune"));
         assert!(why(|t| t.collectives.clear(), 8).contains("nothing to tune"));
-        // Sizes without an element for each PE are left out, and those that come to the same.
+        // Sizes without an element for each PE are left out, and so are duplicates after rounding.
         let what = Tune::new(vec![4, 6, 1000, 1001]);
         let sizes = |c, n| what.bench(c, DType::F32, n).sizes;
         assert_eq!(sizes(Collective::AllReduce, 8), [4, 1000]);
         assert_eq!(sizes(Collective::AllGather, 8), [992]);
-        // Two collectives of two sizes of f32 and three of bf16, three of one; in both places.
+        // Two collectives with two sizes of f32 and three of bf16, and three with one size; both
+        // placements.
         assert_eq!(what.cells(8), 2 * (2 * (2 + 3) + 3 * (1 + 1)));
     }
 }

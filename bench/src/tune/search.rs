@@ -1,36 +1,39 @@
-//! The search for the fastest plan of a request, whoever measures.
+//! The search for the fastest plan of a request, independent of how plans are measured.
 //!
-//! Every algorithm is looked at as it is where nobody has measured. From the fastest of them the search climbs: half or
-//! twice the CTAs, threads, or steps at once, as long as that is faster. The best few are measured at length.
+//! Every algorithm is measured with its default limits. From the fastest of them the search climbs:
+//! it halves or doubles the CTAs, threads, or steps in flight as long as that is faster. The best
+//! few are measured for longer.
 
 use weft::collective::{Algorithm, Limits, Links, Plan, Request};
 
-/// How long a plan is looked at.
+/// How long a plan is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// To tell good from bad.
+    /// A brief measurement, which finds the candidates.
     Brief,
-    /// To tell good from better.
+    /// A long measurement, which ranks the candidates.
     Long,
 }
 
-/// Algorithms that the search climbs from, for each memory.
+/// The number of algorithms that the search climbs from, for each memory.
 const CLIMBS: usize = 3;
-/// Plans that are looked at long since they seem faster than the best of each algorithm did.
+/// The number of plans that get a long measurement because they seem faster than the best of each
+/// algorithm.
 const FINALISTS: usize = 4;
-/// Plans of a request that are measured at all.
+/// The greatest number of plans that are measured for a request.
 const MOST: usize = 64;
-/// How much slower than the fastest an algorithm may be that is climbed from.
+/// The search climbs from algorithms that are at most this factor slower than the fastest.
 const NEAR: f64 = 1.4;
-/// How much slower than the fastest the model may have an algorithm that is measured.
+/// Algorithms that the model predicts to be more than this factor slower than the fastest are not
+/// measured.
 const HOPELESS: f64 = 8.0;
-/// Times this close are as good as the same.
+/// Times whose ratio is above this count as equal.
 const SAME: f64 = 0.98;
 
 /// A plan that was measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timed {
-    /// What it was made within.
+    /// The limits that the plan was made with.
     pub most: Limits,
     /// The plan that was measured.
     pub plan: Plan,
@@ -39,20 +42,21 @@ pub struct Timed {
     long: bool,
 }
 
-/// What was found for a request.
+/// The search result for a request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Found {
-    /// The fastest of operands in the symmetric heap.
+    /// The fastest plan for operands in the symmetric heap.
     pub symmetric: Option<Timed>,
-    /// The fastest of operands anywhere.
+    /// The fastest plan for operands in any memory.
     pub any: Option<Timed>,
     /// The plan that the model would have chosen for the symmetric heap, if it was measured.
     pub model: Option<Timed>,
-    /// Plans that were measured.
+    /// The number of plans that were measured.
     pub plans: usize,
 }
 
-/// Measures a plan: microseconds of a call, infinite where the plan does not work here.
+/// Measures a plan and returns the microseconds of a call, infinite if the plan does not work on
+/// this machine.
 pub type Measure<'a, E> = &'a mut dyn FnMut(&Plan, Look) -> Result<f64, E>;
 
 /// The plans that a search looks at.
@@ -62,18 +66,18 @@ pub enum Effort {
     Given,
     /// The given plans and the plans that are used without measurements.
     Defaults,
-    /// And from the best of these on.
+    /// These plans, and the climb from the best of them.
     Climb,
 }
 
 impl Found {
-    /// The fastest of either memory, and what they were made within.
+    /// The fastest plans of both memories, and the limits that they were made with.
     pub fn best(&self) -> Vec<(&'static Algorithm, Limits)> {
         let all = [self.symmetric, self.any].into_iter().flatten();
         all.map(|t| (t.plan.algorithm, t.most)).collect()
     }
 
-    /// Whether the same is the fastest as for another size.
+    /// Whether the same plan is the fastest as for another size.
     pub fn agrees(&self, other: &Found) -> bool {
         self.best() == other.best()
     }
@@ -85,11 +89,11 @@ pub struct Search<'a> {
     pub request: Request,
     /// The greatest number of CTAs.
     pub most_ctas: u32,
-    /// What the model goes by.
+    /// The links that the model uses.
     pub links: &'a Links,
     /// The plans that the search looks at.
     pub effort: Effort,
-    /// What was the fastest for the size before: kept where it is as good.
+    /// The fastest plans of the previous size, which are kept if they are as good.
     pub before: &'a [(&'static Algorithm, Limits)],
 }
 
@@ -124,7 +128,7 @@ impl Search<'_> {
     }
 }
 
-/// What was measured so far.
+/// The plans that were measured so far.
 struct Tried<'a, 'm, E> {
     search: &'a Search<'a>,
     measure: Measure<'m, E>,
@@ -136,7 +140,8 @@ impl<E> Tried<'_, '_, E> {
         Plan::within(a, &self.search.request, most, self.search.most_ctas)
     }
 
-    /// The time of a plan, measured if it was not yet; none where it cannot be launched, or enough were measured.
+    /// The time of a plan, measured if necessary; none if it cannot be launched, or if the greatest
+    /// number of plans is reached.
     fn look(&mut self, a: &'static Algorithm, most: Limits, look: Look) -> Result<Option<Timed>, E> {
         let plan = self.plan(a, most);
         let known = self.all.iter().position(|t| t.plan == plan);
@@ -151,7 +156,7 @@ impl<E> Tried<'_, '_, E> {
         let timed = Timed { most, plan, us, long: look == Look::Long };
         Ok(Some(match at {
             Some(at) => {
-                // It keeps what it was first made within.
+                // The entry keeps the limits that the plan was first made with.
                 self.all[at] = Timed { most: self.all[at].most, ..timed };
                 self.all[at]
             }
@@ -162,7 +167,7 @@ impl<E> Tried<'_, '_, E> {
         }))
     }
 
-    /// Those that can work in a memory, the fastest first.
+    /// The plans that support a memory, the fastest first.
     fn fastest(&self, memory: [bool; 2]) -> Vec<Timed> {
         let request = Request { symmetric: memory, ..self.search.request };
         let mut able: Vec<_> = self
@@ -175,7 +180,7 @@ impl<E> Tried<'_, '_, E> {
         able
     }
 
-    /// The fastest of a memory.
+    /// The fastest plan of a memory.
     fn best(&mut self, memory: [bool; 2]) -> Result<Option<Timed>, E> {
         let mut from: Vec<Timed> = Vec::new();
         for t in self.fastest(memory) {
@@ -187,7 +192,8 @@ impl<E> Tried<'_, '_, E> {
         for timed in from.iter().filter(|_| self.search.effort == Effort::Climb) {
             self.climb(*timed)?;
         }
-        // The best of each of them, what would rather be kept, and then whatever seems faster than all these.
+        // First the best plan of each algorithm, then the plans of the previous size, and then
+        // other plans that seem faster than all these.
         let kept = |t: &Timed| self.search.before.contains(&(t.plan.algorithm, t.most));
         let default = |t: &Timed| t.most == Limits::of(t.plan.algorithm, self.search.most_ctas);
         let all = self.fastest(memory);
@@ -211,7 +217,7 @@ impl<E> Tried<'_, '_, E> {
         Ok(or(&kept).or_else(|| or(&default)).or(Some(least)).copied())
     }
 
-    /// Goes on from a plan as long as a neighbour is faster.
+    /// Climbs from a plan as long as a neighbour is faster.
     fn climb(&mut self, from: Timed) -> Result<(), E> {
         let mut at = from;
         loop {
@@ -232,7 +238,7 @@ impl<E> Tried<'_, '_, E> {
         }
     }
 
-    /// The nearest limits that way that make another plan.
+    /// The nearest limits in a direction that result in another plan.
     fn neighbour(&self, at: &Timed, knob: Knob, up: bool) -> Option<Limits> {
         let a = at.plan.algorithm;
         let bounds = Limits { ctas: self.search.most_ctas.min(a.most_ctas), threads: 1024, unroll: 8 };
@@ -269,7 +275,7 @@ mod tests {
     use weft::collective::Collective;
     use weft_runtime::DType;
 
-    /// A machine whose times are those of the model, but for what `change` makes of them.
+    /// A machine whose times are those of the model, modified by `change`.
     fn search(
         bytes: u64,
         before: &[(&'static Algorithm, Limits)],
@@ -285,7 +291,7 @@ mod tests {
         (found.unwrap(), looks)
     }
 
-    /// Least where CTAs, threads and steps at once are these.
+    /// A time with its minimum at these numbers of CTAs, threads and steps in flight.
     fn valley(name: &'static str, at: (u32, u32, u32)) -> impl Fn(&Plan, Look, f64) -> f64 {
         move |plan, _, us| {
             let away = |a: u32, b: u32| (f64::from(a) / f64::from(b)).log2().abs();
@@ -298,13 +304,13 @@ mod tests {
     fn the_search_climbs_to_the_best_plan() {
         let (found, looks) = search(64 << 20, &[], valley("push_direct", (33, 512, 2)));
         let best = found.symmetric.unwrap();
-        // (As many CTAs as have as many rounds.)
+        // (Other numbers of CTAs with the same number of rounds are as good.)
         assert!(best.plan.algorithm.name == "push_direct" && best.us < 5.1, "{best:?}");
         assert_eq!((best.plan.threads, best.plan.unroll), (512, 2));
         assert_eq!(found.any.unwrap().plan.algorithm.name, "push");
         let request = Request::new(Collective::AllReduce, DType::BF16, 32 << 20, 8);
         assert_eq!(found.model.map(|m| m.plan), Plan::choose(&request, 132, &Links::H200).ok());
-        // None twice, but the best at length.
+        // No plan is measured twice, except that the best get a long measurement.
         assert!(looks.len() <= MOST + 2 * (FINALISTS + CLIMBS) && found.plans <= MOST, "{}", looks.len());
         for (i, look) in looks.iter().enumerate() {
             assert!(!looks[..i].contains(look), "{look:?}");
@@ -315,14 +321,14 @@ mod tests {
     fn what_was_the_best_stays_where_it_is_as_good() {
         let push = Algorithm::find(Collective::AllReduce, "push_direct").unwrap();
         let before = [(push, Limits { ctas: 132, threads: 512, unroll: 2 })];
-        // 132 and 66 CTAs are as good, within a hundredth.
+        // and 66 CTAs are equally good, to within a hundredth.
         let flat = |plan: &Plan, _: Look, us: f64| match plan.algorithm == push {
             true => 5.0 - f64::from(plan.ctas == 66) * 0.04,
             false => us.max(9.0),
         };
         let (found, _) = search(64 << 20, &before, flat);
         assert_eq!(found.symmetric.unwrap().most, before[0].1);
-        // Without one before, the limits where nobody has measured.
+        // Without a previous size, the default limits are used.
         let (found, _) = search(64 << 20, &[], flat);
         assert_eq!(found.symmetric.unwrap().most, Limits::of(push, 132));
     }
@@ -351,7 +357,7 @@ mod tests {
         assert_eq!((e, looks), (Err("no more"), 3));
     }
 
-    /// Only what is given is looked at, and the faster of it found for each memory.
+    /// Only the given plans are measured, and the faster of them is found for each memory.
     #[test]
     fn the_faster_of_two() {
         let find = |name| Algorithm::find(Collective::AllReduce, name).unwrap();
@@ -365,7 +371,7 @@ mod tests {
         assert!(found.agrees(&found) && found.best() == [given[0]; 2]);
     }
 
-    /// Every collective, place and size has a plan that can be launched, for a few CTAs too.
+    /// Every collective, placement and size has a plan that can be launched, also with few CTAs.
     #[test]
     fn plans_fit_everywhere() {
         for collective in Collective::ALL {

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     on_every_pe(run)
 }
 
-/// What one PE does.
+/// Runs the kernel on one PE and checks its result.
 pub fn run(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, stream) = (world.my_pe(), world.stream());
     let text = include_str!("../my_kernel.weft");

@@ -1,4 +1,4 @@
-//! Algorithms: kernels of the built-in library, and what each can do.
+//! Algorithms: kernels of the built-in library, with their properties.
 
 use super::sums::is_quantisable;
 use super::table::{ALGORITHMS, STAGE};
@@ -8,47 +8,49 @@ use weft_runtime::{DType, Reduce};
 
 /// A kernel of the built-in library.
 ///
-/// What it takes it says itself. Its run-time parameters are among `x`, `out`, `n` (elements of a part), `ws` and `epoch`
-/// (packets), `stage`, `sums`, `flags` and `rounds` (data and
-/// who has sent it), `inbox`, `signals` and `exchanges` (the same by NVSHMEM's operations), `sync` (a barrier) and `team`; `x` and `out` are `symm`
-/// where other PEs read or write them, else any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
-/// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (what `n` is a
-/// multiple of), `MC` (send by the switch), `ROOT`, and the extents of workspaces.
+/// The kernel's head declares its parameters. Its run-time parameters are among `x`, `out`, `n`
+/// (elements of a part), `ws` and `epoch` (packets), `stage`, `sums`, `flags` and `rounds` (data,
+/// and the flags of its senders), `inbox`, `signals` and `exchanges` (the same for NVSHMEM's
+/// operations), `sync` (a barrier) and `team`; `x` and `out` are `symm` if other PEs read or write
+/// them, otherwise any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
+/// (the type of sums), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (a divisor of `n`),
+/// `MC` (send through the switch), `ROOT`, and the extents of workspaces.
 pub struct Algorithm {
     /// The collective that the kernel computes.
     pub collective: Collective,
     /// The name on the command line.
     pub name: &'static str,
-    /// The part of the library that has it: `use weft::PART;`
+    /// The part of the library that contains it: `use weft::PART;`
     pub part: &'static str,
-    /// The kernel that has its result in another tensor.
+    /// The kernel that writes its result to another tensor.
     pub out_of_place: Option<&'static str>,
-    /// The kernel that has its result where the operand was. All-gather and reduce-scatter take the larger tensor then,
-    /// in which a PE's own part lies at its rank.
+    /// The kernel that writes its result to the operand's tensor. For all-gather and reduce-scatter
+    /// this is the larger tensor, in which a PE's own part is at its rank.
     pub in_place: Option<&'static str>,
-    /// Whether it sends by the switch, and so needs a multicast address.
+    /// Whether it sends through the switch, and so needs a multicast address.
     pub switch: bool,
-    /// Whether it goes by NVSHMEM's operations, and so reaches PEs that loads and stores do not.
+    /// Whether it uses NVSHMEM's operations, and so reaches PEs that loads and stores do not.
     pub net: bool,
-    /// Whether the copy engine carries its bytes, between two kernels in which PEs meet. Its kernels are what is simulated.
+    /// Whether the copy engine transfers its bytes, between two kernels that synchronise the PEs.
+    /// The simulator runs its kernel instead.
     pub engine: bool,
-    /// Bytes that a PE's threads go through.
+    /// The bytes that a PE's threads process.
     pub work: fn(&Request) -> u64,
-    /// Bytes of them in a step of a thread.
+    /// The bytes that a thread processes in one step.
     pub unit: u64,
     /// The greatest number of CTAs.
     pub most_ctas: u32,
-    /// Most threads of a CTA where nobody has measured.
+    /// The default number of threads of a CTA, at most.
     pub threads: u32,
-    /// Most steps of a thread at once where nobody has measured.
+    /// The default number of steps of a thread in flight, at most.
     pub unroll: u32,
-    /// Most steps of all threads of a CTA at once.
+    /// The greatest number of steps in flight of all threads of a CTA.
     pub most_steps: u32,
-    /// Elements of which a step has a multiple, beside whole vectors.
+    /// A number of elements that a step is a multiple of, besides whole vectors.
     pub run: u32,
-    /// What happens to the sums of a request.
+    /// The kind of sums that it computes for a request.
     pub sums: fn(&Request) -> Sums,
-    /// Whether a step takes staging memory, which all CTAs share.
+    /// Whether a step needs staging memory, which all CTAs share.
     pub staged: bool,
     /// The function that says what a launch waits for and moves.
     pub cost: fn(&Request, &Plan) -> Cost,
@@ -69,10 +71,11 @@ impl PartialEq for Algorithm {
 }
 
 impl Algorithm {
-    /// Every algorithm. Those of one collective are in the order of the sizes that they are for, smallest first.
+    /// All algorithms. Those of one collective are in the order of the sizes that they suit,
+    /// smallest first.
     pub const ALL: &[Algorithm] = &super::ALGORITHMS;
 
-    /// CTAs that there is staging memory for in a handle with so many.
+    /// The number of CTAs for which a handle with `ctas` CTAs has staging memory.
     pub(super) fn stages(&self, threads: u32, unroll: u32, ctas: u32) -> u32 {
         if !self.staged {
             return ctas;
@@ -93,7 +96,7 @@ impl Algorithm {
     pub fn find(collective: Collective, name: &str) -> Result<&'static Algorithm, String> {
         Algorithm::of(collective).find(|a| a.name == name).ok_or_else(|| {
             let known: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
-            format!("`{name}` is no algorithm of {collective}: expected {}", known.join(", "))
+            format!("`{name}` is not an algorithm of {collective}: expected {}", known.join(", "))
         })
     }
 
@@ -116,15 +119,16 @@ impl Algorithm {
         }
     }
 
-    /// The places where it can have its results.
+    /// The placements of the result that it supports.
     pub fn places(&self) -> impl Iterator<Item = Placement> {
         [Placement::OutOfPlace, Placement::InPlace].into_iter().filter(|p| self.kernel(*p).is_some())
     }
 
-    /// Whether it can do that.
+    /// Checks that the algorithm supports the request.
     ///
     /// # Errors
-    /// Says why the algorithm cannot do it.
+    ///
+    /// Says why the algorithm does not support it.
     pub fn can(&'static self, request: &Request) -> Result<(), String> {
         let name = self.name;
         let Request { dtype, op, place, .. } = *request;
@@ -135,55 +139,57 @@ impl Algorithm {
             ));
         }
         if dtype == DType::Bool {
-            return Err("collectives are of numbers, and bool is none".into());
+            return Err("collectives need numbers, and bool is not a number type".into());
         }
         if self.collective.reduces() && reduction(op).is_none() {
-            return Err(format!("{name} does sum, min and max, and not {}", op.name()));
+            return Err(format!("{name} supports sum, min and max, but not {}", op.name()));
         }
         if (self.sums)(request) == Sums::Quantised && !is_quantisable(dtype) {
-            return Err(format!("{name} sends floats of 16 and 32 bits in fewer bits, and not {dtype}"));
+            return Err(format!("{name} compresses floats of 16 and 32 bits, but not {dtype}"));
         }
         if self.kernel(place).is_none() {
             let only = if place == Placement::InPlace { "out of place" } else { "in place" };
-            return Err(format!("{name} works {only} only"));
+            return Err(format!("{name} only works {only}"));
         }
         if self.switch && !request.multicast {
-            return Err(format!("{name} needs a multicast address, and the team has none"));
+            return Err(format!("{name} needs a multicast address, but the team has none"));
         }
         if request.n_pes > MOST_PES {
-            return Err(format!("{name} is for teams of up to {MOST_PES} PEs, not {}", request.n_pes));
+            return Err(format!("{name} supports teams of at most {MOST_PES} PEs, not {}", request.n_pes));
         }
         if !request.reach && !self.net {
-            return Err(format!("{name} needs all PEs in reach of loads and stores"));
+            return Err(format!("{name} needs loads and stores that reach all PEs"));
         }
         for (operand, symmetric) in ["x", "out"].into_iter().zip(request.symmetric) {
             if !symmetric && self.symmetric(place).contains(&operand) {
                 let what = if operand == "x" { "operand" } else { "result" };
                 return Err(format!(
-                    "{name} needs its {what} in the symmetric heap, where other PEs reach it"
+                    "{name} needs its {what} in the symmetric heap, where other PEs can access it"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Whether it can do that, and the request allows what happens to its sums.
+    /// Checks that the algorithm supports the request, and that the request allows its kind of
+    /// sums.
     ///
     /// # Errors
-    /// Says why the algorithm is not to do it.
+    ///
+    /// Says why the algorithm must not be used.
     pub fn allowed(&'static self, request: &Request) -> Result<(), String> {
         self.can(request)?;
         let own = (self.sums)(request);
         if self.collective.reduces() && own > request.sums {
             return Err(format!(
-                "{} has {own} sums, and the call is to have {} ones",
+                "{} computes {own} sums, but the call asks for {} sums",
                 self.name, request.sums
             ));
         }
         Ok(())
     }
 
-    /// Which of `x` and `out` must be symmetric, as the kernel's head says.
+    /// The operands among `x` and `out` that must be symmetric according to the kernel's head.
     fn symmetric(&'static self, place: Placement) -> Vec<&'static str> {
         let head = self.kernel(place).and_then(|k| super::handle::head(self, k).ok());
         let is =
@@ -192,10 +198,10 @@ impl Algorithm {
     }
 }
 
-/// Most PEs of a team whose loops over PEs are taken apart.
+/// The greatest number of PEs of a team for which loops over PEs are unrolled.
 const MOST_PES: u32 = 32;
 
-/// A reduction in the language's words.
+/// The reduction in the language's IR.
 pub(super) fn reduction(op: Reduce) -> Option<weft_ir::RedOp> {
     match op {
         Reduce::Sum => Some(weft_ir::RedOp::Add),

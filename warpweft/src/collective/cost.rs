@@ -13,17 +13,17 @@
 use super::{Plan, Request};
 use serde::{Deserialize, Serialize};
 
-/// The waits of a launch, one after the other, and the bytes that it moves. They are those of the PE that has
-/// most.
+/// The waits of a launch that follow each other, and the bytes that it moves, of the PE with the
+/// most of them.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Cost {
     /// Barriers of the team.
     pub waits: f64,
-    /// Flags behind data, with a fence between.
+    /// Flags that follow data, with a fence in between.
     pub flights: f64,
     /// The waits that happen while bytes move. The longer of both counts.
     pub hidden: f64,
-    /// Data that carries its own flag.
+    /// Waits for packets, which carry data together with a flag.
     pub packets: f64,
     /// Signals by NVSHMEM's operations.
     pub net_flights: f64,
@@ -33,7 +33,7 @@ pub struct Cost {
     pub neighbour: f64,
     /// Bytes loaded from other PEs.
     pub pull: f64,
-    /// Bytes of packets, flags among them.
+    /// Bytes of packets, including their flags.
     pub packed: f64,
     /// Bytes through the switch's multicast.
     pub switch: f64,
@@ -41,7 +41,7 @@ pub struct Cost {
     pub net: f64,
     /// Bytes that the copy engine writes to other PEs. They count from the second launch on.
     pub engine: f64,
-    /// Bytes that a GPU reads of what was staged in its own memory.
+    /// Bytes of staged data that a GPU reads from its own memory.
     pub local: f64,
 }
 
@@ -50,17 +50,17 @@ pub struct Cost {
 pub struct Links {
     /// Microseconds of a kernel that does nothing, in a CUDA graph.
     pub launch_us: f64,
-    /// Microseconds of a kernel's own: reading what it is given, reducing, writing.
+    /// Microseconds of a kernel's own work: reading its input, reducing, writing.
     pub work_us: f64,
     /// Microseconds of a barrier of all GPUs in a kernel.
     pub wait_us: f64,
-    /// Microseconds that data, a fence and a flag take to another GPU.
+    /// Microseconds until data, a fence and a flag have reached another GPU.
     pub flight_us: f64,
-    /// Microseconds that a word takes that carries its own flag.
+    /// Microseconds until a word with its own flag has reached another GPU.
     pub packet_us: f64,
     /// 10^9 bytes a second that one CTA stores or loads.
     pub cta_gbps: f64,
-    /// 10^9 bytes a second that a GPU stores to one other while it receives as many.
+    /// 10^9 bytes a second that a GPU stores to one other GPU while it receives the same amount.
     pub neighbour_gbps: f64,
     /// The bandwidth of stores to all other PEs at once, in 10^9 bytes per second.
     pub push_gbps: f64,
@@ -68,25 +68,25 @@ pub struct Links {
     pub pull_gbps: f64,
     /// The bandwidth of packets to all other PEs at once, in 10^9 bytes per second. Flags count as bytes.
     pub packet_gbps: f64,
-    /// Microseconds that a call takes beside its barriers and bytes if the copy engine carries these: the start of copies,
-    /// and a second kernel.
+    /// Additional microseconds of a call whose bytes the copy engine transfers: the start of
+    /// copies, and a second kernel.
     #[serde(default)]
     pub engine_us: f64,
-    /// The bandwidth of the copy engine to all other PEs, in 10^9 bytes per second; 0 where nobody has measured it, and
-    /// then the model does not choose it.
+    /// The bandwidth of the copy engine to all other PEs, in 10^9 bytes per second. It is 0 if it
+    /// was not measured, and then the model does not choose the copy engine.
     #[serde(default)]
     pub engine_gbps: f64,
     /// The bandwidth of multimem instructions to all other PEs at once, in 10^9 bytes per second.
     pub switch_gbps: f64,
     /// Microseconds of a put with a signal between nodes.
     pub net_us: f64,
-    /// 10^9 bytes a second and GPU between nodes.
+    /// 10^9 bytes a second of each GPU between nodes.
     pub net_gbps: f64,
-    /// 10^9 bytes a second that a GPU reads of what was staged in its own memory, or in its cache.
+    /// 10^9 bytes a second at which a GPU reads staged data from its own memory or cache.
     pub local_gbps: f64,
 }
 
-/// Microseconds of a launch, by what they are for.
+/// The predicted microseconds of a launch, by cause.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Prediction {
     /// The launch, and the kernel's own work.
@@ -104,7 +104,8 @@ impl Prediction {
     }
 }
 
-/// Bandwidth that NVLink has as specified where it was measured, in 10^9 bytes a second and direction: 18 links of 25.
+/// The specified NVLink bandwidth of the measured machine, in 10^9 bytes a second in each
+/// direction: 18 links of 25.
 const NVLINK: f64 = 450.0;
 
 impl Links {
@@ -134,12 +135,12 @@ impl Links {
         local_gbps: 6400.0,
     };
 
-    /// GPUs over PCIe, as specified and not measured: 16 lanes of the fourth generation.
+    /// GPUs over PCIe, from specifications and not measured: 16 lanes of the fourth generation.
     pub const PCIE: Links =
         Links { wait_us: 6.0, flight_us: 4.0, packet_us: 3.0, ..Links::H200.of_bandwidth(24.0 / 363.0) };
 
-    /// NVLinks that have so much bandwidth in all, in 10^9 bytes a second and direction as specified: the share of it
-    /// that an H200 reaches.
+    /// NVLinks with a specified total bandwidth of `gbps` 10^9 bytes a second in each direction.
+    /// They reach the same share of it as those of an H200.
     pub fn nvlink(gbps: f64) -> Links {
         Links::H200.of_bandwidth(gbps / NVLINK)
     }
@@ -160,7 +161,7 @@ impl Links {
     /// Predicts the time of a launch with `ctas` CTAs.
     pub fn predict(&self, cost: &Cost, ctas: u32) -> Prediction {
         let few = f64::from(ctas) * self.cta_gbps;
-        // Bytes by gigabytes a second are thousandths of a microsecond.
+        // A byte at one gigabyte a second takes a thousandth of a microsecond.
         let us = |bytes: f64, gbps: f64| bytes / gbps.max(1e-3) / 1e3;
         let by_few = |bytes: f64, gbps: f64| us(bytes, gbps.min(few));
         let moving = [
@@ -190,17 +191,17 @@ impl Links {
     }
 }
 
-/// Bytes of a PE's part.
+/// The bytes of a PE's part.
 pub(super) fn part(r: &Request) -> f64 {
     r.count as f64 * r.dtype.bytes() as f64
 }
 
-/// PEs.
+/// The number of PEs.
 pub(super) fn pes(r: &Request) -> f64 {
     f64::from(r.n_pes)
 }
 
-/// Other PEs.
+/// The number of other PEs.
 pub(super) fn others(r: &Request) -> f64 {
     f64::from(r.n_pes.saturating_sub(1))
 }
@@ -220,13 +221,13 @@ impl Cost {
     }
 }
 
-/// What a thread goes through one after the other.
+/// The number of rounds that a thread runs one after the other.
 pub(super) fn rounds(r: &Request, p: &Plan) -> f64 {
     let all = u64::from(p.ctas) * u64::from(p.threads) * u64::from(p.unroll);
     units(r, p).div_ceil(all.max(1)) as f64
 }
 
-/// Packets that are sent to each PE: whole rounds of the CTAs that have one.
+/// The number of packets that are sent to each PE, rounded up to whole rounds of the CTAs.
 pub(super) fn slots(r: &Request, p: &Plan) -> f64 {
     let (threads, each) = (u64::from(p.threads).max(1), u64::from(p.threads) * u64::from(p.unroll));
     let (units, ctas) = (units(r, p), u64::from(p.ctas).max(1));
@@ -235,19 +236,20 @@ pub(super) fn slots(r: &Request, p: &Plan) -> f64 {
     ((full * ctas + rest.div_ceil(threads).min(ctas)) * each) as f64
 }
 
-/// Bytes of the chunks that a PE's staging memory takes: whole ones.
+/// The bytes that a PE stages, rounded up to whole chunks.
 pub(super) fn chunks(r: &Request, p: &Plan) -> f64 {
     let each = u64::from(p.threads) * u64::from(p.unroll);
     (units(r, p).div_ceil(each.max(1)) * each * p.algorithm.unit) as f64
 }
 
-/// Bytes of the last of them, on all CTAs together.
+/// The bytes of the last chunk, over all CTAs together.
 pub(super) fn last_chunk(r: &Request, p: &Plan) -> f64 {
     let round = f64::from(p.ctas) * f64::from(p.threads) * f64::from(p.unroll) * p.algorithm.unit as f64;
     chunks(r, p).min(round)
 }
 
-/// Flights for which flags of so many CTAs come later than that of one: not all begin to wait at once.
+/// The additional flights because flags of many CTAs arrive later than that of one: the CTAs do not
+/// all start to wait at the same time.
 pub(super) fn skew(p: &Plan) -> f64 {
     let ctas = f64::from(p.ctas);
     ctas / (ctas + 20.0)

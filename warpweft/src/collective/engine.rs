@@ -9,21 +9,22 @@ use weft_runtime::cuda::{Event, Stream};
 use weft_runtime::launch::{Copied, Prepared};
 use weft_runtime::{Team, World};
 
-/// The kernel in which PEs meet.
+/// The kernel that synchronises the PEs.
 pub(super) const MEET: &str = "meet";
 
-/// Most streams that copies run on beside the caller's.
+/// The greatest number of streams for copies, besides the caller's.
 const MOST_STREAMS: usize = 8;
 
-/// Streams for copies that run beside each other, made at the first call.
+/// Streams for concurrent copies, created at the first call.
 #[derive(Default)]
 pub(super) struct Engine(OnceLock<Vec<Stream>>);
 
 impl Engine {
-    /// The streams, one for each PE of the team as far as there are so many.
+    /// The streams: one for each PE of the team, up to the greatest number.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses to make them (R0103).
+    ///
+    /// Fails if the CUDA driver does not create them (R0103).
     pub fn streams(&self, world: &World, n_pes: u32) -> Result<&[Stream], GpuError> {
         if let Some(streams) = self.0.get() {
             return Ok(streams);
@@ -51,7 +52,7 @@ impl Engine {
             let pe = team.members().get(copied.pe as usize).copied().unwrap_or(copied.pe);
             Ok(world.copy_bytes(&out, &x, Copied { pe, ..*copied }, side)?)
         };
-        // Copies that begin now, each on a stream of its own.
+        // Start copies concurrently, each on its own stream.
         let beside = |copies: &[Copied], streams: &[Stream]| -> Result<Vec<Event>, GpuError> {
             if copies.is_empty() || streams.is_empty() {
                 return Ok(Vec::new());
@@ -79,8 +80,8 @@ impl Engine {
     }
 }
 
-/// What a PE copies, by ranks in the team. It begins with the PE after it, so that not all copy to one, and ends with
-/// itself, where its own part is not there already.
+/// The copies of a PE, by ranks in the team. Each PE starts with the next rank, so that they do not
+/// all copy to the same PE, and ends with itself, unless its own part is already in place.
 fn copies(request: &Request, me: u32) -> Vec<Copied> {
     let Request { collective, n_pes, root, .. } = *request;
     let part = (request.count * u64::from(request.dtype.bytes())) as usize;

@@ -87,14 +87,16 @@ pub struct Collectives {
     ready: Mutex<HashMap<(Request, Bound), Ready>>,
 }
 
-/// A kernel, and the CTAs of it that the GPU holds at once: those of different PEs wait for each other.
+/// A kernel, with the number of its CTAs that the GPU can hold at once, because CTAs of different
+/// PEs wait for each other.
 #[derive(Clone)]
 struct Compiled {
     kernel: Arc<Kernel>,
     most: u32,
 }
 
-/// The addresses of `x` and `out` where a prepared launch is bound to them; other operands may lie anywhere.
+/// The addresses of `x` and `out` that a prepared launch is bound to. Operands without one may be
+/// anywhere.
 type Bound = [Option<u64>; 2];
 
 /// A launch that was prepared for calls of one request.
@@ -140,10 +142,10 @@ impl Ready {
     }
 }
 
-/// Most launches that are kept.
+/// The greatest number of prepared launches that are kept.
 const MOST_READY: usize = 1024;
 
-/// What a kernel is compiled for, beside the team.
+/// The compilation parameters of a kernel, besides the team.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Key {
     kernel: (&'static str, &'static str),
@@ -356,7 +358,7 @@ impl Collectives {
         self.go(&self.arranged(plan, call, &request, stream)?, (call, &request), stream)
     }
 
-    /// The launch of a call by a plan.
+    /// Prepares the launch of a call with a plan.
     fn arranged(
         &self,
         plan: &Plan,
@@ -366,7 +368,7 @@ impl Collectives {
     ) -> Result<Ready, GpuError> {
         let most = self.kernel(plan, request)?.most;
         let plan = &Plan { ctas: plan.ctas.min(most), ..*plan };
-        // Fewer CTAs may have more to do than the kernel for more of them knows.
+        // A kernel for more CTAs may not handle the additional work of each if there are fewer.
         let kernel = self.kernel(plan, request)?.kernel;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
         let head = head(plan.algorithm, self.name(plan, request)?)?;
@@ -390,7 +392,7 @@ impl Collectives {
                         let by = plan.algorithm.name;
                         return Err(refuse(
                             error::ARGUMENT,
-                            format!("{by} takes `{name}`, which is not there"),
+                            format!("{by} takes `{name}`, which does not exist"),
                         ));
                     }
                 },
@@ -409,16 +411,19 @@ impl Collectives {
         name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
     }
 
-    /// What a call asks for, and the addresses of sides that a prepared launch is bound to.
+    /// The request of a call, and the operands' addresses that a prepared launch is bound to.
     fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, Bound), GpuError> {
         let x = operand(call.x, "x", stream)?;
         let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
         let (collective, n_pes) = (call.collective, self.team.n_pes());
         if call.root >= n_pes {
-            return Err(refuse(error::ARGUMENT, format!("root {} of a team of {n_pes} PEs", call.root)));
+            return Err(refuse(
+                error::ARGUMENT,
+                format!("there is no root {} in a team of {n_pes} PEs", call.root),
+            ));
         }
         let parts = collective.parts(n_pes);
-        // The larger side has all parts.
+        // The larger operand has all parts.
         let (place, larger) = match (&out, collective) {
             (Some(out), Collective::AllGather) => (Placement::OutOfPlace, out.elements),
             (Some(_), _) => (Placement::OutOfPlace, x.elements),
@@ -449,14 +454,18 @@ impl Collectives {
                 out.as_ref().map_or(String::new(), |o| format!(", out is {} of {}", o.elements, o.dtype));
             let message = format!("{collective} over {n_pes} PEs: x is {} of {}{out}", x.elements, x.dtype);
             let help = match collective {
-                Collective::AllReduce | Collective::Broadcast => "both have as many elements, of one type",
+                Collective::AllReduce | Collective::Broadcast => {
+                    "both must have the same number of elements and the same type"
+                }
                 Collective::AllGather => {
-                    "out has as many times the elements of x as there are PEs, of one type"
+                    "out must have as many times the elements of x as there are PEs, and the same type"
                 }
                 Collective::ReduceScatter => {
-                    "x has as many times the elements of out as there are PEs, of one type"
+                    "x must have as many times the elements of out as there are PEs, and the same type"
                 }
-                Collective::AllToAll => "both have as many elements, of one type, a multiple of the PEs",
+                Collective::AllToAll => {
+                    "both must have the same number of elements, a multiple of the number of PEs, and the same type"
+                }
             };
             return Err(weft_runtime::Error::new(error::ARGUMENT, message).help(help).into());
         }
@@ -464,7 +473,7 @@ impl Collectives {
         Ok((request, fixed))
     }
 
-    /// The kernel, compiled if that was not done yet.
+    /// Returns the kernel, and compiles it if necessary.
     fn kernel(&self, plan: &Plan, request: &Request) -> Result<Compiled, GpuError> {
         let name = self.name(plan, request)?;
         let reduces = request.collective.reduces();
@@ -489,7 +498,7 @@ impl Collectives {
         options.lowering = self.config.lowering.decide(multicast).into();
         let compiled = Kernel::with(&self.world, file(plan.algorithm)?, options.clone());
         let kernel = match (compiled, options.lowering) {
-            // What the switch does not reduce goes by every PE's own address.
+            // Reductions that the switch does not support use the address of every PE.
             (Err(GpuError::Compile(_)), Lowering::Multimem) if self.config.lowering == Lowering::Auto => {
                 options.lowering = Lowering::Unicast;
                 Kernel::with(&self.world, file(plan.algorithm)?, options)?
@@ -507,18 +516,18 @@ impl fmt::Debug for Collectives {
     }
 }
 
-/// Narrower accesses than 16 bytes are rare: one kernel for all.
+/// Alignments below 16 bytes are rare, so they share one kernel.
 fn align(request: &Request) -> u32 {
     if request.align >= 16 { 16 } else { request.dtype.bytes() }
 }
 
-/// What the count is known to be a multiple of: with whole vectors for every PE no access needs a test of the end.
+/// A number that divides the count. If every PE has whole vectors, no access needs a bounds test.
 fn divisor(algorithm: &Algorithm, request: &Request) -> u32 {
     let vectors = (16 / request.dtype.bytes()).max(algorithm.run).saturating_mul(request.n_pes);
     if align(request) == 16 && request.count.is_multiple_of(vectors.into()) { vectors } else { 1 }
 }
 
-/// How an algorithm's kernel is compiled for a request, by a handle with so many CTAs.
+/// The options that compile an algorithm's kernel for a request, in a handle with `ctas` CTAs.
 pub(super) fn options(
     plan: &Plan,
     request: &Request,
@@ -530,7 +539,7 @@ pub(super) fn options(
     options_of(name, plan, request, ctas, target)
 }
 
-/// How one of its kernels is compiled.
+/// The options that compile one of an algorithm's kernels.
 fn options_of(
     name: &str,
     plan: &Plan,
@@ -540,7 +549,8 @@ fn options_of(
 ) -> Result<Options, GpuError> {
     let scalar = request.dtype;
     let op = reduction(request.op).unwrap_or(weft_ir::RedOp::Add);
-    // Sums of 16-bit floats are made in f32; fp8 has no arithmetic, and f16 all its numbers and their sums.
+    // Sums of 16-bit floats are accumulated in f32. fp8 has no arithmetic; f16 represents all its
+    // numbers and their sums.
     let acc = match scalar {
         s if s.is_fp8() => Scalar::F16,
         Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
@@ -611,24 +621,25 @@ pub(super) fn head(algorithm: &'static Algorithm, kernel: &str) -> Result<&'stat
     heads.get(&(algorithm.part, kernel.to_owned())).ok_or_else(none)
 }
 
-/// An operand as it was given.
+/// An operand of a call.
 struct Operand {
     address: u64,
     dtype: DType,
     elements: u64,
     symmetric: bool,
-    /// Whether its elements lie one after the other.
+    /// Whether its elements are contiguous.
     flat: bool,
 }
 
 impl Operand {
-    /// Its address, where it cannot lie elsewhere in the next call.
+    /// Its address, if it is the same in all calls.
     fn fixed(&self) -> Option<u64> {
         (self.symmetric || !self.flat).then_some(self.address)
     }
 }
 
-/// A tensor of any shape as the memory it lies in: collectives know no coordinates.
+/// The elements of a tensor of any shape in the order of memory, because collectives do not depend
+/// on coordinates.
 pub struct Flat<'a>(pub &'a dyn AsArgument);
 
 impl AsArgument for Flat<'_> {
@@ -647,11 +658,11 @@ fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operan
             let flat = matches!(extent, Elements::Flat(_));
             Ok(Operand { address, dtype, elements, symmetric, flat })
         }
-        other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, where a tensor is wanted"))),
+        other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, but it must be a tensor"))),
     }
 }
 
-/// What an algorithm cannot do.
+/// The error for an operation that an algorithm does not support.
 fn operation(why: String) -> GpuError {
     refuse(error::OPERATION, why)
 }

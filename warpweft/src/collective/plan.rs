@@ -1,12 +1,13 @@
-//! What is asked for, and by which algorithm, how large, it is carried out.
+//! Requests of collectives, and plans that carry them out: the algorithm and the size of the
+//! launch.
 
 use super::{Algorithm, Collective, Counts, Links, Sums};
 use weft_runtime::{DType, Reduce};
 
-/// Threads of a CTA that has work for more.
+/// The least number of threads of a CTA that has enough work for them.
 const LEAST_THREADS: u64 = 128;
 
-/// Whether what a PE gets lies where it gave.
+/// Whether the result replaces the operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -32,9 +33,9 @@ pub struct Request {
     pub dtype: DType,
     /// The operation of a reduction.
     pub op: Reduce,
-    /// Elements of a PE's part: `count` of [`Counts`].
+    /// The elements of a PE's part: `count` of [`Counts`].
     pub count: u64,
-    /// PEs of the team.
+    /// The number of PEs of the team.
     pub n_pes: u32,
     /// Where the result goes: to the operand or to another tensor.
     pub place: Placement,
@@ -42,18 +43,20 @@ pub struct Request {
     pub symmetric: [bool; 2],
     /// Whether the team has a multicast address.
     pub multicast: bool,
-    /// Whether every PE reaches the memory of the others by loads and stores.
+    /// Whether loads and stores of every PE reach the memory of the others.
     pub reach: bool,
-    /// Bytes, at most 16, that where every PE's part begins is a multiple of, on either side.
+    /// A power of two of at most 16 that divides the address in bytes of every PE's part of both
+    /// operands.
     pub align: u32,
     /// The PE that a broadcast is from, by its rank in the team.
     pub root: u32,
-    /// What may happen to the sums of a reduction.
+    /// The sums that are allowed for a reduction.
     pub sums: Sums,
 }
 
 impl Request {
-    /// A sum out of place, from PE 0, of symmetric tensors that begin at multiples of 16 bytes; no multicast.
+    /// A request for a sum out of place, with root 0 and symmetric tensors aligned to 16 bytes,
+    /// without multicast.
     pub fn new(collective: Collective, dtype: DType, count: u64, n_pes: u32) -> Request {
         let mut request = Request {
             collective,
@@ -73,20 +76,20 @@ impl Request {
         request
     }
 
-    /// What `align` is where tensors begin at these addresses, joined by or.
+    /// The value of `align` for tensors at these addresses, which are combined by a bitwise or.
     pub(super) fn aligned(&self, addresses: u64) -> u32 {
-        // Of a single PE too: the kernel is the same.
+        // The same holds for a single PE, whose kernel is the same.
         let divided = self.collective.parts(2) > 1;
         let part = if divided { self.count.wrapping_mul(self.dtype.bytes() as u64) } else { 0 };
         1 << (addresses | part | 16).trailing_zeros()
     }
 
-    /// Elements on either side.
+    /// The numbers of elements of both operands.
     pub fn counts(&self) -> Counts {
         self.collective.of_count(self.count, self.dtype.bytes() as u64, self.n_pes)
     }
 
-    /// Bytes of the larger side of a PE, as nccl-tests counts them.
+    /// Bytes of the larger operand of a PE, as nccl-tests counts them.
     pub fn bytes(&self) -> u64 {
         self.counts().bytes
     }
@@ -101,30 +104,31 @@ pub struct Plan {
     pub ctas: u32,
     /// Threads of a CTA.
     pub threads: u32,
-    /// Steps of a thread that are on their way at once.
+    /// The number of steps of a thread that are in flight at once.
     pub unroll: u32,
 }
 
-/// Most CTAs, threads and steps at once of a plan; how many of them a size takes follows from it.
+/// The limits of a plan: CTAs, threads and steps in flight. The size of the request determines how
+/// many of them are used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// The greatest number of CTAs.
     pub ctas: u32,
     /// Threads of a CTA.
     pub threads: u32,
-    /// Steps of a thread that are on their way at once.
+    /// The number of steps of a thread that are in flight at once.
     pub unroll: u32,
 }
 
 impl Limits {
-    /// The limits of an algorithm that nobody has measured.
+    /// The default limits of an algorithm.
     pub fn of(algorithm: &Algorithm, most_ctas: u32) -> Limits {
         Limits { ctas: most_ctas, threads: algorithm.threads, unroll: algorithm.unroll }
     }
 }
 
 impl Plan {
-    /// The plan with the CTAs, threads and unrolling of an algorithm that nobody has measured.
+    /// The plan with the default limits of an algorithm.
     pub fn of(algorithm: &'static Algorithm, request: &Request, most_ctas: u32) -> Plan {
         Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
     }
@@ -135,7 +139,7 @@ impl Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);
         let (limit, most_threads) = (most, u64::from(most.threads).clamp(32, 1024) / 32 * 32);
         let most = u64::from(limit.ctas.min(most_ctas).clamp(1, algorithm.most_ctas));
-        // Whole warps, no more than have a unit each.
+        // Whole warps, but no more threads than have a unit of work.
         let warps = |units: u64| units.next_multiple_of(32);
         let least = warps(units).min(LEAST_THREADS).min(most_threads);
         let threads = warps(units.div_ceil(most)).clamp(least, most_threads);
@@ -152,7 +156,7 @@ impl Plan {
         Plan { ctas: plan.ctas.min(stages), ..plan }
     }
 
-    /// Whether each thread has one step at most.
+    /// Whether each thread has at most one step.
     pub(super) fn is_once(&self, request: &Request) -> bool {
         self.unroll == 1 && super::cost::rounds(request, self) <= 1.0
     }
@@ -167,27 +171,28 @@ impl Plan {
         let name = algorithm.name;
         let most = algorithm.stages(threads, unroll, most_ctas).min(algorithm.most_ctas);
         if ctas == 0 || ctas > most {
-            return Err(format!("{name} takes 1 to {most} CTAs here, not {ctas}"));
+            return Err(format!("{name} needs 1 to {most} CTAs here, not {ctas}"));
         }
         if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
-            return Err(format!("{name} takes whole warps, 32 to 1024 threads, and not {threads}"));
+            return Err(format!("{name} needs whole warps, 32 to 1024 threads, not {threads}"));
         }
         let steps = algorithm.most_steps;
         if unroll == 0 || unroll > 16 {
-            return Err(format!("{name} takes 1 to 16 steps of a thread at once, not {unroll}"));
+            return Err(format!("{name} can have 1 to 16 steps of a thread in flight, not {unroll}"));
         }
         if threads * unroll > steps {
             return Err(format!(
-                "{name}: {threads} threads of {unroll} steps are more than the {steps} it has room for"
+                "{name}: {threads} threads with {unroll} steps each exceed the limit of {steps} steps"
             ));
         }
         Ok(())
     }
 
-    /// The algorithm that is likely the fastest, by what each costs and what the links take.
+    /// The algorithm that the model predicts to be the fastest.
     ///
     /// # Errors
-    /// Says why no algorithm can do it.
+    ///
+    /// Says why no algorithm supports the request.
     pub fn choose(request: &Request, most_ctas: u32, links: &Links) -> Result<Plan, String> {
         let mut why = Vec::new();
         let mut best: Option<(f64, Plan)> = None;
@@ -202,7 +207,8 @@ impl Plan {
                 best = Some((time, plan));
             }
         }
-        let none = || format!("no algorithm of {} can do that: {}", request.collective, why.join("; "));
+        let none =
+            || format!("no algorithm of {} supports this request: {}", request.collective, why.join("; "));
         best.map(|(_, plan)| plan).ok_or_else(none)
     }
 }
@@ -247,7 +253,7 @@ mod tests {
         assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("ll_switch"));
         assert_eq!(choose(1 << 10, |r| r.reach = false), Ok("net"));
         let why = choose(1 << 10, |r| r.op = Reduce::Xor).unwrap_err();
-        assert!(why.contains("ll does sum, min and max, and not xor"), "{why}");
+        assert!(why.contains("ll supports sum, min and max, but not xor"), "{why}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The collectives: what each PE has before and after, and how nccl-tests turns time into bandwidth.
+//! The collectives: the data of each PE before and after, and the bandwidth as nccl-tests computes
+//! it from the time.
 
 use std::fmt;
 use weft_runtime::Reduce;
@@ -85,7 +86,7 @@ impl Collective {
         Counts { count, send, recv, bytes: whole * element }
     }
 
-    /// Extents of what a PE gives and gets, a row for each PE where there are parts.
+    /// The shapes of a PE's operand and result, with a row for each PE if they have parts.
     pub fn shapes(self, counts: &Counts, n_pes: u32) -> [Vec<usize>; 2] {
         [counts.send, counts.recv].map(|n| {
             let count = counts.count as usize;
@@ -108,7 +109,7 @@ impl Collective {
         }
     }
 
-    /// The result of element `i` of PE `pe`, where `given(pe, i)` is what each PE has.
+    /// The expected element `i` on PE `pe`, if `given(pe, i)` is each PE's input.
     pub fn result(
         self,
         op: Reduce,

@@ -54,7 +54,7 @@ impl Sums {
     pub fn parse(name: &str) -> Result<Sums, String> {
         let known = Sums::ALL.map(Sums::name).join(", ");
         let found = Sums::ALL.into_iter().find(|s| s.name() == name);
-        found.ok_or_else(|| format!("`{name}` is no kind of sums: expected one of {known}"))
+        found.ok_or_else(|| format!("`{name}` is not a kind of sums: expected one of {known}"))
     }
 }
 

@@ -4,55 +4,56 @@ use super::cost::{chunks, last_chunk, others, part, pes, pushed, rounds, skew, s
 use super::sums::{by_switch, quantised, ranked, rotated as from_itself};
 use super::{Algorithm, Collective, Cost, Plan, Request};
 
-/// A whole operand.
+/// The bytes of the whole operand.
 fn whole(r: &Request) -> u64 {
     r.count * r.dtype.bytes() as u64
 }
 
-/// A PE's share of it.
+/// The bytes of a PE's share of it.
 fn share(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(1))) * r.dtype.bytes() as u64
 }
 
-/// A share of it where all but one PE have one.
+/// The bytes of a share if all but one PE have a share.
 fn share_of_others(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(2) - 1)) * r.dtype.bytes() as u64
 }
 
-/// A PE's share of it in elements, which are sent in a byte each.
+/// The elements of a PE's share, each of which is sent in one byte.
 fn runs(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(1)))
 }
 
-/// Elements that are sent in a step of 16 bytes.
+/// The number of elements that are sent in a step of 16 bytes.
 const RUN: u32 = 16;
 
-/// Bytes of scales for a byte of what is quantised: each block has two.
+/// Bytes of scales for each byte of quantised data: each block has two scales.
 fn scales(p: &Plan) -> f64 {
     2.0 / f64::from(RUN * p.unroll.max(1))
 }
 
-/// CTAs that have slots for packets.
+/// The number of CTAs that have slots for packets.
 pub(super) const LL_CTAS: u32 = 64;
-/// Slots of a CTA for the packets of a PE.
+/// The number of slots of a CTA for the packets of each PE.
 pub(super) const LL_SLOTS: u32 = 1024;
 /// Bytes of data in a packet.
 const PACKET: u64 = 8;
 /// Bytes of an access, and of a packet with its flags.
 const VECTOR: u64 = 16;
 
-/// Steps of a CTA, of 16 bytes for each PE, that there is staging memory for where a launch has the most CTAs.
+/// The number of steps of a CTA, of 16 bytes for each PE, for which there is staging memory when a
+/// launch has the most CTAs.
 pub(super) const STAGE: u32 = 1024;
-/// Bytes of a chunk that NVSHMEM's operations send.
+/// The bytes of a chunk that NVSHMEM's operations send.
 pub(super) const INBOX: u32 = 16 << 10;
-/// Threads that share a chunk.
+/// The number of threads that share a chunk.
 const NET_THREADS: u32 = 512;
-/// Most steps of a CTA that keeps them in registers.
+/// The greatest number of steps of a CTA that keeps them in registers.
 const MOST_STEPS: u32 = 8192;
-/// No bound but the handle's.
+/// No limit other than that of the handle.
 const MOST_CTAS: u32 = u32::MAX;
 
-/// By packets.
+/// Algorithms that send packets.
 const LL: Algorithm = Algorithm {
     collective: Collective::AllReduce,
     name: "ll",
@@ -75,10 +76,10 @@ const LL: Algorithm = Algorithm {
     about: "",
 };
 
-/// By packets that the switch multiplies.
+/// Algorithms that send packets through the switch's multicast.
 const LL_SWITCH: Algorithm = Algorithm { name: "ll_switch", switch: true, cost: packets_switch, ..LL };
 
-/// By loads and stores between barriers.
+/// Algorithms that use loads and stores between barriers.
 const BARRIERS: Algorithm = Algorithm {
     name: "push",
     out_of_place: Some("push"),
@@ -92,22 +93,23 @@ const BARRIERS: Algorithm = Algorithm {
     ..LL
 };
 
-/// By stores into staging memory.
+/// Algorithms that store into staging memory.
 const STAGED: Algorithm =
     Algorithm { work: share, threads: 256, unroll: 4, sums: ranked, staged: true, ..BARRIERS };
 
-/// The same of rows, each for one PE.
+/// The same for rows, each for one PE.
 const EXCHANGED: Algorithm = Algorithm {
     name: "staged",
     out_of_place: Some("staged"),
     in_place: Some("staged_in_place"),
     work: whole,
-    // All rows are read from staging memory, a PE's own among them.
+    // All rows are read from staging memory, including the PE's own.
     cost: |r, p| Cost { local: pes(r) * chunks(r, p), ..staged(r, p, 0.0) },
     ..STAGED
 };
 
-/// By the copy engine, to each other PE. Its kernels, of which two are launched, have one warp.
+/// Algorithms in which the copy engine copies to each other PE. They launch two kernels, each of
+/// one warp.
 const ENGINE: Algorithm = Algorithm {
     name: "engine",
     part: "engine",
@@ -121,7 +123,7 @@ const ENGINE: Algorithm = Algorithm {
     ..BARRIERS
 };
 
-/// By NVSHMEM's operations.
+/// Algorithms that use NVSHMEM's operations.
 const NET: Algorithm = Algorithm {
     name: "net",
     out_of_place: Some("net"),
@@ -135,17 +137,17 @@ const NET: Algorithm = Algorithm {
     ..LL
 };
 
-/// Packets to each other PE, a flight a round.
+/// The cost of packets to each other PE, with one flight for each round.
 fn packets(r: &Request, p: &Plan) -> Cost {
     Cost { packets: overlapped(r, p), packed: others(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
 }
 
-/// Packets to the switch, which every PE gets of every PE.
+/// The cost of packets through the switch: every PE receives those of every PE.
 fn packets_switch(r: &Request, p: &Plan) -> Cost {
     Cost { packets: overlapped(r, p), switch: pes(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
 }
 
-/// Packets of each row to its PE, and of its sums to all.
+/// The cost of packets of each row to its PE, and of its sums to all PEs.
 fn packets_twice(r: &Request, p: &Plan) -> Cost {
     let once = packets(r, p);
     Cost { packets: 2.0 * once.packets, packed: 2.0 * once.packed, ..once }
@@ -156,21 +158,24 @@ fn packets_twice_switch(r: &Request, p: &Plan) -> Cost {
     Cost { packets: 2.0 * rows.packets, switch: sums.switch, ..rows }
 }
 
-/// Between two barriers, bytes by the switch where the team has one, else what peers do.
+/// The cost between two barriers: bytes through the switch if the team has one, otherwise those of
+/// accesses to peers.
 fn between(r: &Request, switch: f64, peers: Cost) -> Cost {
     let moved = if r.multicast { Cost { switch, ..Cost::default() } } else { peers };
-    // What is loaded comes back.
+    // Loads take an additional round trip.
     let flights = if moved.pull > 0.0 { 0.4 } else { 0.0 };
     Cost { waits: 2.0, flights, ..moved }
 }
 
-/// Flights of packets, of which CTAs that are not in step hide half after the first (docs/performance.md, `ll` on 2 H200s).
+/// The flights of packets. CTAs that are not in step hide half of those after the first
+/// (docs/performance.md, `ll` on 2 H200s).
 fn overlapped(r: &Request, p: &Plan) -> f64 {
     1.0 + 0.5 * (rounds(r, p) - 1.0)
 }
 
-/// Rows pushed into staging memory, and so many bytes of sums. A further round is two flights and something, or as long as its
-/// bytes take (docs/performance.md, `push_direct` on 2 H200s).
+/// The cost of rows pushed into staging memory, and of `sums` bytes of sums. A further round takes
+/// slightly more than two flights, or as long as its bytes take (docs/performance.md, `push_direct`
+/// on 2 H200s).
 fn staged(r: &Request, p: &Plan, sums: f64) -> Cost {
     Cost {
         flights: 2.0 + skew(p),
@@ -179,8 +184,8 @@ fn staged(r: &Request, p: &Plan, sums: f64) -> Cost {
     }
 }
 
-/// As [`staged`], to one PE at a time. What turns take beside their bytes is of 2 H200s, each of which took seven to the
-/// other (docs/performance.md).
+/// The cost of [`staged`] to one PE at a time. The additional time of the turns comes from 2 H200s,
+/// each of which took seven turns to the other (docs/performance.md).
 fn rotated(r: &Request, p: &Plan) -> Cost {
     let turns = (others(r) - 1.0).max(0.0);
     let bytes = others(r) * (chunks(r, p) + part(r) / pes(r));
@@ -192,44 +197,49 @@ fn rotated(r: &Request, p: &Plan) -> Cost {
     }
 }
 
-/// Bytes by puts, with so many signals one after the other a chunk.
+/// The cost of bytes sent by puts, with `signals` signals one after the other for each chunk.
 fn net(r: &Request, p: &Plan, signals: f64, bytes: f64) -> Cost {
     Cost { net_flights: signals * rounds(r, p), net: bytes, ..Cost::default() }
 }
 
 impl Cost {
-    /// With so many times the bytes that are stored.
+    /// The cost with `by` times the stored bytes.
     fn times(self, by: f64) -> Cost {
         Cost { push: self.push * by, neighbour: self.neighbour * by, ..self }
     }
 
-    /// Of a row that others take theirs from.
+    /// The cost of a template, which the rows of the table replace.
     fn of_nothing(_: &Request, _: &Plan) -> Cost {
         Cost::default()
     }
 }
 
-/// Every algorithm, those of a collective from the smallest sizes on.
+/// Every algorithm; those of a collective are in the order of the sizes that they suit, smallest
+/// first.
 pub static ALGORITHMS: [Algorithm; 35] = [
     Algorithm {
         part: "allreduce",
         in_place: Some("net_in_place"),
         work: share,
         cost: |r, p| net(r, p, 2.0, 2.0 * others(r) / pes(r) * part(r)),
-        about: "chunks of each part to its PE by puts, sums to all by puts",
+        about: "puts send chunks of each part to its PE, which puts the sums to all PEs",
         ..NET
     },
-    Algorithm { part: "allreduce", about: "as ll, sent once and multiplied by the switch", ..LL_SWITCH },
     Algorithm {
         part: "allreduce",
-        about: "every PE sends all it has to all in packets that carry their own flag, and reduces all: one flight",
+        about: "as ll, but each packet is sent once and the switch multicasts it",
+        ..LL_SWITCH
+    },
+    Algorithm {
+        part: "allreduce",
+        about: "every PE sends all its data to all PEs in packets that carry their own flag, and reduces all: one flight",
         ..LL
     },
     Algorithm {
         name: "ll_two_shot_switch",
         switch: true,
         cost: packets_twice_switch,
-        about: "as ll_two_shot, sums multiplied by the switch",
+        about: "as ll_two_shot, but the switch multicasts the sums",
         ..LL_TWO_SHOT
     },
     LL_TWO_SHOT,
@@ -239,7 +249,7 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         out_of_place: Some("one_shot"),
         in_place: None,
         cost: |r, _| between(r, pes(r) * part(r), Cost { pull: others(r) * part(r), ..Cost::default() }),
-        about: "a barrier, every PE reduces all for itself, a barrier",
+        about: "a barrier, every PE reduces all elements itself, a barrier",
         ..BARRIERS
     },
     Algorithm {
@@ -248,13 +258,13 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         out_of_place: Some("push_direct"),
         in_place: Some("push_direct_in_place"),
         cost: |r, p| staged(r, p, part(r) / pes(r)),
-        about: "as push, sums straight into the results",
+        about: "as push, but sums are written directly into the results",
         ..STAGED
     },
     Algorithm {
         part: "allreduce",
         cost: |r, p| Cost { local: part(r), ..staged(r, p, chunks(r, p)) },
-        about: "parts and sums pushed into staging memory, a flag for each CTA: two flights, any memory",
+        about: "parts and sums are pushed into staging memory, with a flag for each CTA: two flights, any memory",
         ..STAGED
     },
     Algorithm {
@@ -264,7 +274,7 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         in_place: Some("rotate_in_place"),
         sums: from_itself,
         cost: rotated,
-        about: "as push_direct, every PE sending to one after the other, all to different ones",
+        about: "as push_direct, but every PE sends to one PE after the other, and at any time all send to different PEs",
         ..STAGED
     },
     Algorithm {
@@ -276,7 +286,7 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         run: RUN,
         sums: quantised,
         cost: |r, p| Cost { local: part(r), ..staged(r, p, chunks(r, p)).times(1.0 + scales(p)) },
-        about: "as push, in 8 bits with a scale for each block: half the bytes or less, not exact",
+        about: "as push, but in 8 bits with a scale for each block: half the bytes or less, not exact",
         ..STAGED
     },
     Algorithm {
@@ -289,32 +299,32 @@ pub static ALGORITHMS: [Algorithm; 35] = [
             let each = others(r) / pes(r) * part(r);
             between(r, part(r) + part(r) / pes(r), Cost { pull: each, ..pushed(r, each) })
         },
-        about: "a barrier, every PE reduces its part and writes it to all, a barrier",
+        about: "a barrier, every PE reduces its part and writes it to all PEs, a barrier",
         ..BARRIERS
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "chunks to all by puts",
+        about: "puts send chunks to all PEs",
         ..NET
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "as ll, multiplied by the switch",
+        about: "as ll, but the switch multicasts the packets",
         ..LL_SWITCH
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "packets to all: one flight",
+        about: "packets are sent to all PEs: one flight",
         ..LL
     },
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
         cost: |r, _| Cost { waits: 2.0, ..pushed(r, others(r) * part(r)) },
-        about: "a barrier, every PE writes what it has to all, a barrier",
+        about: "a barrier, every PE writes its data to all PEs, a barrier",
         ..BARRIERS
     },
     Algorithm {
@@ -330,19 +340,19 @@ pub static ALGORITHMS: [Algorithm; 35] = [
     Algorithm {
         collective: Collective::AllGather,
         part: "all_gather",
-        about: "pushed into staging memory, a flag for each CTA: any memory",
+        about: "data is pushed into staging memory, with a flag for each CTA: any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::ReduceScatter,
         part: "reduce_scatter",
-        about: "chunks of each part to its PE by puts",
+        about: "puts send chunks of each part to its PE",
         ..NET
     },
     Algorithm {
         collective: Collective::ReduceScatter,
         part: "reduce_scatter",
-        about: "packets of each part to its PE, which reduces them: one flight",
+        about: "packets of each part are sent to its PE, which reduces them: one flight",
         ..LL
     },
     Algorithm {
@@ -352,43 +362,43 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         out_of_place: Some("pull"),
         in_place: Some("pull_in_place"),
         cost: |r, _| between(r, pes(r) * part(r), Cost { pull: others(r) * part(r), ..Cost::default() }),
-        about: "a barrier, every PE reduces its part of all, a barrier",
+        about: "a barrier, every PE reduces its part of all inputs, a barrier",
         ..BARRIERS
     },
     Algorithm {
         collective: Collective::ReduceScatter,
         part: "reduce_scatter",
-        about: "parts pushed into staging memory, a flag for each CTA: any memory",
+        about: "parts are pushed into staging memory, with a flag for each CTA: any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
         in_place: Some("net_in_place"),
-        about: "chunks to all by puts of the root",
+        about: "puts of the root send chunks to all PEs",
         ..NET
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
-        // Of the root's alone.
+        // Only the root sends packets.
         cost: |r, p| Cost { switch: slots(r, p) * VECTOR as f64, ..packets_switch(r, p) },
-        about: "as ll, multiplied by the switch",
+        about: "as ll, but the switch multicasts the packets",
         ..LL_SWITCH
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
-        // Who sends does not receive, and the other way round.
+        // A PE that sends does not receive, and vice versa.
         cost: |r, p| Cost { packets: packets(r, p).packets - 0.4, ..packets(r, p) },
-        about: "packets of the root to all: one flight",
+        about: "packets of the root are sent to all PEs: one flight",
         ..LL
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
         cost: |r, _| between(r, part(r), pushed(r, others(r) * part(r))),
-        about: "a barrier, the root writes to all, a barrier",
+        about: "a barrier, the root writes to all PEs, a barrier",
         ..BARRIERS
     },
     Algorithm {
@@ -399,7 +409,7 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         in_place: Some("scatter_gather_in_place"),
         work: share,
         cost: |r, _| Cost { waits: 3.0, ..pushed(r, 2.0 * others(r) / pes(r) * part(r)) },
-        about: "the root writes each PE a part, which writes it to all; three barriers",
+        about: "the root writes a part to each PE, which writes it to all PEs; three barriers",
         ..BARRIERS
     },
     Algorithm {
@@ -410,26 +420,26 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         in_place: Some("staged_direct_in_place"),
         work: share_of_others,
         cost: |r, p| Cost { local: last_chunk(r, p), ..staged(r, p, 0.0) },
-        about: "as staged, shares straight into the results",
+        about: "as staged, but shares are written directly into the results",
         ..STAGED
     },
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
         work: share_of_others,
-        about: "a share pushed into each other PE's staging memory, and from there into all: two flights, any memory",
+        about: "a share is pushed into each other PE's staging memory, and from there to all PEs: two flights, any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::AllToAll,
         part: "all_to_all",
-        about: "chunks to each by puts",
+        about: "puts send chunks to each PE",
         ..NET
     },
     Algorithm {
         collective: Collective::AllToAll,
         part: "all_to_all",
-        about: "packets to each: one flight",
+        about: "packets are sent to each PE: one flight",
         ..LL
     },
     Algorithm {
@@ -437,38 +447,38 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         part: "all_to_all",
         in_place: None,
         cost: |r, _| Cost { waits: 2.0, ..pushed(r, others(r) * part(r)) },
-        about: "a barrier, every PE writes each its part, a barrier",
+        about: "a barrier, every PE writes each PE its part, a barrier",
         ..BARRIERS
     },
     Algorithm {
         collective: Collective::AllToAll,
         part: "all_to_all",
-        about: "parts pushed into staging memory, a flag for each CTA: any memory",
+        about: "parts are pushed into staging memory, with a flag for each CTA: any memory",
         ..EXCHANGED
     },
     Algorithm {
         collective: Collective::AllGather,
         out_of_place: Some("all_gather"),
         in_place: Some("all_gather_in_place"),
-        about: "copies to all by the copy engine, between two kernels in which PEs meet",
+        about: "the copy engine copies to all PEs, between two kernels that synchronise the PEs",
         ..ENGINE
     },
     Algorithm {
         collective: Collective::Broadcast,
         out_of_place: Some("broadcast"),
         in_place: Some("broadcast_in_place"),
-        about: "copies of the root to all by the copy engine, between two kernels in which PEs meet",
+        about: "the copy engine copies from the root to all PEs, between two kernels that synchronise the PEs",
         ..ENGINE
     },
     Algorithm {
         collective: Collective::AllToAll,
         out_of_place: Some("all_to_all"),
-        about: "copies to each by the copy engine, between two kernels in which PEs meet",
+        about: "the copy engine copies to each PE, between two kernels that synchronise the PEs",
         ..ENGINE
     },
 ];
 
-/// By packets, two flights.
+/// Algorithms with packets in two flights.
 const LL_TWO_SHOT: Algorithm = Algorithm {
     name: "ll_two_shot",
     part: "allreduce",
@@ -478,6 +488,6 @@ const LL_TWO_SHOT: Algorithm = Algorithm {
     unroll: 2,
     most_steps: LL_SLOTS / 2,
     cost: packets_twice,
-    about: "packets of each part to its PE, which reduces it and sends it to all: two flights",
+    about: "packets of each part are sent to its PE, which reduces the part and sends it to all PEs: two flights",
     ..LL
 };

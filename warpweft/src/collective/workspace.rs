@@ -82,7 +82,8 @@ const SPACES: [Space; 17] = [
     Space { name: "exchanges", dtype: Some(DType::U64), shares: None, bytes: |_| LINE * LL },
 ];
 
-/// A parameter's element type and elements, for a plan of a handle with so many CTAs; none where it is no workspace.
+/// The element type and the number of elements of a workspace parameter, for a plan in a handle
+/// with `ctas` CTAs; none if the parameter is not a workspace.
 pub(super) fn extent(name: &str, plan: &Plan, request: &Request, ctas: u32) -> Option<(DType, usize)> {
     let space = SPACES.iter().find(|s| s.name == name)?;
     let dtype = space.dtype.unwrap_or(request.dtype);
@@ -120,7 +121,7 @@ impl Workspaces {
             buffer.fill(0).map(|()| (space.name, buffer))
         };
         let buffers = SPACES.iter().filter(|s| s.shares.is_none()).map(zeroed).collect::<Result<_, _>>()?;
-        // Nobody sends before all is zero.
+        // No PE may send before all workspaces are zero.
         world.barrier()?;
         Ok(Workspaces { buffers, ctas })
     }
@@ -139,7 +140,7 @@ impl Workspaces {
         let found = self.buffers.iter().find(|(n, _)| Some(*n) == owner).map(|(_, buffer)| buffer);
         let extent = extent(name, plan, request, self.ctas);
         let (Some(buffer), Some((dtype, elements))) = (found, extent) else {
-            let name = format!("{} takes `{name}`, which is not there", plan.algorithm.name);
+            let name = format!("{} takes `{name}`, which does not exist", plan.algorithm.name);
             return Err(weft_runtime::Error::new(error::ARGUMENT, name));
         };
         AnyTensor::new(buffer.clone(), dtype, elements.into_layout()?)
@@ -154,7 +155,7 @@ mod tests {
     use weft_layout::Layout;
     use weft_runtime::launch::{ArgumentValue, Checked, Elements, Number};
 
-    /// What a launch gives is what the kernels take: names, types, sizes.
+    /// The arguments of a launch match the kernels' parameters: names, types, sizes.
     #[test]
     fn every_kernel_gets_what_it_takes() {
         for (i, algorithm) in ALGORITHMS.iter().enumerate() {

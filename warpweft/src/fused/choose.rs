@@ -17,7 +17,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of the hidden states, and of what a PE has for the others of those that it shares with all.
+    /// The bytes of the hidden states, and the bytes of a PE's share that it has to send to the
+    /// other PEs.
     fn bytes(&self) -> (f64, f64) {
         let (all, pes) = (f64::from(self.tokens) * self.row_bytes as f64, f64::from(self.n_pes.max(1)));
         (all, all * (pes - 1.0) / pes)
@@ -53,7 +54,7 @@ fn sent(s: &Shape, plan: &Plan) -> f64 {
     f64::from(s.tokens) * plan.row_packets(s.row_bytes) as f64 * 16.0
 }
 
-/// Rows that the same CTAs take one after the other.
+/// The number of rows that the same CTAs process one after the other.
 fn rounds(s: &Shape, plan: &Plan) -> f64 {
     (f64::from(s.tokens) * f64::from(plan.split) / f64::from(plan.ctas.max(1))).ceil()
 }
@@ -97,7 +98,8 @@ impl Plan {
         links.predict(&cost, self.ctas).total() + self.kernel.norm_us
     }
 
-    /// The kernel that takes the least on such links, on a GPU with so many multiprocessors.
+    /// The kernel with the least predicted time on these links and a GPU with `sms`
+    /// multiprocessors.
     pub fn choose(shape: &Shape, sms: u32, links: &Links) -> Plan {
         let plan = |kernel: &'static super::Fused| {
             let plan = Plan::of(kernel, shape.tokens, shape.row_bytes, sms);
@@ -122,9 +124,9 @@ mod tests {
         [1, 8, 16, 128, 512, 8192].map(of).to_vec()
     }
 
-    /// Packets for decode: one flight for one token or two PEs, and two flights where eight PEs would send everything to
-    /// everyone. Many tokens go by barriers: of two PEs, who send each other as much either way, in one shot or two, and
-    /// of eight in two.
+    /// Few tokens use packets: one flight for one token or two PEs, and two flights if eight PEs
+    /// would send everything to everyone. Many tokens use barriers: with two PEs one shot or two,
+    /// because both send the same amount; with eight PEs two shots.
     #[test]
     fn few_tokens_go_by_packets_and_many_in_two_shots() {
         let [flight, flights, one, two] = ["one_flight", "two_flights", "one_shot", "two_shot"];
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(chosen(8, true)[5], two);
     }
 
-    /// Three vectors for each thread go by two thirds of the bytes.
+    /// Three vectors for each thread are sent in two thirds of the bytes.
     #[test]
     fn dense_packets_are_counted() {
         let shape = Shape { tokens: 64, row_bytes: 16 << 10, n_pes: 2, multicast: false };

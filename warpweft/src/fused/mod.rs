@@ -22,7 +22,7 @@ pub enum Exchange {
     Barriers,
     /// Packets in two flights. Each CTA of those that share a row reads the whole row.
     Packets,
-    /// Packets in so many flights. The CTAs of a cluster share each row.
+    /// Packets in this number of flights. The CTAs of a cluster share each row.
     Spread(u32),
 }
 
@@ -52,7 +52,8 @@ const KERNELS: &[Fused] = &[
 impl Fused {
     /// Every kernel, in the order in which tables list them.
     pub const ALL: &'static [Fused] = KERNELS;
-    /// The text of the library part that has the older kernels, and the norm that runs behind an allreduce.
+    /// The text of the library part with the older kernels, and with the norm that follows an
+    /// allreduce.
     pub const TEXT: &'static str = TEXT;
 
     /// Whether it exchanges packets, and so has a workspace and needs no symmetric memory from its caller.
@@ -89,7 +90,7 @@ pub struct Plan {
     pub ctas: u32,
     /// Whether packets are sent by the switch.
     pub switch: bool,
-    /// Whether CTAs take several rows, one after the other.
+    /// Whether CTAs process several rows, one after the other.
     pub loops: bool,
     /// Whether the kernel begins while the launch before it still runs, if it can.
     pub early: bool,
@@ -108,7 +109,8 @@ const MOST_SPREAD: usize = 128 << 10;
 /// Bytes of hidden states from which packets are dense.
 const DENSE: usize = 768 << 10;
 
-/// The threads of a warp, and those that share a row at most: a lane reads what one warp of the cluster has.
+/// The threads of a warp, which is also the greatest number of CTAs that share a row: each lane
+/// reads the value of one warp of the cluster.
 const WARP: usize = 32;
 const MOST_THREADS: usize = 1024;
 
@@ -218,7 +220,8 @@ fn power_of_two(n: u32) -> u32 {
     1 << n.max(1).ilog2()
 }
 
-/// Elements of the tensors of its own that a kernel with packets has, which begin at 0 and are of that plan alone.
+/// The numbers of elements of the workspaces of a kernel with packets. They start with zeros and
+/// belong to that plan alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workspace {
     /// The number of elements of each symmetric tensor of `u64`.
@@ -228,7 +231,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// For rows of so many bytes: the extents in the kernel's head.
+    /// The workspaces for rows of `row_bytes` bytes: the extents in the kernel's head.
     pub fn of(plan: &Plan, row_bytes: usize, n_pes: u32) -> Workspace {
         let (pes, split, ctas) = (n_pes as usize, plan.split as usize, plan.room() as usize);
         match plan.kernel.exchange {

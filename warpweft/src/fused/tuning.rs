@@ -39,10 +39,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The setting of a team of so many PEs on a device.
+    /// The setting of a team of `n_pes` PEs on a device.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a query (R0103).
+    ///
+    /// Fails if the CUDA driver rejects a query (R0103).
     pub fn of(device: &Device, n_pes: u32, multicast: bool) -> Result<Setting, Error> {
         Ok(Setting { gpu: device.name()?, driver: tuned::driver(device)?, n_pes, multicast })
     }
@@ -125,7 +126,7 @@ impl Table {
     pub fn text(&self) -> String {
         let mut out = format!("# {}; {}\n", self.setting, self.date);
         if self.kernels != kernel_hash() {
-            out += "# not used: the kernels have changed since; measure again\n";
+            out += "# not used: the kernels have changed since then; measure again\n";
         }
         for Entry { tokens, row_bytes, kernel, split, threads, us } in &self.entries {
             let shape = if *threads > 0 { format!("{split}x{threads}") } else { String::new() };
@@ -187,7 +188,7 @@ impl Selector {
     pub fn new(device: &Device, n_pes: u32, multicast: bool, links: Links) -> Result<Selector, Error> {
         let setting = Setting::of(device, n_pes, multicast)?;
         let tables = Tables::path().map(|file| Tables::read(&file)).transpose().unwrap_or_else(|e| {
-            eprintln!("warning: fused kernels go without tuning: {e}");
+            eprintln!("warning: fused kernels run without a tuning table: {e}");
             None
         });
         let table = tables.and_then(|t| t.find(&setting).cloned());

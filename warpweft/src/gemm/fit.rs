@@ -17,20 +17,22 @@ const MOST_SUMS_OF_WARPS: u32 = 64;
 const COLUMNS: u32 = 64;
 /// Rows of an operand that a CTA of a cluster loads at least.
 const ROWS: u32 = 4;
-/// Columns of a tile that belong to four threads.
+/// The number of columns of a tile that belong to four threads.
 const QUAD: u32 = 8;
 /// Columns of a tile that are stored at a time, and buffers of so many columns that a role has: the first row of which the
 /// columns of a tile are a multiple.
 const STRIPS: [(u32, u32); 3] = [(64, 2), (56, 1), (24, 2)];
 /// Bytes of a row that TMA copies are a multiple of this.
 const UNIT: u32 = 16;
-/// Rows of the memory that a cluster adds sums up in are so many elements longer, for the sake of its banks.
+/// The number of elements by which rows of the memory for a cluster's sums are padded, to avoid
+/// bank conflicts.
 const GAP: u64 = 8;
 
 /// Threads of a role that multiplies.
 const THREADS: u32 = 128;
 
-/// Parts of a tile, of 64 or more rows, that a role each multiplies. Where roles take turns, each has a tile of its own.
+/// The number of parts of a tile, of 64 or more rows, each of which a role multiplies. If roles
+/// take turns, each has its own tile.
 fn parts(plan: &Plan) -> u32 {
     if plan.get(Param::Turns) == 1 { 1 } else { roles(plan) }
 }
@@ -99,14 +101,14 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
     let row = bk * problem.dtype.bytes();
     if !row.is_multiple_of(128) {
         let what = format!("has rows of {row} bytes in a stage ({bk} of {})", problem.dtype);
-        return Err((what, "a row of a stage is a multiple of 128 bytes: choose a larger bk".into()));
+        return Err((what, "a row of a stage must be a multiple of 128 bytes: choose a larger bk".into()));
     }
     if ctas > 1 && split > 1 {
-        let what = format!("has clusters of {ctas} tiles, and of {split} CTAs a tile");
+        let what = format!("has clusters of {ctas} tiles, with {split} CTAs for each tile");
         return Err((what, "choose ctas=1 or split=1".into()));
     }
     if split > 1 && of(Param::Turns) == 1 {
-        let what = format!("has roles that take turns, and clusters of {split} CTAs a tile");
+        let what = format!("has roles that take turns, with {split} CTAs for each tile");
         return Err((what, "choose turns=0 or split=1".into()));
     }
     let part = of(Param::Bn) / ctas;
@@ -119,15 +121,17 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
         let what = format!("loads {part} rows of {matrix} at a time{why}");
         return Err((
             what,
-            format!("a part is a multiple of {multiple} rows: choose a larger bn or fewer ctas"),
+            format!("a part must be a multiple of {multiple} rows: choose a larger bn or fewer ctas"),
         ));
     }
     let (columns, strip, _) = stored(plan);
     if !columns.is_multiple_of(QUAD) || !columns.is_multiple_of(strip) {
         let what = format!("gives each CTA {columns} columns of a tile to store");
         let strips = STRIPS.map(|(strip, _)| strip.to_string()).join(" or ");
-        let help =
-            format!("a CTA stores a multiple of {QUAD} columns, and above {} of {strips}", STRIPS[0].0);
+        let help = format!(
+            "a CTA must store a multiple of {QUAD} columns, and above {} a multiple of {strips}",
+            STRIPS[0].0
+        );
         return Err((what, help));
     }
     let written = strip * problem.out.bytes();
@@ -135,7 +139,7 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
         let what = format!("stores rows of {written} bytes ({strip} of {})", problem.out);
         return Err((
             what,
-            format!("a row is a multiple of {UNIT} bytes: choose a larger bn or a smaller split"),
+            format!("a row must be a multiple of {UNIT} bytes: choose a larger bn or a smaller split"),
         ));
     }
     Ok(())
@@ -145,7 +149,7 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
 fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
     let (bytes, limit) = (shared_bytes(problem, plan), target.shared_limit());
     if bytes > u64::from(limit) {
-        let what = format!("takes {bytes} bytes of shared memory, and a CTA of {target} has {limit}");
+        let what = format!("needs {bytes} bytes of shared memory, but a CTA on {target} has {limit}");
         return Err((what, "choose fewer stages or smaller tiles".into()));
     }
     let sums = plan.get(Param::Bm) * plan.get(Param::Bn) / (parts(plan) * THREADS);
@@ -155,7 +159,8 @@ fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
         (true, _) => MOST_SUMS_IN_TURNS,
     };
     if sums > most {
-        let what = format!("takes {sums} registers of a thread for sums, and {most} is the most on {target}");
+        let what =
+            format!("needs {sums} registers of each thread for sums, but the limit on {target} is {most}");
         return Err((what, "choose smaller tiles".into()));
     }
     Ok(())
@@ -175,10 +180,11 @@ pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Ite
 }
 
 impl Plan {
-    /// Checks that there is a target on which the plan fits the problem. Targets whose warpgroups multiply have room
-    /// for most plans.
+    /// Checks that there is a target on which the plan fits the problem. Targets whose warpgroups
+    /// multiply can run most plans.
     ///
     /// # Errors
+    ///
     /// Fails with the limit that is exceeded (R0505).
     pub fn check(&self, problem: &Problem) -> Result<(), Error> {
         fits_some(problem, self)

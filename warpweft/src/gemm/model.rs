@@ -1,9 +1,10 @@
-//! How long a plan is likely to take, for shapes that nobody has measured.
+//! An estimate of the time that a plan takes, for shapes that were not measured.
 //!
-//! The model counts clock cycles of one multiprocessor: waves of tiles, each as many steps along K as there are, each as
-//! long as the slowest of the tensor cores, shared memory, and the L2 cache takes. What lies beyond the edges of D is
-//! computed as if it were there. The figures below are NVIDIA's for Hopper, but for the latencies, which are orders of
-//! magnitude. The model ranks plans, and does not predict times.
+//! The model counts clock cycles of one multiprocessor: waves of tiles, with the steps of each
+//! along K, each of which takes as long as the slowest of the tensor cores, shared memory, and the
+//! L2 cache. Parts of tiles beyond the edges of D are computed like the others. The figures below
+//! are NVIDIA's for Hopper, except for the latencies, which are orders of magnitude. The model
+//! ranks plans, and does not predict times.
 
 use super::fit::candidates;
 use super::{Param, Plan, Problem, Shape};
@@ -42,8 +43,8 @@ impl Machine {
 
 /// Bytes that shared memory reads in a cycle.
 const SHARED: f64 = 128.0;
-/// What a byte that is written to it counts beside one that is read: cuBLAS's tiles of 128 x 168 keep the tensor cores of an
-/// H200 98.6 % busy with 88 bytes read and 56 written in a cycle.
+/// The cost of a byte that is written to it, relative to one that is read: cuBLAS's tiles of 128 x
+/// 168 keep the tensor cores of an H200 98.6 % busy with 88 bytes read and 56 written in a cycle.
 const WRITTEN: f64 = 0.7;
 /// Bytes that a multiprocessor gets from the L2 cache in a cycle while all of them do. On an H200, a step of 37.9 KB takes
 /// 687 cycles with the tensor cores busy for 97 % of them, so it is at least 55.
@@ -117,7 +118,7 @@ fn tiles(problem: &Problem, plan: &Plan) -> u64 {
     rows.div_ceil(of(Param::Bm) * of(Param::Ctas)) * columns.div_ceil(of(Param::Bn))
 }
 
-/// Tiles of a cluster, one after the other.
+/// The number of tiles that a cluster computes one after the other.
 fn waves(problem: &Problem, plan: &Plan, sms: u32) -> u64 {
     tiles(problem, plan).div_ceil(clusters(u64::from(sms), cluster(plan)))
 }
@@ -129,8 +130,9 @@ fn moved(problem: &Problem) -> f64 {
     (m * k + n * k) as f64 * element + (m * n) as f64 * out
 }
 
-/// Clusters of so many CTAs that run at the same time. A cluster lies in one group of multiprocessors (GPC), and groups
-/// differ in size, so that some multiprocessors are left over: on an H200 128 CTAs in clusters of four take two waves.
+/// The number of clusters of `ctas` CTAs that run at the same time. A cluster is placed in one
+/// group of multiprocessors (GPC), and groups differ in size, so that some multiprocessors are left
+/// over: on an H200, 128 CTAs in clusters of four take two waves.
 pub(super) fn clusters(sms: u64, ctas: u64) -> u64 {
     let left_over = if ctas > 2 { 2 } else { 0 };
     (sms / ctas).saturating_sub(left_over).max(1)

@@ -156,13 +156,16 @@ impl FromStr for Plan {
             let param = Param::ALL.iter().find(|p| PARAMETERS[**p as usize].name.eq_ignore_ascii_case(name));
             let Some(param) = param.copied() else {
                 let known: Vec<_> = PARAMETERS.iter().map(|p| p.name.to_ascii_lowercase()).collect();
-                return Err(format!("`{name}` is no parameter of the kernel: expected {}", known.join(", ")));
+                return Err(format!(
+                    "`{name}` is not a parameter of the kernel: expected {}",
+                    known.join(", ")
+                ));
             };
             if given.contains(&param) {
                 return Err(format!("`{name}` is given twice"));
             }
             given.push(param);
-            let number = value.parse().map_err(|_| format!("`{part}`: a value is a whole number"))?;
+            let number = value.parse().map_err(|_| format!("`{part}`: the value must be a whole number"))?;
             plan = plan.with(param, number)?;
         }
         Ok(plan)

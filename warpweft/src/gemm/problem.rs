@@ -8,7 +8,8 @@ use weft_runtime::{DType, Error, error};
 
 /// Largest extent: coordinates of tiles are 32-bit integers.
 const MOST: u64 = i32::MAX as u64;
-/// Strides in memory are multiples of so many bytes (CUDA Driver API, `cuTensorMapEncodeTiled`).
+/// Strides in memory must be multiples of this number of bytes (CUDA Driver API,
+/// `cuTensorMapEncodeTiled`).
 const UNIT: u64 = 16;
 
 /// Extents of a product: A is (m, k), B is (n, k), D is (m, n). As text, `4096x8192x1024` is m, n and k.
@@ -49,7 +50,7 @@ impl FromStr for Shape {
         let extents: Result<Vec<u64>, _> = text.split('x').map(str::parse).collect();
         match extents.as_deref() {
             Ok(&[m, n, k]) => Ok(Shape { m, n, k }),
-            _ => Err(format!("`{text}` is no shape: expected MxNxK, such as 4096x8192x1024")),
+            _ => Err(format!("`{text}` is not a shape: expected MxNxK, such as 4096x8192x1024")),
         }
     }
 }
@@ -99,23 +100,26 @@ impl Problem {
         if !floats.contains(dtype) {
             return refuse(
                 format!("A and B are of {dtype}"),
-                "f32 (as tf32), f16, bf16, e4m3 and e5m2 are multiplied",
+                "the types of A and B can be f32 (as tf32), f16, bf16, e4m3 or e5m2",
             );
         }
         if !floats.contains(out) {
-            return refuse(format!("D is of {out}"), "results are f32, f16, bf16, e4m3 or e5m2");
+            return refuse(format!("D is of {out}"), "the type of D can be f32, f16, bf16, e4m3 or e5m2");
         }
         if *b == Major::Column && dtype.bytes() != 2 {
             let message = format!("columns of B are contiguous, and its elements are {dtype}");
             return refuse(
                 message,
-                "matrix instructions take that for f16 and bf16 alone: transpose B first",
+                "matrix instructions support that only for f16 and bf16: transpose B first",
             );
         }
         let Shape { m, n, k } = *shape;
         for (name, extent) in [("m", m), ("n", n), ("k", k)] {
             if extent == 0 || extent > MOST {
-                return refuse(format!("{name} is {extent} in {shape}"), "extents are 1 to 2147483647");
+                return refuse(
+                    format!("{name} is {extent} in {shape}"),
+                    "extents must be from 1 to 2147483647",
+                );
             }
         }
         let rows_of_b = if *b == Major::Row { ("B", "k", k, dtype) } else { ("B", "n", n, dtype) };

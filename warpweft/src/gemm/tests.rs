@@ -36,7 +36,7 @@ fn plans_read_back() {
     }
     assert_eq!(Plan::all().count(), PARAMETERS.iter().map(|p| p.values.len()).product::<usize>());
     assert_eq!(Plan::all().next(), Some(Plan::default()));
-    // What is not named is as the kernel has it.
+    // Parameters that are not named have the kernel's default.
     assert_eq!(plan("stages=3"), Plan::default().with(Param::Stages, 3).unwrap());
     assert_eq!(plan("BN=64,bm=256").get(Param::Bn), 64);
 }
@@ -49,7 +49,7 @@ fn texts_that_are_no_plans() {
         ("bm=", "whole number"),
         ("bm=-128", "whole number"),
         ("bm=128,bm=128", "`bm` is given twice"),
-        ("tile=128", "`tile` is no parameter of the kernel: expected bm, bn"),
+        ("tile=128", "`tile` is not a parameter of the kernel: expected bm, bn"),
         ("bm=100", "bm=100 is not supported: expected 64, 128, 256"),
         ("bm=4294967424", "whole number"),
     ];
@@ -106,7 +106,7 @@ fn plans_that_do_not_fit() {
     };
     assert!(
         why(&plan("stages=5"), DType::BF16)
-            .contains("279552 bytes of shared memory, and a CTA of sm_90a has 232448")
+            .contains("279552 bytes of shared memory, but a CTA on sm_90a has 232448")
     );
     assert!(why(&plan("bm=256,bn=192,stages=2"), DType::BF16).contains("192 registers"));
     assert!(why(&Plan::default(), DType::E4M3).contains("rows of 64 bytes"));
@@ -120,7 +120,7 @@ fn plans_that_do_not_fit() {
     );
     assert!(fits_some(&columns, &plan("bn=128,ctas=2")).is_ok());
     let why = |text: &str| why(&plan(text), DType::BF16);
-    assert!(why("bn=64,ctas=2,split=2").contains("clusters of 2 tiles, and of 2 CTAs a tile"));
+    assert!(why("bn=64,ctas=2,split=2").contains("clusters of 2 tiles, with 2 CTAs for each tile"));
     assert!(why("bn=16,split=4").contains("gives each CTA 4 columns of a tile to store"));
     assert!(why("bn=168,split=2,stages=2").contains("gives each CTA 84 columns"));
     assert!(why("split=2,turns=1,bn=64").contains("roles that take turns"));
@@ -137,8 +137,8 @@ fn plans_that_do_not_fit() {
     }
 }
 
-/// What a plan takes of shared memory is what the compiled kernel declares, and a plan that takes too much does not
-/// compile.
+/// The shared memory that a plan needs equals what the compiled kernel declares, and a plan that
+/// needs too much does not compile.
 #[test]
 fn shared_memory_is_as_the_kernel_has_it() {
     let columns = Problem { b: Major::Column, ..problem("64x64x64") };
@@ -178,7 +178,10 @@ fn shared_memory_is_as_the_kernel_has_it() {
 #[test]
 fn targets_whose_warps_multiply_have_smaller_tiles() {
     let e = fits(&problem("64x64x64"), &plan("stages=2"), target("sm_100a")).unwrap_err();
-    assert!(e.message.contains("128 registers of a thread for sums, and 64 is the most on sm_100a"), "{e}");
+    assert!(
+        e.message.contains("128 registers of each thread for sums, but the limit on sm_100a is 64"),
+        "{e}"
+    );
     for name in ["sm_100a", "sm_103a", "sm_120a"] {
         let machine = Machine { target: target(name), sms: 148 };
         let plan = ranked(&problem("4096x4096x4096"), machine)[0];
@@ -194,11 +197,11 @@ fn the_model_prefers_what_is_plain() {
     assert!(large.get(Param::Bm) * large.get(Param::Bn) >= 128 * 168, "{large}");
     // The largest tile is the best one where it leaves fewer multiprocessors idle in the last wave.
     assert_eq!(first("4096x4096x4096").get(Param::Bn), 256);
-    // Two roles share out the rows of a tile of 128 x 128, and one that multiplies alone falls behind.
+    // Two roles divide the rows of a tile of 128 x 128; a single role that multiplies is slower.
     assert_eq!([Param::Bm, Param::Bn].map(|p| first("256x8192x8192").get(p)), [128, 128]);
     // Fewer CTAs than multiprocessors do not get all that memory can give.
     assert_eq!([Param::Bm, Param::Bn, Param::Bk].map(|p| first("128x8192x8192").get(p)), [64, 128, 128]);
-    // What a tile's last product and its store take is hidden where roles take turns.
+    // The last product and the store of a tile are hidden if roles take turns.
     assert_eq!(first("8192x8192x1024").get(Param::Turns), 1);
     // With one tile for each multiprocessor there are no turns to take, and clusters gain little.
     assert_eq!([Param::Turns, Param::Ctas].map(|p| first("16x8192x4096").get(p)), [0, 1]);
@@ -210,13 +213,13 @@ fn the_model_prefers_what_is_plain() {
         "{few}"
     );
     assert_eq!(first("17x8192x4096").get(Param::Bn), 32);
-    // Clusters of four do not fill the GPU: 128 CTAs of them take two waves.
+    // Clusters of four do not fill the GPU: 128 CTAs in them take two waves.
     for text in ["64x8192x4096", "64x8192x8192", "128x8192x8192", "256x8192x8192"] {
         let plan = first(text);
         assert!(plan.get(Param::Ctas) * plan.get(Param::Split) <= 2, "{text}: {plan}");
     }
     assert_eq!(first("64x8192x8192").get(Param::Ctas), 1);
-    // Where there are few tiles, CTAs share them out.
+    // If there are few tiles, several CTAs share each.
     let short = first("64x1024x8192");
     assert!(short.get(Param::Split) >= 2, "{short}");
     // Rows that begin within sectors of the cache take more of it, which clusters need less of.
@@ -260,7 +263,7 @@ fn the_nearest_shape_is_taken() {
         table.plan(&Problem { dtype: DType::F16, ..problem("4096x4096x4096") }, machine().target),
         None
     );
-    // A plan that no longer fits is none.
+    // An entry whose plan no longer fits is ignored.
     let large = Entry { plan: plan("stages=8"), ..table.entries[0].clone() };
     let one = Table { entries: vec![large], ..table.clone() };
     assert_eq!(one.plan(&problem("4096x4096x4096"), machine().target), None);
@@ -303,7 +306,7 @@ fn damaged_tables_say_so() {
     let cases = [
         ("", "is damaged"),
         ("[]", "is damaged"),
-        ("{ \"form\": 2, \"tables\": 7 }", "is of form 2, and this version reads form 1"),
+        ("{ \"form\": 2, \"tables\": 7 }", "has format 2, but this version reads format 1"),
         (&good[..good.len() / 2], "is damaged"),
         (&good.replace("stages=8", "stages=9"), "stages=9 is not supported"),
         (&good.replace("64x8192x4096", "64x8192"), "expected MxNxK"),

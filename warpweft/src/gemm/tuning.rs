@@ -1,4 +1,5 @@
-//! Which plan a problem gets: what `weft tune gemm` has measured and stored, or what the model expects.
+//! The choice of a plan for a problem: from the measurements that `weft tune gemm` has stored, or
+//! from the model.
 
 use super::fit::fits;
 use super::model::ranked;
@@ -96,8 +97,8 @@ impl Table {
         }
     }
 
-    /// The plan that was the fastest for a problem, or for the most similar one of the same types and layout; none where
-    /// nothing like it was measured, or no such plan fits the target.
+    /// The plan that was the fastest for the problem, or for the most similar one of the same types
+    /// and layout; none if nothing similar was measured, or if no such plan fits the target.
     pub fn plan(&self, problem: &Problem, target: Target) -> Option<Plan> {
         let kind = |p: &Problem| (p.dtype, p.out, p.b);
         let alike = self.entries.iter().filter(|e| kind(&e.problem) == kind(problem));
@@ -121,7 +122,7 @@ impl Table {
         let Table { setting, warpweft, date, .. } = self;
         let mut out = format!("# {setting}; warpweft {warpweft}, {date}\n");
         if self.kernel != kernel_hash() {
-            out += "# left out: it was measured with another kernel; `weft tune gemm` measures it anew\n";
+            out += "# left out: it was measured with another kernel; `weft tune gemm` measures it again\n";
             return out;
         }
         for Entry { problem, plan, us } in &self.entries {
@@ -139,7 +140,7 @@ pub(super) fn distance(a: Shape, b: Shape) -> f64 {
 }
 
 impl Tables {
-    /// The table of a setting that holds, or why there is none.
+    /// The valid table of a setting, or why there is none.
     pub(super) fn find(&self, setting: &Setting) -> Result<&Table, String> {
         let Some(table) = self.tables.iter().find(|t| t.setting.gpu == setting.gpu) else {
             return Err(format!("there is no table for {}", setting.gpu));
@@ -214,11 +215,12 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Chooses as asked for on a device. A stored table is read once, here. A file that cannot be read is said on standard
-    /// error, and the model chooses.
+    /// Makes the requested selector for a device. A stored table is read once, here. If its file
+    /// cannot be read, a warning is printed on standard error and the model chooses.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a query (R0103).
+    ///
+    /// Fails if the CUDA driver rejects a query (R0103).
     pub fn new(device: &Device, asked: &Tuning) -> Result<Selector, Error> {
         let machine = Machine::of(device)?;
         let (source, about) = match asked {
@@ -233,10 +235,11 @@ impl Selector {
         Ok(Selector { source, machine, about })
     }
 
-    /// The plan of a problem, and what it comes from.
+    /// The plan of a problem, and its source.
     ///
     /// # Errors
-    /// Fails if the kernel does not compute the problem, or not with the plan that is given (R0505).
+    ///
+    /// Fails if the kernel does not support the problem, or not with the given plan (R0505).
     pub fn plan(&self, problem: &Problem) -> Result<(Plan, By), Error> {
         problem.check()?;
         let target = self.machine.target;
@@ -248,7 +251,7 @@ impl Selector {
         let model = || ranked(problem, self.machine).first().map(|plan| (*plan, By::Model));
         found.or_else(model).ok_or_else(|| {
             Error::new(weft_runtime::error::GEMM, format!("no plan fits {problem}"))
-                .help("report this, please: it is a fault of the tables of warpweft")
+                .help("please report this: it is an error in warpweft's tables")
         })
     }
 }
@@ -259,11 +262,11 @@ impl fmt::Display for Selector {
     }
 }
 
-/// The table that is stored for a setting, with the place it comes from; or why there is none.
+/// The table that is stored for a setting, with its location; or why there is none.
 fn stored(setting: &Setting) -> Result<(Table, String), String> {
-    let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder")?;
+    let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder for the table")?;
     let tables = Tables::read(&file).map_err(|e| {
-        eprintln!("warning: GEMM goes without tuning: {e}");
+        eprintln!("warning: GEMM runs without a tuning table: {e}");
         e.message
     })?;
     let table = tables.find(setting)?;

@@ -63,7 +63,8 @@ impl Key {
     }
 }
 
-/// The bitcode that may be linked in. (Where there is none, there is no code to be found.)
+/// Identifies the bitcode that may be linked in. (If there is none, no cached code can depend on
+/// it.)
 fn library(from: &Nvshmem, target: Target) -> String {
     let library = match from {
         Nvshmem::External => return "external".into(),

@@ -80,7 +80,7 @@ pub fn target_of(capability: (u32, u32)) -> Result<Target, weft_runtime::Error> 
     }
     let runs = Target::all().filter(|t| launch::runs_on(t.name(), capability));
     runs.max_by_key(|t| t.number()).ok_or_else(|| {
-        let message = format!("the GPU is {arch}, and no target that is known runs there");
+        let message = format!("the GPU is {arch}, which none of the known targets supports");
         weft_runtime::Error::new(error::PTX, message)
     })
 }
@@ -248,7 +248,7 @@ fn name(file: &KernelFile, asked: Option<String>) -> Result<String, weft_runtime
     let names: Vec<_> = heads.iter().map(|h| format!("`{}`", h.name)).collect();
     let no_kernel = |message: String| {
         Err(weft_runtime::Error::new(error::NO_KERNEL, message).help(if names.is_empty() {
-            "the text has none".into()
+            "the text has no kernels".into()
         } else {
             format!("the text has {}", names.join(", "))
         }))
@@ -257,11 +257,11 @@ fn name(file: &KernelFile, asked: Option<String>) -> Result<String, weft_runtime
         (Some(asked), _) if heads.iter().any(|h| *h.name == *asked) => Ok(asked),
         (Some(asked), _) => no_kernel(format!("there is no kernel `{asked}`")),
         (None, [one]) => Ok(one.name.to_string()),
-        (None, _) => no_kernel("which kernel is meant is not said".into()),
+        (None, _) => no_kernel("the kernel must be named, since the text does not have exactly one".into()),
     }
 }
 
-/// A guess, which the first launch corrects: NVSHMEM tells only of allocations.
+/// A guess that the first launch corrects, because NVSHMEM reports multicast only for allocations.
 fn likely_multicast(device: &Device) -> bool {
     !machine::nvls_disabled() && device.supports_multicast().unwrap_or(false)
 }

@@ -1,7 +1,9 @@
-//! NVSHMEM's device functions for kernels that call them: made relocatable objects of, kept, and joined to kernels.
+//! NVSHMEM's device functions for kernels that call them: assembled to relocatable objects, cached,
+//! and linked with kernels.
 //!
-//! Assembling them is what takes long, a second and more; which of them a kernel calls changes seldom. So an object
-//! is kept for each set of functions, library and target, and joining it takes milliseconds.
+//! Assembling them takes a second or more, and the set of functions that a kernel calls rarely
+//! changes. So an object is cached for each set of functions, library and target, and linking it
+//! takes milliseconds.
 
 use super::{NvshmemError, device_version};
 use crate::store::{Found, Kept, Key, Parts, Store, stamp};
@@ -18,12 +20,12 @@ use weft_runtime::jitlink::{Input, JitLink};
 use weft_runtime::launch::remarks::remarks;
 use weft_runtime::nvshmem::version::Version;
 
-/// NVSHMEM's device bitcode, with what tells it from others.
+/// NVSHMEM's device bitcode, with the data that identifies it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {
     /// The file of the library.
     pub found: find::Found,
-    /// What it says it is.
+    /// The version that the bitcode states.
     pub version: Version,
     hash: String,
 }
@@ -38,7 +40,7 @@ pub enum LinkError {
     /// It lacks a function.
     #[error("error[{}]: {}{}", .0.code, .0.message, super::help(.0))]
     Function(Diagnostic),
-    /// Neither the linker nor what stands in for it took the code.
+    /// The linker, or the program that replaces it, rejected the code.
     #[error(transparent)]
     JitLink(weft_runtime::Error),
     /// The assembler did not take it.
@@ -111,9 +113,11 @@ impl Objects {
 }
 
 impl Library {
-    /// The device bitcode for a GPU of compute capability `sm` (90 for 9.0); looked for once a process.
+    /// The device bitcode for a GPU of compute capability `sm` (90 for 9.0). It is searched only
+    /// once in a process.
     ///
     /// # Errors
+    ///
     /// Fails if there is none (R0104), or if it cannot be read (E0608).
     pub fn find(sm: u32) -> Result<Library, NvshmemError> {
         static KNOWN: OnceLock<Mutex<HashMap<u32, find::Found>>> = OnceLock::new();
@@ -130,10 +134,11 @@ impl Library {
         Library::at(found)
     }
 
-    /// Bitcode that was found. It is read only where no process of the user's has: what is known of it is kept, as
-    /// long as its size and time stay.
+    /// Opens bitcode that was found. Its contents are read only if no process of this user has read
+    /// them before: the results are cached until the file's size or time changes.
     ///
     /// # Errors
+    ///
     /// Fails if it cannot be read or is not NVSHMEM's (E0608).
     pub fn at(found: find::Found) -> Result<Library, NvshmemError> {
         static KNOWN: OnceLock<Store<Identity>> = OnceLock::new();
@@ -156,7 +161,7 @@ impl Library {
         Ok(Library { found, version: Version::new(major, minor, patch), hash })
     }
 
-    /// What tells its code from that of other libraries: a hash of the file.
+    /// A hash of the file, which distinguishes its code from that of other libraries.
     pub fn hash(&self) -> &str {
         &self.hash
     }
@@ -233,7 +238,7 @@ pub struct Caller<'a> {
     pub ptx: &'a str,
     /// The functions that the kernels call.
     pub functions: Vec<&'a str>,
-    /// What the PTX is for.
+    /// The target of the PTX.
     pub target: Target,
     /// Threads of their largest CTA.
     pub threads: u32,

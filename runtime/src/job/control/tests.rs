@@ -142,7 +142,7 @@ fn who_does_not_come_is_named_and_where_it_is() {
                 thread::sleep(FAST.timeout * 3 / 2);
                 // It is too late for both, and learns so at once.
                 let split = within(FAST.timeout / 2, || control.exchange(&[1, 2], "split", &[]));
-                assert!(code(split).1.starts_with("PE 2 did not come within 0.6 s; PE 1: split"));
+                assert!(code(split).1.starts_with("PE 2 did not arrive within 0.6 s; PE 1: split"));
                 within(FAST.timeout / 2, || control.exchange(&[0, 1, 2, 3], "barrier", &[]))
             }
         };
@@ -154,11 +154,11 @@ fn who_does_not_come_is_named_and_where_it_is() {
     });
     let messages: Vec<_> = results.into_iter().map(code).collect();
     assert!(messages.iter().all(|m| m.0 == COLLECTIVE), "{messages:?}");
-    let barrier = "PEs 1, 2 did not come within 0.6 s; PEs 0, 3: barrier";
+    let barrier = "PEs 1, 2 did not arrive within 0.6 s; PEs 0, 3: barrier";
     assert!(messages[0].1.starts_with(barrier), "{messages:?}");
     assert_eq!(messages[0], messages[3]);
     assert_eq!(messages[0], messages[2]);
-    assert!(messages[1].1.starts_with("PE 2 did not come within 0.6 s; PE 1: split"), "{messages:?}");
+    assert!(messages[1].1.starts_with("PE 2 did not arrive within 0.6 s; PE 1: split"), "{messages:?}");
 }
 
 #[test]
@@ -252,14 +252,14 @@ fn a_pe_that_never_starts_is_named() {
                 let error =
                     within(Duration::from_secs(5), || Control::connect_with(place, FAST)).unwrap_err();
                 assert_eq!(error.code, BOOTSTRAP, "{error}");
-                assert_eq!(error.message, "PE 2 did not come within 0.6 s; PEs 0, 1: start");
+                assert_eq!(error.message, "PE 2 did not arrive within 0.6 s; PEs 0, 1: start");
             });
         }
     });
     // Without PE 0 there is nobody to ask.
     let error = Control::connect_with(&places[1], FAST).unwrap_err();
     assert_eq!(error.code, BOOTSTRAP);
-    assert!(error.message.starts_with("PE 1: cannot connect with PE 0 at @weft-"), "{error}");
+    assert!(error.message.starts_with("PE 1: cannot connect to PE 0 at @weft-"), "{error}");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn strangers_and_misfits_are_refused() {
         for message in strangers {
             assert!(message.ends_with(STRANGER) && !message.contains(&places[0].job), "{message}");
         }
-        assert!(refusal(|p| p.size = 3).ends_with("PE 0's job has 2 PEs, and this PE is number 1 of 3"));
+        assert!(refusal(|p| p.size = 3).ends_with("PE 0's job has 2 PEs, but this PE is number 1 of 3"));
         let last = scope.spawn(|| Control::connect_with(&places[1], SLOW).unwrap());
         let (zero, one) = (hub.join().unwrap(), last.join().unwrap());
         // The house is full, and the door shut.
@@ -378,7 +378,7 @@ fn beyond_this_host_somebody_must_say_who_may_come() {
         place.hub = Address::Tcp("a-host-of-nobody".into(), 29600);
         let (code, message) = code(Control::connect_with(place, FAST));
         assert_eq!(code, LAUNCHER);
-        assert!(message.contains("nothing says who may come"), "{message}");
+        assert!(message.contains("there is no secret that limits who may connect"), "{message}");
     }
 }
 
@@ -404,10 +404,10 @@ fn a_secret_lets_in_and_a_wrong_one_does_not() {
         let (code, message) = hub.join().unwrap();
         assert_eq!(code, BOOTSTRAP);
         assert!(
-            message.contains("PE 1 did not come") && message.contains("3 connections were refused"),
+            message.contains("PE 1 did not arrive") && message.contains("3 connections were refused"),
             "{message}"
         );
-        assert!(message.ends_with("is of another job, or has another secret"), "{message}");
+        assert!(message.ends_with("belonged to another job, or used another secret"), "{message}");
     });
 }
 
@@ -427,7 +427,7 @@ fn a_false_hub_is_not_believed() {
         let claim = wire::read::<Claim>(&mut reader, wire::MAX_HELLO).unwrap().unwrap();
         link.send(&Reply::Welcome(claim.proof)).unwrap();
         let (code, message) = pe.join().unwrap();
-        assert!(code == BOOTSTRAP && message.contains("has not shown that it is PE 0"), "{message}");
+        assert!(code == BOOTSTRAP && message.contains("has not proved that it is PE 0"), "{message}");
     });
 }
 
@@ -494,7 +494,7 @@ fn what_a_pe_makes_the_hub_hold_is_bounded() {
             }
         });
         let (pe, why) = zero.died().unwrap();
-        assert!(pe == 1 && why.contains("one call more than PE 0 holds for it"), "{why}");
+        assert!(pe == 1 && why.contains("made more calls than PE 0 can hold"), "{why}");
     });
 }
 
@@ -521,5 +521,5 @@ fn a_pe_asks_what_all_pes_do() {
     });
     let lines: Vec<_> = asked[1].iter().map(|a| a.clone().unwrap().lines).collect();
     let waits = vec!["its host waits in `late` for the other PEs".to_owned()];
-    assert_eq!(lines, [waits.clone(), vec!["its host waits in no step with other PEs".into()], waits]);
+    assert_eq!(lines, [waits.clone(), vec!["its host does not wait for other PEs".into()], waits]);
 }

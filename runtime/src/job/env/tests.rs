@@ -110,7 +110,7 @@ fn torchrun_on_one_host_and_on_two() {
 #[test]
 fn mpirun_on_two_hosts_needs_an_address() {
     let message = refused(OMPI);
-    assert_eq!(message, "the 8 PEs are on several hosts (4 on this one), and nothing says where PE 0 is");
+    assert_eq!(message, "the 8 PEs are on several hosts (4 on this one), but the host of PE 0 is not known");
     let place = found(&with(OMPI, &[("MASTER_ADDR", "n1")]));
     assert_eq!(numbers(&place), (Launcher::OpenMpi, [5, 8, 1, 4]));
     assert!(matches!(&place.hub, Hub::Tcp(host, _) if host == "n1"));
@@ -171,32 +171,35 @@ fn the_inner_launcher_counts() {
 #[test]
 fn what_does_not_fit_is_named() {
     let cases: &[(&[(&str, &str)], &str)] = &[
-        (&[("WEFT_RANK", "16")], r#"WEFT_RANK is "16"; expected a number from 0 to 15"#),
-        (&[("WEFT_RANK", "-1")], r#"WEFT_RANK is "-1"; expected a number from 0 to 15"#),
-        (&[("WEFT_SIZE", "0")], r#"WEFT_SIZE is "0"; expected a number from 1 to 65536"#),
-        (&[("WEFT_SIZE", "many")], r#"WEFT_SIZE is "many"; expected a number from 1 to 65536"#),
-        (&[("WEFT_SIZE", "99999999999")], r#"WEFT_SIZE is "99999999999"; expected a number from 1 to 65536"#),
-        (&[("WEFT_LOCAL_RANK", "8")], r#"WEFT_LOCAL_RANK is "8"; expected a number from 0 to 7"#),
-        (&[("WEFT_LOCAL_SIZE", "17")], r#"WEFT_LOCAL_SIZE is "17"; expected a number from 1 to 16"#),
-        (&[("WEFT_ADDR", "node0")], r#"WEFT_ADDR is "node0"; expected host:port"#),
-        (&[("WEFT_ADDR", "node0:0")], r#"WEFT_ADDR is "node0:0"; expected host:port"#),
-        (&[("WEFT_ADDR", ":80")], r#"WEFT_ADDR is ":80"; expected host:port"#),
-        (&[("WEFT_ADDR", "@")], r#"WEFT_ADDR is "@"; expected host:port"#),
+        (&[("WEFT_RANK", "16")], r#"WEFT_RANK is "16", but it must be a number from 0 to 15"#),
+        (&[("WEFT_RANK", "-1")], r#"WEFT_RANK is "-1", but it must be a number from 0 to 15"#),
+        (&[("WEFT_SIZE", "0")], r#"WEFT_SIZE is "0", but it must be a number from 1 to 65536"#),
+        (&[("WEFT_SIZE", "many")], r#"WEFT_SIZE is "many", but it must be a number from 1 to 65536"#),
+        (
+            &[("WEFT_SIZE", "99999999999")],
+            r#"WEFT_SIZE is "99999999999", but it must be a number from 1 to 65536"#,
+        ),
+        (&[("WEFT_LOCAL_RANK", "8")], r#"WEFT_LOCAL_RANK is "8", but it must be a number from 0 to 7"#),
+        (&[("WEFT_LOCAL_SIZE", "17")], r#"WEFT_LOCAL_SIZE is "17", but it must be a number from 1 to 16"#),
+        (&[("WEFT_ADDR", "node0")], r#"WEFT_ADDR is "node0", but it must be host:port"#),
+        (&[("WEFT_ADDR", "node0:0")], r#"WEFT_ADDR is "node0:0", but it must be host:port"#),
+        (&[("WEFT_ADDR", ":80")], r#"WEFT_ADDR is ":80", but it must be host:port"#),
+        (&[("WEFT_ADDR", "@")], r#"WEFT_ADDR is "@", but it must be host:port"#),
     ];
     for (change, message) in cases {
         assert_eq!(refused(&with(EXPLICIT, change)), *message);
     }
     let missing: &[(&str, &str)] = &[
-        ("WEFT_SIZE", "WEFT_SIZE is not set, and WEFT_RANK is"),
-        ("WEFT_RANK", "WEFT_RANK is not set, and WEFT_SIZE is"),
+        ("WEFT_SIZE", "WEFT_RANK is set, but WEFT_SIZE is not"),
+        ("WEFT_RANK", "WEFT_SIZE is set, but WEFT_RANK is not"),
     ];
     for (name, message) in missing {
         assert_eq!(refused(&with(EXPLICIT, &[(name, "")])), *message);
     }
     let here = [("WEFT_RANK", "0"), ("WEFT_SIZE", "2")];
-    assert_eq!(refused(&here), "WEFT_ADDR is not set, and WEFT_RANK is");
+    assert_eq!(refused(&here), "WEFT_RANK is set, but WEFT_ADDR is not");
     let port = with(TORCHRUN, &[("LOCAL_WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("WEFT_PORT", "70000")]);
-    assert_eq!(refused(&port), r#"WEFT_PORT is "70000"; expected a number from 1 to 65535"#);
+    assert_eq!(refused(&port), r#"WEFT_PORT is "70000", but it must be a number from 1 to 65535"#);
 }
 
 #[test]

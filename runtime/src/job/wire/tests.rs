@@ -76,7 +76,7 @@ impl Read for Endless {
 fn a_length_over_the_limit_is_refused_unread() {
     let mut stream = Endless(0);
     let error = read::<Hello>(&mut stream, MAX_HELLO).unwrap_err();
-    assert_eq!(error.to_string(), "a message of 4294967295 bytes; the limit is 4096");
+    assert_eq!(error.to_string(), "a message has 4294967295 bytes, but the limit is 4096");
     assert_eq!(stream.0, 4);
 }
 

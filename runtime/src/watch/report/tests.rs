@@ -102,7 +102,7 @@ fn without_records_the_last_launch_is_named() {
 fn a_wait_that_the_description_lacks_is_no_panic() {
     let table = Table::new(&kernel());
     let [line] = &summary(&[(&table, all(vec![record(9, 0, 1, 0x10)]))])[..] else { panic!("one line") };
-    assert!(line.contains("wait 9, which its description lacks"), "{line}");
+    assert!(line.contains("wait 9, which is missing in the kernel's description"), "{line}");
     let [line] = &summary(&[(&table, all(vec![record(2, 0, 1, 0x10)]))])[..] else { panic!("one line") };
     assert!(line.contains("memory at 0x10"), "no launch says where tensors are: {line}");
 }
@@ -115,5 +115,5 @@ fn records_that_found_no_room_are_counted() {
     assert_eq!((records(&ring).complete.len(), records(&ring).dropped), (0, 0));
     ring[DROPPED as usize] = 7;
     let lines = table.lines(&records(&ring));
-    assert_eq!(lines, ["`k`: 7 more waits were reported, for which there was no room"]);
+    assert_eq!(lines, ["`k`: 7 more waits were reported, but the buffer was full"]);
 }

@@ -28,13 +28,13 @@ impl Tables {
         let Some(table) = self.tables.iter().find(|t| t.setting == *setting) else {
             let similar = self.tables.iter().find(|t| t.setting.resembles(setting));
             return Stored::None(match similar {
-                Some(t) => format!("the table for it was measured with driver {}", t.setting.driver),
+                Some(t) => format!("its table was measured with driver {}", t.setting.driver),
                 None => format!("there is no table for {setting}"),
             });
         };
         match table.clone().usable() {
             (table, why) if table.entries.is_empty() => {
-                Stored::None(format!("nothing in the table of {} holds: {}", table.date, why.join(", ")))
+                Stored::None(format!("no entry in the table of {} is valid: {}", table.date, why.join(", ")))
             }
             (table, why) => Stored::Table(Box::new(table), why),
         }

@@ -1,4 +1,4 @@
-//! What was measured: which plan is the fastest for which request on one machine, as `weft tune` stores it.
+//! Measurements of the fastest plans for requests on one machine, as `weft tune` stores them.
 
 mod file;
 mod selector;
@@ -94,7 +94,7 @@ pub struct Entry {
     /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
-    /// What calls allow for the sums that the plan is the fastest for.
+    /// The sums that calls allow, for which the plan is the fastest.
     #[serde(default)]
     pub sums: Sums,
     /// The name of the algorithm.
@@ -146,12 +146,12 @@ impl Entry {
         let Limits { ctas, threads, unroll } = self.most;
         let ascending = self.sizes.is_sorted_by(|a, b| a.0 < b.0);
         match () {
-            () if self.sizes.is_empty() || !ascending => Some("its sizes do not ascend"),
+            () if self.sizes.is_empty() || !ascending => Some("its sizes are not in ascending order"),
             () if self.sizes.iter().any(|(_, us)| !us.is_finite() || *us <= 0.0) => {
-                Some("it has a time that is none")
+                Some("it has an invalid time")
             }
             () if ctas == 0 || !(32..=1024).contains(&threads) || !(1..=16).contains(&unroll) => {
-                Some("there are no such CTAs, threads or steps at once")
+                Some("its numbers of CTAs, threads or steps in flight are not possible")
             }
             () => None,
         }

@@ -11,8 +11,8 @@ use weft_runtime::{Error, Team, World, error};
 /// The source of plans.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Tuning {
-    /// Plans come from what `weft tune` has stored for this machine and number of PEs, or else from the
-    /// model.
+    /// Plans come from the table that `weft tune` has stored for this machine and number of PEs,
+    /// or, without one, from the model.
     #[default]
     Stored,
     /// Plans come from the model alone.
@@ -35,7 +35,7 @@ pub enum By {
 pub struct Selector {
     table: Option<Table>,
     links: Links,
-    /// Where the table is from, or why there is none.
+    /// The source of the table, or why there is none.
     about: String,
 }
 
@@ -50,10 +50,12 @@ impl Selector {
         Selector { links: table.links, table: Some(table), about: about.into() }
     }
 
-    /// As asked for, on this PE; a file that cannot be used is said on standard error.
+    /// Makes the requested selector on this PE. If the file cannot be used, a warning is printed on
+    /// standard error.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a call (R0103).
+    ///
+    /// Fails if the CUDA driver rejects a call (R0103).
     fn of(asked: &Tuning, world: &World, team: &Team, links: (bool, bool)) -> Result<Selector, Error> {
         let setting = Setting::of(world, team.n_pes(), links)?;
         let model = |why: String| Selector::model(specified(&setting), why);
@@ -61,7 +63,7 @@ impl Selector {
             Tuning::Table(table) => Selector::table(table.as_ref().clone().usable().0, "a table given"),
             Tuning::Model => model("asked for".into()),
             Tuning::Stored => match Tables::path() {
-                None => model("WEFT_TUNING is off, or there is no folder".into()),
+                None => model("WEFT_TUNING is off, or there is no folder for the table".into()),
                 Some(file) => {
                     match Tables::read(&file).map(|all| (all.links(&setting), all.find(&setting))) {
                         Ok((_, Stored::Table(table, void))) => {
@@ -76,7 +78,7 @@ impl Selector {
                         Err(e) => {
                             // One of a host is enough.
                             if team.my_pe() == 0 {
-                                eprintln!("warning: collectives go without tuning: {e}");
+                                eprintln!("warning: collectives run without a tuning table: {e}");
                             }
                             model(e.message)
                         }
@@ -86,12 +88,13 @@ impl Selector {
         })
     }
 
-    /// As asked for, the same on all PEs of a team: that of its first, whose machine may be another's. *Collective* over
-    /// the world.
+    /// Makes the requested selector, the same on all PEs of a team: that of the team's first PE,
+    /// which may be on another machine. *Collective* over the world.
     ///
     /// # Errors
-    /// Fails if the CUDA driver refuses a call (R0103), if another PE has ended (R0203), or if the PEs do not
-    /// agree (R0301).
+    ///
+    /// Fails if the CUDA driver rejects a call (R0103), if another PE has ended (R0203), or if the
+    /// PEs do not agree (R0301).
     pub(crate) fn agreed(
         asked: &Tuning,
         world: &World,
@@ -118,7 +121,7 @@ impl Selector {
             .map_err(|e| Error::new(error::TUNING, format!("PE {first}'s tuning table cannot be read: {e}")))
     }
 
-    /// The table that it goes by.
+    /// The table that it uses.
     pub fn measured(&self) -> Option<&Table> {
         self.table.as_ref()
     }
@@ -190,7 +193,7 @@ mod tests {
         // Teams of even and of odd PEs, each with its own.
         assert_eq!(differing(&[said(0, 7), said(1, 8), said(0, 7), said(1, 8)]), [0u32; 0]);
         assert_eq!(differing(&[said(0, 7), said(1, 8), said(0, 8), said(1, 7)]), [0, 1]);
-        // What is no answer, or of no PE there is, does not agree.
+        // An answer that is invalid or from a PE that does not exist does not agree.
         assert_eq!(differing(&[said(0, 7), vec![1, 2]]), [0u32; 0]);
         assert_eq!(differing(&[said(9, 7)]), [9]);
     }

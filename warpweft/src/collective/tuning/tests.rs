@@ -1,4 +1,4 @@
-//! Tables that are made up: no figure here was measured.
+//! Tests with invented tables: no figure here was measured.
 
 use super::*;
 use std::sync::Arc;
@@ -176,12 +176,15 @@ fn damaged_files_say_so() {
         ("hello", "is damaged"),
         ("[]", "is damaged"),
         ("{ \"tables\": [] }", "`form`"),
-        ("{ \"form\": 2, \"tables\": 7 }", "is of form 2, and this version reads form 1"),
+        ("{ \"form\": 2, \"tables\": 7 }", "has format 2, but this version reads format 1"),
         (cut, "is damaged"),
-        (&good.replace("\"unroll\":2", "\"unroll\":0"), "no such CTAs, threads"),
-        (&good.replace("\"threads\":128", "\"threads\":4294967295"), "no such CTAs, threads"),
-        (&good.replace("[1024,", "[67108865,"), "do not ascend"),
-        (&good.replace("\"sizes\":[[262144,", "\"sizes\":[[262144,-"), "a time that is none"),
+        (&good.replace("\"unroll\":2", "\"unroll\":0"), "CTAs, threads or steps in flight are not possible"),
+        (
+            &good.replace("\"threads\":128", "\"threads\":4294967295"),
+            "CTAs, threads or steps in flight are not possible",
+        ),
+        (&good.replace("[1024,", "[67108865,"), "not in ascending order"),
+        (&good.replace("\"sizes\":[[262144,", "\"sizes\":[[262144,-"), "an invalid time"),
         (&good.replace("\"allreduce\"", "\"allsum\""), "unknown variant `allsum`"),
         (&good.replace("out-of-place", "elsewhere"), "unknown variant `elsewhere`"),
     ];
@@ -204,7 +207,7 @@ fn a_table_that_others_may_write_is_refused() {
     tables.write(&file).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
     let e = Tables::read(&file).unwrap_err().to_string();
-    assert!(e.starts_with("error[R0111]: ") && e.contains("others may write"), "{e}");
+    assert!(e.starts_with("error[R0111]: ") && e.contains("other users can write"), "{e}");
 }
 
 #[test]
@@ -223,12 +226,12 @@ fn what_no_longer_holds_is_left_out() {
         Stored::None(why) => why,
         Stored::Table(table, why) => format!("{} entries; {}", table.entries.len(), why.join(", ")),
     };
-    assert!(said(&tables, &setting()).contains("nothing in the table of"), "{}", said(&tables, &setting()));
+    assert!(said(&tables, &setting()).contains("no entry in the table of"), "{}", said(&tables, &setting()));
     // Another driver, other GPUs.
     let mut tables = Tables::new();
     tables.add(table());
     let newer = Setting { driver: "590.2".into(), ..setting() };
-    assert_eq!(said(&tables, &newer), "the table for it was measured with driver 580.1");
+    assert_eq!(said(&tables, &newer), "its table was measured with driver 580.1");
     let other = Setting { gpu: "NVIDIA B200".into(), ..setting() };
     assert_eq!(said(&tables, &other), "there is no table for 8 x NVIDIA B200, NVLink, driver 580.1");
     assert_eq!(said(&tables, &setting()), "6 entries; ");

@@ -118,10 +118,10 @@ fn files_that_are_not_arrays() {
     };
     run("nowhere.npy", &["cannot be read"]);
     run("truncated.npy", &["truncated", "800 bytes"]);
-    run("longer.npy", &["4 bytes behind"]);
+    run("longer.npy", &["4 bytes after"]);
     run("header.npy", &["truncated"]);
     run("foreign.npy", &["\\x93NUMPY"]);
-    run("empty.npy", &["no .npy file"]);
+    run("empty.npy", &["not a .npy file"]);
     run("claims.npy", &["99999999999"]);
     run("overflows.npy", &["impossible shape"]);
     run("nested.npy", &["nested"]);
@@ -196,14 +196,14 @@ fn benches_that_cannot_be() {
     bench(&["allsum"], &["`allsum`", "allreduce, allgather", "put, get, signal, barrier"]);
     bench(&["allreduce", "--sizes", "1K:2K"], &["--sizes 1K:2K", "FROM:TO:xFACTOR"]);
     bench(&["allreduce", "--sizes", "0"], &["at least 1 byte"]);
-    bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "4 is the least"]);
+    bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "use at least 4"]);
     let eight = ["reducescatter", "--sizes", "1K,16", "--pes", "8", "--against", "nvshmem"];
-    bench(&eight, &["16 bytes", "8 PEs", "32 is the least"]);
+    bench(&eight, &["16 bytes", "8 PEs", "use at least 32"]);
     bench(&["allreduce", "--dtype", "f33"], &["f33", "bf16, f32"]);
     bench(&["allreduce", "--dtype", "bool"], &["--dtype bool", "i8"]);
     bench(&["allreduce", "--op", "xor"], &["--op xor", "sum, min, max"]);
     bench(&["allreduce", "--algo", "ll,circle"], &["`circle`", "ll", "auto"]);
-    bench(&["allreduce", "--algo", "none"], &["nobody"]);
+    bench(&["allreduce", "--algo", "none"], &["nothing to measure"]);
     bench(
         &["allreduce", "--on", "sim", "--algo", "ll,auto"],
         &["`auto` cannot be counted", "ll", "--on gpu"],
@@ -245,7 +245,10 @@ fn products_that_cannot_be_measured() {
     bench(&["--plan", "stages=8"], &["R0505", "bytes of shared memory", "232448"]);
     bench(&["--against", "nccl"], &["--against nccl", "expected cublas"]);
     bench(&["--kernel", "nowhere.weft"], &["nowhere.weft"]);
-    bench(&["--kernel", TWO_SHOT], &["--kernel examples/allreduce_two_shot.weft", "expected the extents"]);
+    bench(
+        &["--kernel", TWO_SHOT],
+        &["--kernel examples/allreduce_two_shot.weft", "expected only the extents"],
+    );
     bench(&["--kernel", "examples/gemm.weft", "-D", "BX=1"], &["no compile-time parameter `BX`"]);
     bench(&["--kernel", "examples/gemm.weft:other"], &["expected one kernel to measure"]);
     bench(&["--iters", "0"], &["--iters"]);
@@ -290,7 +293,7 @@ fn a_bench_on_the_simulator() {
         |more: &[&str], why: &[&str]| place.rejects(&[&["bench"], more, &["--on", "sim"]].concat(), why);
     sim(&["put"], &["put", "collectives"]);
     sim(&["verify-switch"], &["multicast"]);
-    sim(&["allreduce", "--measured", "t.json"], &["t.json", "no report"]);
+    sim(&["allreduce", "--measured", "t.json"], &["t.json", "is not a report"]);
     place.rejects(&["bench", "allreduce", "--measured", "t.json"], &["--on sim"]);
     place.rejects(&["bench", "verify-switch", "--dtype", "f33"], &["f33", "all"]);
 }
@@ -335,7 +338,7 @@ fn a_benchmark_reports_a_missing_pytorch() {
     let none = said("false", &["--against", "nvshmem,torch-two-shot"]);
     assert!(none.starts_with("error: PyTorch ended (exit status: 1)"), "{none}");
     let half = said("false", &["--against", "torch", "--dtype", "f16"]);
-    assert!(half.contains("no sum of f16"), "{half}");
+    assert!(half.contains("not sum of f16"), "{half}");
     assert_eq!(place.everything(), before);
 }
 
@@ -498,7 +501,10 @@ fn asserts_are_left_out_of_texts_and_not_of_ir() {
         assert!(ir.contains(r#""below \"7\"""#), "{ir}");
         place.write("k.ir", ir);
         assert!(place.answer(&["compile", "k.ir"]).contains("call.uni __assertfail"), "{stage}");
-        place.rejects(&["compile", "k.ir", "--no-assert"], &["--no-assert", "IR keeps its asserts"]);
+        place.rejects(
+            &["compile", "k.ir", "--no-assert"],
+            &["--no-assert", "cannot remove the asserts of IR"],
+        );
     }
     assert!(!place.answer(&["compile", "k.weft", "--no-assert"]).contains("assert"));
     let run = ["run", "k.weft", "--arg", "n=7", "--pes", "1", "--grid", "1"];

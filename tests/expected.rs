@@ -68,7 +68,7 @@ fn a_reference_function_finds_right_and_wrong() {
             &["computes     mixed(x, bias, out)", "over 360 elements of out: launch 2 correct"],
         );
     }
-    let wrong = ["error[C001]: `out` is not what computes(...) says", "elements are wrong after launch 1"];
+    let wrong = ["error[C001]: `out` differs from computes(...)", "elements are wrong after launch 1"];
     for (right, mistake) in [
         ("+ bias)", "+ bias * 1.001)"),
         ("2.0 *", "2.001 *"),
@@ -122,7 +122,7 @@ fn files_contain_the_expected_results() {
     place.says(
         &format!("{other} --tolerance 1e-3"),
         1,
-        &["error[C001]: `out` is not what out_{pe}.npy says", again],
+        &["error[C001]: `out` differs from out_{pe}.npy", again],
     );
     place.says(&format!("{other} --tolerance 0,0.11"), 0, &[]);
     place.says(&format!("{check} --tolerance none"), 2, &["numbers that are not negative"]);

@@ -101,7 +101,7 @@ fn a_finding_names_its_file_and_is_met_again() {
 #[test]
 fn a_wrong_result_names_its_kernel() {
     let place = Scratch::new(PRODUCE, &CONSUME.replace("= middle[i]", "= middle[i] + 1"));
-    let said = ["error[C001]: `out` is not what computes(...) says", "after launch 1 of `consume`"];
+    let said = ["error[C001]: `out` differs from computes(...)", "after launch 1 of `consume`"];
     place.says("check a.weft b.weft --pes 2 --arg epoch=1 --seeds 2", 1, &said);
 }
 

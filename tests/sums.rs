@@ -52,10 +52,11 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
                 (if pe == 0 { 1.0 } else { -1.0 }) * ((i % 31) as f64 + 1.0) + normal(&mut uniform) * 1e-3
             }
             "tiny" => normal(&mut uniform) * 1e-38,
-            // Each element lies almost midway between two multiples of the scale, so that every
-            // rounding has the greatest error.
+            // The largest numbers of the two PEs are 126 and have the sum 252. The numbers that are
+            // sent and the sum lie almost midway between two multiples of their scales, so that both
+            // are rounded down by the greatest amount.
             "halfway" if i % 16 == 0 => 126.0,
-            "halfway" => (uniform() * 125.0).floor() + 0.499,
+            "halfway" => (i * 37 % 125) as f64 + if i * 2 / count == pe as usize { 0.99 } else { 0.499 },
             _ => 0.0,
         })
         .collect()

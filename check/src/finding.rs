@@ -263,7 +263,7 @@ pub(super) fn wrong(
     Some(Finding {
         code: WRONG_RESULT.to_owned(),
         severity: Severity::Error,
-        message: format!("`{tensor}` differs from what {says} states"),
+        message: format!("`{tensor}` differs from {says}"),
         accesses: Vec::new(),
         notes: vec![
             format!("{wrong} of {elements} elements are wrong after {when}"),

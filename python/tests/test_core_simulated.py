@@ -152,8 +152,8 @@ def test_what_is_wrong_is_said():
         other = np.zeros(4, np.float32)
         invalid = nvshmem.NvshmemInvalid
         for call, match in [
-            (lambda: nvshmem.put(other, x, 0), "dst is no symmetric"),
-            (lambda: nvshmem.put(x, other, 0), "src is no symmetric"),
+            (lambda: nvshmem.put(other, x, 0), "dst is not symmetric"),
+            (lambda: nvshmem.put(x, other, 0), "src is not symmetric"),
             (lambda: nvshmem.put(x, x[:2], 0), "bytes"),
             (lambda: nvshmem.put(x, x, 9), "PE is 9"),
             (lambda: nvshmem.put(x, x), "PE is None"),

@@ -16,10 +16,10 @@ def test_codes_choose_classes():
 
 
 def test_errors_say_what_to_do_and_travel():
-    e = make("R0305", "the memory was freed", "allocate it anew", None)
-    assert str(e) == "[R0305] the memory was freed\n  help: allocate it anew"
+    e = make("R0305", "the memory was freed", "allocate it again", None)
+    assert str(e) == "[R0305] the memory was freed\n  help: allocate it again"
     again = pickle.loads(pickle.dumps(e))
-    assert (type(again), again.code, again.help) == (weft.Closed, "R0305", "allocate it anew")
+    assert (type(again), again.code, again.help) == (weft.Closed, "R0305", "allocate it again")
     assert "R0305" in e.explain() and weft.Error("x").explain() is None
 
 

@@ -74,7 +74,7 @@ def _of_dlpack(array: Any, what: str) -> Array:
     if cupy is not None:
         read = cupy.from_dlpack(array)
         return _of_interface(read, read.__cuda_array_interface__)
-    raise usage(f"{what} has DLPack alone", "import torch or cupy first, which read it")
+    raise usage(f"{what} only has DLPack", "import torch or cupy first, which can read it")
 
 
 def of(array: Any, what: str = "the array") -> Optional[Array]:

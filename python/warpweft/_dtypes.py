@@ -75,7 +75,7 @@ def name_of(dtype: Any) -> str:
     if found is None:
         found = next((name for name, typestr in _TYPESTR.items() if typestr == text or typestr[1:] == text), None)
     if found is None:
-        raise usage(f"{dtype!r} is no element type of kernels", "the element types are " + ", ".join(CODES))
+        raise usage(f"{dtype!r} is not an element type of kernels", "the element types are " + ", ".join(CODES))
     try:
         _CACHE[dtype] = found
     except TypeError:

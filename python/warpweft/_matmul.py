@@ -1,4 +1,4 @@
-"""Products of matrices with communication inside, on PyTorch tensors: the calls of a communicator behind its methods."""
+"""Matrix products fused with communication, on PyTorch tensors: the implementation of a communicator's methods."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Rows(NamedTuple):
 def rows_of(x: torch.Tensor, dim: int, what: str) -> Rows:
     """Return a tensor as a contiguous matrix whose rows are ordered by dimension ``dim``."""
     if x.dim() < 2:
-        raise usage(f"{what} has shape {tuple(x.shape)}", "it has two dimensions or more, the last one is K")
+        raise usage(f"{what} has shape {tuple(x.shape)}", "it must have at least two dimensions, of which the last one is K")
     if not -x.dim() <= dim < x.dim():
-        raise usage(f"dimension {dim} of {what} with shape {tuple(x.shape)}", f"it is below {x.dim()}")
+        raise usage(f"dimension {dim} of {what} with shape {tuple(x.shape)}", f"it must be below {x.dim()}")
     dim %= x.dim()
     if dim == x.dim() - 1:
         raise unsupported(f"dimension {dim} of {what} is the last one", "gather or scatter along another dimension")
@@ -59,7 +59,7 @@ def shaped(matrix: torch.Tensor, rows: Rows, factor: float) -> torch.Tensor:
 def factor_of(b: torch.Tensor, k: int) -> tuple:
     """Return B (k, n) as the part in Rust takes it, and whether that is (n, k) with contiguous rows."""
     if b.dim() != 2 or b.shape[0] != k:
-        raise usage(f"B has shape {tuple(b.shape)}", f"it is a matrix with {k} rows, the columns of A")
+        raise usage(f"B has shape {tuple(b.shape)}", f"it must be a matrix with {k} rows, the number of columns of A")
     if b.t().is_contiguous():
         return b, True
     if b.is_contiguous() and b.element_size() == 2:
@@ -95,7 +95,7 @@ class Matmuls:
     def _code(self, dtype: torch.dtype, known: dict, what: str) -> int:
         if dtype not in known:
             names = ", ".join(str(d).split(".")[-1] for d in known)
-            raise usage(f"{what} has elements of {dtype}", f"these are taken: {names}")
+            raise usage(f"{what} has elements of {dtype}", f"supported: {names}")
         return known[dtype]
 
     def made(self, form: str, shape: tuple, types: tuple, b_rows: bool, epilogue: Epilogue) -> Any:
@@ -116,9 +116,9 @@ class Matmuls:
         comm, gathers = self.comm, form == "all_gather_matmul"
         for x, what in ((a, "A"), (b, "B")):
             if x.device != comm.device:
-                raise usage(f"{what} is on {x.device}, and the communicator is on {comm.device}", "move it there")
+                raise usage(f"{what} is on {x.device}, but the communicator is on {comm.device}", "move it there")
             if x.dtype != a.dtype:
-                raise usage(f"A has elements of {a.dtype}, and B of {b.dtype}", "they are of one type")
+                raise usage(f"A has elements of {a.dtype}, but B of {b.dtype}", "both must have the same type")
         b, b_rows = factor_of(b, a.shape[1])
         b = b if b.data_ptr() % 16 == 0 else b.clone(memory_format=torch.preserve_format)
         rows = a.shape[0] * (comm.size if gathers else 1)
@@ -224,7 +224,8 @@ class Matmuls:
         """Multiply, add up over the ranks, and return this rank's part along a dimension."""
         rows, size = rows_of(a, dim, "A"), self.comm.size
         if rows.leading[0] % size:
-            raise usage(f"dimension {dim} of A has {rows.leading[0]} elements", f"it is a multiple of {size}, the ranks")
+            message = f"dimension {dim} of A has {rows.leading[0]} elements"
+            raise usage(message, f"it must be a multiple of {size}, the number of ranks")
         if op not in ("sum", "avg"):
             raise unsupported(f"the reduction {op!r}", "pass sum or avg")
         kind, more = "none", {"bias": bias}

@@ -24,7 +24,7 @@ class Finding:
     text: str = field(default="", repr=False)
     #: Who did what: of a race the later access and then the earlier one.
     accesses: Sequence[dict] = field(default=(), repr=False)
-    #: Further lines: who waits for what in a deadlock.
+    #: Further lines, such as what each thread waits for in a deadlock.
     notes: Sequence[str] = field(default=(), repr=False)
     #: How many runs met it.
     count: int = 1
@@ -112,7 +112,7 @@ def check(
     """Look for what is wrong with the kernels of a file, as ``weft check`` does.
 
     They run on simulated PEs over several numbers of PEs, sizes and schedules (``seeds`` of them from ``seed`` on). Data
-    races, deadlocks, reads of memory that nobody has written, accesses out of bounds and results other than
+    races, deadlocks, reads of uninitialised memory, accesses out of bounds and results other than
     ``computes(...)`` says are findings. ``args`` are run-time numbers by name. ``time_limit`` (seconds) bounds a launch.
     """
     from .kernels import _grid

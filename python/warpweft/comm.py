@@ -54,7 +54,7 @@ def _close_all() -> None:
     for comm in list(_OPEN):
         try:
             comm.close()
-        except Exception as e:  # The interpreter ends; there is nobody to raise to.
+        except Exception as e:  # The interpreter exits, so no caller can catch it.
             print(f"warpweft: a communicator did not end in order: {e}")
 
 
@@ -186,15 +186,15 @@ class Comm:
             raise TypeError(f"{what} is a {type(inp).__name__}; pass a PyTorch tensor")
         if inp.device != self.device:
             help = "move it there: x.to(comm.device)"
-            raise usage(f"{what} is on {inp.device}, and the communicator is on {self.device}", help)
+            raise usage(f"{what} is on {inp.device}, but the communicator is on {self.device}", help)
         if inp.dtype not in codes:
             known = ", ".join(str(dtype).split(".")[-1] for dtype in codes)
-            raise usage(f"{what} has elements of {inp.dtype}", f"convert it; these are taken: {known}")
+            raise usage(f"{what} has elements of {inp.dtype}", f"convert it; supported: {known}")
         if not inp.is_contiguous():
             raise usage(f"{what} has strides {tuple(inp.stride())} for shape {tuple(inp.shape)}", "pass x.contiguous()")
         if inp.numel() * inp.element_size() > self.max_bytes:
             raise TooLarge(
-                f"{what} has {inp.numel() * inp.element_size()} bytes, and the communicator takes at most {self.max_bytes}",
+                f"{what} has {inp.numel() * inp.element_size()} bytes, but the communicator takes at most {self.max_bytes}",
                 code="W0002",
                 help="use NCCL for such sizes, or raise max_bytes; should_all_reduce() tells before",
             )
@@ -249,9 +249,9 @@ class Comm:
     def _like(self, out: torch.Tensor, shape: Any, dtype: torch.dtype, what: str) -> None:
         if not isinstance(out, torch.Tensor) or out.shape != shape or out.dtype != dtype:
             given = f"{tuple(out.shape)} of {out.dtype}" if isinstance(out, torch.Tensor) else type(out).__name__
-            raise usage(f"{what} is {given}", f"it is {tuple(shape)} of {dtype}")
+            raise usage(f"{what} is {given}", f"it must be {tuple(shape)} of {dtype}")
         if out.device != self.device or not out.is_contiguous():
-            raise usage(f"{what} is not contiguous, or on {out.device}", f"it is contiguous memory of {self.device}")
+            raise usage(f"{what} is not contiguous, or on {out.device}", f"it must be contiguous memory of {self.device}")
 
     def _moved(self, name: str, inp: torch.Tensor, shape: Any, out: Optional[torch.Tensor]) -> torch.Tensor:
         run = getattr(self._native, name)
@@ -275,7 +275,8 @@ class Comm:
         """Return this rank's part, along the first dimension, of the sum of all ranks' inputs."""
         if not inp.dim() or inp.shape[0] % self.size:
             raise usage(
-                f"the input has shape {tuple(inp.shape)}", f"its first dimension is a multiple of {self.size}, the ranks"
+                f"the input has shape {tuple(inp.shape)}",
+                f"its first dimension must be a multiple of {self.size}, the number of ranks",
             )
         return self._moved("reduce_scatter", inp, (inp.shape[0] // self.size, *inp.shape[1:]), out)
 
@@ -302,12 +303,12 @@ class Comm:
         ``residual_out=residual_in`` to update the residual in place. Sums are made in f32 (``fp32_acc``).
         """
         if quant_out is not None or scale_out is not None or scale_factor is not None:
-            raise unsupported("there are no quantised outputs", "quantise norm_out by a kernel behind the call")
+            raise unsupported("quantised outputs are not supported", "quantise norm_out with a kernel after the call")
         _ = self._native.takes  # raises after the end
         half = {torch.float16: _REDUCED[torch.float16], torch.bfloat16: _REDUCED[torch.bfloat16]}
         self._refuse(input, "input", half)
         if input.dim() < 2:
-            raise usage(f"input has shape {tuple(input.shape)}", "its last dimension is the hidden one: (tokens, hidden)")
+            raise usage(f"input has shape {tuple(input.shape)}", "its last dimension must be the hidden one: (tokens, hidden)")
         hidden = input.shape[-1]
         for tensor, shape, what in ((residual_in, input.shape, "residual_in"), (rms_gamma, (hidden,), "rms_gamma")):
             self._like(tensor, torch.Size(shape), input.dtype, what)
@@ -358,7 +359,7 @@ class Comm:
         ``A_scale`` belongs to this rank's rows, and the others' arrive with their rows. Sums are always made in f32.
         """
         if any(scale is not None for scale in result_scales):
-            raise unsupported("there are no scales of results", "pass None, or scale the result by a kernel behind it")
+            raise unsupported("scales of results are not supported", "pass None, or scale the result after the call")
         outs = [out or b.dtype for out, b in zip(out_dtypes, Bs)]
         return self._matmuls.all_gather(A, Bs, gather_dim, outs, (A_scale, B_scales), biases, True)
 
@@ -387,7 +388,7 @@ class Comm:
         a matrix that was reshaped. Sums are always made in f32.
         """
         if result_scale is not None:
-            raise unsupported("there are no scales of results", "pass None, or scale the result by a kernel behind it")
+            raise unsupported("scales of results are not supported", "pass None, or scale the result after the call")
         if output_shape is not None:
             leading = tuple(output_shape[:-1])
             A = A.reshape(*leading, A.shape[-1])
@@ -436,7 +437,7 @@ class Comm:
         key = (tokens, hidden, experts, choices, columns, dtype, rows)
         if key not in self._moes:
             if _is_capturing():
-                raise usage("a layer of experts is made in a capture", "make it before: it allocates on all ranks")
+                raise usage("a layer of experts cannot be made in a capture", "make it before: it allocates on all ranks")
             self._moes[key] = MoE(self, tokens, hidden, experts, choices, columns, dtype, rows)
         return self._moes[key]
 

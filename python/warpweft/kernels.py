@@ -27,7 +27,7 @@ def request(
     """Return what the part in Rust is to compile: a text with a kernel, or the path of a file."""
     is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and "{" not in source)
     if not is_path and not isinstance(source, str):
-        raise TypeError(f"a kernel is text or the path of a file, not {type(source).__name__}")
+        raise TypeError(f"a kernel must be text or the path of a file, not {type(source).__name__}")
     name, text = "kernel.weft", source
     if is_path:
         name = os.fspath(source)
@@ -68,7 +68,7 @@ def _define(name: str, value: Any) -> Any:
         return _dtypes.name_of(value)
     except ValueError:
         raise TypeError(
-            f"the compile-time parameter {name} is {value!r}; it is a number, an element type, or the name of a reduction"
+            f"the compile-time parameter {name} is {value!r}; it must be a number, an element type, or the name of a reduction"
         ) from None
 
 
@@ -91,7 +91,7 @@ def compile(
     ``source`` is a kernel's text or the path of a file, ``FILE:KERNEL`` for one of several. Further keyword arguments are
     its compile-time parameters. ``arch`` is the architecture of ``ptx``; a launch compiles for the GPU that it is on.
     ``lowering`` is ``auto``, ``multimem`` or ``unicast``, ``transport`` is ``auto``, ``p2p`` or ``nvshmem``. ``root`` is
-    the folder of used files. ``debug_waits`` bounds every wait of the kernel to so many polls. With
+    the folder of used files. ``debug_waits`` limits every wait of the kernel to this number of polls. With
     ``watch``, a wait that takes too long identifies itself in the error that ends the job, as with ``WEFT_WATCH=1``.
 
     Raises :class:`CompileError`, which shows the places in the text.
@@ -190,7 +190,7 @@ class Kernel:
         return side_by_side([("kernel", self.source), ("PTX", self.ptx)], html.escape(repr(self)))
 
     def __getitem__(self, grid: Any) -> Launch:
-        """Return the launch with so many CTAs."""
+        """Return the launch with this number of CTAs."""
         return Launch(self, grid)
 
     def __call__(self, *args: Any, stream: Any = None, **options: Any) -> None:
@@ -221,7 +221,7 @@ def _grid(grid: Any) -> Optional[tuple]:
         return None
     extents = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     if not 1 <= len(extents) <= 3 or any(not hasattr(n, "__index__") or not 1 <= n < 1 << 31 for n in extents):
-        raise usage(f"the grid is {grid!r}", "it is a number of CTAs of at least 1, or up to three of them")
+        raise usage(f"the grid is {grid!r}", "it must be a number of CTAs of at least 1, or up to three such numbers")
     return (*(int(n) for n in extents), 1, 1)[:3]
 
 
@@ -298,7 +298,7 @@ class Launch:
         arrays = {i: _arrays.of(a, f"argument {i}") for i, a in enumerate(args) if not isinstance(a, _NUMBERS)}
         devices = {a.device for a in arrays.values() if a is not None and a.device >= 0}
         if not arrays:
-            raise usage("no argument says where the kernel is to run", "pass a tensor, a team, or an array on a GPU")
+            raise usage("no argument determines where the kernel runs", "pass a tensor, a team, or an array on a GPU")
         if len(devices) > 1:
             raise usage(f"the arguments are on GPUs {sorted(devices)}", "a kernel without a world runs on one GPU")
         ordinal = devices.pop() if devices else 0
@@ -328,7 +328,7 @@ class Launch:
                 "team, an array on the GPU, or a number"
             )
         if found.device not in (-1, device):
-            raise usage(f"argument {position} is on GPU {found.device}, and the kernel runs on GPU {device}", "copy it there")
+            raise usage(f"argument {position} is on GPU {found.device}, but the kernel runs on GPU {device}", "copy it there")
         if any(d < 0 for d in found.strides):
             raise unsupported(f"argument {position} has negative strides", "pass a copy")
         return make(found.address, _dtypes.CODES[found.dtype], found.layout)

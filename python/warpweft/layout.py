@@ -38,7 +38,7 @@ def _text(value: Any) -> str:
     try:
         return str(value.__index__())
     except AttributeError:
-        raise TypeError(f"{value!r} is no part of a layout: integers, tuples of them, layouts and text are") from None
+        raise TypeError(f"{value!r} is not a part of a layout: expected integers, tuples of them, layouts or text") from None
 
 
 def _tuple(text: str) -> Any:
@@ -89,7 +89,7 @@ class Layout:
             text = f"make_layout({_text(shape)})"
         (value,) = _native.evaluate(text)
         if value[0] not in ("layout", "composed"):
-            raise usage(f"`{text}` is {value[1]}, which is no layout", "a layout has a shape and strides: (4,8):(8,1)")
+            raise usage(f"`{text}` is {value[1]}, which is not a layout", "a layout has a shape and strides: (4,8):(8,1)")
         self._text = value[1]
 
     def __str__(self) -> str:

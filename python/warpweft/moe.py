@@ -48,7 +48,7 @@ class MoE:
     ):
         """Compile and allocate on all ranks; see :meth:`Comm.moe`. *Collective.*"""
         if dtype not in _TYPES:
-            raise usage(f"elements of {dtype}", "bfloat16, float16, float8_e4m3fn and float8_e5m2 are taken")
+            raise usage(f"elements of {dtype}", "bfloat16, float16, float8_e4m3fn and float8_e5m2 are supported")
         self.comm, self.tokens, self.hidden, self.choices, self.dtype = comm, tokens, hidden, choices, dtype
         self.columns = hidden if columns is None else columns
         self.local, self.scaled = experts // comm.size, dtype.itemsize == 1
@@ -69,11 +69,11 @@ class MoE:
         return _arrays.torch_tensor(address, count * dtype.itemsize, dtype, shape, self.comm._index, self._native)
 
     def _all(self, x: torch.Tensor, shape: tuple, dtype: torch.dtype, what: str) -> torch.Tensor:
-        """Return a tensor of a row for each token that there is room for; the rows behind the given ones are 0."""
+        """Return a tensor with a row for each token of the capacity; the rows after the given ones are 0."""
         if x.dim() != 2 or x.shape[1] != shape[1] or x.shape[0] > shape[0]:
-            raise usage(f"{what} has shape {tuple(x.shape)}", f"it has up to {shape[0]} rows of {shape[1]} elements")
+            raise usage(f"{what} has shape {tuple(x.shape)}", f"it can have up to {shape[0]} rows of {shape[1]} elements")
         if x.device != self.comm.device:
-            raise usage(f"{what} is on {x.device}, and the communicator is on {self.comm.device}", "move it there")
+            raise usage(f"{what} is on {x.device}, but the communicator is on {self.comm.device}", "move it there")
         x = x.to(dtype)
         if x.shape[0] == shape[0] and x.is_contiguous() and x.data_ptr() % 16 == 0:
             return x
@@ -83,7 +83,7 @@ class MoE:
 
     def _routes(self, ids: torch.Tensor) -> tuple:
         if ids.dtype.is_floating_point:
-            raise usage(f"ids have elements of {ids.dtype}", "they are numbers of experts: int32")
+            raise usage(f"ids have elements of {ids.dtype}", "they must be numbers of experts: int32")
         self._live[0] = ids.shape[0]
         ids = self._all(ids, (self.tokens, self.choices), torch.int32, "ids")
         return ids, (ids.data_ptr(), self._live.data_ptr())
@@ -92,7 +92,7 @@ class MoE:
         """Return scales as they are sent: one for each token, or for each column of each expert's results."""
         if (scales is not None) != self.scaled:
             given = "no" if scales is None else "given"
-            raise usage(f"{what}: {given}, and the layer takes {self.dtype}", "fp8 has scales, and no other type has")
+            raise usage(f"{what}: {given}, but the layer takes {self.dtype}", "fp8 has scales, and no other type has")
         if scales is None:
             return None
         if scales.numel() != shape[0] * shape[1] or scales.device != self.comm.device:
@@ -102,7 +102,7 @@ class MoE:
     def _tokens(self, x: torch.Tensor, ids: torch.Tensor, scales: Optional[torch.Tensor]) -> tuple:
         """Return what a call keeps, and the addresses of tokens, their scales, and routes."""
         if x.shape[:1] != ids.shape[:1]:
-            raise usage(f"there are {x.shape[0]} tokens, and experts of {ids.shape[0]}", "pass a row of ids for each token")
+            raise usage(f"there are {x.shape[0]} tokens, but ids for {ids.shape[0]}", "pass a row of ids for each token")
         if x.dtype != self.dtype and self.scaled:
             raise usage(f"x has elements of {x.dtype}", f"the layer takes {self.dtype}")
         each = self._scales(scales, (x.shape[0], 1), "scales")
@@ -115,7 +115,7 @@ class MoE:
     def _matrices(self, b: torch.Tensor, scale_b: Optional[torch.Tensor]) -> tuple:
         shape = (self.local, self.columns, self.hidden)
         if tuple(b.shape) != shape or b.dtype != self.dtype or not b.is_contiguous() or b.device != self.comm.device:
-            raise usage(f"b has shape {tuple(b.shape)} of {b.dtype}", f"it is contiguous, {shape} of {self.dtype}")
+            raise usage(f"b has shape {tuple(b.shape)} of {b.dtype}", f"it must be contiguous, {shape} of {self.dtype}")
         each = self._scales(scale_b, shape[:2], "scale_b")
         return each, (b.data_ptr(), 0 if each is None else each.data_ptr())
 
@@ -123,7 +123,7 @@ class MoE:
         """Send tokens (token, hidden) to their experts ``ids`` (token, choice): return ``(received, offsets)``.
 
         The rows of this rank's expert l are ``received[offsets[l]:offsets[l + 1]]``; the last rows of an expert may be
-        nobody's. Both are valid until the next dispatch. Write what experts make of them to the same rows of ``results``.
+        unused. Both are valid until the next dispatch. Write the experts' results to the same rows of ``results``.
         Tokens in fp8 have ``scales`` (token), which arrive in ``received_scales``.
         """
         with self.comm._alone():
@@ -184,7 +184,7 @@ class MoE:
     @staticmethod
     def _gates(gates: torch.Tensor, ids: torch.Tensor) -> None:
         if gates.shape != ids.shape:
-            raise usage(f"gates have shape {tuple(gates.shape)}, and ids {tuple(ids.shape)}", "pass a gate for each expert")
+            raise usage(f"gates have shape {tuple(gates.shape)}, but ids {tuple(ids.shape)}", "pass a gate for each expert")
 
     def combine(self, ids: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
         """Return for each token the results of its experts times ``gates`` (token, choice), added up in f32."""

@@ -48,4 +48,4 @@ def enable() -> None:
     if not done:
         from ._errors import unsupported
 
-        raise unsupported("this SGLang has no custom allreduce of a known name", "use Comm in your own code")
+        raise unsupported("this version of SGLang has no custom allreduce of a known name", "use Comm in your own code")

@@ -18,7 +18,7 @@ def layout_text(shape: Any) -> str:
     extents = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     extents = tuple(int(n) for n in extents)
     if not extents or any(n < 1 for n in extents):
-        raise usage(f"{shape!r} is not the shape of a tensor", "a tensor has at least one element: 1000, (4, 256)")
+        raise usage(f"{shape!r} is not the shape of a tensor", "a tensor must have at least one element: 1000, (4, 256)")
     return _arrays.Array(0, "u8", extents, _arrays.compact(extents), 0).layout
 
 
@@ -93,15 +93,15 @@ class Tensor:
     def __array_interface__(self) -> dict:
         host = self._native.host_address
         if host is None:
-            raise AttributeError("a tensor on a GPU is no NumPy array; numpy() copies it")
+            raise AttributeError("a tensor on a GPU is not a NumPy array; numpy() copies it")
         if self._native.freed:
-            raise unsupported("the symmetric memory was freed", "allocate it anew")
+            raise unsupported("the symmetric memory was freed", "allocate it again")
         return self._interface(host)
 
     @property
     def __cuda_array_interface__(self) -> dict:
         if self._native.host_address is not None:
-            raise AttributeError("a simulated PE's tensor is no memory of a GPU")
+            raise AttributeError("a simulated PE's tensor is not in GPU memory")
         return self._interface(self.address)
 
     def __dlpack_device__(self) -> tuple:
@@ -145,7 +145,7 @@ class Tensor:
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write elements, on a simulated PE."""
         if not self.world.is_simulated:
-            raise unsupported("elements on a GPU are not written one by one", "use copy_from, or torch() and its methods")
+            raise unsupported("elements on a GPU cannot be written one by one", "use copy_from, or torch() and its methods")
         self.numpy()[index] = value
 
     def copy_from(self, array: Any) -> None:
@@ -155,7 +155,8 @@ class Tensor:
         dtype = _dtypes.numpy_dtype(self.dtype)
         given = numpy.asarray(array)
         if tuple(given.shape) != self.shape:
-            raise usage(f"the array has shape {tuple(given.shape)}, and the tensor {self.shape}", "both have one shape")
+            message = f"the array has shape {tuple(given.shape)}, but the tensor {self.shape}"
+            raise usage(message, "both must have the same shape")
         if self.world.is_simulated:
             self.numpy()[...] = given
             return
@@ -193,7 +194,7 @@ class Tensor:
         return Peer(self, pe, self._native.peer_address(pe))
 
     def multicast(self, team: Any = None) -> Optional[Elsewhere]:
-        """Return all parts of a team at their multicast address, for multimem instructions; None where there is none."""
+        """Return all parts of a team at their multicast address, for multimem instructions; None if there is none."""
         team = self.world.team if team is None else team
         address, _ = self._native.multicast_address(team._native)
         return None if address is None else Elsewhere(self, address, f"the parts of {list(team.members)}")
@@ -217,7 +218,7 @@ class Elsewhere:
     @property
     def __cuda_array_interface__(self) -> dict:
         if self.world.is_simulated:
-            raise AttributeError("a simulated PE's tensor is no memory of a GPU")
+            raise AttributeError("a simulated PE's tensor is not in GPU memory")
         return self.tensor._interface(self.address)
 
     def torch(self) -> Any:

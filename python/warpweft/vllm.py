@@ -26,7 +26,7 @@ def enable() -> None:
     if not _engine.replace(_MODULE, ("CustomAllreduce",), CustomAllreduce):
         from ._errors import unsupported
 
-        raise unsupported(f"{_MODULE} has no CustomAllreduce", "this vLLM is not known; use Comm in your own code")
+        raise unsupported(f"{_MODULE} has no CustomAllreduce", "this vLLM version is not supported; use Comm in your code")
 
 
 def register() -> None:

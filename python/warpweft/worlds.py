@@ -1,4 +1,4 @@
-"""Worlds: PEs that share symmetric memory, each on a GPU of its own, or simulated in this process.
+"""Worlds: PEs that share symmetric memory, each on its own GPU, or simulated in this process.
 
 >>> import warpweft as weft
 >>> world = weft.World.simulated(4)
@@ -29,7 +29,7 @@ def _close_all() -> None:
     for world in [*_OPEN, *_SIMULATED]:
         try:
             world.close()
-        except Exception as e:  # The interpreter ends; there is nobody to raise to.
+        except Exception as e:  # The interpreter exits, so no caller can catch it.
             print(f"warpweft: a world did not end in order: {e}")
 
 
@@ -162,7 +162,7 @@ class World:
     ) -> SimulatedWorld:
         """Return a world of simulated PEs in this process.
 
-        ``check`` looks for data races and reads of memory that nobody has written: see ``findings``. ``explore`` lets the
+        ``check`` looks for data races and reads of uninitialised memory: see ``findings``. ``explore`` lets the
         seed choose the schedule; it is on with ``check``. ``node`` is the number of PEs that reach each other by loads and
         stores. ``heap`` is the number of bytes of each PE's symmetric memory. ``max_steps`` and ``time_limit`` (seconds)
         bound a launch.
@@ -216,7 +216,7 @@ class World:
         place = None
         if rank is not None:
             if size is None or (id is None and size > 1):
-                raise usage("a rank without size and id", "pass all three; random_id() makes the id, on one PE")
+                raise usage("a rank was given without size and id", "pass all three; random_id() makes the id, on one PE")
             place = (rank, size, id or _native.random_id())
         return World(_native.World.join(memory, place, device, timeout, share_gpu))
 
@@ -264,13 +264,13 @@ class World:
     zeros = tensor
 
     def register(self, array: Any) -> Tensor:
-        """Make an array of PyTorch or CuPy symmetric, which is whole memory of its own. *Collective.*
+        """Register an array of PyTorch or CuPy as symmetric; it must be a whole allocation. *Collective.*
 
         The caller keeps the array until the tensor was freed on all PEs.
         """
         found = _arrays.of(array)
         if found is None:
-            raise usage(f"{type(array).__name__} is no array on a GPU", "pass a PyTorch tensor or a CuPy array")
+            raise usage(f"{type(array).__name__} is not an array on a GPU", "pass a PyTorch tensor or a CuPy array")
         code = _dtypes.CODES[found.dtype]
         made = Tensor(self, self._native.register(found.address, found.nbytes, code, found.layout))
         made._owner = array  # type: ignore[attr-defined]
@@ -287,7 +287,7 @@ class World:
         return Tensor(self, self._native.adopt(nbytes, list(addresses), multicast or None, code, text))
 
     def barrier(self, ctas: Optional[int] = None) -> Barrier:
-        """Return the memory of a kernel's ``barrier`` parameter, for grids of so many CTAs. *Collective.*
+        """Return the memory of a kernel's ``barrier`` parameter, for grids of this number of CTAs. *Collective.*
 
         Without a number it is for as many CTAs as the GPU has multiprocessors.
         """
@@ -310,7 +310,7 @@ class World:
             return array._native
         found = _arrays.of(array, "the local side")
         if found is None:
-            raise usage(f"{type(array).__name__} is no tensor", "the local side is a tensor, or an array on the GPU")
+            raise usage(f"{type(array).__name__} is not a tensor", "the local side must be a tensor, or an array on the GPU")
         return _native.Borrowed.of_world(self._native, found.address, _dtypes.CODES[found.dtype], found.layout)
 
     def put(self, dest: Tensor, source: Any, pe: int, stream: Any = None, signal: Any = None) -> None:
@@ -493,7 +493,7 @@ class SimulatedWorld:
         return [value for _, value in outcomes]
 
     def run(self, body: Callable[[World], Any]) -> list:
-        """Call a function with the world of every PE, each in a thread of its own. Return the results by PE."""
+        """Call a function with the world of every PE, each in its own thread. Return the results by PE."""
         return self._each(body)
 
     def tensor(self, shape: Any, dtype: Any = "f32") -> SimulatedTensor:
@@ -507,7 +507,7 @@ class SimulatedWorld:
     zeros = tensor
 
     def barrier(self, ctas: Optional[int] = None) -> _All:
-        """Return the memory of a kernel's ``barrier`` parameter, for grids of so many CTAs."""
+        """Return the memory of a kernel's ``barrier`` parameter, for grids of this number of CTAs."""
         return _All(self, self._each(lambda pe: pe.barrier(ctas)))
 
     @property

@@ -116,7 +116,7 @@ def _end() -> None:
     if is_initialized():
         try:
             finalize()
-        except Exception as e:  # There is nobody to raise to.
+        except Exception as e:  # No caller can catch it.
             print(f"warpweft: the runtime did not end in order: {e}", file=sys.stderr)
 
 

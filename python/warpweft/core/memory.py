@@ -66,7 +66,7 @@ class Buffer:
         self._tensor.free()
 
     def _leaked(self) -> None:
-        """At the end: free it, and say that nobody has."""
+        """Free the memory at the end, and warn that the program has not."""
         world = self._state.world
         print(f"PE {world.my_pe}: not freed before finalize: a {self._kind} of {self.size} bytes", file=sys.stderr)
         self._freed = True
@@ -103,7 +103,7 @@ def allocate(size: int, kind: str) -> Buffer:
 
 
 def buffer(size: int, release: bool = False, except_on_del: bool = True) -> Buffer:
-    """Allocate symmetric memory of so many bytes, zeroed. *Collective.*"""
+    """Allocate zeroed symmetric memory of this number of bytes. *Collective.*"""
     return allocate(size, "buffer")
 
 
@@ -233,7 +233,7 @@ def _contiguous(array: Any, what: str) -> int:
 
 def _not_symmetric(what: str) -> Exception:
     return invalid(
-        f"{what} is no symmetric memory",
+        f"{what} is not symmetric memory",
         "allocate it by buffer(), array() or tensor(); an operation such as x + 1 makes new memory, x += 1 does not",
     )
 

@@ -119,7 +119,7 @@ def put_signal(
     remote_pe: int,
     stream: Any = None,
 ) -> None:
-    """Copy ``src`` to ``dst`` of a PE, and then update a signal there: who sees the signal sees the data."""
+    """Copy ``src`` to ``dst`` of a PE, and then update a signal there. A thread that sees the signal also sees the data."""
     target, _ = _target((), remote_pe, None, None)
     state, remote, local = _sides(dst, src, None, ("dst", "src"))
     update = (_signal(signal_var), _OPS[SignalOp(signal_operation)], signal_val)
@@ -150,5 +150,5 @@ def quiet(stream: Any = None) -> None:
 
 
 def fence(stream: Any = None) -> None:
-    """Order what this PE sends from now on behind what it has sent to each PE."""
+    """Order this PE's later operations to each PE after its earlier ones."""
     quiet(stream)

@@ -30,7 +30,7 @@ _PREDEFINED: dict = {
     Teams.TEAM_SHARED: "shared",
     Teams.TEAM_NODE: "node",
     Teams.TEAM_SAME_MYPE_NODE: "same_mype_node",
-    # Every PE has a GPU of its own.
+    # Every PE has its own GPU.
     Teams.TEAM_GPU_LEADERS: "world",
 }
 

@@ -18,7 +18,7 @@ const LOGIC: &[&str] = &["and", "or", "xor"];
 
 pub(super) static FAMILY: Family = Family {
     title: "Atomic memory operations",
-    meaning: "An operation that returns a value is complete when it returns. Any other operation can complete later.",
+    meaning: "An operation that returns a value is complete when it returns. Others can complete later.",
     rows: &[
         row("{T}_atomic_fetch", &[SRC, PE], fetch).types(SWAP).thread().returns(Size::Value),
         row("{T}_atomic_set", ONE, |c| send(c, c.args[1], c.args[2])).types(SWAP).thread(),

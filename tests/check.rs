@@ -253,7 +253,7 @@ fn the_status_distinguishes_clean_findings_and_failure() {
     let words: Vec<_> = command.split_whitespace().skip(1).collect();
     let (status, again, _) = place.weft(&words);
     assert_eq!(status, 1);
-    let paragraph = |text: &str| text.split("   = note: met in").next().unwrap().to_owned();
+    let paragraph = |text: &str| text.split("   = note: found in").next().unwrap().to_owned();
     assert_eq!(paragraph(&again), paragraph(&run("wrong.weft", &[]).1));
 }
 
@@ -415,7 +415,7 @@ fn sim_runs_ptx_over_files() {
         (&["npy:x.npy"][..], "0: x (8 bytes, a pointer)"),
         (&["npy:x.npy", "zeros:400", "i64:100", "f32:0.5"], "argument 2 has 8 bytes"),
         (&["npy:no.npy", "zeros:400", "i32:100", "f32:0.5"], "no.npy"),
-        (&["npy:x.npy", "mc:0", "i32:100", "f32:0.5"], "argument 0 is not symmetric"),
+        (&["npy:x.npy", "mc:0", "i32:100", "f32:0.5"], "argument 0 is not in symmetric memory"),
         (&["npy:x.npy", "zeros:400", "i32:x", "f32:0.5"], "expected a whole number"),
     ] {
         let (status, out, err) = run(args);
@@ -465,7 +465,7 @@ fn sim_runs_many_pes_over_symmetric_memory() {
         assert_eq!(shape, [50]);
         assert!(y.iter().zip(from..).all(|(y, x)| *y == 2.0 * f64::from(x)), "PE {pe}: {y:?}");
     }
-    assert!(out.contains("200 bytes from PE 0 to PE 1 by loads"), "{out}");
+    assert!(out.contains("200 bytes from PE 0 to PE 1 with loads"), "{out}");
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--against", "gloo"], &["`gloo`", "nccl, nccl-symm, nvshmem"]);
     bench(&["allreduce", "--dtype", "e4m3", "--against", "nvshmem"], &["NVSHMEM", "e4m3"]);
     bench(&["allreduce", "--dtype", "i16", "--against", "nccl"], &["NCCL", "sum of i16"]);
-    bench(&["barrier", "--against", "nccl"], &["NCCL has no barrier"]);
+    bench(&["barrier", "--against", "nccl"], &["NCCL does not support barrier"]);
     bench(&["allreduce", "--kernel", "nowhere.weft"], &["nowhere.weft"]);
     bench(&["allreduce", "--kernel", "given.weft"], &["--kernel given.weft", "`n: i32`"]);
     bench(&["put", "--kernel", TWO_SHOT], &["allreduce_two_shot", "not a put"]);

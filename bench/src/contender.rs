@@ -157,7 +157,7 @@ impl Contender {
             }
             (Contender::Own(_), Operation::Collective(_)) => Ok(()),
             (Contender::P2p, Operation::Collective(_)) => {
-                Err(format!("{name} does not have {operation}: it measures put and get"))
+                Err(format!("{name} does not support {operation}: it measures put and get"))
             }
             (Contender::Ours(_) | Contender::Auto | Contender::Own(_), _) => {
                 Err(format!("{name} is an algorithm of a collective, but {operation} is not a collective"))
@@ -169,10 +169,10 @@ impl Contender {
             }
             (Contender::Nccl | Contender::NcclSymm, Operation::Collective(_)) => Ok(()),
             (Contender::Nccl | Contender::NcclSymm, _) => {
-                Err(format!("NCCL does not have {operation}: leave {name} out"))
+                Err(format!("NCCL does not support {operation}: leave {name} out"))
             }
             (Contender::Torch(_), Operation::Collective(c)) => torch::can(name, c, dtype, op),
-            (Contender::Torch(_), _) => Err(format!("PyTorch does not have {operation}: leave {name} out")),
+            (Contender::Torch(_), _) => Err(format!("PyTorch does not support {operation}: leave {name} out")),
             (Contender::Nvshmem, Operation::Collective(c))
                 if c.reduces() && dtype.nvshmem_name().is_none() =>
             {
@@ -254,9 +254,9 @@ mod tests {
         assert_eq!(why(Nvshmem, gather, DType::E4M3, Reduce::Sum), "");
         assert!(why(Nccl, ALLREDUCE, DType::I16, Reduce::Sum).contains("sum of i16"));
         assert_eq!(why(Nccl, gather, DType::I16, Reduce::Sum), "");
-        assert!(why(NcclSymm, Operation::Put, DType::F32, Reduce::Sum).contains("no put"));
-        assert!(why(Stream, Operation::Barrier, DType::F32, Reduce::Sum).contains("no barrier"));
-        assert!(why(P2p, ALLREDUCE, DType::F32, Reduce::Sum).contains("no allreduce"));
+        assert!(why(NcclSymm, Operation::Put, DType::F32, Reduce::Sum).contains("not support put"));
+        assert!(why(Stream, Operation::Barrier, DType::F32, Reduce::Sum).contains("not barrier"));
+        assert!(why(P2p, ALLREDUCE, DType::F32, Reduce::Sum).contains("not support allreduce"));
         assert_eq!(why(P2p, Operation::Signal, DType::F32, Reduce::Sum), "");
     }
 

@@ -137,9 +137,9 @@ mod tests {
     fn what_cannot_be_measured_says_why() {
         let why = |text: &str| Own::new("k.weft", text).unwrap_err();
         assert!(why("kernel k(").contains("E00"), "{}", why("kernel k("));
-        assert!(why("kernel a() block(1) {} kernel b() block(1) {}").contains("2 kernels"));
+        assert!(why("kernel a() block(1) {} kernel b() block(1) {}").contains("has 2"));
         assert!(why("kernel a(x: symm<f32, (4):(1)>, n: i32) block(1) {}").contains("`n: i32`"));
         assert!(why("kernel a(y: symm<f32, (4):(1)>) block(1) {}").contains("`y: symm`"));
-        assert!(why("kernel a(team: team) block(1) {}").contains("no tensor `x`"));
+        assert!(why("kernel a(team: team) block(1) {}").contains("no tensor parameter `x`"));
     }
 }

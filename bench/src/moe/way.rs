@@ -11,7 +11,7 @@ use weft_runtime::World;
 pub enum Form {
     /// The whole layer, in the form that the model chooses.
     Auto,
-    /// The whole layer, in the form for many tokens.
+    /// The whole layer, in the form for many tokens, where results go back beside the products.
     Many,
     /// The whole layer, in the form for few tokens.
     Few,
@@ -67,6 +67,7 @@ impl Way {
         match self.form {
             Form::Auto if tried.is_empty() => Moe::new(world, team, problem, plan),
             Form::Few => Moe::for_few(world, team, problem, plan),
+            Form::Apart => Moe::for_many(world, team, problem, plan),
             _ => Moe::tried(world, team, problem, plan, &tried),
         }
     }

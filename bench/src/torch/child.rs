@@ -121,7 +121,7 @@ impl Child {
     /// The last lines of standard error, as the end of a sentence.
     fn last_words(&self) -> String {
         let said = self.said.lock().map(|said| Vec::from(said.clone())).unwrap_or_default();
-        if said.is_empty() { String::new() } else { format!("; it said:\n{}", said.join("\n")) }
+        if said.is_empty() { String::new() } else { format!("; its last output:\n{}", said.join("\n")) }
     }
 }
 

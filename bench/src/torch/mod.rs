@@ -100,7 +100,7 @@ pub fn can(
     op: Reduce,
 ) -> std::result::Result<(), String> {
     if functions(contender, collective).next().is_none() {
-        return Err(format!("PyTorch's symmetric memory does not have {collective}: leave {contender} out"));
+        return Err(format!("PyTorch's symmetric memory does not support {collective}: leave {contender} out"));
     }
     match (dtype, op) {
         (DType::F32 | DType::BF16, Reduce::Sum) => Ok(()),
@@ -332,7 +332,7 @@ impl<T: Number> Harness<'_, T> {
     ) -> Result<std::result::Result<Outcome, String>> {
         let missing = || BenchError::Local("PyTorch was not started".into());
         let torch = self.torch.as_ref().ok_or_else(missing)?;
-        let mut why = format!("{contender}: PyTorch does not have {collective} with results in this place");
+        let mut why = format!("{contender}: PyTorch does not support {collective} with results in this place");
         let mut best: Option<(Times, &Function)> = None;
         let mut last = None;
         for function in functions(contender, collective).filter(|f| f.place == place) {
@@ -434,7 +434,7 @@ mod tests {
                 && has("torch", AllReduce, Placement::InPlace)
         );
         let why = |name, collective, dtype, op| can(name, collective, dtype, op).unwrap_err();
-        assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("does not have allgather"));
+        assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("does not support allgather"));
         assert!(
             why("torch", AllReduce, DType::F16, Reduce::Sum).ends_with("not sum of f16: leave torch out")
         );

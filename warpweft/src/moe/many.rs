@@ -16,11 +16,11 @@ const CTAS: u32 = 1024;
 pub(super) struct Many {
     dispatch: Kernel,
     experts: Kernel,
-    layer: Kernel,
-    sum: Kernel,
     combine: Kernel,
     /// What is added up at the PE of the experts, if it is.
     parts: Option<Parts>,
+    /// Kernels that send results back beside the products, if they do.
+    back: Option<Back>,
     route: DeviceTensor<i32>,
     origin: DeviceTensor<u64>,
     order: DeviceTensor<i32>,
@@ -34,6 +34,12 @@ pub(super) struct Many {
     passed: DeviceTensor<u64>,
     done: SymmetricTensor<u64>,
     returned: DeviceTensor<u64>,
+}
+
+/// Products whose results go back in the same launch, and their sums.
+struct Back {
+    layer: Kernel,
+    sum: Kernel,
 }
 
 /// Memory of a combine that adds up what a PE's experts make of a token before it is sent.
@@ -57,8 +63,9 @@ impl Parts {
 }
 
 impl Many {
-    /// Compiles the kernels, `moe_layer` with these further values, and allocates.
-    pub(super) fn new(shared: &Shared, layer: &[(&'static str, i64)]) -> Result<Many, GpuError> {
+    /// Compiles the kernels, and allocates. With `tried`, results go back beside the products whatever the model says, and
+    /// `moe_layer` has these further values.
+    pub(super) fn new(shared: &Shared, tried: Option<&[(&'static str, i64)]>) -> Result<Many, GpuError> {
         let Shared { world, team, problem, plan, .. } = shared;
         let (pes, stream) = (team.n_pes(), world.stream());
         let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
@@ -71,13 +78,20 @@ impl Many {
         let mut products = vec![("T", dtype), ("OUT", out), ctas, scaled, outs];
         products.extend(plan.defines());
         let experts = shared.kernel("moe_experts", &products)?;
-        // Of equal names the last counts.
-        products.push(("OUTS", Define::Int(plan.strips_back(problem, pes).into())));
-        products.push(("PACE", Define::Int(model::pace(problem, plan, pes, &Links::H200))));
-        products.extend(layer.iter().map(|&(name, n)| (name, Define::Int(n))));
+        let of_results = [("T", out), ("OUT", out)];
+        let back = match tried.is_some() || model::returns_beside(problem, pes) {
+            true => {
+                // Of equal names the last counts.
+                products.push(("OUTS", Define::Int(plan.strips_back(problem, pes).into())));
+                products.push(("PACE", Define::Int(model::pace(problem, plan, pes, &Links::H200))));
+                products.extend(tried.into_iter().flatten().map(|&(name, n)| (name, Define::Int(n))));
+                let layer = shared.kernel("moe_layer", &products)?;
+                Some(Back { layer, sum: shared.kernel("moe_sum", &of_results)? })
+            }
+            false => None,
+        };
         let dispatch = if problem.is_scaled() { "moe_dispatch_scaled" } else { "moe_dispatch" };
         let to_dispatch = [("T", dtype), ctas, ("ALIGN", int(super::Problem::ALIGN)), piece];
-        let of_results = [("T", out), ("OUT", out)];
         let (combine, parts) = match model::adds_at_experts(problem, pes) {
             true => {
                 let types = [of_results[0], of_results[1], ("PART", out)];
@@ -90,11 +104,10 @@ impl Many {
         let local = experts_of_all / each;
         Ok(Many {
             dispatch: shared.kernel(dispatch, &to_dispatch)?,
-            layer: shared.kernel("moe_layer", &products)?,
-            sum: shared.kernel("moe_sum", &of_results)?,
             experts,
             combine,
             parts,
+            back,
             route: DeviceTensor::zeros([tokens, choices], stream)?,
             origin: DeviceTensor::zeros(count(problem.rows(pes)), stream)?,
             order: DeviceTensor::alloc(world.device(), tokens * each)?,
@@ -131,14 +144,42 @@ impl Many {
         launch(&self.dispatch, stream, &arguments)
     }
 
-    /// The dispatch with the products of matrices `b`; with `back`, results go back in the same launch.
+    /// The whole layer.
+    pub(super) fn layer(
+        &self,
+        shared: &Shared,
+        stream: &Stream,
+        calls: &Calls<'_>,
+        b: (&dyn AsArgument, &dyn AsArgument),
+        sum: &Sum<'_>,
+    ) -> Result<(), GpuError> {
+        let Some(Back { layer, sum: kernel }) = &self.back else {
+            self.experts(shared, stream, calls, b)?;
+            return self.combine(shared, stream, sum);
+        };
+        self.multiply(shared, stream, calls, b, Some(layer))?;
+        self.sum(shared, stream, sum, kernel)
+    }
+
+    /// The dispatch with the products of matrices `b`.
     pub(super) fn experts(
         &self,
         shared: &Shared,
         stream: &Stream,
         calls: &Calls<'_>,
+        b: (&dyn AsArgument, &dyn AsArgument),
+    ) -> Result<(), GpuError> {
+        self.multiply(shared, stream, calls, b, None)
+    }
+
+    /// That; with `layer`, results go back in the same launch.
+    fn multiply(
+        &self,
+        shared: &Shared,
+        stream: &Stream,
+        calls: &Calls<'_>,
         (b, scale_b): (&dyn AsArgument, &dyn AsArgument),
-        back: bool,
+        layer: Option<&Kernel>,
     ) -> Result<(), GpuError> {
         let [tokens, hidden, columns] = shared.extents();
         let (received, results, b) = (Flat(&shared.received), Flat(&shared.results), Flat(b));
@@ -148,15 +189,15 @@ impl Many {
         let mut arguments: Vec<&dyn AsArgument> = vec![&tokens, &columns, &hidden, &shared.room];
         arguments.extend([calls.x, calls.routes.ids, calls.routes.live]);
         arguments.extend([&b as &dyn AsArgument, &scales, &scale_b, &scales_to, &received]);
-        if back {
+        if layer.is_some() {
             arguments.push(&self.origin);
         }
         arguments.extend([&results as &dyn AsArgument, &shared.offsets]);
         arguments.extend(self.sending(&places));
-        if !back {
+        let Some(layer) = layer else {
             arguments.extend(self.counting(shared));
             return launch(&self.experts, stream, &arguments);
-        }
+        };
         let [arrived, due, rounds, status, state, team] = self.counting(shared);
         arguments.extend([
             &done as &dyn AsArgument,
@@ -168,11 +209,11 @@ impl Many {
             state,
             team,
         ]);
-        launch(&self.layer, stream, &arguments)
+        launch(layer, stream, &arguments)
     }
 
-    /// The sums of what [`experts`](Many::experts) has brought back.
-    pub(super) fn sum(&self, shared: &Shared, stream: &Stream, sum: &Sum<'_>) -> Result<(), GpuError> {
+    /// The sums of what `moe_layer` has brought back.
+    fn sum(&self, shared: &Shared, stream: &Stream, sum: &Sum<'_>, kernel: &Kernel) -> Result<(), GpuError> {
         let [tokens, _, columns] = shared.extents();
         let (results, done) = (Flat(&shared.results), Flat(&self.done));
         let arguments: [&dyn AsArgument; 10] = [
@@ -187,7 +228,7 @@ impl Many {
             &shared.status,
             &shared.team,
         ];
-        self.sum.launch(stream, Grid::Auto, &arguments[..])
+        kernel.launch(stream, Grid::Auto, &arguments[..])
     }
 
     pub(super) fn combine(&self, shared: &Shared, stream: &Stream, sum: &Sum<'_>) -> Result<(), GpuError> {

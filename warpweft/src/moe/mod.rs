@@ -196,11 +196,13 @@ impl Moe {
     /// # Errors
     /// Fails where [`Moe::new`] fails.
     pub fn for_many(world: &World, team: Team, problem: Problem, plan: Plan) -> Result<Moe, GpuError> {
-        Moe::tried(world, team, problem, plan, &[])
+        Moe::with(world, team, problem, plan, "many", |shared| {
+            Ok(Form::Many(Box::new(Many::new(shared, None)?)))
+        })
     }
 
-    /// Makes the form for many tokens, with these values of compile-time parameters of `moe_layer` in place of those that
-    /// follow from the plan: for measurements.
+    /// Makes the form for many tokens, where [`Moe::layer`] sends results back beside the products whatever the model says,
+    /// with these values of compile-time parameters of `moe_layer`: for measurements.
     #[doc(hidden)]
     pub fn tried(
         world: &World,
@@ -211,7 +213,7 @@ impl Moe {
     ) -> Result<Moe, GpuError> {
         let form = format!("many {layer:?}");
         Moe::with(world, team, problem, plan, &form, |shared| {
-            Ok(Form::Many(Box::new(Many::new(shared, layer)?)))
+            Ok(Form::Many(Box::new(Many::new(shared, Some(layer))?)))
         })
     }
 
@@ -307,7 +309,7 @@ impl Moe {
         b: &dyn AsArgument,
     ) -> Result<(), GpuError> {
         self.shared.has_scales(false)?;
-        self.multiply(stream, &Calls { x, scales: None, routes }, (b, &self.shared.unread), false)
+        self.multiply(stream, &Calls { x, scales: None, routes }, (b, &self.shared.unread))
     }
 
     /// Multiplies like [`experts`](Moe::experts), for tokens and matrices of 8 bits: `scales`, f32 (token), and `scale_b`, f32 with one
@@ -323,7 +325,7 @@ impl Moe {
         (b, scale_b): (&dyn AsArgument, &dyn AsArgument),
     ) -> Result<(), GpuError> {
         self.shared.has_scales(true)?;
-        self.multiply(stream, &Calls { x, scales: Some(scales), routes }, (b, scale_b), false)
+        self.multiply(stream, &Calls { x, scales: Some(scales), routes }, (b, scale_b))
     }
 
     fn multiply(
@@ -331,19 +333,19 @@ impl Moe {
         stream: &Stream,
         calls: &Calls<'_>,
         b: (&dyn AsArgument, &dyn AsArgument),
-        back: bool,
     ) -> Result<(), GpuError> {
         match &self.form {
             Form::Few(few) => {
                 few.dispatch(&self.shared, stream, calls)?;
                 few.products(&self.shared, stream, b)
             }
-            Form::Many(many) => many.experts(&self.shared, stream, calls, b, back),
+            Form::Many(many) => many.experts(&self.shared, stream, calls, b),
         }
     }
 
-    /// Computes the whole layer: what [`experts`](Moe::experts) and [`combine`](Moe::combine) do, with sums in the order of choices.
-    /// For many tokens, results go back to their tokens while others are multiplied, and none is rounded twice.
+    /// Computes the whole layer: what [`experts`](Moe::experts) and [`combine`](Moe::combine) do. In the form for many tokens,
+    /// where few tokens have several experts of one PE, results go back to their tokens while others are multiplied, and are
+    /// added up in the order of choices.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.
@@ -386,10 +388,12 @@ impl Moe {
         b: (&dyn AsArgument, &dyn AsArgument),
         sum: &Sum<'_>,
     ) -> Result<(), GpuError> {
-        self.multiply(stream, calls, b, true)?;
         match &self.form {
-            Form::Few(few) => few.combine(&self.shared, stream, sum),
-            Form::Many(many) => many.sum(&self.shared, stream, sum),
+            Form::Few(few) => {
+                self.multiply(stream, calls, b)?;
+                few.combine(&self.shared, stream, sum)
+            }
+            Form::Many(many) => many.layer(&self.shared, stream, calls, b, sum),
         }
     }
 

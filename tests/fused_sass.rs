@@ -1,5 +1,5 @@
-//! Checks the SASS of kernels that exchange packets: the instructions between their loads, their
-//! packets and their results.
+//! Checks the SASS of kernels with packets: the instructions between their loads, their packets and
+//! their results.
 //!
 //! It needs ptxas and nvdisasm. Without them, the test prints a message and passes, unless
 //! `WEFT_REQUIRE_PTXAS=1`.
@@ -84,8 +84,9 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
     }
 }
 
-/// An allreduce of 1 KiB waits for the launch before it with the address of the other PE in a register. Behind that wait it
-/// loads its operand and the count of rounds, and nothing else comes before its packets.
+/// An allreduce of 1 KiB waits for the preceding launch when the address of the other PE is already in
+/// a register. After that wait it loads its operand and the count of rounds, and then its packets
+/// follow.
 #[test]
 fn a_small_allreduce_waits_with_its_addresses_known() {
     if skipped() {

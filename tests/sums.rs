@@ -40,7 +40,7 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 11) as f64 / (1u64 << 53) as f64
     };
-    // A sum of twelve is about normal, with a deviation of 1.
+    // The sum of twelve numbers is approximately normal, with a standard deviation of 1.
     let normal = |uniform: &mut dyn FnMut() -> f64| (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
     (0..count)
         .map(|i| match kind {
@@ -52,9 +52,9 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
                 (if pe == 0 { 1.0 } else { -1.0 }) * ((i % 31) as f64 + 1.0) + normal(&mut uniform) * 1e-3
             }
             "tiny" => normal(&mut uniform) * 1e-38,
-            // Of two PEs, whose largest numbers are 126 and have the sum 252: what is sent and the sum lie
-            // nearly in the middle between two whole numbers of scales, so that both are rounded down by the
-            // most.
+            // The largest numbers of the two PEs are 126 and have the sum 252. The numbers that are
+            // sent and the sum lie almost midway between two multiples of their scales, so that both
+            // are rounded down by the greatest amount.
             "halfway" if i % 16 == 0 => 126.0,
             "halfway" => (i * 37 % 125) as f64 + if i * 2 / count == pe as usize { 0.99 } else { 0.499 },
             _ => 0.0,
@@ -62,7 +62,7 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The results of a body on every simulated PE. The checks must find nothing.
+/// The results of `body` on every PE, on simulated PEs. The checks must find nothing.
 fn on_pes<T: Send>(
     n_pes: u32,
     body: &(dyn Fn(&World, &Collectives) -> Result<Vec<T>, Failure> + Sync),
@@ -103,8 +103,8 @@ fn allreduce<T: Element>(
     })
 }
 
-/// The results of a reduce-scatter on every PE, by a plan, where a batch of rows is split into parts. `given` has a row
-/// for each PE.
+/// The results of a reduce-scatter on every PE, by a plan, with a batch of rows split into parts.
+/// `given` has one row for each PE.
 fn reduce_scatter<T: Element>(
     n_pes: u32,
     plan: &(dyn Fn(&Request) -> Plan + Sync),
@@ -218,8 +218,8 @@ fn quantised_sums_are_chosen_only_if_asked_for() {
     }
 }
 
-/// The bits of sums over three PEs in the order of ranks, for which the order matters: `all` has the elements of each PE,
-/// of which another order gives other bits.
+/// The bits of sums over three PEs in the order of ranks. `all` has the elements of each PE. They are
+/// chosen so that another order gives other bits.
 fn ranked(all: &[Vec<f32>]) -> Vec<u32> {
     let sum = |i: usize, [a, b, c]: [usize; 3]| (all[a][i] + all[b][i] + all[c][i]).to_bits();
     let count = all[0].len();
@@ -231,7 +231,8 @@ fn bits(of: &[f32]) -> Vec<u32> {
     of.iter().map(|x| x.to_bits()).collect()
 }
 
-/// Calls `check` with every algorithm of a collective that may make deterministic sums, and with several plans of each.
+/// Calls `check` with every algorithm of a collective that can make deterministic sums, and with
+/// several plans of each.
 fn each_strict_plan(
     collective: Collective,
     count: usize,
@@ -254,7 +255,7 @@ fn each_strict_plan(
     allowed.len()
 }
 
-/// The same bits for all algorithms, plans, splits and positions that deterministic sums may have.
+/// Checks that all algorithms, plans, splits and positions of deterministic sums give the same bits.
 #[test]
 fn deterministic_sums_have_the_same_bits() {
     const COUNT: usize = 1603;
@@ -272,7 +273,7 @@ fn deterministic_sums_have_the_same_bits() {
     assert!(algorithms >= 6, "{algorithms}");
 }
 
-/// The same for reduce-scatter, where each PE gets its row of the sums.
+/// Checks the same for reduce-scatter, in which each PE receives its row of the sums.
 #[test]
 fn deterministic_sums_of_rows_have_the_same_bits() {
     const COUNT: usize = 812;

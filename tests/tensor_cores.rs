@@ -91,8 +91,8 @@ const KERNELS: [Expected; 5] = [
         fresh: (0, 1),
         copies: (2, 1, 8, 32),
     },
-    // Products of 128 fp8 elements along K start again each time. A round has two of them, and the
-    // last one of an odd number follows the loop.
+    // Sums of 128 fp8 elements along K start again for each block. A round has two blocks, and the
+    // last block of an odd number follows the loop.
     Expected {
         path: "gemm_fp8",
         defines: &[],
@@ -197,7 +197,7 @@ fn fresh_sums_of_two_blocks_follow_each_other() {
         text = text.replace(whole, half);
     }
     let kernel = of_text("half.weft", &text, "sm_90a", &[("BM", "256"), ("STAGES", "3")]);
-    // A round has two products of four slices of both blocks; a last product is behind the loop.
+    // A round has two products of four slices of both blocks. The last product follows the loop.
     let mut loops = kernel.loops_with("QGMMA");
     loops.retain(|one| one.count("QGMMA") == 16);
     assert_eq!(loops.len(), 2, "one a role");

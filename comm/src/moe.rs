@@ -25,8 +25,8 @@ pub struct RouteOperands {
     pub live: u64,
 }
 
-/// Addresses of elements and of their scales: f32, one for each token, or one for each column of each expert's results.
-/// Elements of 16 bits have no scales, and the address is 0.
+/// Addresses of elements and of their scales. The scales are f32, one for each token or one for each
+/// column of each expert's results. Elements of 16 bits have no scales, and the address is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScaledOperand {
     /// The elements.
@@ -57,7 +57,7 @@ impl Experts {
         self.moe.received().address()
     }
 
-    /// Where scales of tokens arrive, f32, one for each row; 0 if tokens have none.
+    /// The address of the scales of arriving tokens, one f32 for each row, or 0 if tokens have none.
     pub fn received_scales(&self) -> u64 {
         self.moe.received_scales().map_or(0, |scales| scales.address())
     }
@@ -94,13 +94,14 @@ impl Experts {
         unsafe { self.send(stream, x, routes, b, None) }
     }
 
-    /// Computes the whole layer: dispatch, products and combine. `gates` and `out` are as of [`combine`](Experts::combine).
+    /// Computes the whole layer: dispatch, products and combine.
+    /// `gates` and `out` have the same meaning as for [`combine`](Experts::combine).
     ///
     /// # Errors
     /// Fails where [`dispatch`](Experts::dispatch) fails.
     ///
     /// # Safety
-    /// As of [`dispatch`](Experts::dispatch).
+    /// The requirements of [`dispatch`](Experts::dispatch) apply.
     pub unsafe fn layer(
         &self,
         stream: RawStream,
@@ -114,7 +115,7 @@ impl Experts {
     }
 
     /// # Safety
-    /// As of [`dispatch`](Experts::dispatch).
+    /// The requirements of [`dispatch`](Experts::dispatch) apply.
     unsafe fn send(
         &self,
         stream: RawStream,

@@ -77,7 +77,7 @@ fn drops_in_another_order(world: &World) -> Checked {
     std::process::exit(0);
 }
 
-/// Checks that all PEs report the one that has not enough memory, before NVSHMEM is called.
+/// Checks that all PEs report the PE whose memory is too small, before NVSHMEM is called.
 fn too_little(world: &World) -> Checked {
     let (free, _) = world.device().memory()?;
     let hog = match world.my_pe() {

@@ -276,7 +276,7 @@ fn grids(world: &World) -> Checked {
     let (stream, team, n) = (world.stream(), world.team(), 3001usize);
     let options = LaunchOptions::default().cooperative(Some(true));
     let kernel = load(world, "passed.weft", PASSED, &[("N", Define::Int(n as i64))])?;
-    // Simulated CTAs wait in turns.
+    // Simulated CTAs execute in turns, so the test uses only a few of them.
     let most = if world.simulation().is_some() { 7 } else { kernel.max_ctas(&options)? };
     let first = |pe: u32| (0..n as u32).map(|i| i * 31 + pe * 7919).collect::<Vec<_>>();
     let mut rows: Vec<Vec<u32>> = (0..world.n_pes()).map(first).collect();

@@ -9,7 +9,8 @@ use weft::runtime::World;
 /// The limit of the host's waits. Kernels report after half of it.
 const BOUND: &[(&str, &str)] = &[("WEFT_TIMEOUT", "4"), ("WEFT_WATCH", "1")];
 
-/// A job starts, waits for the bound, and ends. A PE that does not end by itself is ended 3 seconds after the failure.
+/// The time for a job to start, reach its limit and end. A PE that does not end by itself is ended
+/// 3 seconds after the failure.
 const MOST_SECONDS: f64 = 20.0;
 
 pub const CASES: &[Case] = &[

@@ -26,8 +26,8 @@ fn watched(world: &World, text: &str) -> Result<Kernel, Box<dyn Error>> {
     Ok(Kernel::with(world, KernelFile::parse("waiting.weft", text)?, options)?)
 }
 
-/// Lets the kernels of other PEs wait for longer than the host of this one, so that theirs is the first wait that exceeds
-/// its bound. Simulated PEs have no bound in seconds.
+/// Delays the host of this PE, so that the wait of another PE's kernel is the first one that exceeds
+/// its limit. Simulated PEs have no limit in seconds.
 fn let_kernels_wait_first(world: &World) {
     if !world.device().is_simulated() {
         std::thread::sleep(std::time::Duration::from_millis(1500));

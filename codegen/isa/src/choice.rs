@@ -39,7 +39,7 @@ pub enum Reason {
 /// A form that does not exist. `Display` writes one line without the code and the help.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoForm {
-    /// The form that was asked for, as PTX would write it.
+    /// The requested form, as PTX would write it.
     pub form: String,
     /// The target that does not have the form.
     pub target: Target,

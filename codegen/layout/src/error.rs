@@ -68,12 +68,12 @@ pub enum LayoutError {
         /// The extent that was given.
         extent: Int,
     },
-    /// A function was asked for a mode that does not exist.
+    /// A function was called with the index of a mode that does not exist.
     #[error("{function}: there is no mode {mode} in {of}, which has rank {rank}")]
     NoSuchMode {
         /// The layout function that failed.
         function: &'static str,
-        /// The index asked for.
+        /// The index of the missing mode.
         mode: usize,
         /// The number of modes that exist.
         rank: usize,
@@ -195,7 +195,7 @@ pub enum LayoutError {
     TooLarge {
         /// The layout function that failed.
         function: &'static str,
-        /// What is too large.
+        /// The quantity that is too large.
         what: &'static str,
         /// How large it is.
         value: String,

@@ -127,7 +127,7 @@ struct Facts {
     /// The allocations that copies fill, and those that copies read.
     filled: Vec<Value>,
     drained: Vec<Value>,
-    /// For each pipeline, the allocations that copies which arrive on it fill.
+    /// For each pipeline, the allocations filled by copies that arrive on it.
     stages: FxHashMap<Value, Vec<Value>>,
     /// The allocations that matrix products read.
     multiplied: Vec<Value>,
@@ -227,7 +227,7 @@ impl Facts {
     }
 
     /// Whether one of these allocations holds stages of a pipeline. A pipeline without copies may
-    /// guard any stage that copies fill.
+    /// stand for any stage that copies fill.
     fn hold(&self, among: &[Value], pipe: Value) -> bool {
         self.stages.get(&pipe).unwrap_or(&self.filled).iter().any(|v| among.contains(v))
     }
@@ -355,9 +355,8 @@ struct Pipe {
     copied: bool,
     /// The number of arrivals that fill a stage, in addition to bytes.
     arrivals: u32,
-    /// Whether threads read stages that copies fill.
+    /// Whether threads read the stages that copies fill, and whether copies read them.
     read: bool,
-    /// Whether copies read stages that copies fill.
     drained: bool,
 }
 
@@ -365,7 +364,7 @@ impl Pipe {
     /// The scope in which accesses to a stage before its release are visible. A stage that only
     /// matrix instructions read needs no visibility, because a completed product has read it,
     /// whichever CTA fills it again. Release and acquire with cluster scope are fences of the whole
-    /// GPU in every step of the loop, and such a fence waits for stores to another GPU.
+    /// GPU in every step of the loop, and such a fence waits for pending stores to other GPUs.
     fn scope(&self) -> Scope {
         if self.ctas > 1 && self.read { Scope::Cluster } else { Scope::Cta }
     }
@@ -645,7 +644,7 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
     Ok(made.into_iter().map(|(v, pipe, _)| (v, pipe)).collect())
 }
 
-/// The memory and the cursors of a pipeline, and the facts that the kernel's use of it gives.
+/// The memory and the cursors of one pipeline, with the facts about its use in the kernel.
 fn pipe(
     b: &mut Builder,
     stages: u32,

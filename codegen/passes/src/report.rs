@@ -86,7 +86,7 @@ pub struct Access {
     /// The reason why the warps do not move whole matrices (`ldmatrix`, `stmatrix`), for elements
     /// that are distributed as those of an accumulator.
     pub no_matrices: Option<String>,
-    /// What is known about its bounds.
+    /// The knowledge about its bounds at compile time.
     pub cover: Cover,
 }
 

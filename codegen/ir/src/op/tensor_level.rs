@@ -662,7 +662,8 @@ family! {
         teams [], name "signal_fetch", spread Threads, result |t| t.remote().signal_fetch(*signal);
         /// Waits until variables of this PE compare true with values, or tests whether they do. The
         /// result of `one` and `all` is nothing, or `bool` for a test. That of `any` is the index
-        /// of one that does (`i64`, -1 for none). That of `some` is how many do (`i64`).
+        /// of a variable that compares true (`i64`, -1 for none). That of `some` is the number of
+        /// such variables (`i64`).
         effect Wait = "wait" {
             /// The symmetric tensor, which has one element for `one`.
             vars: Value,

@@ -23,7 +23,7 @@ pub(crate) enum Guarantee {
     /// `Exact`, or, if a tile does not divide a mode, that every element of the left-hand side is
     /// reached. Each mode is then padded to a multiple of the tile. Divisions promise this.
     Covering,
-    /// Only what CuTe asserts.
+    /// Only the conditions that CuTe asserts.
     Asserted,
 }
 

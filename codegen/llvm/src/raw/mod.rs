@@ -8,12 +8,12 @@
 //! # Safety
 //! The reasons at the unsafe blocks refer to three rules.
 //! * A handle is *alive*: a [`Ty`], [`Val`], [`Bb`] or [`Func`] holds an address that LLVM returned
-//! and that is not null. Its object belongs to the context of the [`Ir`] that made it, and `'c`
-//! guarantees that the context lives. A compilation has one context, and only this folder makes
-//! handles.
+//!   and that is not null. Its object belongs to the context of the [`Ir`] that made it, and `'c`
+//!   guarantees that the context lives. A compilation has one context, and only this folder makes
+//!   handles.
 //! * Operands have the types that an instruction takes. Their types are not checked here, because
-//! the lowering's input is verified IR, whose typing rules imply LLVM's. Builds with debug
-//! assertions, such as those of the tests, run LLVM's verifier on every module.
+//!   the lowering's input is verified IR, whose typing rules imply LLVM's. Builds with debug
+//!   assertions, such as those of the tests, run LLVM's verifier on every module.
 //! * A text or slice that is *lent* to LLVM outlives the call. LLVM copies what it keeps.
 #![expect(unsafe_code, reason = "LLVM's interface is C")]
 
@@ -56,10 +56,10 @@ pub(crate) fn open() -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// Writes a last message before the process ends. `eprintln!` would lose it in tests, because the
-/// test harness holds its text back until the test ends.
+/// Writes a last message before the process ends. It does not use `eprintln!`, because the test
+/// harness holds such text back until the test ends, and the message would be lost.
 fn say(message: &str) {
-    // An error cannot be reported to anyone.
+    // There is no way left to report an error.
     let _ = writeln!(std::io::stderr(), "{message}");
 }
 

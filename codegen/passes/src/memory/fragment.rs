@@ -25,7 +25,7 @@ pub(super) struct Fragment {
     pub starts: Vec<Int>,
     /// The bounds that are not proven to hold.
     limits: Vec<Limit>,
-    /// What is known of the bounds.
+    /// The knowledge about the bounds.
     pub cover: Cover,
     /// The reason why the pieces are not wider.
     pub narrow: Option<Narrow>,

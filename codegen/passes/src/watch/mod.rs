@@ -65,7 +65,7 @@ pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Res
     Ok(kernel)
 }
 
-/// Whether an op waits for the launches in front of this one.
+/// Whether an op waits for the preceding launches.
 fn is_dependency(kernel: &Kernel, v: Value) -> bool {
     matches!(kernel.op(v).thread(), Some(Thread::WaitDependencies {}))
 }
@@ -81,8 +81,8 @@ struct Watch<'a> {
     options: &'a Options,
     /// The first thread and the name of each role that has a name.
     roles: Vec<(u32, Arc<str>)>,
-    /// The wait of all threads for the previous launches, if there is one. The launch is counted
-    /// after it, because those launches write records with their own number until they end.
+    /// The wait of all threads for the preceding launches, if the kernel has one. The launch is
+    /// counted after it, because those launches write records with their own number until they end.
     behind: Option<Value>,
     /// The address of the block that the host provides, if a wait needs it.
     block: Option<Value>,
@@ -139,7 +139,8 @@ impl Rewrite for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// The address of the block. The launch is counted there at the start of the kernel, unless that is done later.
+    /// The address of the block. The function also counts the launch at the start of the kernel,
+    /// unless `behind` names a wait after which it is counted.
     fn block(&mut self, e: &mut Editor) -> Built<Value> {
         if let Some(block) = self.block {
             return Ok(block);
@@ -162,7 +163,7 @@ impl Watch<'_> {
     }
 }
 
-/// Counts the launch, in the first thread of the grid.
+/// Emits code in which the first thread of the grid counts the launch.
 fn count_launch(b: &mut Builder, block: Value) -> Built<()> {
     let who =
         linear(b, Sreg::BlockIdx)? * Int::from(i64::from(b.kernel().threads())) + linear(b, Sreg::ThreadIdx)?;

@@ -177,9 +177,9 @@ fn invalid_arguments_are_rejected_with_reasons() {
         symmetric: true,
     };
     for (given, says) in [
-        (vec![tensor(DType::F16, &good), SYNC], "takes 3 arguments, and 2 were given"),
-        (vec![tensor(DType::F16, &good), SYNC, TEAM, TEAM], "takes 3 arguments, and 4 were given"),
-        (vec![tensor(DType::BF16, &good), SYNC, TEAM], "elements of bf16, not f16"),
+        (vec![tensor(DType::F16, &good), SYNC], "takes 3 arguments, but 2 were given"),
+        (vec![tensor(DType::F16, &good), SYNC, TEAM, TEAM], "takes 3 arguments, but 4 were given"),
+        (vec![tensor(DType::BF16, &good), SYNC, TEAM], "its elements are bf16, not f16"),
         (vec![tensor(DType::F16, &short), SYNC, TEAM], "999 elements, not the 1000 of (1000):(1)"),
         (vec![tensor(DType::F16, &spread), SYNC, TEAM], "its layout differs from (1000):(1)"),
         (vec![global, SYNC, TEAM], "it is not in symmetric memory"),

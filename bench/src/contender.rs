@@ -172,7 +172,9 @@ impl Contender {
                 Err(format!("NCCL does not support {operation}: leave {name} out"))
             }
             (Contender::Torch(_), Operation::Collective(c)) => torch::can(name, c, dtype, op),
-            (Contender::Torch(_), _) => Err(format!("PyTorch does not support {operation}: leave {name} out")),
+            (Contender::Torch(_), _) => {
+                Err(format!("PyTorch does not support {operation}: leave {name} out"))
+            }
             (Contender::Nvshmem, Operation::Collective(c))
                 if c.reduces() && dtype.nvshmem_name().is_none() =>
             {

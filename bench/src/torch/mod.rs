@@ -100,7 +100,9 @@ pub fn can(
     op: Reduce,
 ) -> std::result::Result<(), String> {
     if functions(contender, collective).next().is_none() {
-        return Err(format!("PyTorch's symmetric memory does not support {collective}: leave {contender} out"));
+        return Err(format!(
+            "PyTorch's symmetric memory does not support {collective}: leave {contender} out"
+        ));
     }
     match (dtype, op) {
         (DType::F32 | DType::BF16, Reduce::Sum) => Ok(()),
@@ -332,7 +334,8 @@ impl<T: Number> Harness<'_, T> {
     ) -> Result<std::result::Result<Outcome, String>> {
         let missing = || BenchError::Local("PyTorch was not started".into());
         let torch = self.torch.as_ref().ok_or_else(missing)?;
-        let mut why = format!("{contender}: PyTorch does not support {collective} with results in this place");
+        let mut why =
+            format!("{contender}: PyTorch does not support {collective} with results in this place");
         let mut best: Option<(Times, &Function)> = None;
         let mut last = None;
         for function in functions(contender, collective).filter(|f| f.place == place) {

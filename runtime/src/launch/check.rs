@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(checked.own_grid(), Ok(Some([2, 1, 2])));
         assert!(checked.fits([2, 1, 2]).is_ok());
         let e = checked.fits([2, 1, 8]).unwrap_err();
-        assert_eq!((e.code, e.message.contains("8 CTAs, and 16")), (ARGUMENT, true), "{e}");
+        assert_eq!((e.code, e.message.contains("8 CTAs, but 16")), (ARGUMENT, true), "{e}");
     }
 
     #[test]
@@ -525,7 +525,7 @@ mod tests {
         };
         for (at, instead, says) in [
             (0, tensor(0x100, DType::F16, &x, true), "its elements are f16, not f32"),
-            (0, tensor(0x100, DType::F32, &x, false), "not symmetric"),
+            (0, tensor(0x100, DType::F32, &x, false), "not in symmetric memory"),
             (0, tensor(0x108, DType::F32, &x, true), "8 bytes past a multiple of 16"),
             (0, tensor(0x100, DType::F32, &wrong, true), "it has 32 elements, not the 64"),
             (0, tensor(0x100, DType::F32, &column, true), "its layout differs from (16,4):(4,1)"),

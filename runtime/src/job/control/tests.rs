@@ -299,7 +299,7 @@ fn strangers_and_misfits_are_refused() {
         let last = scope.spawn(|| Control::connect_with(&places[1], SLOW).unwrap());
         let (zero, one) = (hub.join().unwrap(), last.join().unwrap());
         // The house is full, and the door shut.
-        assert!(refusal_when_full(&places[1]).contains("cannot connect with PE 0"));
+        assert!(refusal_when_full(&places[1]).contains("cannot connect to PE 0"));
         one.goodbye();
         zero.goodbye();
     });

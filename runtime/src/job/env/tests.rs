@@ -243,5 +243,5 @@ fn local_numbers_may_be_missing() {
     }
     let one = found(&with(&torch, &[("LOCAL_RANK", "1")]));
     assert_eq!((one.local_rank, one.local_size), (Some(1), None));
-    assert!(refused(&[("RANK", "1"), ("WORLD_SIZE", "2")]).contains("nothing says where PE 0 is"));
+    assert!(refused(&[("RANK", "1"), ("WORLD_SIZE", "2")]).contains("the host of PE 0 is not known"));
 }

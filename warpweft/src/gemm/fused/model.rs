@@ -40,6 +40,10 @@ const FLIGHT_US: f64 = 2.0;
 /// The part of a tile's time over which its pieces are sent: on two H100s, an all-gather with 4096x8192x8192 takes 437 us
 /// with 0.35 and 449 us with 0.65.
 const SPREAD: f64 = 0.35;
+/// The part of a tile's time over which the strips of a tile of 256 columns are sent, and half as much for 128 columns. On
+/// two H100s, a reduce-scatter with 4096x8192x8192 takes 442 us with a pace of 6000 cycles, which is this part, and 465 us
+/// by bulk copies without a pace. An allreduce takes 466 us with it, and 497 us by bulk copies.
+const PUSHED: f64 = 0.69;
 /// Waves of tiles below which nothing is gained by sending slowly, since nothing hides it.
 const WAVES: u64 = 2;
 
@@ -93,6 +97,11 @@ fn padded(problem: &Problem, plan: &FusedPlan, pes: u32) -> Problem {
     let pes = u64::from(pes.max(1));
     let whole = m.div_ceil(pes).next_multiple_of(u64::from(plan.bm * plan.ctas)) * pes;
     Problem { shape: Shape::new(whole, n, k), ..*problem }
+}
+
+/// Whether sums are sent by vectors from as many stages as a tile has strips.
+fn paced(form: Form, plan: &FusedPlan) -> bool {
+    plan.part(form).stages() && plan.send == 0 && plan.outs * plan.strip >= plan.bn
 }
 
 /// The plan of a product alone with the same tiles.
@@ -215,7 +224,19 @@ impl FusedTeam {
     pub fn candidates(&self, form: Form, problem: &Problem) -> Vec<FusedPlan> {
         let texts: &[&str] = match form {
             Form::AllGather => &["bn=256", "bn=128,ctas=2", "bn=128"],
-            // Bulk copies were the fastest on two H100s, and clusters of two took three times as long there.
+            // A stage for each strip of a tile, and a pace. On two H100s, `bn=256` was the fastest reduce-scatter so, and
+            // `bn=128` in clusters the fastest allreduce of 1024 rows. Nothing was measured with more PEs. On eight, the
+            // roles that multiply would keep values in memory.
+            Form::ReduceScatter if self.pes <= 2 => {
+                &["bn=256,outs=4,ins=0", "bn=128,outs=2,ins=0", "bn=256,send=bulk"]
+            }
+            Form::AllReduce if self.pes <= 2 => &[
+                "bn=256,outs=4,ins=0",
+                "bn=128,ctas=2,outs=2,ins=0",
+                "bn=256,send=bulk",
+                "bn=256,outs=4,send=switch",
+                "bn=128,outs=4,send=switch",
+            ],
             Form::ReduceScatter => &["bn=256,send=bulk", "bn=128,send=bulk", "bn=256", "bn=256,send=tma"],
             Form::AllReduce => &[
                 "bn=256,send=bulk",
@@ -262,20 +283,27 @@ impl FusedTeam {
         (m / u64::from(plan.bm) * n.div_ceil(plan.bn.into())).div_ceil(self.machine.sms.into())
     }
 
-    /// Cycles between two parts of what is sent, so that sending takes [`SPREAD`] of the time that hides it.
+    /// Cycles between two parts of what is sent, so that sending takes a part of the time that hides it: [`SPREAD`] of an
+    /// all-gather, and [`PUSHED`] of sums.
     fn pace(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> u32 {
         let product = padded(problem, plan, self.pes);
         let Shape { m, k, .. } = product.shape;
         let waves = self.waves(&product, plan);
-        // Sums by bulk copies take longer with a pace on two H100s: 449 us instead of 425 for 4096x8192x8192.
-        // With two waves, an all-gather takes 122 us with a pace and 106 us without.
-        if self.pes < 2 || waves <= WAVES || form != Form::AllGather {
-            return 0;
-        }
         let all = cycles(&product, &tiles(plan), self.machine.sms);
-        let pieces = m / u64::from(plan.bm) * k.div_ceil(plan.piece.into());
-        let parts = 2.0 * pieces as f64 / f64::from(self.machine.sms);
-        (SPREAD * all / parts.max(1.0)) as u32 / 100 * 100
+        let (share, parts) = match form {
+            // With two waves, an all-gather takes 122 us with a pace and 106 us without.
+            Form::AllGather if waves > WAVES => {
+                let pieces = m / u64::from(plan.bm) * k.div_ceil(plan.piece.into());
+                (SPREAD, 2.0 * pieces as f64 / f64::from(self.machine.sms))
+            }
+            // Only a plan that has a stage for each strip of a tile: without them, roles that multiply wait, too.
+            Form::ReduceScatter | Form::AllReduce if waves >= WAVES && paced(form, plan) => {
+                let strips = f64::from(plan.bn / plan.strip);
+                (PUSHED * f64::from(plan.bn) / 256.0, 2.0 * strips * waves as f64)
+            }
+            _ => return 0,
+        };
+        if self.pes < 2 { 0 } else { (share * all / parts.max(1.0)) as u32 / 100 * 100 }
     }
 
     /// What is likely to take the least time, with the estimate.
@@ -352,6 +380,30 @@ mod tests {
                 "{form:?} {problem}: {ratio}, measured {expected}"
             );
         }
+    }
+
+    /// What was the fastest on two H100s is chosen, with a pace near the one that was measured.
+    #[test]
+    fn sums_of_two_pes_are_sent_at_a_pace() {
+        for (form, m, text, pace) in [
+            (Form::ReduceScatter, 4096, "bn=256,bk=64,stages=3,ctas=1,strip=64,outs=4,ins=0", 6000),
+            (Form::ReduceScatter, 1024, "bn=256,bk=64,stages=3,ctas=1,strip=64,outs=4,ins=0", 6000),
+            (Form::AllReduce, 1024, "bn=128,bk=64,stages=6,ctas=2,strip=64,outs=2,ins=0", 3000),
+        ] {
+            let (choice, _) = team(2, false).choose(form, &problem(m, 8192, 4096)).unwrap();
+            let Choice::Launch(plan) = choice else { panic!("{form:?}, {m} rows: {choice:?}") };
+            let said = plan.text(form);
+            assert!(said.contains(text), "{form:?}, {m} rows: {said}");
+            assert!((pace * 17 / 20..=pace * 23 / 20).contains(&plan.pace), "{form:?}, {m} rows: {said}");
+        }
+        // One wave of tiles hides nothing, and bulk copies have no pace. Other teams were not measured.
+        let paces = |pes, m| {
+            let plans = team(pes, false).candidates(Form::ReduceScatter, &problem(m, 8192, 4096));
+            plans.iter().map(|plan| plan.pace).collect::<Vec<_>>()
+        };
+        assert_eq!(paces(2, 256)[0], 0);
+        assert_eq!(paces(2, 4096)[2], 0);
+        assert!(paces(8, 4096).iter().all(|pace| *pace == 0));
     }
 
     /// Where rows are few, whole tiles of each PE's rows would be computed for nothing.

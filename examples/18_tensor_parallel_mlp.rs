@@ -1,5 +1,5 @@
-//! The MLP of a transformer over all PEs, in two launches: all-gather + GEMM with SwiGLU, then GEMM
-//! + reduce-scatter. The rows of the activations are distributed over the PEs, and so are the
+//! The MLP of a transformer over all PEs, in two launches: all-gather and GEMM with SwiGLU, then
+//! GEMM and reduce-scatter. The rows of the activations are distributed over the PEs, and so are the
 //! columns between both products. Each PE compares its rows with a reference in float64.
 
 use half::bf16;

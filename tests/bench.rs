@@ -140,7 +140,7 @@ fn json_reads_back() {
     assert!(report.head(false).contains("\n# nccl: made up\n"));
     assert_eq!(
         said,
-        "allreduce by nccl out of place, 1024 bytes of bf16: 3 of 6291456 elements are wrong; first: PE 2, element \
+        "allreduce with nccl out of place, 1024 bytes of bf16: 3 of 6291456 elements are wrong; first: PE 2, element \
          17 of round 1 is 3, expected 5"
     );
 }
@@ -234,7 +234,7 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(
-        said.starts_with("error: allreduce by ll out of place") && said.contains("PE 1, element 3"),
+        said.starts_with("error: allreduce with ll out of place") && said.contains("PE 1, element 3"),
         "{said}"
     );
     // Reports that do not fit together, or do not exist, are errors.
@@ -244,9 +244,9 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     for (arguments, why) in [
         (&["--from", "small.json", "--from", "other.json"][..], "allreduce on 2 x made-up GPU"),
         (&["--from", "small.json", "--from", "newer.json"], "measured with different versions"),
-        (&["--from", "gather.json"], "has allgather, and allreduce was asked for"),
+        (&["--from", "gather.json"], "has results of allgather, but allreduce was asked for"),
         (&["--from", "nowhere.json"], "cannot read nowhere.json"),
-        (&["--from", "all.csv"], "all.csv is no report"),
+        (&["--from", "all.csv"], "all.csv is not a report"),
         (&["--from", "small.json", "--algo", "ring"], "`ring` was not measured: the report has ll, two_shot"),
     ] {
         let out = from(folder.path(), arguments);

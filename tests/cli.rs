@@ -216,7 +216,7 @@ fn benches_that_cannot_be() {
     bench(&["barrier", "--against", "nccl"], &["NCCL does not support barrier"]);
     bench(&["allreduce", "--kernel", "nowhere.weft"], &["nowhere.weft"]);
     bench(&["allreduce", "--kernel", "given.weft"], &["--kernel given.weft", "`n: i32`"]);
-    bench(&["put", "--kernel", TWO_SHOT], &["allreduce_two_shot", "not a put"]);
+    bench(&["put", "--kernel", TWO_SHOT], &["allreduce_two_shot", "put is not a collective"]);
     bench(&["allreduce", "--dtype", "e5m2", "--pes", "9", "--check"], &["--check", "9 PEs", "wider"]);
     bench(&["allreduce", "--iters", "0"], &["--iters"]);
     bench(&["allreduce", "--warmup", "0"], &["--warmup"]);

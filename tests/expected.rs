@@ -87,7 +87,7 @@ fn errors_in_reference_functions_have_a_place() {
         TEXT.replace("    for r in 0..size<0>(x) {", &format!("    {line}\n    for r in 0..size<0>(x) {{"))
     };
     for (line, says) in [
-        ("out[3, 0] = 1;", "error[E0107]: coordinate 3 of mode 0, which has 3"),
+        ("out[3, 0] = 1;", "error[E0107]: the coordinate of mode 0 is 3, but the mode has 3"),
         ("let a = x[0];", "error[E0107]: 1 coordinates for a tensor of 2 modes"),
         ("let a = 1 / 0;", "error[E0103]: the result for 1 and 0 does not exist"),
         ("peer(out, next)[0, 0] = 1;", "error[E0105]: each PE's result is evaluated by itself"),

@@ -186,7 +186,7 @@ fn a_bare_machine_works_and_missing_parts_are_named() {
     // WEFT_CACHE replaces the folder, and a path that cannot be a folder is reported.
     let plain = home.path("plain");
     fs::write(&plain, "").unwrap();
-    for (named, found) in [(plain.as_path(), "no folder"), (Path::new("off"), "disabled by WEFT_CACHE")] {
+    for (named, found) in [(plain.as_path(), "is not a folder"), (Path::new("off"), "disabled by WEFT_CACHE")] {
         let (_, parts) = home.doctor(&[("WEFT_CACHE", named)]);
         assert_eq!(parts["cache"]["state"], "note", "{parts:#}");
         assert!(parts["cache"]["found"].as_str().unwrap().contains(found), "{parts:#}");
@@ -208,7 +208,7 @@ fn tuning_tables_are_reported() {
     assert!(!works && parts["tuning"]["state"] == "broken", "{parts:#}");
     assert!(parts["tuning"]["found"].as_str().unwrap().contains("is damaged"), "{parts:#}");
     let (works, parts) = home.doctor(&[("WEFT_TUNING", Path::new("off"))]);
-    assert!(works && parts["tuning"]["found"].as_str().unwrap().contains("off"), "{parts:#}");
+    assert!(works && parts["tuning"]["found"].as_str().unwrap().contains("disabled by WEFT_TUNING"), "{parts:#}");
 }
 
 #[test]
@@ -390,13 +390,13 @@ fn setup_reports_the_cause_of_a_failure() {
     let home = Home::with_python();
     rejects(&home, &["setup", "--nvshmem", "3.9.1"], &["3.9.1", "3.3 to 3.8"]);
     rejects(&home, &["setup", "--nvshmem", "3.4.99"], &["knows the hashes of 3.8.0, 3.7.2", "NVSHMEM_HOME"]);
-    rejects(&home, &["setup", "--nvshmem", "new"], &["`new` is no version"]);
+    rejects(&home, &["setup", "--nvshmem", "new"], &["`new` is not a version"]);
     rejects(&home, &["setup", "--cuda", "11"], &["--cuda"]);
     let folder = home.path("cache/warpweft/wheels");
     fs::create_dir_all(&folder).unwrap();
     let lock = fs::File::create(folder.join(".lock")).unwrap();
     lock.lock().unwrap();
-    rejects(&home, &["setup"], &["another `weft setup` is at work"]);
+    rejects(&home, &["setup"], &["another `weft setup` is running"]);
 }
 
 #[test]
@@ -420,13 +420,13 @@ fn codes_of_every_room_are_explained() {
         ("R0203", "R0203: another PE ended"),
         ("r0105", "R0105: an NVSHMEM that is not supported"),
         ("e0212", "E0212: "),
-        ("E608", "E0608: a device library"),
+        ("E608", "E0608: the device library"),
     ] {
         let out = home.weft(&["explain", name], &[]);
         assert!(said(&out.stdout).starts_with(begins), "{name}: {}", said(&out.stdout));
     }
     let out = home.weft(&["explain", "R9999"], &[]);
-    assert!(!out.status.success() && said(&out.stderr).contains("no error code R9999"));
+    assert!(!out.status.success() && said(&out.stderr).contains("R9999 is not an error code"));
 }
 
 /// A folder with a libcuda that is not a driver.

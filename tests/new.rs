@@ -86,5 +86,5 @@ fn bad_names_and_existing_folders_are_rejected() {
     refused("for", "E00");
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
     std::fs::create_dir(folder.path().join("there")).unwrap();
-    refused("there", "there exists already");
+    refused("there", "there already exists");
 }

@@ -139,6 +139,6 @@ fn sequences_that_do_not_fit_together() {
     place.says(
         "run a.weft b.weft --on sim --pes 2 -D N=8 --arg epoch=1 --arg n=9+1",
         1,
-        &["`x`: ", "changes with them"],
+        &["`x`: ", "differs between launches"],
     );
 }

@@ -62,11 +62,10 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
         .collect()
 }
 
+type Body<'a, T> = dyn Fn(&World, &Collectives) -> Result<Vec<T>, Failure> + Sync + 'a;
+
 /// The results of `body` on every PE, on simulated PEs. The checks must find nothing.
-fn on_pes<T: Send>(
-    n_pes: u32,
-    body: &(dyn Fn(&World, &Collectives) -> Result<Vec<T>, Failure> + Sync),
-) -> Vec<Vec<T>> {
+fn on_pes<T: Send>(n_pes: u32, body: &Body<T>) -> Vec<Vec<T>> {
     let job = World::simulated_with(&SimConfig::new(n_pes).checked()).unwrap();
     let results = job.run(|world| {
         let config = Config::default().ctas(Some(3)).tuning(Tuning::Model);
@@ -231,12 +230,14 @@ fn bits(of: &[f32]) -> Vec<u32> {
     of.iter().map(|x| x.to_bits()).collect()
 }
 
+type PlanOf<'a> = dyn Fn(&Request) -> Plan + Sync + 'a;
+
 /// Calls `check` with every algorithm of a collective that can make deterministic sums, and with
 /// several plans of each.
 fn each_strict_plan(
     collective: Collective,
     count: usize,
-    check: &dyn Fn(&'static Algorithm, &(dyn Fn(&Request) -> Plan + Sync)),
+    check: &dyn Fn(&'static Algorithm, &PlanOf),
 ) -> usize {
     let any = Request::new(collective, weft::runtime::DType::F32, count as u64, 3);
     let strict = Request { sums: Sums::Deterministic, ..any };

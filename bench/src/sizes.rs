@@ -86,13 +86,13 @@ mod tests {
     #[test]
     fn what_is_none_says_why() {
         let bad = [
-            ("", "no size"),
-            ("1K,", "no size"),
-            ("K", "no size"),
-            ("-4", "no size"),
-            ("+4", "no size"),
-            ("1.5K", "no size"),
-            ("1T", "no size"),
+            ("", "not a size"),
+            ("1K,", "not a size"),
+            ("K", "not a size"),
+            ("-4", "not a size"),
+            ("+4", "not a size"),
+            ("1.5K", "not a size"),
+            ("1T", "not a size"),
             ("0", "at least 1 byte"),
             ("1K:2K", "FROM:TO"),
             ("1K:2K:4", "FROM:TO"),
@@ -103,7 +103,7 @@ mod tests {
             ("1:2:x2:x2", "FROM:TO"),
             ("1:1G:+1", "more than 1000"),
             ("99999999999999G", "fits"),
-            ("99999999999999999999", "no size"),
+            ("99999999999999999999", "not a size"),
         ];
         for (text, why) in bad {
             let said = parse_sizes(text).unwrap_err();

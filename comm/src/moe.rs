@@ -29,9 +29,9 @@ pub struct RouteOperands {
 /// column of each expert's results. Elements of 16 bits have no scales, and the address is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScaledOperand {
-    /// The elements.
+    /// The address of the elements.
     pub elements: u64,
-    /// Their scales.
+    /// The address of their scales, or 0.
     pub scales: u64,
 }
 

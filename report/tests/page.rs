@@ -197,7 +197,7 @@ fn a_kernel_that_cannot_run_says_why() {
     };
     let ended = made(waits);
     let said = all(&ended, "[data-section=traffic] .missing");
-    assert!(text(said[0]).contains("did not end"), "{}", text(said[0]));
+    assert!(text(said[0]).contains("did not finish"), "{}", text(said[0]));
     assert!(!all(&ended, "[data-section=findings] .finding").is_empty());
 
     // What keeps the checks from running keeps the page from having a run, and every section says so.

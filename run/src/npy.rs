@@ -174,7 +174,7 @@ mod tests {
             ("{'descr': '<f4', 'shape': (3,)}", "missing"),
             ("{'descr': '<f4' 'shape': (3,)}", "`,` is missing"),
             ("{'descr' '<f4'}", "`:` is missing"),
-            ("{'other': 1}", "none of"),
+            ("{'other': 1}", "other than `descr`"),
             ("{descr: '<f4'}", "quotes"),
         ] {
             let found = fields(text).unwrap_err();

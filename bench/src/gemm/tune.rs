@@ -13,7 +13,7 @@ use weft_runtime::Device;
 /// The number of plans that are compared again, in alternation, after each was timed by itself.
 const FINALISTS: usize = 5;
 
-/// A tuning request.
+/// A request to tune products of matrices.
 #[derive(Clone, Debug)]
 pub struct Tune {
     /// The products that are tuned.

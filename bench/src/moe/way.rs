@@ -6,7 +6,7 @@ use weft::gpu::GpuError;
 use weft::moe::{Moe, Plan, Problem};
 use weft_runtime::World;
 
-/// Which launches a call consists of.
+/// The launches that a call consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// The whole layer, in the form that the model chooses.
@@ -39,7 +39,7 @@ const FORMS: [(&str, Form); 6] = [
 pub struct Way {
     /// The plan of the kernels.
     pub plan: Plan,
-    /// Which launches there are.
+    /// The launches of a call.
     pub form: Form,
     /// Strips of results that a row of a tile has room for.
     pub outs: Option<u32>,

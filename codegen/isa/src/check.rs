@@ -106,7 +106,7 @@ impl Rule {
 /// A form that does not exist. `Display` writes one line without the code and the help.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Illegal {
-    /// The requested form.
+    /// The form that was requested.
     pub form: Form,
     /// The target that does not have the form.
     pub target: Target,

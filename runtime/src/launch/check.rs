@@ -535,7 +535,7 @@ mod tests {
             (1, SYNC, "barrier for 8 CTAs was given"),
             (2, int(12), "not a positive multiple of 8"),
             (2, int(-8), "not a positive multiple of 8"),
-            (2, int(1 << 70), "does not fit i64"),
+            (2, int(1 << 70), "does not fit into i64"),
             (2, EPS, "a floating-point number"),
             (3, int(1), "an integer"),
             (4, tensor(0x100, DType::F32, &x, true), "sync: barrier"),

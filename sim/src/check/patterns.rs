@@ -2,13 +2,13 @@
 //! ISA, memory consistency model).
 //!
 //! * A release pattern begins with a release operation or a fence and ends with a strong write. The
-//! knowledge of its thread at the beginning is stored at the location of the write ([`Released`]).
+//!   knowledge of its thread at the beginning is stored at the location of the write ([`Released`]).
 //! * An acquire pattern begins with a strong read and ends with an acquire operation or a fence.
-//! Where the read observes the write, its thread acquires the stored knowledge, if the scopes of
-//! the beginning of the release pattern and of the end of the acquire pattern include both threads.
+//!   Where the read observes the write, its thread acquires the stored knowledge, if the scopes of
+//!   the beginning of the release pattern and of the end of the acquire pattern include both threads.
 //! * The read observes the write directly, or through a chain of atomic updates. The scopes of each
-//! two neighbours in the chain must include both threads; a narrow scope at one link does not
-//! matter for the others.
+//!   two neighbours in the chain must include both threads; a narrow scope at one link does not
+//!   matter for the others.
 
 use super::clock::Topology;
 use super::sync::{CodeLocation, Snapshot, Threads, WarpState};

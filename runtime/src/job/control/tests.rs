@@ -404,7 +404,7 @@ fn a_secret_lets_in_and_a_wrong_one_does_not() {
         let (code, message) = hub.join().unwrap();
         assert_eq!(code, BOOTSTRAP);
         assert!(
-            message.contains("PE 1 did not arrive") && message.contains("3 connections were refused"),
+            message.contains("PE 1 did not arrive") && message.contains("3 connections were rejected"),
             "{message}"
         );
         assert!(message.ends_with("belonged to another job, or used another secret"), "{message}");

@@ -79,7 +79,7 @@ fn records_become_lines_with_elements() {
             "`k`, launch 2, CTA 0, thread 2 waits at k.weft:3 (wait 0) for `a[2]`, which is 1 and must be >= 4; \
              so do 1 other CTAs",
             "`k`, launch 2, CTA 0, thread 2 of role `load` waits at k.weft:5 (wait 1) for a stage of a pipeline, \
-             whose phase of parity 4 has not ended",
+             whose phase of parity 4 is not complete",
             "`k`, launch 2, CTA 3, thread 2 waits at k.weft:7 (wait 2) for `b[1]`, which is 1 and must be == 4",
         ]
     );

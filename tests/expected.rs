@@ -90,7 +90,7 @@ fn errors_in_reference_functions_have_a_place() {
         ("out[3, 0] = 1;", "error[E0107]: the coordinate of mode 0 is 3, but the mode has 3"),
         ("let a = x[0];", "error[E0107]: 1 coordinates for a tensor of 2 modes"),
         ("let a = 1 / 0;", "error[E0103]: the result for 1 and 0 does not exist"),
-        ("peer(out, next)[0, 0] = 1;", "error[E0105]: each PE's result is evaluated by itself"),
+        ("peer(out, next)[0, 0] = 1;", "error[E0105]: each PE's result is evaluated separately"),
         ("sync_threads();", "error[E0100]: a reference function cannot call `sync_threads`"),
         ("next = 2;", "error[E0105]: `next` is not a variable declared by `let mut`"),
         ("let mut s = 0; s = 0.5;", "error[E0103]: `s` holds 0, and cannot become 0.5"),

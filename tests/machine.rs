@@ -186,7 +186,8 @@ fn a_bare_machine_works_and_missing_parts_are_named() {
     // WEFT_CACHE replaces the folder, and a path that cannot be a folder is reported.
     let plain = home.path("plain");
     fs::write(&plain, "").unwrap();
-    for (named, found) in [(plain.as_path(), "is not a folder"), (Path::new("off"), "disabled by WEFT_CACHE")] {
+    for (named, found) in [(plain.as_path(), "is not a folder"), (Path::new("off"), "disabled by WEFT_CACHE")]
+    {
         let (_, parts) = home.doctor(&[("WEFT_CACHE", named)]);
         assert_eq!(parts["cache"]["state"], "note", "{parts:#}");
         assert!(parts["cache"]["found"].as_str().unwrap().contains(found), "{parts:#}");
@@ -208,7 +209,10 @@ fn tuning_tables_are_reported() {
     assert!(!works && parts["tuning"]["state"] == "broken", "{parts:#}");
     assert!(parts["tuning"]["found"].as_str().unwrap().contains("is damaged"), "{parts:#}");
     let (works, parts) = home.doctor(&[("WEFT_TUNING", Path::new("off"))]);
-    assert!(works && parts["tuning"]["found"].as_str().unwrap().contains("disabled by WEFT_TUNING"), "{parts:#}");
+    assert!(
+        works && parts["tuning"]["found"].as_str().unwrap().contains("disabled by WEFT_TUNING"),
+        "{parts:#}"
+    );
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn scales_travel_with_their_tokens() {
         let layer =
             |moe: &Moe| moe.layer_scaled(stream, (&x, &scales), &routes, (&b, &scale_b), &gates, &out);
         type Call<'a> = &'a dyn Fn(&Moe) -> Result<(), GpuError>;
-        let calls: [(&Moe, Call); 4] = [(&few, &apart), (&many, &apart), (&few, &layer), (&many, &layer)];
+        let calls: [(&Moe, Call<'_>); 4] = [(&few, &apart), (&many, &apart), (&few, &layer), (&many, &layer)];
         for (moe, call) in calls {
             out.copy_from(&[half::bf16::NAN; TOKENS * COLUMNS], stream)?;
             call(moe)?;

@@ -65,7 +65,7 @@ fn data(kind: &str, pe: u32, count: usize) -> Vec<f64> {
 type Body<'a, T> = dyn Fn(&World, &Collectives) -> Result<Vec<T>, Failure> + Sync + 'a;
 
 /// The results of `body` on every PE, on simulated PEs. The checks must find nothing.
-fn on_pes<T: Send>(n_pes: u32, body: &Body<T>) -> Vec<Vec<T>> {
+fn on_pes<T: Send>(n_pes: u32, body: &Body<'_, T>) -> Vec<Vec<T>> {
     let job = World::simulated_with(&SimConfig::new(n_pes).checked()).unwrap();
     let results = job.run(|world| {
         let config = Config::default().ctas(Some(3)).tuning(Tuning::Model);
@@ -237,7 +237,7 @@ type PlanOf<'a> = dyn Fn(&Request) -> Plan + Sync + 'a;
 fn each_strict_plan(
     collective: Collective,
     count: usize,
-    check: &dyn Fn(&'static Algorithm, &PlanOf),
+    check: &dyn Fn(&'static Algorithm, &PlanOf<'_>),
 ) -> usize {
     let any = Request::new(collective, weft::runtime::DType::F32, count as u64, 3);
     let strict = Request { sums: Sums::Deterministic, ..any };

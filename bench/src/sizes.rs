@@ -96,13 +96,13 @@ mod tests {
             ("0", "at least 1 byte"),
             ("1K:2K", "FROM:TO"),
             ("1K:2K:4", "FROM:TO"),
-            ("1K:2K:x1", "x2 or more"),
-            ("1K:2K:xx", "x2 or more"),
+            ("1K:2K:x1", "at least x2"),
+            ("1K:2K:xx", "at least x2"),
             ("1K:2K:+0", "at least 1 byte"),
             ("2K:1K:x2", "ascend"),
             ("1:2:x2:x2", "FROM:TO"),
             ("1:1G:+1", "more than 1000"),
-            ("99999999999999G", "fits"),
+            ("99999999999999G", "too large"),
             ("99999999999999999999", "not a size"),
         ];
         for (text, why) in bad {

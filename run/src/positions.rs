@@ -44,7 +44,7 @@ impl Positions {
     /// Computes the positions of a layout with known numbers.
     ///
     /// # Errors
-    /// Describes what is wrong with the layout, as the end of a sentence.
+    /// Fails for a layout without known positions. The text ends a sentence about the tensor.
     pub fn new(layout: &Layout) -> Result<Positions, String> {
         let within = |n: Int| n.as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
         if layout.size().is(0) {

@@ -22,7 +22,7 @@ impl Error {
         Error { code, message: message.into(), help: String::new() }
     }
 
-    /// Adds the help.
+    /// Adds the help to the error.
     pub fn help(mut self, help: impl Into<String>) -> Error {
         self.help = help.into();
         self

@@ -165,7 +165,7 @@ impl PtxFile {
         PtxFile::parse(&weft::library::name_of(path), &text)
     }
 
-    /// Reads PTX text.
+    /// Reads and checks a PTX text.
     ///
     /// # Errors
     /// Fails if the text is not PTX that the simulator executes.

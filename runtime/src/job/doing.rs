@@ -61,8 +61,12 @@ pub(crate) fn words(answers: &[Option<Doing>]) -> String {
 }
 
 impl Control {
-    /// What kernels of the job wait for, as the end of an error's message; nothing if no wait has been reported.
+    /// The waits of the job's kernels, as the end of an error's message, or nothing if no wait has
+    /// been reported. All PEs run one program, so none is asked if this one watches no kernel.
     pub(super) fn kernel_waits(&self) -> String {
+        if !watch::is_watching() {
+            return String::new();
+        }
         let answers = self.ask();
         let any = answers.iter().flatten().any(|a| a.waits);
         if any { format!("\n{}", words(&answers)) } else { String::new() }

@@ -9,7 +9,7 @@ const ELF: &[u8] = b"\x7fELF";
 /// Checks that an image is PTX, or a cubin whose tables, sections and segments lie within it.
 ///
 /// # Errors
-/// Returns a text that continues "the image ...", beginning with "is" or "has".
+/// Fails for any other image. The text continues "the image ...", and begins with "is" or "has".
 pub fn check(image: &[u8]) -> Result<(), String> {
     if image.starts_with(ELF) { cubin(image) } else { ptx(image) }
 }

@@ -33,7 +33,8 @@ pub enum Grid {
     Auto,
     /// The kernel's own grid.
     Kernel,
-    /// As many CTAs as a device can hold at once and as the kernel's barriers have counters for.
+    /// The grid has as many CTAs as a device can hold at once and as the kernel's barriers have
+    /// counters for.
     Fill(Device),
     /// The grid has this many CTAs (x, y, z).
     Of([u32; 3]),

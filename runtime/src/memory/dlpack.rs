@@ -166,7 +166,7 @@ impl Drop for Owner {
 }
 
 impl<T: Element> ImportedTensor<T> {
-    /// Imports a tensor.
+    /// Imports a tensor of another library.
     ///
     /// # Errors
     /// Fails if the tensor is not on a GPU, or has another element type, negative strides, or no

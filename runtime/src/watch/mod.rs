@@ -7,7 +7,7 @@
 
 mod report;
 
-pub(crate) use report::{Records, Table, records, report, summary};
+pub(crate) use report::{Records, Table, is_watching, records, report, summary};
 
 use crate::cuda::pinned::Pinned;
 use crate::cuda::{Device, DeviceTensor};

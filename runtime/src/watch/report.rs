@@ -181,6 +181,11 @@ pub(crate) fn records(ring: &[u8]) -> Records {
     }
 }
 
+/// Whether this process has kernels on GPUs whose waits are watched.
+pub(crate) fn is_watching() -> bool {
+    super::ALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().any(|w| w.strong_count() > 0)
+}
+
 /// Describes the watched kernels of this process on GPUs, one on each line, and returns whether a
 /// thread has reported a wait. Without watched kernels there is no line.
 pub(crate) fn report() -> (bool, Vec<String>) {

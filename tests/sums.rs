@@ -77,10 +77,21 @@ fn on_pes<T: Send>(n_pes: u32, body: &Body<'_, T>) -> Vec<Vec<T>> {
     results
 }
 
+/// Launches a call by a plan.
+fn launch(
+    world: &World,
+    collectives: &Collectives,
+    plan: &PlanOf<'_>,
+    call: &Call<'_>,
+) -> Result<(), Failure> {
+    let request = collectives.request(call, world.stream())?;
+    Ok(collectives.launch(&plan(&request), call, world.stream())?)
+}
+
 /// The results of an allreduce on every PE, by a plan, in parts.
 fn allreduce<T: Element>(
     n_pes: u32,
-    plan: &(dyn Fn(&Request) -> Plan + Sync),
+    plan: &PlanOf<'_>,
     parts: &[(usize, usize)],
     given: &(dyn Fn(u32) -> Vec<T> + Sync),
 ) -> Vec<Vec<T>> {
@@ -93,8 +104,7 @@ fn allreduce<T: Element>(
         for (from, to) in parts {
             let (x, out) = (x.slice(*from..*to)?, out.slice(*from..*to)?);
             let call = Call::new(Collective::AllReduce, &x, Some(&out));
-            let request = collectives.request(&call, world.stream())?;
-            collectives.launch(&plan(&request), &call, world.stream())?;
+            launch(world, collectives, plan, &call)?;
         }
         let got = out.to_vec(world.stream())?;
         world.barrier()?;
@@ -106,7 +116,7 @@ fn allreduce<T: Element>(
 /// `given` has one row for each PE.
 fn reduce_scatter<T: Element>(
     n_pes: u32,
-    plan: &(dyn Fn(&Request) -> Plan + Sync),
+    plan: &PlanOf<'_>,
     parts: &[(usize, usize)],
     given: &(dyn Fn(u32) -> Vec<T> + Sync),
 ) -> Vec<Vec<T>> {
@@ -125,8 +135,7 @@ fn reduce_scatter<T: Element>(
         for ((from, to), x) in parts.iter().zip(&operands) {
             let out = out.slice(*from..*to)?;
             let call = Call::new(Collective::ReduceScatter, x, Some(&out));
-            let request = collectives.request(&call, world.stream())?;
-            collectives.launch(&plan(&request), &call, world.stream())?;
+            launch(world, collectives, plan, &call)?;
         }
         let got = out.to_vec(world.stream())?;
         world.barrier()?;

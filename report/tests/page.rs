@@ -206,7 +206,7 @@ fn a_kernel_that_cannot_run_says_why() {
     let none = made(needs);
     for section in ["traffic", "timeline", "findings"] {
         let said = all(&none, &format!("[data-section={section}] .missing"));
-        assert!(text(said[0]).contains("say --arg a=VALUE"), "{section}: {}", text(said[0]));
+        assert!(text(said[0]).contains("give --arg a=VALUE"), "{section}: {}", text(said[0]));
     }
     assert!(!keys(&none, 0, "ptx").is_empty());
 }

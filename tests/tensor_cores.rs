@@ -352,6 +352,14 @@ fn first_factors_stay_in_registers() {
         [8, 2, 0],
         "four products of shared memory and four of registers, one arrival a group"
     );
+    // The lanes of a row exchange elements of 8 and 32 bits: one shuffle for each register of A.
+    for (define, instruction, shuffles) in [("e4m3", "QGMMA", 8), ("f32", "HGMMA", 32)] {
+        let defines = [("T", define)];
+        let kernel = compiled("tests/filetests/tile/gemm_registers_types.weft", "sm_90a", &defines);
+        let counts = [instruction, "WARPGROUP.ARRIVE", "STL", "SHFL.IDX"].map(|name| kernel.count(name));
+        let slices = shuffles as usize / 4;
+        assert_eq!(counts, [2 * slices, 2, 0, shuffles], "{define}");
+    }
 }
 
 /// Checks that the same kernels assemble for targets without matrix instructions of warpgroups.

@@ -9,7 +9,7 @@ use crate::types::{Accumulator, TensorType, TypeRef, ValueType};
 use crate::typing::{MISMATCH, NO_SUCH_OP, NOT_STATIC, TypeError, Typing, WRONG_SPACE, fail, fail_help};
 use std::sync::Arc;
 use weft_abi::MAP_DIMS;
-use weft_layout::ATOM_ROWS;
+use weft_layout::{ATOM_ROWS, SLICE_BYTES};
 
 /// The maximum number of stages of a pipeline. Shared memory has no space for more.
 pub const MAX_STAGES: u32 = 64;
@@ -387,20 +387,13 @@ impl<L: Level> Typing<'_, L> {
 /// order of an accumulator's elements, and the product is added to `acc`.
 fn held_depth(elem: Scalar, lanes: u32, acc: Accumulator) -> Result<i64, TypeError> {
     let blocks = acc.rows / (ATOM_ROWS as u32).saturating_mul(acc.over[0]).max(1);
-    if elem.bytes() != 2 {
-        return fail_help(
-            NO_SUCH_OP,
-            format!("`mma` cannot take {elem} from registers"),
-            "only factors of 16 bits can be in registers: convert to bf16 or f16, or store the tile to \
-            shared memory",
-        );
-    }
     let depth = lanes.saturating_mul(2) / blocks.max(1);
-    if depth == 0 || !depth.is_multiple_of(16) {
+    let slice = SLICE_BYTES as u32 / elem.bytes().max(1);
+    if depth == 0 || !depth.is_multiple_of(slice) {
         return fail_help(
             MISMATCH,
-            format!("`mma` cannot take {depth} columns from registers"),
-            "one instruction multiplies 16 columns of A: use a multiple of 16",
+            format!("`mma` cannot take {depth} columns of {elem} from registers"),
+            format!("one instruction multiplies {slice} columns of A: use a multiple of {slice}"),
         );
     }
     Ok(i64::from(depth))

@@ -65,7 +65,7 @@ pub use layout::Layout;
 pub use major::Order;
 pub use modes::Modes;
 pub use nearest::{Nearest, swizzled_panels};
-pub use operand::Operand;
+pub use operand::{Operand, SLICE_BYTES};
 pub use swizzle::Swizzle;
 pub use tiled_copy::{CopyAtom, Side, TiledCopy};
 pub use tiler::Tiler;

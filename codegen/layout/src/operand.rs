@@ -10,7 +10,7 @@ use crate::error::invalid;
 use crate::{Layout, Result, Swizzle};
 
 /// The number of bytes along K that one instruction multiplies, for every element type.
-const SLICE: i64 = 32;
+pub const SLICE_BYTES: i64 = 32;
 /// The unit of offsets in descriptors, which have 14 bits for each offset.
 const UNIT: i64 = 16;
 const LIMIT: i64 = UNIT << 14;
@@ -135,7 +135,7 @@ fn k_major(
     (mode, span): (u64, i64),
     bytes: i64,
 ) -> Result<Operand> {
-    let (width, slice) = (span / bytes, SLICE / bytes);
+    let (width, slice) = (span / bytes, SLICE_BYTES / bytes);
     let (run, panels) = cut(tile, depth, width)?;
     expect(tile, &run, (width, 1), format!("{span} bytes along K follow each other"))?;
     let (eight, groups) = cut(tile, rows, 8)?;
@@ -182,7 +182,7 @@ fn mn_major(tile: &Layout, (rows, depth): (&Steps, &Steps), (mode, span): (u64, 
         mode,
         leading,
         stride,
-        slice: SLICE / BYTES,
+        slice: SLICE_BYTES / BYTES,
         slices: scaled(&places(&slices), BYTES),
         block: width,
         blocks: scaled(&places(&panels), BYTES),

@@ -2,6 +2,7 @@
 //! registers to which these add.
 
 use super::MemoryPass;
+use super::exchange::fragments;
 use super::fresh::Holds;
 use super::place::{Route, TensorAddress, found};
 use super::tile::nearest;
@@ -118,8 +119,8 @@ impl MemoryPass<'_> {
                 let y = found(self.places.get(b), k, *b, span)?.clone();
                 let x = match k.ty(*a) {
                     Type::Vector(elem, lanes) => {
-                        let (elem, packed) = (*elem, Type::Vector(Scalar::I32, lanes / 2));
-                        let mut registers = e.b.emit_as(Arith::Bitcast { a: *a }, packed)?;
+                        let (elem, lanes) = (*elem, *lanes);
+                        let mut registers = fragments(e, *a, elem, lanes)?;
                         if warpgroups {
                             registers = e.b.emit(Async::WgmmaRegisters { a: registers })?;
                             self.held.begun(v, registers);
@@ -163,7 +164,7 @@ fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -
 enum Factor {
     /// A tile in memory.
     Tile(TensorAddress),
-    /// The thread's elements with two in a register, and their type.
+    /// The registers of the thread's elements for instructions, and the type of the elements.
     Registers(Value, Scalar),
 }
 

@@ -10,6 +10,7 @@
 mod bulk;
 mod direct;
 mod everywhere;
+mod exchange;
 mod fragment;
 mod fresh;
 mod held;

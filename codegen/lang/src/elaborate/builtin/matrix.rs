@@ -25,7 +25,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "mma",
         "mma(a, b, acc)",
-        "Begins acc + a * transpose(b), of tiles (M, K) and (N, K) in shared memory, and returns the accumulator, which is in flight. `a` can be columns of an accumulator in 16 bits.",
+        "Begins acc + a * transpose(b), of tiles (M, K) and (N, K) in shared memory, and returns the accumulator, which is in flight. `a` can be columns of an accumulator.",
         mma,
     ),
     builtin(

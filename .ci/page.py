@@ -20,7 +20,7 @@ WIDTHS = {"phone": (390, 844), "laptop": (1366, 768)}
 SCHEMES = ["light", "dark"]
 SECTIONS = ["code", "accesses", "resources", "layouts", "traffic", "timeline", "findings"]
 # The time limit of a browser action in milliseconds.
-TIMEOUT = 20_000
+TIMEOUT = 60_000
 
 # Finds the texts whose contrast with their background is below that of WCAG 2.2, level AA, each once. Both colours are
 # painted on a canvas, which understands every notation of a colour.

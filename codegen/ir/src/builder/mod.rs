@@ -19,11 +19,14 @@ mod access;
 mod arith;
 mod control;
 mod machine;
+mod matrix;
 mod tensor;
 mod threads;
+mod tile;
 
 pub use control::Range;
 pub use tensor::{aligned, moved, sliced};
+pub use tile::{Ctas, PlacedTile};
 
 use crate::diag::{Diagnostic, Span};
 use crate::kernel::{Block, Inst, Kernel, Local, LocalId, Value};

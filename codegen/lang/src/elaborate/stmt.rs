@@ -412,11 +412,7 @@ impl Elab<'_> {
         unroll: u32,
         body: &Block,
     ) -> R<()> {
-        let range = Range {
-            min: lo.lower_bound(),
-            max: hi.upper_bound().map(|n| n.saturating_sub(1)),
-            div: gcd(lo.divisor(), step.divisor()).max(1),
-        };
+        let range = Range::of(&lo, &hi, &step);
         let varies = self.varies(&lo) || self.varies(&step);
         let bounds = (self.b.index(lo)?, self.b.index(hi.clone())?, self.b.index(step)?);
         let op = Op::Var(Var::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div });
@@ -513,8 +509,4 @@ fn jump_name(s: &Stmt) -> Option<&'static str> {
         | StmtKind::Role { .. }
         | StmtKind::Expr(_) => None,
     }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.saturating_abs() } else { gcd(b, a.wrapping_rem(b)) }
 }

@@ -20,11 +20,13 @@ mod arith;
 mod control;
 mod machine;
 mod matrix;
+mod remote;
 mod tensor;
 mod threads;
 mod tile;
 
 pub use control::Range;
+pub use remote::{Rank, Signal};
 pub use tensor::{aligned, moved, sliced};
 pub use tile::{Ctas, PlacedTile};
 

@@ -33,12 +33,7 @@ impl<L: TensorLevel> Builder<L> {
         self.emit_as(Tile::AccumulatorOf { value }, ty)
     }
 
-    /// The type of an accumulator, for a local variable that holds it from one round of a loop to
-    /// the next.
-    ///
-    /// # Errors
-    /// Never fails, since the level has tensors.
-    pub fn accumulator_type(&self, tile: Accumulator) -> Built<L::Type> {
+    fn accumulator_type(&self, tile: Accumulator) -> Built<L::Type> {
         L::Type::of(TypeRef::Accumulator(tile))
             .ok_or_else(|| Diagnostic::error(typing::MISMATCH, self.span, "the level has no accumulators"))
     }

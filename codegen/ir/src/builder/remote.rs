@@ -9,9 +9,9 @@ use crate::op::{Remote, Team};
 /// A PE, by its rank in a team.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rank {
-    /// The rank (`i32`).
+    /// The number of the PE in the team (`i32`).
     pub pe: Value,
-    /// The team to which the rank refers.
+    /// The team to which the number refers.
     pub team: TeamRef,
 }
 

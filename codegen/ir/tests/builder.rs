@@ -220,3 +220,41 @@ fn methods_make_every_op_of_the_tensor_level() {
 fn methods_pass_their_arguments_on() {
     insta::assert_snapshot!(print_module(&built()));
 }
+
+/// A mode of one position is not a mode of the tile, and only a mode that can end within the tile
+/// has a bound.
+#[test]
+fn a_tile_knows_its_place() {
+    let mut b = Builder::new("k", [32, 1, 1]);
+    let m = b.param("m", Type::scalar(Scalar::I64)).unwrap();
+    let m = b.symbol(m).unwrap();
+    let shape = IntTuple::tuple([IntTuple::from(&m), 64.into(), 5.into()]);
+    let x = Layout::new(shape, IntTuple::tuple([64.into(), 1.into(), &m * Int::from(64)])).unwrap();
+    let x = b.param("x", Builder::tensor(Scalar::F32, Space::Global, x, 16)).unwrap();
+    let tile = b.tile(x, &[(16.into(), 8), (32.into(), 32), (3.into(), 1)]).unwrap();
+    assert_eq!(tile.along, [1, 2, 0]);
+    let view = b.ty(tile.view).tensor().unwrap();
+    assert_eq!(view.layout.to_string(), "(8,32):(64,1)");
+    let bounds: Vec<_> = view.bounds.iter().map(|b| (b.limit.clone(), b.offset.to_string())).collect();
+    assert_eq!(bounds, [(m, "16".to_owned())]);
+    let at: Vec<_> = tile.at.iter().map(|v| b.symbol(*v).unwrap().as_const()).collect();
+    assert_eq!(at, [Some(16), Some(32), Some(3)]);
+}
+
+#[test]
+fn a_tile_is_of_a_parameter() {
+    let mut b = Builder::new("k", [32, 1, 1]);
+    let x = b.param("x", Builder::tensor(Scalar::F32, Space::Global, layout("(8,8):(8,1)"), 16)).unwrap();
+    let s = b.shared(Scalar::F32, layout("(8,8):(8,1)"), None).unwrap();
+    let part = b.part(x, &Coord::Tuple(vec![Coord::All, 0.into()])).unwrap();
+    let whole = [(0.into(), 8), (0.into(), 8)];
+    for (what, found) in [
+        ("shared memory", b.tile(s, &whole)),
+        ("a part of a parameter", b.tile(part, &whole[..1])),
+        ("one of two modes", b.tile(x, &whole[..1])),
+    ] {
+        let error = found.expect_err(what);
+        assert_eq!(error.code, weft_ir::typing::MISMATCH, "{what}");
+        assert!(error.message.contains("a parameter's tensor of"), "{what}: {}", error.message);
+    }
+}

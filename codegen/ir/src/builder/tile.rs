@@ -20,14 +20,16 @@
 //!         let s = b.producer_acquire(p)?;
 //!         let (to, from) = (stage(b, s)?, b.tile(x, &[(i * Int::from(256), 256)])?);
 //!         b.tma_load(to, &from, p, Ctas::OWN).map(drop)
-//!     })
+//!     })?;
+//!     Ok(())
 //! })?;
 //! b.role("read", 32..64, 0, |b| {
 //!     b.for_each(0.into()..16.into(), 1.into(), 1, |b, _| {
 //!         let s = b.consumer_wait(p)?;
 //!         stage(b, s)?;
 //!         b.consumer_release(p).map(drop)
-//!     })
+//!     })?;
+//!     Ok(())
 //! })?;
 //! let module = Module { kernels: vec![b.finish()], ..Module::default() };
 //! assert!(verify::verify(module).is_ok());

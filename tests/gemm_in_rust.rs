@@ -7,11 +7,17 @@
 #[expect(dead_code, reason = "a test has no `main` of its own")]
 mod example;
 
+use std::time::Duration;
 use weft::ir::{Module, text::print_module};
 use weft::runtime::{Error, SimConfig, World, launch};
 use weft::{Compiled, KernelFile, Options, compile_ir, compile_module};
 
 const TEXT: &str = include_str!("../examples/19_gemm_in_rust.weft");
+
+/// The simulated PEs of a job, with all checks and a limit of time.
+fn checked(pes: u32) -> SimConfig {
+    SimConfig::new(pes).seed(3).checked().time_limit(Some(Duration::from_secs(60)))
+}
 
 fn module() -> Module {
     Module { kernels: vec![example::kernel().unwrap()], ..Module::default() }
@@ -24,7 +30,7 @@ fn options(target: &str) -> Options {
 
 #[test]
 fn results_are_those_of_the_reference() {
-    let job = World::simulated_with(&SimConfig::new(2).seed(3).checked()).unwrap();
+    let job = World::simulated_with(&checked(2)).unwrap();
     let run = |world: &World| Ok::<_, Error>(example::gemm(world).map_err(|e| e.to_string()));
     for outcome in job.run(run).unwrap() {
         outcome.unwrap();
@@ -40,7 +46,7 @@ fn checks_find_a_missing_barrier() {
         whole.lines().filter(|line| !line.contains("group_barrier")).flat_map(|line| [line, "\n"]).collect();
     assert!(text.len() < whole.len());
     let compiled = compile_ir(&text, &options("sm_90a")).unwrap();
-    let job = World::simulated_with(&SimConfig::new(1).checked()).unwrap();
+    let job = World::simulated_with(&checked(1)).unwrap();
     job.run(|world| {
         let (device, stream) = (world.device(), world.stream());
         let info = compiled.describe().unwrap();

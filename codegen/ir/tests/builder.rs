@@ -173,14 +173,17 @@ fn remote(b: &mut Builder) -> Built<()> {
     b.team_barrier(sync, team, Sem::AcqRel, Scope::Sys).map(drop)
 }
 
+/// A function that makes a kernel, and the kernel's name.
+type Maker = (&'static str, fn(&mut Builder) -> Built<()>);
+
 fn built() -> Module {
-    let kernel = |(name, make): (&str, fn(&mut Builder) -> Built<()>)| {
+    let kernel = |(name, make): Maker| {
         let mut b = Builder::new(name, [256, 1, 1]);
         b.kernel_mut().cluster = [2, 1, 2];
         make(&mut b).unwrap_or_else(|d| panic!("{name}: {}", d.message));
         b.finish()
     };
-    let all: [(&str, fn(&mut Builder) -> Built<()>); 7] = [
+    let all: [Maker; 7] = [
         ("numbers", numbers),
         ("threads", threads),
         ("control", control),

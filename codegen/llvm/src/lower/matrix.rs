@@ -2,7 +2,8 @@
 //! Instructions) and of warps.
 //!
 //! LLVM has no intrinsic for `wgmma.mma_async`. Consecutive ones are inline assembly that takes and
-//! returns every accumulator register to which they add, and so is the wait. Therefore no use of an
+//! returns every accumulator register to which they add, and so is a wait that does not follow them
+//! at once. Therefore no use of an
 //! accumulator can move above the wait. No use is between instructions of a group either, which
 //! would make ptxas run the instructions one after the other.
 
@@ -15,7 +16,8 @@ use weft_ir::tile::per_register;
 use weft_ir::{Arith, Async, Constant, Operation, Scalar, Value, ValueType};
 use weft_isa::{Choice, Product, Spelling, fragments};
 
-/// Products that follow each other and add to the same registers. They are one text of assembly,
+/// Products that follow each other and add to the same registers, their end, and a wait that follows
+/// at once. They are one text of assembly,
 /// because LLVM takes most of its time for the registers that assembly takes and returns.
 pub(super) struct Products<'c> {
     /// The accumulator to which the first product adds, and the result of the last one.
@@ -27,11 +29,14 @@ pub(super) struct Products<'c> {
     /// The operands after the registers, and their constraints.
     operands: Vec<Val<'c>>,
     constraints: String,
+    /// Whether the group that the instructions form has ended.
+    committed: bool,
 }
 
 impl Products<'_> {
     fn new<'c>(acc: Value, own: (u32, u32)) -> Products<'c> {
-        Products { acc, last: acc, own, texts: Vec::new(), operands: Vec::new(), constraints: String::new() }
+        let (texts, operands, constraints) = (Vec::new(), Vec::new(), String::new());
+        Products { acc, last: acc, own, texts, operands, constraints, committed: false }
     }
 }
 
@@ -39,7 +44,14 @@ impl<'c> Lower<'_, 'c> {
     pub(super) fn matrix(&mut self, op: &Async) -> Lowered<Option<Val<'c>>> {
         match op {
             Async::WgmmaFence {} => self.effect("llvm.nvvm.wgmma.fence.sync.aligned", &[]),
-            Async::WgmmaCommit {} => self.effect("llvm.nvvm.wgmma.commit_group.sync.aligned", &[]),
+            Async::WgmmaCommit {} => match &mut self.products {
+                Some(group) => {
+                    group.texts.push("wgmma.commit_group.sync.aligned;".into());
+                    group.committed = true;
+                    Ok(None)
+                }
+                None => self.effect("llvm.nvvm.wgmma.commit_group.sync.aligned", &[]),
+            },
             Async::WgmmaWait { acc, pending, held } => {
                 let lanes = self.k.ty(*acc).lanes().unwrap_or(0);
                 let text = format!("wgmma.wait_group.sync.aligned {pending};");
@@ -47,7 +59,14 @@ impl<'c> Lower<'_, 'c> {
                 for v in held {
                     operands.extend(self.ir.lanes(self.val(*v)?));
                 }
-                self.tied(*acc, (0, lanes), &text, &operands, &",r".repeat(operands.len())).map(Some)
+                let constraints = ",r".repeat(operands.len());
+                if let Some(group) = &mut self.products {
+                    group.texts.push(text);
+                    group.operands.extend(operands);
+                    group.constraints += &constraints;
+                    return Ok(None);
+                }
+                self.tied(*acc, (0, lanes), &text, &operands, &constraints).map(Some)
             }
             Async::WgmmaUnset {} => {
                 let ty = self.ty(&self.inst.ty)?;
@@ -117,20 +136,31 @@ impl<'c> Lower<'_, 'c> {
     }
 
     /// Whether the products that are not emitted yet can be emitted after this instruction: it is
-    /// the next one of them, or it computes a value without theirs.
+    /// the next one of them, their end and the wait for them, or it computes a value without theirs.
+    /// Values that are computed between the end and a wait stay there, so that they overlap with the
+    /// products.
     pub(super) fn precedes_products(&self, inst: &Inst) -> bool {
         let Some(group) = &self.products else { return true };
-        if let Op::Async(Async::Wgmma { acc, first, n, sum, .. }) = &inst.op {
-            return *acc == group.last && (*first, n / 2 / per_register(*sum)) == group.own;
+        match &inst.op {
+            Op::Async(Async::Wgmma { acc, first, n, sum, .. }) => {
+                !group.committed && *acc == group.last && (*first, n / 2 / per_register(*sum)) == group.own
+            }
+            Op::Async(Async::WgmmaCommit {}) => !group.committed,
+            Op::Async(Async::WgmmaWait { acc, .. }) => {
+                let all = (0, self.k.ty(*acc).lanes().unwrap_or(0));
+                group.committed && *acc == group.last && group.own == all
+            }
+            op => {
+                let mut uses = false;
+                op.operands(&mut |v| uses |= v == group.last);
+                !group.committed && op.is_pure() && !uses
+            }
         }
-        let mut uses = false;
-        inst.op.operands(&mut |v| uses |= v == group.last);
-        inst.op.is_pure() && !uses
     }
 
     /// Emits the products that are not emitted yet.
     pub(super) fn emit_products(&mut self) -> Lowered<()> {
-        let Some(Products { acc, last, own, texts, operands, constraints }) = self.products.take() else {
+        let Some(Products { acc, last, own, texts, operands, constraints, .. }) = self.products.take() else {
             return Ok(());
         };
         let sums = self.tied(acc, own, &texts.join("\n\t"), &operands, &constraints)?;

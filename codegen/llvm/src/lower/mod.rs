@@ -201,7 +201,9 @@ impl<'c> Lower<'_, 'c> {
                 lines.at(self.ir, locate(inst.span));
             }
             self.values[v.index()] = self.op(inst)?;
-            if let (Some(products), Op::Async(Async::Wgmma { .. })) = (&mut self.products, &inst.op) {
+            if let (Some(products), Op::Async(Async::Wgmma { .. } | Async::WgmmaWait { .. })) =
+                (&mut self.products, &inst.op)
+            {
                 products.last = v;
             }
         }

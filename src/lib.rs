@@ -584,6 +584,8 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../docs/tour.md")]
     struct Tour;
+    #[doc = include_str!("../docs/builder.md")]
+    struct KernelsInRust;
     #[doc = include_str!("../docs/gpu.md")]
     struct Gpu;
     #[doc = include_str!("../docs/simulated.md")]

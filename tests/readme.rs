@@ -182,6 +182,7 @@ fn links_have_existing_targets() {
         "CONTRIBUTING.md",
         "docs/tour.md",
         "docs/architecture.md",
+        "docs/builder.md",
         "docs/checking.md",
         "docs/gpu.md",
         "docs/gpu-verification.md",

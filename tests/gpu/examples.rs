@@ -14,6 +14,8 @@ mod allreduce_two_shot;
 mod cuda_graph;
 #[path = "../../examples/08_dlpack.rs"]
 mod dlpack;
+#[path = "../../examples/19_gemm_in_rust.rs"]
+mod gemm_in_rust;
 #[path = "../../examples/17_moe.rs"]
 mod moe;
 #[path = "../../examples/02_put_signal.rs"]
@@ -39,4 +41,5 @@ pub const CASES: &[Case] = &[
     Case::new("examples::15_allreduce_rms_norm", allreduce_rms_norm::allreduce_rms_norm),
     Case::new("examples::17_moe", moe::moe),
     Case::new("examples::18_tensor_parallel_mlp", tensor_parallel_mlp::mlp),
+    Case::new("examples::19_gemm_in_rust", gemm_in_rust::gemm),
 ];

@@ -199,10 +199,6 @@ pub(crate) trait Emit {
     fn less(&mut self, a: &Int, b: &Int) -> Built<Value>;
     /// Emits the conjunction of conditions. The result is `None` if there are none.
     fn all(&mut self, conditions: Vec<Value>) -> Built<Option<Value>>;
-    /// Emits a vector with the lanes of all parts, in order.
-    fn concat(&mut self, parts: Vec<Value>) -> Built<Value>;
-    /// Emits the lanes `first..first + lanes` of a vector.
-    fn slice(&mut self, v: Value, first: u32, lanes: u32) -> Built<Value>;
     /// Emits the address `bytes` bytes after `ptr`.
     fn offset(&mut self, ptr: Value, bytes: &Int) -> Built<Value>;
     /// Emits an address from the bits of an integer of 64 bits.
@@ -239,23 +235,6 @@ impl Emit for Builder {
             });
         }
         Ok(all)
-    }
-
-    fn concat(&mut self, parts: Vec<Value>) -> Built<Value> {
-        if let [one] = parts[..] {
-            return Ok(one);
-        }
-        let elem = parts.first().and_then(|p| self.ty(*p).elem()).unwrap_or(Scalar::I32);
-        let lanes = parts.iter().filter_map(|p| self.ty(*p).lanes()).sum();
-        self.emit_as(Arith::Concat { parts }, Type::Vector(elem, lanes))
-    }
-
-    fn slice(&mut self, v: Value, first: u32, lanes: u32) -> Built<Value> {
-        let ty = self.ty(v).clone();
-        if ty.lanes() == Some(lanes) {
-            return Ok(v);
-        }
-        self.emit_as(Arith::Slice { a: v, first }, Type::lanes_of(ty.elem().unwrap_or(Scalar::I32), lanes))
     }
 
     fn offset(&mut self, ptr: Value, bytes: &Int) -> Built<Value> {

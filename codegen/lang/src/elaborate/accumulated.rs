@@ -2,14 +2,14 @@
 //! are: how they combine with tensors in memory, and operations on their rows.
 
 use super::arith::with;
-use super::tensor::moved;
 use super::value::{Dealt, Frag, Share, Tensor, Val};
 use super::{Elab, R};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, WRONG_KIND};
+use weft_ir::builder::moved;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{
-    Accumulator, Arith, BinOp, Bound, Group, Int, IntTuple, Layout, Scalar, ShuffleMode, Thread, Tile,
-    Together, Type, Value, ValueType,
+    Accumulator, Arith, BinOp, Bound, Group, Int, IntTuple, Layout, Scalar, ShuffleMode, Thread, Type, Value,
+    ValueType,
 };
 use weft_layout::{ATOM_ROWS, Coord, LayoutError};
 
@@ -43,7 +43,7 @@ impl Elab<'_> {
                  compiled",
             ));
         };
-        let value = self.b.emit(Tile::AccumulatorRead { acc, first, cols })?;
+        let value = self.b.accumulator_read(acc, first, cols)?;
         self.dealt(value, Share { rows: ty.rows, cols, over: ty.over }, span).map(Val::Frag)
     }
 
@@ -52,7 +52,7 @@ impl Elab<'_> {
         let (f, share) = self.of_accumulator("accumulator", x, span)?;
         let elem = self.b.ty(f.value).elem().unwrap_or(Scalar::F32);
         let ty = Accumulator { elem, rows: share.rows, cols: share.cols, over: share.over };
-        let value = self.b.emit_as(Tile::AccumulatorOf { value: f.value }, Type::Accumulator(ty))?;
+        let value = self.b.accumulator_of(ty, f.value)?;
         Ok(Val::Accumulator(value, ty))
     }
 
@@ -115,7 +115,7 @@ impl Elab<'_> {
             return self.read_as(first, share.of_rows(), span);
         }
         let part = self.deal_as(t, share, span)?;
-        self.b.emit(Together::Converge { group: Group::Block })?;
+        self.b.converge(Group::Block)?;
         self.b.at(span);
         let value = self.b.load(part.value)?;
         Ok(self.frag(part, value, Some(Dealt::Accumulated(share))))

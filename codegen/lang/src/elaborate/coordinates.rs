@@ -24,6 +24,18 @@ pub struct Coordinates {
     each: Vec<i64>,
 }
 
+impl Coordinates {
+    /// The distribution of the elements.
+    pub(super) fn share(&self) -> Share {
+        self.share
+    }
+
+    /// The number of elements that each thread has.
+    pub(super) fn lanes(&self) -> u32 {
+        self.each.len() as u32
+    }
+}
+
 impl Elab<'_> {
     /// The row of each value of the rows.
     pub(super) fn row_coordinates(&mut self, share: Share, span: Span) -> R<Val> {

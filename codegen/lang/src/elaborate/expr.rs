@@ -1,7 +1,6 @@
 //! The evaluation of expressions: names, literals, indices, conditions, calls.
 
 use super::head::silent;
-use super::tensor::moved;
 use super::value::{Frag, Tensor, Val};
 use super::{Binding, Elab, MAX_CALLS, R, builtin, fail, names};
 use crate::ast::{self, Expr, ExprKind};
@@ -10,6 +9,7 @@ use crate::codes::meaning::{
 };
 use std::borrow::Cow;
 use std::sync::Arc;
+use weft_ir::builder::moved;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Arith, Int, IntTuple, Layout, RedOp, Scalar, Type, ValueType};
 use weft_layout::{Coord, MAX_LEAVES};

@@ -9,7 +9,9 @@ use crate::codes::meaning::{
 };
 use weft_ir::builder::Range;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Arith, Control, Int, LocalId, Op, Scalar, Space, Type, ValueType, Var};
+use weft_ir::{
+    Arith, Control, Int, LocalId, Op, Operation, Scalar, Space, Tile, Type, Value, ValueType, Var,
+};
 
 impl Elab<'_> {
     /// Elaborates a block in a scope of its own and returns its value. Errors of statements are
@@ -412,33 +414,74 @@ impl Elab<'_> {
         unroll: u32,
         body: &Block,
     ) -> R<()> {
-        let range = Range {
-            min: lo.lower_bound(),
-            max: hi.upper_bound().map(|n| n.saturating_sub(1)),
-            div: gcd(lo.divisor(), step.divisor()).max(1),
-        };
-        let varies = self.varies(&lo) || self.varies(&step);
-        let bounds = (self.b.index(lo)?, self.b.index(hi.clone())?, self.b.index(step)?);
+        let bounds = [self.b.index(lo.clone())?, self.b.index(hi.clone())?, self.b.index(step.clone())?];
+        let (v, rounds) = self.rounds(var, (&lo, &hi, &step), body, 1)?;
+        self.b.at(var.span);
+        if unroll == 1 || !self.waits_in_order(&rounds) {
+            return self.emit_for(v, bounds, unroll, rounds);
+        }
+        let count = Int::from(unroll);
+        let whole = (&hi - &lo).max(&Int::ZERO).ceil_div(&step).floor_div(&count);
+        let stride = &step * count;
+        let last = &lo + whole * &stride;
+        let (first, group) = self.rounds(var, (&lo, &last, &step), body, unroll)?;
+        self.b.at(var.span);
+        let (last, stride) = (self.b.index(last)?, self.b.index(stride)?);
+        self.emit_for(first, [bounds[0], last, stride], 1, group)?;
+        self.emit_for(v, [last, bounds[1], bounds[2]], 1, rounds)
+    }
+
+    /// Elaborates `count` consecutive rounds of a loop. The result is the variable of the first one,
+    /// and the ops of all.
+    fn rounds(
+        &mut self,
+        var: &ast::Ident,
+        (lo, hi, step): (&Int, &Int, &Int),
+        body: &Block,
+        count: u32,
+    ) -> R<(Value, weft_ir::Block)> {
+        let range = Range::of(lo, hi, &(step * Int::from(count)));
         let op = Op::Var(Var::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div });
-        let (v, span) = (self.b.detached(op, Type::Scalar(Scalar::I64)), var.span);
-        if varies {
+        let v = self.b.detached(op, Type::Scalar(Scalar::I64));
+        if self.varies(lo) || self.varies(step) {
             self.varying.insert(v);
         }
-        self.below.insert(v.0, hi);
-        let symbol = self.symbol(v)?;
-        let ((body, _), _) = self.in_loop(|e| {
-            e.nested(|e| {
-                e.scoped(|e| {
-                    e.bind(var, Binding::Val(Val::Int(symbol)));
-                    e.block(body).map(|_| ())
-                })
+        self.below.insert(v.0, hi.clone());
+        let first = self.symbol(v)?;
+        let round = |e: &mut Self, i: u32| {
+            e.scoped(|e| {
+                e.bind(var, Binding::Val(Val::Int(&first + step * Int::from(i))));
+                e.block(body).map(|_| ())
             })
-        })?;
-        self.b.at(span);
-        let (lo, hi, step) = bounds;
-        self.b
-            .emit(Control::For { var: weft_ir::kernel::Induction(v), lo, hi, step, unroll, body })
-            .map(|_| ())
+        };
+        let ((ops, _), _) = self.in_loop(|e| e.nested(|e| (0..count).try_for_each(|i| round(e, i))))?;
+        Ok((v, ops))
+    }
+
+    fn emit_for(
+        &mut self,
+        var: Value,
+        [lo, hi, step]: [Value; 3],
+        unroll: u32,
+        body: weft_ir::Block,
+    ) -> R<()> {
+        let var = weft_ir::kernel::Induction(var);
+        self.b.emit(Control::For { var, lo, hi, step, unroll, body }).map(|_| ())
+    }
+
+    /// Whether ops wait for stages of a pipeline, so that their rounds cannot be in flight together.
+    /// They can be repeated if no jump leaves them.
+    fn waits_in_order(&self, block: &weft_ir::Block) -> bool {
+        let (mut waits, mut jumps) = (false, false);
+        let mut todo = vec![block];
+        while let Some(block) = todo.pop() {
+            for op in block.0.iter().map(|v| self.b.kernel().op(*v)) {
+                waits |= matches!(op.tile(), Some(Tile::Acquire { .. } | Tile::Await { .. }));
+                jumps |= op.control().is_some_and(Control::is_jump);
+                todo.extend(op.blocks());
+            }
+        }
+        waits && !jumps
     }
 
     fn unrolled(
@@ -513,8 +556,4 @@ fn jump_name(s: &Stmt) -> Option<&'static str> {
         | StmtKind::Role { .. }
         | StmtKind::Expr(_) => None,
     }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.saturating_abs() } else { gcd(b, a.wrapping_rem(b)) }
 }

@@ -6,6 +6,7 @@ use super::value::{Dealt, Frag, Order, Tensor, Threads, Val};
 use super::{Elab, R, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
 use std::sync::Arc;
+use weft_ir::builder::{moved, sliced};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::op::Spread;
 use weft_ir::typing::MAX_LANES;
@@ -78,8 +79,8 @@ impl Elab<'_> {
                 );
             }
         }
-        let (layout, offset) = take(&ty.layout, &coord).map_err(bad)?;
-        let mut bounds = moved(&ty.bounds, |l| take(l, &coord)).map_err(bad)?;
+        let (layout, offset) = sliced(&ty.layout, &coord).map_err(bad)?;
+        let mut bounds = moved(&ty.bounds, |l| sliced(l, &coord)).map_err(bad)?;
         if let Coord::Tuple(parts) = &coord
             && coord.has_all()
         {
@@ -102,7 +103,7 @@ impl Elab<'_> {
             }
         }
         let view = self.view(t, offset, layout, bounds)?;
-        self.follow(t, view, |l| take(l, &coord).ok());
+        self.follow(t, view, |l| sliced(l, &coord).ok());
         Ok(Tensor { element: !coord.has_all(), ..view })
     }
 
@@ -444,19 +445,6 @@ impl Elab<'_> {
     }
 }
 
-/// The bounds of a part of a tensor. `f` maps a layout of the tensor's shape to the part's layout
-/// and the offset of its first element.
-pub(super) fn moved<E>(
-    bounds: &[Bound],
-    f: impl Fn(&Layout) -> Result<(Layout, Int), E>,
-) -> Result<Vec<Bound>, E> {
-    let one = |b: &Bound| {
-        let (layout, more) = f(&b.layout)?;
-        Ok(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout })
-    };
-    bounds.iter().map(one).collect()
-}
-
 /// The distribution of elements, for messages.
 fn how(dealt: Option<Dealt>) -> String {
     match dealt {
@@ -464,12 +452,6 @@ fn how(dealt: Option<Dealt>) -> String {
         Some(Dealt::Evenly(turns)) => format!("of {turns} over the CTA"),
         Some(Dealt::Accumulated(share)) => format!("of an accumulator's {share}"),
     }
-}
-
-/// Slices a layout at a coordinate. A coordinate without `_` leaves one element.
-fn take(layout: &Layout, coord: &Coord) -> Result<(Layout, Int), LayoutError> {
-    let (rest, offset) = layout.slice_and_offset(coord)?;
-    Ok(if coord.has_all() { (rest, offset) } else { (Layout::one(), offset) })
 }
 
 /// The modes of a layout in the opposite order.

@@ -1,23 +1,57 @@
 //! The lowering of matrix instructions of warpgroups (PTX ISA, Asynchronous Warpgroup Level Matrix
 //! Instructions) and of warps.
 //!
-//! LLVM has no intrinsic for `wgmma.mma_async`. Each one is inline assembly that takes and returns
-//! every accumulator register to which it adds, and so is the wait. Therefore no use of an
+//! LLVM has no intrinsic for `wgmma.mma_async`. Consecutive ones are inline assembly that takes and
+//! returns every accumulator register to which they add, and so is a wait that does not follow them
+//! at once. Therefore no use of an
 //! accumulator can move above the wait. No use is between instructions of a group either, which
 //! would make ptxas run the instructions one after the other.
 
 use super::{Lower, Lowered};
 use crate::raw::Val;
+use weft_ir::arena::Handle;
 use weft_ir::diag::Code;
+use weft_ir::machine::{Inst, Op};
 use weft_ir::tile::per_register;
 use weft_ir::{Arith, Async, Constant, Operation, Scalar, Value, ValueType};
 use weft_isa::{Choice, Product, Spelling, fragments};
+
+/// Products that follow each other and add to the same registers, their end, and a wait that follows
+/// at once. They are one text of assembly,
+/// because LLVM takes most of its time for the registers that assembly takes and returns.
+pub(super) struct Products<'c> {
+    /// The accumulator to which the first product adds, and the result of the last one.
+    acc: Value,
+    pub last: Value,
+    /// The first register of the accumulator to which they add, and the number of registers.
+    own: (u32, u32),
+    texts: Vec<String>,
+    /// The operands after the registers, and their constraints.
+    operands: Vec<Val<'c>>,
+    constraints: String,
+    /// Whether the group that the instructions form has ended.
+    committed: bool,
+}
+
+impl Products<'_> {
+    fn new<'c>(acc: Value, own: (u32, u32)) -> Products<'c> {
+        let (texts, operands, constraints) = (Vec::new(), Vec::new(), String::new());
+        Products { acc, last: acc, own, texts, operands, constraints, committed: false }
+    }
+}
 
 impl<'c> Lower<'_, 'c> {
     pub(super) fn matrix(&mut self, op: &Async) -> Lowered<Option<Val<'c>>> {
         match op {
             Async::WgmmaFence {} => self.effect("llvm.nvvm.wgmma.fence.sync.aligned", &[]),
-            Async::WgmmaCommit {} => self.effect("llvm.nvvm.wgmma.commit_group.sync.aligned", &[]),
+            Async::WgmmaCommit {} => match &mut self.products {
+                Some(group) => {
+                    group.texts.push("wgmma.commit_group.sync.aligned;".into());
+                    group.committed = true;
+                    Ok(None)
+                }
+                None => self.effect("llvm.nvvm.wgmma.commit_group.sync.aligned", &[]),
+            },
             Async::WgmmaWait { acc, pending, held } => {
                 let lanes = self.k.ty(*acc).lanes().unwrap_or(0);
                 let text = format!("wgmma.wait_group.sync.aligned {pending};");
@@ -25,7 +59,14 @@ impl<'c> Lower<'_, 'c> {
                 for v in held {
                     operands.extend(self.ir.lanes(self.val(*v)?));
                 }
-                self.tied(*acc, (0, lanes), &text, &operands, &",r".repeat(operands.len())).map(Some)
+                let constraints = ",r".repeat(operands.len());
+                if let Some(group) = &mut self.products {
+                    group.texts.push(text);
+                    group.operands.extend(operands);
+                    group.constraints += &constraints;
+                    return Ok(None);
+                }
+                self.tied(*acc, (0, lanes), &text, &operands, &constraints).map(Some)
             }
             Async::WgmmaUnset {} => {
                 let ty = self.ty(&self.inst.ty)?;
@@ -36,36 +77,7 @@ impl<'c> Lower<'_, 'c> {
                 let lanes = self.k.ty(*a).lanes().unwrap_or(0);
                 self.tied(*a, (0, lanes), "wgmma.fence.sync.aligned;", &[], "").map(Some)
             }
-            Async::Wgmma { acc, first, a, b, n, a_elem, b_elem, sum, a_mn, b_mn, adds } => {
-                let product = self.product([*a_elem, *b_elem, *sum])?;
-                let in_registers = self.k.ty(*a).lanes() == Some(4);
-                let spelling = self.spelled(product.of_warpgroup(*n, in_registers, [*a_mn, *b_mn]))?;
-                let lanes = n / 2 / per_register(*sum);
-                let mut operands =
-                    if in_registers { self.ir.lanes(self.val(*a)?) } else { vec![self.val(*a)?] };
-                let b_at = 2 * lanes + operands.len() as u32;
-                operands.push(self.val(*b)?);
-                let mut constraints = if in_registers { ",r,r,r,r,l" } else { ",l,l" }.to_owned();
-                let scale = match adds.map(|adds| (adds, self.k.op(adds).arith())) {
-                    None => "1".into(),
-                    Some((_, Some(Arith::Const { value: Constant::Bool(adds) }))) => {
-                        u8::from(*adds).to_string()
-                    }
-                    Some((adds, _)) => {
-                        operands.push(self.val(adds)?);
-                        constraints += ",b";
-                        format!("${}", b_at + 1)
-                    }
-                };
-                let text = spelling.ptx(|operand| match operand {
-                    "D" => registers(0, lanes),
-                    "A" if in_registers => registers(2 * lanes, 4),
-                    "A" => format!("${}", 2 * lanes),
-                    "B" => format!("${b_at}"),
-                    _ => scale.clone(),
-                });
-                self.tied(*acc, (*first, lanes), &text, &operands, &constraints).map(Some)
-            }
+            Async::Wgmma { .. } => self.wgmma(op).map(|()| None),
             Async::LdMatrix { ptr, count, trans } => self.ldmatrix(*ptr, *count, *trans).map(Some),
             Async::StMatrix { ptr, value, trans } => self.stmatrix(*ptr, *value, *trans),
             Async::MmaSync { a, b, acc, a_elem, b_elem, sum } => {
@@ -82,6 +94,78 @@ impl<'c> Lower<'_, 'c> {
             }
             _ => Err(self.bug("no matrix instruction")),
         }
+    }
+
+    /// Adds a product to those that are not emitted yet.
+    fn wgmma(&mut self, op: &Async) -> Lowered<()> {
+        let Async::Wgmma { acc, first, a, b, n, a_elem, b_elem, sum, a_mn, b_mn, adds } = op else {
+            return Err(self.bug("no product"));
+        };
+        let product = self.product([*a_elem, *b_elem, *sum])?;
+        let in_registers = self.k.ty(*a).lanes() == Some(4);
+        let spelling = self.spelled(product.of_warpgroup(*n, in_registers, [*a_mn, *b_mn]))?;
+        let lanes = n / 2 / per_register(*sum);
+        let mut group = self.products.take().unwrap_or_else(|| Products::new(*acc, (*first, lanes)));
+        let a_at = 2 * lanes + group.operands.len() as u32;
+        let b_at = a_at + if in_registers { 4 } else { 1 };
+        if in_registers {
+            group.operands.extend(self.ir.lanes(self.val(*a)?));
+        } else {
+            group.operands.push(self.val(*a)?);
+        }
+        group.operands.push(self.val(*b)?);
+        group.constraints += if in_registers { ",r,r,r,r,l" } else { ",l,l" };
+        let scale = match adds.map(|adds| (adds, self.k.op(adds).arith())) {
+            None => "1".into(),
+            Some((_, Some(Arith::Const { value: Constant::Bool(adds) }))) => u8::from(*adds).to_string(),
+            Some((adds, _)) => {
+                group.operands.push(self.val(adds)?);
+                group.constraints += ",b";
+                format!("${}", b_at + 1)
+            }
+        };
+        group.texts.push(spelling.ptx(|operand| match operand {
+            "D" => registers(0, lanes),
+            "A" if in_registers => registers(a_at, 4),
+            "A" => format!("${a_at}"),
+            "B" => format!("${b_at}"),
+            _ => scale.clone(),
+        }));
+        self.products = Some(group);
+        Ok(())
+    }
+
+    /// Whether the products that are not emitted yet can be emitted after this instruction: it is
+    /// the next one of them, their end and the wait for them, or it computes a value without theirs.
+    /// Values that are computed between the end and a wait stay there, so that they overlap with the
+    /// products.
+    pub(super) fn precedes_products(&self, inst: &Inst) -> bool {
+        let Some(group) = &self.products else { return true };
+        match &inst.op {
+            Op::Async(Async::Wgmma { acc, first, n, sum, .. }) => {
+                !group.committed && *acc == group.last && (*first, n / 2 / per_register(*sum)) == group.own
+            }
+            Op::Async(Async::WgmmaCommit {}) => !group.committed,
+            Op::Async(Async::WgmmaWait { acc, .. }) => {
+                let all = (0, self.k.ty(*acc).lanes().unwrap_or(0));
+                group.committed && *acc == group.last && group.own == all
+            }
+            op => {
+                let mut uses = false;
+                op.operands(&mut |v| uses |= v == group.last);
+                !group.committed && op.is_pure() && !uses
+            }
+        }
+    }
+
+    /// Emits the products that are not emitted yet.
+    pub(super) fn emit_products(&mut self) -> Lowered<()> {
+        let Some(Products { acc, last, own, texts, operands, constraints, .. }) = self.products.take() else {
+            return Ok(());
+        };
+        let sums = self.tied(acc, own, &texts.join("\n\t"), &operands, &constraints)?;
+        self.values[last.index()] = Some(sums);
+        Ok(())
     }
 
     /// Emits zeros as assembly, because LLVM would turn a branch around constants into selections

@@ -23,7 +23,9 @@ use weft_ir::abi::{
 use weft_ir::arena::Handle;
 use weft_ir::diag::Diagnostic;
 use weft_ir::machine::{Inst, Kernel, Op, Type};
-use weft_ir::{Address, Block, Call, Constant, Control, Debug, Operation, Scalar, Value, ValueType, Var};
+use weft_ir::{
+    Address, Async, Block, Call, Constant, Control, Debug, Operation, Scalar, Value, ValueType, Var,
+};
 use weft_isa::Target;
 
 /// Names that a kernel cannot have, because the device's runtime or LLVM defines them, or because
@@ -72,6 +74,8 @@ struct Lower<'a, 'c> {
     roles: u32,
     /// Whether only other roles follow the current instruction.
     last: bool,
+    /// The matrix products that are not emitted yet.
+    products: Option<matrix::Products<'c>>,
 }
 
 /// Lowers one kernel into the module.
@@ -152,6 +156,7 @@ pub(crate) fn kernel<'a, 'c>(
         role: None,
         roles: 0,
         last: true,
+        products: None,
     };
     lower.find_dynamic()?;
     lower.declare_locals()?;
@@ -185,6 +190,9 @@ impl<'c> Lower<'_, 'c> {
         let last = self.last;
         for (i, &v) in block.0.iter().enumerate() {
             let inst = &self.k.insts[v];
+            if !self.precedes_products(inst) {
+                self.emit_products()?;
+            }
             self.inst = inst;
             self.last = last && block.0[i + 1..].iter().all(|v| is_role(self.k, *v));
             if let (Some(lines), Some(locate)) = (&mut self.lines, self.locate)
@@ -193,7 +201,13 @@ impl<'c> Lower<'_, 'c> {
                 lines.at(self.ir, locate(inst.span));
             }
             self.values[v.index()] = self.op(inst)?;
+            if let (Some(products), Op::Async(Async::Wgmma { .. } | Async::WgmmaWait { .. })) =
+                (&mut self.products, &inst.op)
+            {
+                products.last = v;
+            }
         }
+        self.emit_products()?;
         self.last = last;
         Ok(())
     }

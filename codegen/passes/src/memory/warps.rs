@@ -6,7 +6,7 @@
 
 use super::matrices::Matrices;
 use super::matrix::{Left, OperandTile, WarpgroupPart, fragment};
-use crate::edit::{Editor, Emit};
+use crate::edit::Editor;
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
 use weft_ir::tile::per_register;

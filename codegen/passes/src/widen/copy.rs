@@ -2,7 +2,7 @@
 //! round, followed by those of the second round, and so on.
 
 use super::plan::{Loop, Plan, ValueKind};
-use crate::edit::{Editor, Emit};
+use crate::edit::Editor;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use weft_ir::builder::Built;

@@ -6,7 +6,7 @@ use crate::elaborate::value::{Dealt, Frag, Share, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::roles::WARPGROUP;
-use weft_ir::{Accumulator, Tile, Type, Value};
+use weft_ir::{Accumulator, Value};
 use weft_layout::ATOM_ROWS;
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -80,7 +80,7 @@ fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return Err(Diagnostic::error(WRONG_ARGS, call.span, message)
             .help("all threads compute matrix products together, and a warpgroup has 128 threads"));
     }
-    let value = e.b.emit_as(Tile::Accumulator {}, Type::Accumulator(ty))?;
+    let value = e.b.accumulator(ty)?;
     Ok(Val::Accumulator(value, ty))
 }
 
@@ -129,7 +129,7 @@ fn mma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         _ => call.tensor(e, 0)?.0.value,
     };
     let (b, _) = call.tensor(e, 1)?;
-    let value = e.b.emit(Tile::Mma { a, b: b.value, acc })?;
+    let value = e.b.mma(a, b.value, acc)?;
     Ok(Val::Accumulator(value, ty))
 }
 
@@ -172,6 +172,6 @@ fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         .help("write `mma_wait<0>(acc)` to wait for all of them; up to 7 can stay in flight"));
     };
     let (acc, ty) = accumulator(e, call, 0)?;
-    let value = e.b.emit(Tile::MmaWait { acc, pending })?;
+    let value = e.b.mma_wait(acc, pending)?;
     Ok(Val::Accumulator(value, ty))
 }

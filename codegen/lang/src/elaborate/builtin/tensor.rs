@@ -4,9 +4,9 @@ use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::value::{Frag, Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
-use weft_ir::diag::Diagnostic;
+use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::typing::MAX_LANES;
-use weft_ir::{Scalar, Type, ValueType, View};
+use weft_ir::{Int, IntTuple, Scalar, Type, Value, ValueType, View};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -35,8 +35,13 @@ pub(super) const TABLE: &[Builtin] = &[
         partition,
     ),
     builtin("shared", "shared<T>(layout)", "A tensor in the CTA's shared memory, uninitialised.", shared),
-    builtin("zeros", "zeros<T>(shape)", "A register tensor of zeros.", filled),
-    builtin("full", "full<T>(shape, value)", "A register tensor of one value.", filled),
+    builtin(
+        "zeros",
+        "zeros<T>(shape), zeros<T>(like = x)",
+        "A register tensor of zeros. With `like`, it has the shape of x and the same distribution over the threads: that of elements or coordinates in registers, or of a tensor that all threads read together.",
+        zeros,
+    ),
+    builtin("full", "full<T>(shape, value)", "A register tensor of one value.", full),
     builtin("sizeof", "sizeof(x)", "Bytes of an element of a tensor, or of a type.", sizeof),
     builtin("is_float", "is_float(T)", "Whether a type is a floating-point one.", is_float),
 ];
@@ -139,47 +144,90 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private: false, element: false, order: None }))
 }
 
-fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
-    let full = call.name == "full";
-    call.arity(if full { 2..=2 } else { 1..=1 })?;
+fn zeros(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let elem = elem(e, call)?;
+    if let [(Some(name), like, at)] = &call.args[..]
+        && &*name.name == "like"
+    {
+        return zeros_like(e, elem, like, *at);
+    }
+    call.arity(1..=1)?;
+    let (shape, lanes) = static_shape(e, call)?;
+    let value = zero(e, elem, lanes)?;
+    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }))
+}
+
+/// Zeros with the shape and the distribution of elements or coordinates, or of those of a tensor
+/// that all threads read together.
+fn zeros_like(e: &mut Elab<'_>, elem: Scalar, like: &Val, at: Span) -> R<Val> {
+    match like {
+        Val::Frag(f) => {
+            let value = zero(e, elem, e.b.ty(f.value).lanes().unwrap_or(1))?;
+            Ok(Val::Frag(Frag { value, ..f.clone() }))
+        }
+        Val::Coordinates(c) => {
+            let value = zero(e, elem, c.lanes())?;
+            e.dealt(value, c.share(), at).map(Val::Frag)
+        }
+        Val::Tensor(t) => {
+            let (part, dealt) = e.part_of(*t, at)?;
+            let size = e.tensor_type_of(part).layout.size();
+            let Some(lanes) = lanes(&size) else { return Err(not_held(at, &size)) };
+            let value = zero(e, elem, lanes)?;
+            Ok(Val::Frag(e.frag(part, value, dealt)))
+        }
+        other => {
+            let message = format!("`zeros` needs a tensor to be like, found {}", e.describe(other));
+            Err(Diagnostic::error(WRONG_KIND, at, message).help("zeros<f32>(like = x)"))
+        }
+    }
+}
+
+fn full(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let elem = elem(e, call)?;
+    let (shape, lanes) = static_shape(e, call)?;
+    let (v, at) = call.val(1);
+    let v = e.scalar_or_frag(v, Some(elem), at)?;
+    let value = match e.check_elem(v, Some(elem), at)? {
+        Val::Rt(v) => e.b.splat(v, &Type::lanes_of(elem, lanes))?,
+        other => {
+            return fail(WRONG_KIND, at, format!("`full` needs a scalar, found {}", e.describe(&other)));
+        }
+    };
+    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }))
+}
+
+/// The shape of a register tensor, which is the first argument, and its number of elements.
+fn static_shape(e: &mut Elab<'_>, call: &Call<'_>) -> R<(IntTuple, u32)> {
     let (shape, at) = call.val(0);
     let shape = e.as_tuple(&shape, at)?;
-    let n = shape
-        .product()
-        .as_const()
-        .and_then(|n| u32::try_from(n).ok())
-        .filter(|n| (1..=MAX_LANES).contains(n));
-    let Some(n) = n else {
-        return Err(Diagnostic::error(
-            NOT_HELD,
-            at,
-            format!("a register tensor must have 1 to {MAX_LANES} elements, unlike {shape}"),
-        )
-        .help("its extents must be compile-time constants"));
-    };
+    let Some(n) = lanes(&shape.product()) else { return Err(not_held(at, &shape)) };
     if weft_ir::Layout::col_major(shape.clone()).is_err() {
         return fail(LAYOUT, at, format!("{shape} is not a shape"));
     }
-    let ty = Type::lanes_of(elem, n);
-    let value = if full {
-        let (v, at) = call.val(1);
-        let v = e.scalar_or_frag(v, Some(elem), at)?;
-        let v = e.check_elem(v, Some(elem), at)?;
-        match v {
-            Val::Rt(v) => e.b.splat(v, &ty)?,
-            other => {
-                return fail(WRONG_KIND, at, format!("`full` needs a scalar, found {}", e.describe(&other)));
-            }
-        }
-    } else if elem.is_fp8() {
-        let zero = e.b.float(Scalar::F32, 0.0)?;
-        let zero = e.b.convert(zero, elem)?;
-        e.b.splat(zero, &ty)?
-    } else {
-        e.b.zero(&ty)?
-    };
-    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }))
+    Ok((shape, n))
+}
+
+/// The number of elements, if a thread can hold them.
+fn lanes(size: &Int) -> Option<u32> {
+    size.as_const().and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=MAX_LANES).contains(n))
+}
+
+fn not_held(at: Span, shape: &dyn std::fmt::Display) -> Diagnostic {
+    let message = format!("a register tensor must have 1 to {MAX_LANES} elements, unlike {shape}");
+    Diagnostic::error(NOT_HELD, at, message).help("its extents must be compile-time constants")
+}
+
+/// Zeros in registers.
+fn zero(e: &mut Elab<'_>, elem: Scalar, lanes: u32) -> R<Value> {
+    let ty = Type::lanes_of(elem, lanes);
+    if !elem.is_fp8() {
+        return e.b.zero(&ty);
+    }
+    let zero = e.b.float(Scalar::F32, 0.0)?;
+    let zero = e.b.convert(zero, elem)?;
+    e.b.splat(zero, &ty)
 }
 
 fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

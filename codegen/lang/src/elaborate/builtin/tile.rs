@@ -5,8 +5,9 @@ use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::value::{Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
+use weft_ir::builder::{Ctas, PlacedTile};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, Bound, CmpOp, Control, Int, Layout, RedOp, Space, Tile, Value};
+use weft_ir::{BinOp, Bound, CmpOp, Control, Dim, Int, Layout, RedOp, Space, Tile, Value};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -135,7 +136,7 @@ fn pipeline(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         let most = weft_ir::tile::MAX_STAGES;
         return fail(NOT_HELD, at, format!("a pipeline must have 1 to {most} stages, not {stages}"));
     };
-    e.b.emit(Tile::Pipeline { stages }).map(Val::Pipeline)
+    e.b.pipeline(stages).map(Val::Pipeline)
 }
 
 fn pipe(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<Value> {
@@ -154,8 +155,10 @@ fn stage(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
-    let op = if call.name == "consumer_wait" { Tile::Await { pipe } } else { Tile::Acquire { pipe } };
-    let stage = e.b.emit(op)?;
+    let stage = match call.name {
+        "consumer_wait" => e.b.consumer_wait(pipe)?,
+        _ => e.b.producer_acquire(pipe)?,
+    };
     e.symbol(stage).map(Val::Int)
 }
 
@@ -163,14 +166,14 @@ fn commit(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
-    e.b.emit(Tile::Commit { pipe }).map(|_| Val::Unit)
+    e.b.producer_commit(pipe).map(|_| Val::Unit)
 }
 
 fn release(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
-    e.b.emit(Tile::Release { pipe }).map(|_| Val::Unit)
+    e.b.consumer_release(pipe).map(|_| Val::Unit)
 }
 
 fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -183,7 +186,7 @@ fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return fail(NOT_HELD, at, format!("{n} stages: a role cannot go back"));
     }
     let stages = e.b.index(n)?;
-    e.b.emit(Tile::Skip { pipe, stages }).map(|_| Val::Unit)
+    e.b.consumer_skip(pipe, stages).map(|_| Val::Unit)
 }
 
 fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -194,11 +197,9 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     match (inside(e, to), inside(e, from), call.args.len()) {
         (true, false, 3) => {
             let pipe = pipe(e, call, 2)?;
-            let (at, along) = place(e, call, from, call.val(1).1)?;
+            let tile = place(e, call, from, call.val(1).1)?;
             whole(e, call, to, 0)?;
-            let dims = dims.unwrap_or(0);
-            e.b.emit(Tile::TmaLoad { dst: to.value, src: from.value, pipe, dims, at, along })
-                .map(|_| Val::Unit)
+            e.b.tma_load(to.value, &tile, pipe, dims.unwrap_or_default()).map(|_| Val::Unit)
         }
         (false, true, _) if dims.is_some() => Err(of_one_cta(call)),
         (false, true, 2) => store(e, call, None),
@@ -216,27 +217,23 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-/// The dimensions of the cluster along which a copy goes, as bits: `<cluster>` is all of them, and
-/// `<cluster, x>` is one. The result is `None` if the copy is for this CTA alone.
-fn dims(call: &Call<'_>) -> R<Option<u32>> {
-    const ALL: u32 = 0b111;
+/// The CTAs to which a copy goes: `<cluster>` is all those of the cluster, and `<cluster, x>` those
+/// along one dimension. The result is `None` if the copy is for this CTA alone.
+fn dims(call: &Call<'_>) -> R<Option<Ctas>> {
     let mut words = call.words()?;
-    let cluster = words.take(|w| (w == "cluster").then_some(ALL));
-    let mut dims = 0;
-    while let Some(bit) = words.take(|w| ["x", "y", "z"].iter().position(|d| *d == w)) {
-        dims |= 1 << bit;
-    }
+    let cluster = words.take(|w| (w == "cluster").then_some(Ctas::CLUSTER));
+    let dims: Vec<_> = std::iter::from_fn(|| words.take(Dim::parse)).collect();
     words.done(call.name, "`cluster`, followed by dimensions x, y or z, or nothing")?;
-    match (cluster, dims) {
-        (None, 0) => Ok(None),
+    match (cluster, &dims[..]) {
+        (None, []) => Ok(None),
         (None, _) => Err(Diagnostic::error(
             WRONG_ARGS,
             call.span,
             "write `cluster` before x, y and z, which are its dimensions",
         )
         .help(format!("write `{}<cluster, x>`", call.name))),
-        (all, 0) => Ok(all),
-        (Some(_), dims) => Ok(Some(dims)),
+        (all, []) => Ok(all),
+        (Some(_), _) => Ok(Some(Ctas::along(dims))),
     }
 }
 
@@ -271,8 +268,7 @@ fn bulk(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             return Err(beyond(call, at));
         }
     }
-    let dims = dims.unwrap_or(0);
-    e.b.emit(Tile::BulkLoad { dst: to.value, src: from.value, pipe, dims }).map(|_| Val::Unit)
+    e.b.bulk_load(to.value, from.value, pipe, dims.unwrap_or_default()).map(|_| Val::Unit)
 }
 
 fn beyond(call: &Call<'_>, at: Span) -> Diagnostic {
@@ -327,7 +323,7 @@ fn by_either(
     let then = e.b.nested(|b| b.emit(copy).map(drop))?;
     let (otherwise, _) = e.nested(|e| {
         e.store(to, Val::Tensor(from), call.span)?;
-        e.b.emit(Tile::TmaInstead {}).map(drop)
+        e.b.tma_instead().map(drop)
     })?;
     e.b.at(call.span);
     e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
@@ -352,9 +348,9 @@ fn reduction(call: &Call<'_>) -> R<RedOp> {
 
 fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     let ((to, at_to), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
-    let (at, along) = place(e, call, to, at_to)?;
+    let PlacedTile { view: dst, at, along } = place(e, call, to, at_to)?;
     whole(e, call, from, 1)?;
-    let copy = Tile::TmaStore { dst: to.value, src: from.value, op, at, along };
+    let copy = Tile::TmaStore { dst, src: from.value, op, at, along };
     let Some(inside) = inside_part(e, to, false)? else { return e.b.emit(copy).map(|_| Val::Unit) };
     if op.is_some() {
         let message = format!("`{}` may run past the end of this part of a tensor", call.name);
@@ -384,7 +380,8 @@ fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         )
         .help("write `tma_wait<read>(0)` or `tma_wait<done>(0)`"));
     };
-    e.b.emit(Tile::TmaWait { pending, read }).map(|_| Val::Unit)
+    let wait = if read { e.b.tma_wait_read(pending) } else { e.b.tma_wait(pending) };
+    wait.map(|_| Val::Unit)
 }
 
 /// Checks that a tile which all threads copy together is the same for all of them.
@@ -430,9 +427,8 @@ fn ends_with(b: &Bound, p: &Bound) -> bool {
     same || !moves(&b.layout) && p.layout.shape().leaves().into_iter().any(tile)
 }
 
-/// The position of a tile in the modes of its parameter, and for each of them the mode of the tile
-/// that runs along it (from 1, or 0 for none).
-fn place(e: &mut Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> R<(Vec<Value>, Vec<u32>)> {
+/// A tile with its place in the modes of its parameter.
+fn place(e: &mut Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> R<PlacedTile> {
     let i = usize::from(call.val(1).1 == span);
     whole(e, call, t, i)?;
     let bad = |why: &str| {
@@ -449,7 +445,7 @@ fn place(e: &mut Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> R<(Vec<Val
         along.push(mode);
         at.push(e.b.index(b.offset.clone())?);
     }
-    Ok((at, along))
+    Ok(PlacedTile { view: t.value, at, along })
 }
 
 /// The mode of a tile, from 1, that steps through a parameter's mode one by one. It is 0 if the

@@ -7,7 +7,7 @@
 //! of a row then exchange two registers in two shuffles. In each shuffle every lane sends one
 //! register and receives one.
 
-use crate::edit::{Editor, Emit};
+use crate::edit::Editor;
 use crate::teams::linear;
 use weft_ir::builder::Built;
 use weft_ir::mixed::{Builder, Type};

@@ -99,9 +99,9 @@ def rank_interop(rank, size):
     nvshmem.barrier_all()
     torch.cuda.synchronize()
     assert (x == (rank - 1) % size + 7).all()
-    with pytest.raises(nvshmem.NvshmemInvalid, match="no symmetric"):
+    with pytest.raises(nvshmem.NvshmemInvalid, match="not symmetric"):
         nvshmem.put(plain, x, remote_pe=0)
-    with pytest.raises(nvshmem.NvshmemInvalid, match="no symmetric"):
+    with pytest.raises(nvshmem.NvshmemInvalid, match="not symmetric"):
         nvshmem.free_tensor(x + 1)
     if buffer._tensor.multicast() is None:
         with pytest.raises(nvshmem.NvshmemError, match="multicast"):

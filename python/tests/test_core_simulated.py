@@ -173,7 +173,7 @@ def test_what_is_wrong_is_said():
         with pytest.raises(weft.ArgumentError, match="reduction"):
             nvshmem.reduce(nvshmem.Teams.TEAM_WORLD, x, x, "average")
         nvshmem.free_array(x)
-        with pytest.raises(invalid, match="no symmetric"):
+        with pytest.raises(invalid, match="not symmetric"):
             nvshmem.free_array(x)
 
     run(2, body)

@@ -29,5 +29,5 @@ def test_without_a_gpu_worlds_say_so():
     with pytest.raises(weft.NoGpu) as caught:
         weft.World.local(0, 1)
     assert caught.value.code in ("R0101", "R0102")
-    with pytest.raises(weft.ArgumentError, match="rank without"):
+    with pytest.raises(weft.ArgumentError, match="a rank needs size and id"):
         weft.World.local(1)

@@ -111,5 +111,5 @@ def test_arguments_are_checked():
 
 
 def test_without_arguments_nothing_says_where():
-    with pytest.raises(weft.ArgumentError, match="where the kernel is to run"):
+    with pytest.raises(weft.ArgumentError, match="where the kernel runs"):
         weft.compile(SCALE, N=16)[1](1.0)

@@ -65,6 +65,6 @@ def test_what_is_no_layout_is_an_error(text):
 def test_errors_say_what_is_wrong():
     with pytest.raises(LayoutError, match="L"):
         Layout("4:1").composition(Layout("(3,5):(7,2)")).composition(Layout("100:3")).logical_divide("(")
-    with pytest.raises(TypeError, match="no part of a layout"):
+    with pytest.raises(TypeError, match="not a part of a layout"):
         Layout("4:1").composition(3.5)
     assert isinstance(LayoutError("x"), ValueError)

@@ -216,7 +216,7 @@ class World:
         place = None
         if rank is not None:
             if size is None or (id is None and size > 1):
-                raise usage("a rank was given without size and id", "pass all three; random_id() makes the id, on one PE")
+                raise usage("a rank needs size and id", "pass all three; random_id() makes the id, on one PE")
             place = (rank, size, id or _native.random_id())
         return World(_native.World.join(memory, place, device, timeout, share_gpu))
 

@@ -19,6 +19,7 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
 
+pub(super) use epilogue::Unread;
 pub use epilogue::{Activation, Epilogue, FusedOperands, Scales};
 pub use model::{Bytes, Estimate, FusedTeam};
 pub use plan::{Choice, FusedPlan};
@@ -26,9 +27,6 @@ pub use plan::{Choice, FusedPlan};
 /// The architecture that the kernels are written for: their roles divide a CTA's registers and shared memory as Hopper has
 /// them.
 const TARGET: &str = "sm_90a";
-
-/// Elements of memory that stands for what is not read: one for each PE of a team, and for two modes.
-const UNREAD: usize = 16;
 
 /// What PEs compute together with a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -48,7 +46,7 @@ impl Form {
 }
 
 /// The type of sums that PEs send: that of results, and bf16 for results of 8 bits.
-fn part_of(out: DType) -> DType {
+pub(super) fn part_of(out: DType) -> DType {
     if out.bytes() == 1 { DType::BF16 } else { out }
 }
 
@@ -80,8 +78,7 @@ struct Launch {
     started: SymmetricTensor<u64>,
     done: SymmetricTensor<u64>,
     rounds: DeviceTensor<u64>,
-    /// What stands for scales, and for a bias and a residual, that the kernel does not read.
-    unread: [AnyTensor; 2],
+    unread: Unread,
 }
 
 impl Fused {
@@ -123,7 +120,7 @@ impl Fused {
             Choice::Launch(plan) => {
                 How::Launch(Launch::new(world, team, form, (&problem, &epilogue), &plan)?.into())
             }
-            Choice::Decode(plan) => How::Decode(Decode::new(world, team, problem, plan)?.into()),
+            Choice::Decode(plan) => How::Decode(Decode::with(world, team, problem, epilogue, plan)?.into()),
             Choice::Sequence => How::Sequence(Sequence::new(world, team, form, &problem)?.into()),
         };
         let choice = match &how {
@@ -204,7 +201,7 @@ impl Fused {
         self.epilogue.agrees(x)?;
         match &self.how {
             How::Launch(launch) => launch.go(self.form, self.problem.shape, stream, x),
-            How::Decode(decode) => decode.launch(stream, x.a, x.b, x.d),
+            How::Decode(decode) => decode.launch_with(stream, x),
             How::Sequence(sequence) => sequence.launch(stream, x.a, x.b, x.d),
         }
     }
@@ -245,7 +242,7 @@ impl Launch {
             started: world.zeros(pes as usize)?,
             done: world.zeros(pes as usize)?,
             rounds: DeviceTensor::zeros(16, world.stream())?,
-            unread: [staging(world, DType::F32, UNREAD)?, staging(world, part_of(problem.out), UNREAD)?],
+            unread: Unread::new(world, problem)?,
         };
         // Nobody sends before all flags are 0.
         world.barrier()?;
@@ -261,14 +258,8 @@ impl Launch {
         let flags = Flat(&self.flags);
         let mut arguments: Vec<&dyn AsArgument> = extents.iter().map(|n| n as &dyn AsArgument).collect();
         arguments.extend([x.a, x.b, x.d]);
-        let [scales, numbers] = [Flat(&self.unread[0]), Flat(&self.unread[1])];
-        let others = x.others().map(|(name, given)| {
-            let unread = if matches!(name, "bias" | "residual") { &numbers } else { &scales };
-            Flat(given.unwrap_or(unread))
-        });
-        if self.part.finishes() {
-            arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
-        }
+        let others = self.unread.operands(x);
+        arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
         arguments.extend(stage.iter().map(|stage| stage as &dyn AsArgument));
         arguments.extend([&flags as &dyn AsArgument, &self.started]);
         // Where PEs write to the D of others, a launch ends when all have.
@@ -347,7 +338,7 @@ impl Extents {
 }
 
 /// Staging memory of so many elements. *Collective.*
-fn staging(world: &World, dtype: DType, elements: usize) -> Result<AnyTensor, Error> {
+pub(super) fn staging(world: &World, dtype: DType, elements: usize) -> Result<AnyTensor, Error> {
     let buffer = world.buffer(elements.saturating_mul(dtype.bytes() as usize))?;
     AnyTensor::new(buffer, dtype, elements.into_layout()?)
 }

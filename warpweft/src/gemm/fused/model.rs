@@ -15,7 +15,7 @@
 //! A test compares it with what two H200s take. Of 8 PEs nothing was measured.
 
 use super::plan::{Choice, FusedPlan, Part};
-use super::{Epilogue, Form, TARGET, part_of};
+use super::{Epilogue, Form, Scales, TARGET, part_of};
 use crate::collective::{self, Collective, Links};
 use crate::gemm::model::{cycles, ranked};
 use crate::gemm::{DecodePlan, Machine, Param, Plan, Problem, Shape};
@@ -252,13 +252,20 @@ impl FusedTeam {
     /// Plans that are likely to be fast with an epilogue. What it reads for columns and elements takes the registers of
     /// larger tiles.
     fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
-        match epilogue.reads() || epilogue.gated {
+        let plans = match epilogue.reads() || epilogue.gated {
             false => self.candidates(form, problem),
             true if form == Form::AllGather => {
                 self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"])
             }
+            true if epilogue.scales == Scales::Blocks => {
+                self.filled_all(form, problem, &["bn=128,strip=32,outs=4,ins=0,send=bulk"])
+            }
             true => self.filled_all(form, problem, &["bn=128,strip=32,send=bulk"]),
-        }
+        };
+        // Scales of blocks take shared memory beside the stages.
+        let fewer = |plan: FusedPlan| (2..=plan.stages).rev().map(move |stages| FusedPlan { stages, ..plan });
+        let fits = |plan: &FusedPlan| epilogue.fits(form, problem, &(*plan).into()).is_ok();
+        plans.into_iter().filter_map(|plan| fewer(plan).find(fits)).collect()
     }
 
     fn filled_all(&self, form: Form, problem: &Problem, texts: &[&str]) -> Vec<FusedPlan> {

@@ -6,7 +6,7 @@ use weft_lang::elaborate::Define;
 use weft_runtime::{Error, error};
 
 /// Bytes of shared memory that a CTA has.
-const MOST_SHARED: u64 = 227 << 10;
+pub(super) const MOST_SHARED: u64 = 227 << 10;
 /// Barriers of the pipelines, and what the alignment of tiles leaves unused.
 const BARRIERS: u64 = 2048;
 /// Most registers of a thread that hold sums.
@@ -50,8 +50,8 @@ impl Part {
         matches!(self, Scatter | Reduce)
     }
 
-    /// Whether an epilogue has the elements of results in registers.
-    pub fn finishes(self) -> bool {
+    /// Whether what is sent or added may have another type than results.
+    fn rounds(self) -> bool {
         matches!(self, Gather | Scatter | Reduce)
     }
 }
@@ -242,10 +242,10 @@ impl FusedPlan {
     ) -> (&'static str, Vec<(String, Define)>) {
         let part = self.part(form);
         let mut all = self.defines(form, problem, pes);
-        if part.finishes() {
+        if part.rounds() {
             all.push(("PART".to_owned(), part_of(problem.out).into()));
-            all.extend(epilogue.defines(part));
         }
+        all.extend(epilogue.defines(part));
         (part.name(), all)
     }
 

@@ -203,10 +203,20 @@ fn elements(t: &AnyTensor, pe: u32, n: usize, stream: &Stream) -> Result<Vec<f64
 }
 
 fn check(world: &World, case: &Case<'_>) -> Result<(), BenchError> {
-    let Case { form, problem, epilogue, plan, .. } = *case;
+    let Case { form, problem, epilogue, rows, plan, .. } = *case;
     let plan = Choice::parse(plan, form).unwrap();
-    let fused = Fused::with(world, world.team(), form, problem, epilogue, plan)?;
-    launches(world, case, &fused)
+    if rows.is_empty() {
+        let fused = Fused::with(world, world.team(), form, problem, epilogue, plan)?;
+        return launches(world, case, &fused);
+    }
+    let mut fused = Fused::uneven(world, world.team(), form, problem, epilogue, rows, plan)?;
+    launches(world, case, &fused)?;
+    // Other launches have other rows.
+    let mut turned = rows.to_vec();
+    turned.rotate_left(1);
+    fused.set_rows(world, world.stream(), &turned)?;
+    assert_eq!(fused.rows(), Some(&turned[..]));
+    launches(world, &Case { rows: &turned, ..*case }, &fused)
 }
 
 /// Checks the result of two launches, one after the other.
@@ -298,6 +308,21 @@ fn run(
     let problem = Problem { out: types.1, ..Problem::new(Shape::new(m, n, k), types.0) };
     let case = Case { form, problem, epilogue, pes, rows: &[], plan };
     World::simulated(pes as u32).unwrap().run(|world| check(world, &case)).unwrap();
+}
+
+/// Runs a product of PEs with these numbers of rows.
+fn run_uneven(
+    form: Form,
+    rows: &[u64],
+    (n, k): (u64, u64),
+    types: (DType, DType),
+    epilogue: Epilogue,
+    plan: &str,
+) {
+    let shape = Shape::new(rows.iter().sum(), n, k);
+    let problem = Problem { out: types.1, ..Problem::new(shape, types.0) };
+    let case = Case { form, problem, epilogue, pes: rows.len(), rows, plan };
+    World::simulated(rows.len() as u32).unwrap().run(|world| check(world, &case)).unwrap();
 }
 
 const FP8: (DType, DType) = (DType::E4M3, DType::BF16);
@@ -398,6 +423,85 @@ fn scales_of_blocks() {
     let plan = "bn=64,bk=128,stages=2,strip=32,outs=2,ins=0";
     run(Form::ReduceScatter, 3, (131, 144, 272), FP8, blocks, &format!("{plan},send=bulk"));
     run(Form::AllReduce, 2, (50, 144, 272), FP8, blocks, &format!("{plan},ctas=2"));
+    run_uneven(Form::AllGather, &[5, 0, 30], (80, 144), FP8, blocks, "bn=64,bk=128,stages=2,strip=32");
+    run_uneven(Form::ReduceScatter, &[5, 0, 30], (80, 144), FP8, blocks, plan);
+}
+
+#[test]
+fn an_all_gather_of_uneven_rows() {
+    let scaled = Epilogue { scales: Scales::Rows, bias: true, residual: true, ..Epilogue::default() };
+    let plan = "bn=64,bk=128,stages=2,strip=32";
+    run_uneven(Form::AllGather, &[5, 0, 133], (80, 128), FP8, scaled, plan);
+    let plain = Epilogue::default();
+    run_uneven(Form::AllGather, &[30, 129, 0, 7], (72, 64), BF16, plain, "bn=64,stages=2,ctas=2");
+    let gated = Epilogue { activation: Activation::Silu, gated: true, ..Epilogue::default() };
+    run_uneven(Form::AllGather, &[40, 3], (96, 72), BF16, gated, "bn=64,stages=2,strip=32");
+}
+
+#[test]
+fn sums_of_uneven_rows() {
+    let all = Epilogue {
+        scales: Scales::Rows,
+        bias: true,
+        activation: Activation::Relu,
+        residual: true,
+        ..Epilogue::default()
+    };
+    let plan = "bn=64,bk=128,stages=2,strip=32,send=bulk";
+    run_uneven(Form::ReduceScatter, &[70, 0, 5], (80, 128), FP8, all, plan);
+    let plain = Epilogue::default();
+    run_uneven(Form::ReduceScatter, &[30, 129, 0, 7], (72, 64), BF16, plain, "bn=64,stages=2,ctas=2,lag=0");
+    let narrow = Epilogue { divide: true, bias: true, ..Epilogue::default() };
+    let types = (DType::E4M3, DType::E4M3);
+    run_uneven(Form::ReduceScatter, &[9, 0], (80, 128), types, narrow, "bn=64,bk=128,stages=2,ins=0,outs=1");
+}
+
+#[test]
+fn few_uneven_rows_on_eight_pes() {
+    let rows = [9, 0, 1, 0, 0, 33, 0, 2];
+    let plain = Epilogue::default();
+    run_uneven(Form::ReduceScatter, &rows, (64, 64), BF16, plain, "bn=64,stages=2,send=tma");
+    run_uneven(Form::AllGather, &rows, (64, 64), BF16, plain, "bn=64,stages=2");
+}
+
+/// Checks that rows which do not make the problem, or for which there is no memory, are errors on all PEs.
+#[test]
+fn invalid_rows_are_rejected() {
+    let problem = Problem::new(Shape::new(100, 64, 64), DType::BF16);
+    let none = Epilogue::default();
+    let plan = |text: &str, form| Choice::parse(text, form).unwrap();
+    World::simulated(2)
+        .unwrap()
+        .run(|world| {
+            let made = |form, rows: &[u64], text: &str| {
+                let made = Fused::uneven(world, world.team(), form, problem, none, rows, plan(text, form));
+                made.map(drop).unwrap_err().to_string()
+            };
+            let form = Form::ReduceScatter;
+            assert!(made(form, &[100], "bn=64").contains("rows for 1 PEs, and the team has 2"));
+            assert!(made(form, &[50, 49], "bn=64").contains("99 together, and m is 100"));
+            assert!(made(form, &[u64::MAX, 101], "bn=64").contains("more than 2^64"));
+            assert!(made(form, &[99, 1], "send=add").contains("equal parts of D"));
+            assert!(made(form, &[99, 1], "sequence").contains("equal parts of the rows"));
+            assert!(made(Form::AllReduce, &[99, 1], "bn=64").contains("none has rows of its own"));
+            let different = [99 - u64::from(world.my_pe()), 1 + u64::from(world.my_pe())];
+            assert!(made(form, &different, "bn=64,stages=2").contains("different products"));
+
+            let choice = plan("bn=64,stages=2", form);
+            let mut fused = Fused::uneven(world, world.team(), form, problem, none, &[60, 40], choice)?;
+            let mut set = |rows: &[u64]| fused.set_rows(world, world.stream(), rows).unwrap_err().to_string();
+            assert!(set(&[61, 0]).contains("PE 0 of the team has 61 rows"));
+            assert!(set(&[1, 1, 1]).contains("rows for 3 PEs"));
+            assert!(set(&[0, 0]).contains("m is 0"));
+            assert!(set(&[u64::from(world.my_pe()), 1]).contains("different products"));
+            assert_eq!(fused.rows(), Some(&[60, 40][..]));
+            let mut equal = Fused::new(world, world.team(), form, problem, choice)?;
+            let error = equal.set_rows(world, world.stream(), &[60, 40]).unwrap_err();
+            assert!(error.to_string().contains("equal parts"), "{error}");
+            assert!(equal.rows().is_none());
+            Ok::<_, BenchError>(())
+        })
+        .unwrap();
 }
 
 /// Checks that missing and superfluous operands of an epilogue are rejected, and that a plan

@@ -50,6 +50,11 @@ impl Part {
         matches!(self, Scatter | Reduce)
     }
 
+    /// Whether there is a kernel for PEs that have different numbers of rows.
+    pub fn takes_rows(self) -> bool {
+        matches!(self, Gather | Scatter)
+    }
+
     /// Whether what is sent or added may have another type than results.
     fn rounds(self) -> bool {
         matches!(self, Gather | Scatter | Reduce)
@@ -247,6 +252,19 @@ impl FusedPlan {
         }
         all.extend(epilogue.defines(part));
         (part.name(), all)
+    }
+
+    /// What [`kernel`](FusedPlan::kernel) has, for PEs with different numbers of rows: their order of tiles has the lag.
+    pub(super) fn uneven_kernel(
+        &self,
+        form: Form,
+        problem: &Problem,
+        epilogue: &Epilogue,
+        pes: u32,
+    ) -> (&'static str, Vec<(String, Define)>) {
+        let (_, mut all) = self.kernel(form, problem, epilogue, pes);
+        all.retain(|(name, _)| name != "LAG");
+        (if self.part(form) == Gather { "all_gather_gemm_uneven" } else { "gemm_reduce_scatter_uneven" }, all)
     }
 
     /// Values of the kernel's compile-time parameters without an epilogue.

@@ -5,7 +5,8 @@
 
 use weft::collective::Flat;
 use weft::gemm::{
-    Activation, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine, Problem, Scales, Shape,
+    Activation, Choice, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine, Problem, Scales,
+    Shape,
 };
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{DType, IntoLayout, Stream, World};
@@ -36,16 +37,52 @@ fn element(of: Input, pe: usize, i: usize) -> f64 {
 
 /// A product that is distributed over PEs.
 #[derive(Clone, Copy)]
-struct Case {
+struct Case<'a> {
     form: Form,
     problem: Problem,
     epilogue: Epilogue,
     pes: usize,
+    /// The rows of each PE. Without numbers, the PEs have equal parts.
+    rows: &'a [u64],
+    /// The text of the plan.
+    plan: &'a str,
 }
 
-impl Case {
-    fn rows_of_a_pe(&self) -> usize {
-        (self.problem.shape.m as usize).div_ceil(self.pes)
+impl Case<'_> {
+    /// The largest number of rows of a PE.
+    fn most(&self) -> usize {
+        let equal = self.problem.shape.m.div_ceil(self.pes as u64);
+        self.rows.iter().copied().max().unwrap_or(equal) as usize
+    }
+
+    /// The first row of a PE among all rows.
+    fn first(&self, pe: usize) -> usize {
+        if self.rows.is_empty() {
+            return (pe * self.most()).min(self.problem.shape.m as usize);
+        }
+        self.rows[..pe].iter().sum::<u64>() as usize
+    }
+
+    /// The number of rows of a PE.
+    fn own(&self, pe: usize) -> usize {
+        let end = if pe + 1 == self.pes { self.problem.shape.m as usize } else { self.first(pe + 1) };
+        end - self.first(pe)
+    }
+
+    /// The PE whose bias and residual element (i, j) of PE `me` has. Each PE adds its own to what packets bring.
+    fn finisher(&self, me: usize, i: usize) -> usize {
+        let owned = self.form == Form::AllReduce && !self.plan.starts_with("decode");
+        if owned { self.owner(i) } else { me }
+    }
+
+    /// How often a sum is rounded before it is complete, apart from the roundings of its parts.
+    fn additions(&self) -> f64 {
+        if self.plan.contains("send=add") { 2.0 * self.pes as f64 } else { 0.0 }
+    }
+
+    /// The PE that a row of all belongs to.
+    fn owner(&self, row: usize) -> usize {
+        (0..self.pes).rfind(|pe| self.own(*pe) > 0 && self.first(*pe) <= row).unwrap()
     }
 
     fn extents(&self) -> [usize; 3] {
@@ -60,13 +97,22 @@ impl Case {
     /// Element (i, j) of the product of PE `pe`'s A with the transposed B, times the scales.
     fn product(&self, (of_a, of_b): (usize, usize), i: usize, j: usize) -> f64 {
         let [.., k] = self.extents();
-        let sum: f64 =
-            (0..k).map(|l| element(Input::A, of_a, i * k + l) * element(Input::B, of_b, j * k + l)).sum();
+        let one = |l: usize| element(Input::A, of_a, i * k + l) * element(Input::B, of_b, j * k + l);
+        let sum: f64 = (0..k).map(one).sum();
         let scale = |of, pe, at| element(of, pe, at);
+        let blocks = k.div_ceil(128);
         match self.epilogue.scales {
             Scales::None => sum,
             Scales::Matrices => sum * scale(Input::ScaleA, of_a, 0) * scale(Input::ScaleB, of_b, 0),
             Scales::Rows => sum * scale(Input::ScaleA, of_a, i) * scale(Input::ScaleB, of_b, j),
+            Scales::Blocks => (0..blocks)
+                .map(|t| {
+                    let sum: f64 = (t * 128..k.min(t * 128 + 128)).map(one).sum();
+                    let of_b = scale(Input::ScaleB, of_b, j / 128 * blocks + t);
+                    sum * scale(Input::ScaleA, of_a, i * blocks + t) * of_b
+                })
+                .sum(),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -74,13 +120,12 @@ impl Case {
     /// counts the PE's own rows.
     fn expected(&self, me: usize, i: usize, j: usize) -> (f64, f64) {
         let Epilogue { bias, activation, gated, residual, divide, .. } = self.epilogue;
-        let part = self.rows_of_a_pe();
         let of_column = |column: usize| {
             let (sum, size) = match self.form {
                 Form::AllGather => {
                     // A single scale of a whole matrix is the same on all PEs.
-                    let owner = i / part;
-                    let sum = self.product((owner, me), i % part, column);
+                    let owner = self.owner(i);
+                    let sum = self.product((owner, me), i - self.first(owner), column);
                     let sum = if self.epilogue.scales == Scales::Matrices {
                         sum / element(Input::ScaleA, owner, 0) * element(Input::ScaleA, me, 0)
                     } else {
@@ -89,12 +134,12 @@ impl Case {
                     (sum, sum.abs())
                 }
                 _ => {
-                    let row = if self.form == Form::ReduceScatter { me * part + i } else { i };
+                    let row = if self.form == Form::ReduceScatter { self.first(me) + i } else { i };
                     let parts = (0..self.pes).map(|pe| self.product((pe, pe), row, column));
                     parts.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()))
                 }
             };
-            let owner = if self.form == Form::AllReduce { i / part } else { me };
+            let owner = self.finisher(me, i);
             (sum + if bias { element(Input::Bias, owner, column) } else { 0.0 }, size)
         };
         let active = |x: f64| match activation {
@@ -112,7 +157,7 @@ impl Case {
             y *= of_column(j + self.columns()).0;
         }
         if residual {
-            let owner = if self.form == Form::AllReduce { i / part } else { me };
+            let owner = self.finisher(me, i);
             y += element(Input::Residual, owner, i * self.columns() + j);
         }
         if divide {
@@ -123,7 +168,8 @@ impl Case {
         let unit = if self.problem.out.bytes() == 1 { 1.0 / 16.0 } else { 1.0 / 256.0 };
         let sent = if self.form == Form::AllGather { 1e-5 } else { 1.0 / 256.0 };
         let by = if divide { DIVISOR } else { 1.0 };
-        (y, sent * size / by + unit * y.abs() + 1e-3)
+        let added = self.additions() / 512.0 * (size + 4.0);
+        (y, (sent * size + added) / by + unit * y.abs() + 1e-3)
     }
 }
 
@@ -144,6 +190,11 @@ fn filled(
     Ok(AnyTensor::new(buffer, dtype, n.into_layout()?)?)
 }
 
+/// The first elements of a tensor.
+fn beginning(t: &AnyTensor, n: usize) -> Result<AnyTensor, BenchError> {
+    Ok(AnyTensor::new(t.buffer().clone(), t.dtype(), n.into_layout()?)?)
+}
+
 fn elements(t: &AnyTensor, pe: u32, n: usize, stream: &Stream) -> Result<Vec<f64>, BenchError> {
     let size = t.dtype().bytes() as usize;
     let mut bytes = vec![0; n * size];
@@ -151,10 +202,28 @@ fn elements(t: &AnyTensor, pe: u32, n: usize, stream: &Stream) -> Result<Vec<f64
     Ok(bytes.chunks(size).map(|x| read_number(t.dtype(), x).as_f64()).collect())
 }
 
-fn check(world: &World, case: &Case, plan: &str) -> Result<(), BenchError> {
-    let Case { form, problem, epilogue, pes } = *case;
+fn check(world: &World, case: &Case<'_>) -> Result<(), BenchError> {
+    let Case { form, problem, epilogue, rows, plan, .. } = *case;
+    let plan = Choice::parse(plan, form).unwrap();
+    if rows.is_empty() {
+        let fused = Fused::with(world, world.team(), form, problem, epilogue, plan)?;
+        return launches(world, case, &fused);
+    }
+    let mut fused = Fused::uneven(world, world.team(), form, problem, epilogue, rows, plan)?;
+    launches(world, case, &fused)?;
+    // Other launches have other rows.
+    let mut turned = rows.to_vec();
+    turned.rotate_left(1);
+    fused.set_rows(world, world.stream(), &turned)?;
+    assert_eq!(fused.rows(), Some(&turned[..]));
+    launches(world, &Case { rows: &turned, ..*case }, &fused)
+}
+
+/// Checks the result of two launches, one after the other.
+fn launches(world: &World, case: &Case<'_>, fused: &Fused) -> Result<(), BenchError> {
+    let Case { form, problem, epilogue, pes, .. } = *case;
     let me = world.my_pe() as usize;
-    let ([m, n, k], part, columns) = (case.extents(), case.rows_of_a_pe(), case.columns());
+    let ([m, n, k], part, columns) = (case.extents(), case.most(), case.columns());
     let gather = form == Form::AllGather;
     // For an all-gather, each PE's rows are in its own part, and the others' parts are empty.
     let mine =
@@ -170,25 +239,32 @@ fn check(world: &World, case: &Case, plan: &str) -> Result<(), BenchError> {
     };
     let b = filled(world, problem.dtype, n * k, all(Input::B))?;
     let more = Epilogue::dtype(&problem);
-    let rows = epilogue.scales == Scales::Rows;
+    let [of_a, of_b] = [epilogue.scales.of_a(if gather { part } else { m } as u64, k as u64), {
+        epilogue.scales.of_b(n as u64, k as u64)
+    }]
+    .map(|n| (n as usize).max(1));
     let scale_a = match gather {
-        true => {
-            let each = if rows { part } else { 1 };
-            filled(world, DType::F32, each * pes, place(Input::ScaleA, each, 1))?
-        }
-        false => filled(world, DType::F32, if rows { m } else { 1 }, all(Input::ScaleA))?,
+        true => filled(world, DType::F32, of_a * pes, place(Input::ScaleA, of_a, 1))?,
+        false => filled(world, DType::F32, of_a, all(Input::ScaleA))?,
     };
-    let scale_b = filled(world, DType::F32, if rows { n } else { 1 }, all(Input::ScaleB))?;
+    let scale_b = filled(world, DType::F32, of_b, all(Input::ScaleB))?;
     let bias = filled(world, more, n, all(Input::Bias))?;
-    let d_rows = if form == Form::ReduceScatter { part } else { m };
-    let residual = filled(world, more, d_rows * columns, all(Input::Residual))?;
+    let equal = case.rows.is_empty();
+    let d_rows = match form {
+        Form::ReduceScatter if equal => part,
+        Form::ReduceScatter => case.own(me),
+        _ => m,
+    };
+    // Symmetric memory has the same size on all PEs, and results lie at its beginning.
+    let d_elements = if form == Form::ReduceScatter { part * columns } else { m * columns };
+    let residual = filled(world, more, d_elements, all(Input::Residual))?;
     let scale = filled(world, DType::F32, 1, |_| DIVISOR)?;
-    let d = filled(world, problem.out, d_rows * columns, |_| 1.5)?;
+    let d = filled(world, problem.out, d_elements, |_| 1.5)?;
+    let [residual, to] = [&residual, &d].map(|t| beginning(t, (d_rows * columns).max(1)));
+    let (residual, to) = (residual?, to?);
 
-    let plan = FusedPlan::parse(plan, form).unwrap();
-    let fused = Fused::with(world, world.team(), form, problem, epilogue, plan)?;
     let [a, b, scale_a, scale_b, bias, residual, to] =
-        [&a, &b, &scale_a, &scale_b, &bias, &residual, &d].map(|t| Flat(t));
+        [&a, &b, &scale_a, &scale_b, &bias, &residual, &to].map(|t| Flat(t));
     let scales = epilogue.scales != Scales::None;
     let mut x = FusedOperands::new(&a, &b, &to);
     x.scale_a = scales.then_some(&scale_a);
@@ -202,8 +278,8 @@ fn check(world: &World, case: &Case, plan: &str) -> Result<(), BenchError> {
     fused.launch_with(world.stream(), &x)?;
     world.stream().synchronize()?;
 
-    let found = elements(&d, world.my_pe(), d_rows * columns, world.stream())?;
-    let own = if form == Form::ReduceScatter { part.min(m.saturating_sub(me * part)) } else { m };
+    let found = elements(&d, world.my_pe(), d_elements, world.stream())?;
+    let own = if form == Form::ReduceScatter { case.own(me) } else { m };
     for (i, row) in found.chunks(columns).enumerate().take(own) {
         for (j, is) in row.iter().enumerate() {
             let (expected, bound) = case.expected(me, i, j);
@@ -212,6 +288,10 @@ fn check(world: &World, case: &Case, plan: &str) -> Result<(), BenchError> {
                 "{form:?} {problem} {epilogue:?}: PE {me} has {is} at ({i}, {j}), expected {expected}"
             );
         }
+    }
+    // Nothing is written behind the rows of this PE.
+    if !equal {
+        assert!(found[own * columns..].iter().all(|x| *x == 1.5), "{form:?} {problem}: PE {me} wrote more");
     }
     world.wait_for_all()?;
     Ok(())
@@ -226,8 +306,23 @@ fn run(
     plan: &str,
 ) {
     let problem = Problem { out: types.1, ..Problem::new(Shape::new(m, n, k), types.0) };
-    let case = Case { form, problem, epilogue, pes };
-    World::simulated(pes as u32).unwrap().run(|world| check(world, &case, plan)).unwrap();
+    let case = Case { form, problem, epilogue, pes, rows: &[], plan };
+    World::simulated(pes as u32).unwrap().run(|world| check(world, &case)).unwrap();
+}
+
+/// Runs a product of PEs with these numbers of rows.
+fn run_uneven(
+    form: Form,
+    rows: &[u64],
+    (n, k): (u64, u64),
+    types: (DType, DType),
+    epilogue: Epilogue,
+    plan: &str,
+) {
+    let shape = Shape::new(rows.iter().sum(), n, k);
+    let problem = Problem { out: types.1, ..Problem::new(shape, types.0) };
+    let case = Case { form, problem, epilogue, pes: rows.len(), rows, plan };
+    World::simulated(rows.len() as u32).unwrap().run(|world| check(world, &case)).unwrap();
 }
 
 const FP8: (DType, DType) = (DType::E4M3, DType::BF16);
@@ -279,6 +374,136 @@ fn an_allreduce_adds_the_residual_once() {
     run(Form::AllReduce, 2, (50, 72, 64), BF16, plain, "bn=64,stages=2,ctas=2,send=tma");
 }
 
+/// Checks sums that are made in the memory of their owner, which adds the bias and the residual to its own part.
+#[test]
+fn sums_in_the_memory_of_the_owner() {
+    let all =
+        Epilogue { scales: Scales::Rows, bias: true, residual: true, divide: true, ..Epilogue::default() };
+    let plan = "bn=64,bk=128,stages=2,strip=32,send=add";
+    run(Form::ReduceScatter, 3, (131, 80, 128), FP8, all, plan);
+    let blocks = Epilogue { scales: Scales::Blocks, ..Epilogue::default() };
+    run(Form::ReduceScatter, 2, (50, 144, 272), FP8, blocks, plan);
+}
+
+#[test]
+fn sums_by_the_switch() {
+    let all = Epilogue {
+        scales: Scales::Rows,
+        bias: true,
+        activation: Activation::Relu,
+        residual: true,
+        divide: true,
+        ..Epilogue::default()
+    };
+    run(Form::AllReduce, 3, (131, 80, 128), FP8, all, "bn=64,bk=128,stages=2,strip=32,send=switch");
+    let matrices = Epilogue { scales: Scales::Matrices, bias: true, ..Epilogue::default() };
+    run(Form::AllReduce, 2, (50, 72, 128), FP8, matrices, "bn=64,bk=128,stages=2,ctas=2,send=switch");
+}
+
+#[test]
+fn packets_of_scaled_products() {
+    let all = Epilogue {
+        scales: Scales::Rows,
+        bias: true,
+        activation: Activation::Silu,
+        residual: true,
+        ..Epilogue::default()
+    };
+    run(Form::AllReduce, 3, (9, 80, 144), FP8, all, "decode=1,bn=16,split=2,stages=2,flights=2");
+    let narrow = Epilogue { scales: Scales::Matrices, bias: true, divide: true, ..Epilogue::default() };
+    let types = (DType::E4M3, DType::E4M3);
+    run(Form::AllReduce, 2, (5, 80, 144), types, narrow, "decode=1,bn=16,split=1,stages=2");
+}
+
+/// Checks scales that change along K, of which the last block is cut.
+#[test]
+fn scales_of_blocks() {
+    let blocks = Epilogue { scales: Scales::Blocks, bias: true, residual: true, ..Epilogue::default() };
+    run(Form::AllGather, 3, (140, 144, 272), FP8, blocks, "bn=128,bk=128,stages=2,strip=32,piece=128");
+    let plan = "bn=64,bk=128,stages=2,strip=32,outs=2,ins=0";
+    run(Form::ReduceScatter, 3, (131, 144, 272), FP8, blocks, &format!("{plan},send=bulk"));
+    run(Form::AllReduce, 2, (50, 144, 272), FP8, blocks, &format!("{plan},ctas=2"));
+    run_uneven(Form::AllGather, &[5, 0, 30], (80, 144), FP8, blocks, "bn=64,bk=128,stages=2,strip=32");
+    run_uneven(Form::ReduceScatter, &[5, 0, 30], (80, 144), FP8, blocks, plan);
+}
+
+#[test]
+fn an_all_gather_of_uneven_rows() {
+    let scaled = Epilogue { scales: Scales::Rows, bias: true, residual: true, ..Epilogue::default() };
+    let plan = "bn=64,bk=128,stages=2,strip=32";
+    run_uneven(Form::AllGather, &[5, 0, 133], (80, 128), FP8, scaled, plan);
+    let plain = Epilogue::default();
+    run_uneven(Form::AllGather, &[30, 129, 0, 7], (72, 64), BF16, plain, "bn=64,stages=2,ctas=2");
+    let gated = Epilogue { activation: Activation::Silu, gated: true, ..Epilogue::default() };
+    run_uneven(Form::AllGather, &[40, 3], (96, 72), BF16, gated, "bn=64,stages=2,strip=32");
+}
+
+#[test]
+fn sums_of_uneven_rows() {
+    let all = Epilogue {
+        scales: Scales::Rows,
+        bias: true,
+        activation: Activation::Relu,
+        residual: true,
+        ..Epilogue::default()
+    };
+    let plan = "bn=64,bk=128,stages=2,strip=32,send=bulk";
+    run_uneven(Form::ReduceScatter, &[70, 0, 5], (80, 128), FP8, all, plan);
+    let plain = Epilogue::default();
+    run_uneven(Form::ReduceScatter, &[30, 129, 0, 7], (72, 64), BF16, plain, "bn=64,stages=2,ctas=2,lag=0");
+    let narrow = Epilogue { divide: true, bias: true, ..Epilogue::default() };
+    let types = (DType::E4M3, DType::E4M3);
+    run_uneven(Form::ReduceScatter, &[9, 0], (80, 128), types, narrow, "bn=64,bk=128,stages=2,ins=0,outs=1");
+}
+
+#[test]
+fn few_uneven_rows_on_eight_pes() {
+    let rows = [9, 0, 1, 0, 0, 33, 0, 2];
+    let plain = Epilogue::default();
+    run_uneven(Form::ReduceScatter, &rows, (64, 64), BF16, plain, "bn=64,stages=2,send=tma");
+    run_uneven(Form::AllGather, &rows, (64, 64), BF16, plain, "bn=64,stages=2");
+}
+
+/// Checks that rows which do not make the problem, or for which there is no memory, are errors on all PEs.
+#[test]
+fn invalid_rows_are_rejected() {
+    let problem = Problem::new(Shape::new(100, 64, 64), DType::BF16);
+    let none = Epilogue::default();
+    let plan = |text: &str, form| Choice::parse(text, form).unwrap();
+    World::simulated(2)
+        .unwrap()
+        .run(|world| {
+            let made = |form, rows: &[u64], text: &str| {
+                let made = Fused::uneven(world, world.team(), form, problem, none, rows, plan(text, form));
+                made.map(drop).unwrap_err().to_string()
+            };
+            let form = Form::ReduceScatter;
+            assert!(made(form, &[100], "bn=64").contains("rows for 1 PEs, and the team has 2"));
+            assert!(made(form, &[50, 49], "bn=64").contains("99 together, and m is 100"));
+            assert!(made(form, &[u64::MAX, 101], "bn=64").contains("more than 2^64"));
+            assert!(made(form, &[99, 1], "send=add").contains("equal parts of D"));
+            assert!(made(form, &[99, 1], "sequence").contains("equal parts of the rows"));
+            assert!(made(Form::AllReduce, &[99, 1], "bn=64").contains("none has rows of its own"));
+            let different = [99 - u64::from(world.my_pe()), 1 + u64::from(world.my_pe())];
+            assert!(made(form, &different, "bn=64,stages=2").contains("different products"));
+
+            let choice = plan("bn=64,stages=2", form);
+            let mut fused = Fused::uneven(world, world.team(), form, problem, none, &[60, 40], choice)?;
+            let mut set = |rows: &[u64]| fused.set_rows(world, world.stream(), rows).unwrap_err().to_string();
+            assert!(set(&[61, 0]).contains("PE 0 of the team has 61 rows"));
+            assert!(set(&[1, 1, 1]).contains("rows for 3 PEs"));
+            assert!(set(&[0, 0]).contains("m is 0"));
+            assert!(set(&[u64::from(world.my_pe()), 1]).contains("different products"));
+            assert_eq!(fused.rows(), Some(&[60, 40][..]));
+            let mut equal = Fused::new(world, world.team(), form, problem, choice)?;
+            let error = equal.set_rows(world, world.stream(), &[60, 40]).unwrap_err();
+            assert!(error.to_string().contains("equal parts"), "{error}");
+            assert!(equal.rows().is_none());
+            Ok::<_, BenchError>(())
+        })
+        .unwrap();
+}
+
 /// Checks that missing and superfluous operands of an epilogue are rejected, and that a plan
 /// without a place for an operand is too.
 #[test]
@@ -286,19 +511,32 @@ fn invalid_operands_are_rejected() {
     let problem = Problem::new(Shape::new(128, 64, 64), DType::BF16);
     let form = Form::ReduceScatter;
     let fits = |epilogue: Epilogue, form, plan: &str| {
-        let choice = weft::gemm::Choice::parse(plan, form).unwrap();
+        let choice = Choice::parse(plan, form).unwrap();
         epilogue.fits(form, &problem, &choice).map_err(|e| e.to_string())
     };
     let bias = Epilogue { bias: true, ..Epilogue::default() };
     assert_eq!(fits(bias, form, "bn=64"), Ok(()));
-    assert!(fits(bias, form, "sequence").unwrap_err().contains("no place for an epilogue"));
-    assert!(fits(bias, form, "send=add").unwrap_err().contains("no function can follow"));
-    assert!(fits(bias, Form::AllReduce, "decode=1").unwrap_err().contains("no place"));
+    assert!(fits(bias, form, "sequence").unwrap_err().contains("neither has a place"));
+    assert_eq!(fits(bias, form, "send=add"), Ok(()));
+    assert_eq!(fits(bias, Form::AllReduce, "decode=1"), Ok(()));
+    let active = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
+    assert!(fits(active, form, "send=add").unwrap_err().contains("no activation can follow"));
     let gated = Epilogue { gated: true, ..Epilogue::default() };
     assert!(fits(gated, form, "bn=64").unwrap_err().contains("no gates"));
     assert!(fits(gated, Form::AllGather, "bn=128,ctas=2").unwrap_err().contains("ctas=1"));
     assert!(fits(gated, Form::AllGather, "bn=64").unwrap_err().contains("half of bn"));
     assert_eq!(fits(gated, Form::AllGather, "bn=128"), Ok(()));
+    let blocks = Epilogue { scales: Scales::Blocks, ..Epilogue::default() };
+    assert!(fits(blocks, form, "bn=128,ins=0").unwrap_err().contains("several blocks"));
+    assert!(fits(blocks, form, "bn=128,bk=128,stages=2").unwrap_err().contains("no warp"));
+    assert!(fits(blocks, form, "bn=128,bk=128,stages=3,ins=0").unwrap_err().contains("shared memory"));
+    assert_eq!(fits(blocks, form, "bn=128,bk=128,stages=2,ins=0"), Ok(()));
+    assert_eq!(fits(blocks, form, "bn=128,bk=128,stages=2,send=add"), Ok(()));
+    let switch = fits(blocks, Form::AllReduce, "bn=128,bk=128,stages=2,send=switch");
+    assert!(switch.unwrap_err().contains("no warp"));
+    assert!(fits(blocks, Form::AllReduce, "decode=1").unwrap_err().contains("transpose"));
+    let both = Epilogue { gated: true, ..blocks };
+    assert!(fits(both, Form::AllGather, "bn=128,bk=128,stages=2").unwrap_err().contains("other columns"));
 
     let team = FusedTeam {
         machine: Machine { target: "sm_90a".parse().unwrap(), sms: 132 },

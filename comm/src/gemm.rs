@@ -69,12 +69,7 @@ impl Matmul {
         };
         let gathers = form == Form::AllGather;
         let rows = gathers.then(|| symmetric(problem.dtype, part * ranks * problem.shape.k)).transpose()?;
-        let each = match epilogue.scales {
-            _ if !gathers => 0,
-            Scales::None => 0,
-            Scales::Matrices => 1,
-            Scales::Rows => part,
-        };
+        let each = if gathers { epilogue.scales.of_a(part, problem.shape.k) } else { 0 };
         let scales = (each > 0).then(|| symmetric(DType::F32, each * ranks)).transpose()?;
         let written = form != Form::AllGather && fused.choice().is_result_symmetric(form);
         let of_all = if form == Form::ReduceScatter { part } else { problem.shape.m };
@@ -133,7 +128,6 @@ impl Matmul {
         let part = m.div_ceil(u64::from(self.comm.size()));
         let rows = if self.form == Form::ReduceScatter { part } else { m };
         let columns = self.epilogue.columns(n);
-        let per_row = self.epilogue.scales == Scales::Rows;
         // SAFETY: the caller vouches for the addresses.
         let side = |address, n, dtype| unsafe { self.comm.side(address, count(n), dtype) };
         let maybe =
@@ -141,10 +135,9 @@ impl Matmul {
         let a = if self.rows.is_some() { None } else { Some(side(operands.a, m * k, dtype)?) };
         let d = if self.sum.is_some() { None } else { Some(side(operands.d, rows * columns, out)?) };
         let b = side(operands.b, n * k, dtype)?;
-        let scales = |extent| if per_row { extent } else { 1 };
         let scale_a = if self.scales.is_some() { None } else { operands.scale_a };
-        let scale_a = maybe(scale_a, scales(m), DType::F32)?;
-        let scale_b = maybe(operands.scale_b, scales(n), DType::F32)?;
+        let scale_a = maybe(scale_a, self.epilogue.scales.of_a(m, k), DType::F32)?;
+        let scale_b = maybe(operands.scale_b, self.epilogue.scales.of_b(n, k), DType::F32)?;
         let more = Epilogue::dtype(&self.problem);
         let bias = maybe(operands.bias, n, more)?;
         let residual = maybe(operands.residual, rows * columns, more)?;

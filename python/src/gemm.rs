@@ -16,8 +16,12 @@ const FORMS: [(&str, Form); 3] = [
 ];
 
 /// The kinds of scales and the activations, by name.
-const SCALES: [(&str, Scales); 3] =
-    [("none", Scales::None), ("matrices", Scales::Matrices), ("rows", Scales::Rows)];
+const SCALES: [(&str, Scales); 4] = [
+    ("none", Scales::None),
+    ("matrices", Scales::Matrices),
+    ("rows", Scales::Rows),
+    ("blocks", Scales::Blocks),
+];
 const ACTIVATIONS: [(&str, Activation); 5] = [
     ("none", Activation::None),
     ("relu", Activation::Relu),

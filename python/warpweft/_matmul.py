@@ -193,8 +193,17 @@ class Matmuls:
         return gathered, [shaped(result, rows, self.comm.size) for result in results]
 
     def scales(self, rows: Rows, scale_a: torch.Tensor, scale_b: torch.Tensor, n: int, gathers: bool) -> tuple:
-        """Return the kind of scales, and those of A and B as f32."""
-        m = rows.matrix.shape[0]
+        """Return the kind of scales, and those of A and B as f32.
+
+        Scales of blocks are one for each 1 x 128 elements of A, as (..., K / 128), and one for each 128 x 128 of B, as
+        (K / 128, N / 128).
+        """
+        m, k = rows.matrix.shape
+        blocks = (-(-k // 128), -(-n // 128))
+        if scale_a.numel() == m * blocks[0] and tuple(scale_b.shape) == blocks and scale_b.numel() not in (1, n):
+            if scale_a.dim() > 1:
+                scale_a = scale_a.movedim(rows.dim, 0)
+            return "blocks", scale_a.to(torch.float32).reshape(-1), scale_b.to(torch.float32).t().reshape(-1)
         a, b = scale_a.to(torch.float32), scale_b.to(torch.float32).reshape(-1)
         if a.numel() == 1 and b.numel() == 1:
             return "matrices", a.reshape(-1), b
@@ -207,7 +216,8 @@ class Matmuls:
             if x.numel() not in (1, extent):
                 raise unsupported(
                     f"{what} has {x.numel()} scales for {extent} rows of its product",
-                    "pass one scale, or one for each row of A and each column of B; scales of blocks are not taken",
+                    "pass one scale, one for each row of A and each column of B, or one for each block of 128 along K: "
+                    "(M, K / 128) of A and (K / 128, N / 128) of B",
                 )
         return "rows", a.expand(m), b.expand(n)
 

@@ -354,7 +354,9 @@ class Comm:
         out_dtypes: Sequence[Optional[torch.dtype]],
         use_fast_accum: Sequence[bool] = (),
     ) -> tuple:
-        """As :meth:`fused_all_gather_matmul`, of fp8 with scales: of matrices, or of rows of A and columns of B.
+        """As :meth:`fused_all_gather_matmul`, of fp8 with scales: of matrices, of rows of A and columns of B, or of blocks.
+
+        Scales of blocks have shapes (..., K / 128), for each row of A, and (K / 128, N / 128).
 
         ``A_scale`` belongs to this rank's rows, and the others' arrive with their rows. Sums are always made in f32.
         """
@@ -382,7 +384,9 @@ class Comm:
         out_dtype: Optional[torch.dtype] = None,
         use_fast_accum: bool = False,
     ) -> torch.Tensor:
-        """As :meth:`fused_matmul_reduce_scatter`, of fp8 with scales: of matrices, or of rows of A and columns of B.
+        """As :meth:`fused_matmul_reduce_scatter`, of fp8 with scales: of matrices, of rows of A and columns of B, or of blocks.
+
+        Scales of blocks have shapes (..., K / 128), for each row of A, and (K / 128, N / 128).
 
         ``output_shape`` is the shape of the whole product, of which dimension ``orig_scatter_dim`` is scattered, where A is
         a matrix that was reshaped. Sums are always made in f32.
@@ -392,7 +396,7 @@ class Comm:
         if output_shape is not None:
             leading = tuple(output_shape[:-1])
             A = A.reshape(*leading, A.shape[-1])
-            A_scale = A_scale if A_scale.numel() == 1 else A_scale.reshape(*leading, 1)
+            A_scale = A_scale if A_scale.numel() == 1 else A_scale.reshape(*leading, -1)
         dim = orig_scatter_dim if output_shape is not None else scatter_dim_after_maybe_reshape
         return self._matmuls.reduce_scatter(A, B, reduce_op, dim, out_dtype or B.dtype, (A_scale, B_scale), bias)
 

@@ -1,8 +1,8 @@
 //! Products of few rows with an allreduce inside: one launch multiplies and exchanges packets that carry their own flag.
 
-use super::fused::alike;
+use super::fused::{Unread, alike};
 use super::model::clusters;
-use super::{Major, Param, Plan, Problem, Shape};
+use super::{Epilogue, Form, FusedOperands, Major, Param, Plan, Problem, Shape};
 use crate::collective::Flat;
 use crate::compile::{KernelFile, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
@@ -286,15 +286,15 @@ impl Launches {
     fn new(
         world: &World,
         team: Team,
-        part: &str,
+        (part, more): (&str, String),
         problem: Problem,
-        plan: DecodePlan,
+        plan: Result<DecodePlan, Error>,
         own: Vec<(String, Define)>,
     ) -> Result<Launches, GpuError> {
-        let pes = team.n_pes();
-        let plan = plan.of(&problem, pes, world.device().sm_count()?);
+        let (pes, sms) = (team.n_pes(), world.device().sm_count()?);
+        let plan = plan.and_then(|plan| plan.of(&problem, pes, sms));
         let asked = plan.as_ref().map_or_else(|_| String::new(), ToString::to_string);
-        alike(world, &team, &format!("{part}, {problem}, {asked}"))?;
+        alike(world, &team, &format!("{part}, {problem}, {asked}{more}"))?;
         let plan = plan?;
         let target = target(world.device())?;
         if target.name() != TARGET {
@@ -338,7 +338,11 @@ impl Launches {
 
 /// D (m, n), the sum over PEs of A (m, k) times B (n, k), for m up to [`Decode::MAX_ROWS`], in one launch. Launches follow each
 /// other on one stream; for several streams there is one of these each.
-pub struct Decode(Launches);
+pub struct Decode {
+    launches: Launches,
+    epilogue: Epilogue,
+    unread: Unread,
+}
 
 impl Decode {
     /// The most rows of A and D. With more rows, `Fused` moves whole tiles instead of packets.
@@ -351,13 +355,31 @@ impl Decode {
     /// Fails for a problem or a plan that the kernel does not have (R0505), and where PEs of the team ask for different ones;
     /// `R0302` where there is no memory; as [`Kernel::compile`].
     pub fn new(world: &World, team: Team, problem: Problem, plan: DecodePlan) -> Result<Decode, GpuError> {
-        let part = vec![("PART".to_owned(), Define::from(part_of(problem.out)))];
-        Launches::new(world, team, PART, problem, plan, part).map(Decode)
+        Decode::with(world, team, problem, Epilogue::default(), plan)
+    }
+
+    /// Compiles like [`new`](Decode::new), with an epilogue that is applied to elements. *Collective.*
+    ///
+    /// # Errors
+    /// Fails as [`new`](Decode::new) does, and for gates or scales of blocks (R0505).
+    pub fn with(
+        world: &World,
+        team: Team,
+        problem: Problem,
+        epilogue: Epilogue,
+        plan: DecodePlan,
+    ) -> Result<Decode, GpuError> {
+        let mut own = vec![("PART".to_owned(), Define::from(part_of(problem.out)))];
+        own.extend(epilogue.defines_of_packets());
+        let fits = epilogue.fits(Form::AllReduce, &problem, &plan.into());
+        let part = (PART, if epilogue.is_none() { String::new() } else { format!(", {epilogue:?}") });
+        let launches = Launches::new(world, team, part, problem, fits.map(|()| plan), own)?;
+        Ok(Decode { launches, epilogue, unread: Unread::new(world, &problem)? })
     }
 
     /// How it is computed.
     pub fn plan(&self) -> &DecodePlan {
-        &self.0.plan
+        &self.launches.plan
     }
 
     /// Puts the product on a stream. All matrices have contiguous rows.
@@ -371,13 +393,26 @@ impl Decode {
         b: &dyn AsArgument,
         d: &dyn AsArgument,
     ) -> Result<(), GpuError> {
-        self.0.launch(stream, &[a, b, d], &[])
+        self.launch_with(stream, &FusedOperands::new(a, b, d))
+    }
+
+    /// Launches like [`launch`](Decode::launch), with what the epilogue reads.
+    ///
+    /// # Errors
+    /// Fails as [`launch`](Decode::launch) does, and if the epilogue reads what is missing, or does not read what is given
+    /// (R0505).
+    pub fn launch_with(&self, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
+        self.epilogue.agrees(x)?;
+        let others = self.unread.operands(x);
+        let others = others.iter().map(|other| other as &dyn AsArgument);
+        let own: Vec<_> = [x.a, x.b, x.d].into_iter().chain(others).collect();
+        self.launches.launch(stream, &own, &[])
     }
 }
 
 impl fmt::Debug for Decode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Decode({}, {})", self.0.problem, self.0.plan)
+        write!(f, "Decode({}, {})", self.launches.problem, self.launches.plan)
     }
 }
 
@@ -423,7 +458,8 @@ impl DecodeNorm {
             ("R".to_owned(), Define::from(part_of(problem.out))),
             ("SCALED".to_owned(), Define::Bool(problem.out.bytes() == 1)),
         ];
-        let launches = Launches::new(world, team, "gemm_allreduce_rms_norm", problem, plan, own)?;
+        let part = ("gemm_allreduce_rms_norm", String::new());
+        let launches = Launches::new(world, team, part, problem, Ok(plan), own)?;
         let Shape { m, n, .. } = problem.shape;
         let words = usize::try_from(m * n.div_ceil(launches.plan.bm.into())).unwrap_or(usize::MAX);
         let squares = DeviceTensor::zeros(words, world.stream())?;

@@ -1,14 +1,17 @@
 //! What a fused product does to elements beside multiplying and adding them up.
 
-use super::plan::{Choice, Part};
-use super::{Form, part_of};
+use super::plan::{Choice, FusedPlan, MOST_SHARED, Part};
+use super::{Form, part_of, staging};
+use crate::collective::Flat;
 use crate::gemm::Problem;
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::AsArgument;
-use weft_runtime::{DType, Error, error};
+use weft_runtime::memory::AnyTensor;
+use weft_runtime::{DType, Error, World, error};
 
 /// Scales of the operands of a product, which elements of the product are multiplied by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum Scales {
     /// No scales at all.
     #[default]
@@ -17,6 +20,31 @@ pub enum Scales {
     Matrices,
     /// One for each row of A and one for each row of B.
     Rows,
+    /// One for each 1 x 128 elements of A, and one for each 128 x 128 of B, which change along K.
+    Blocks,
+}
+
+/// Elements along K that have one scale of a block.
+const BLOCK: u64 = 128;
+
+impl Scales {
+    /// The number of scales of A, for so many rows of k elements.
+    pub fn of_a(self, rows: u64, k: u64) -> u64 {
+        match self {
+            Scales::None => 0,
+            Scales::Matrices => 1,
+            Scales::Rows => rows,
+            Scales::Blocks => rows.saturating_mul(k.div_ceil(BLOCK)),
+        }
+    }
+
+    /// The number of scales of B, for n rows of k elements.
+    pub fn of_b(self, n: u64, k: u64) -> u64 {
+        match self {
+            Scales::Blocks => n.div_ceil(BLOCK).saturating_mul(k.div_ceil(BLOCK)),
+            _ => self.of_a(n, k),
+        }
+    }
 }
 
 /// The function that elements go through behind the bias.
@@ -63,10 +91,11 @@ pub struct FusedOperands<'a> {
     pub b: &'a dyn AsArgument,
     /// The result of the product.
     pub d: &'a dyn AsArgument,
-    /// Scales of A, f32: one, or one for each row. For an all-gather they are symmetric, with modes (row of a PE, PE) as A
-    /// has them, and those of the other PEs arrive in their places; one for the whole matrix is in this PE's place.
+    /// Scales of A, f32: one, one for each row, or rows of them, one for each block of 128 elements. For an all-gather they are
+    /// symmetric, with modes (row of a PE, PE) or (row of a PE, block, PE) as A has them, and those of the other PEs arrive in
+    /// their places; one for the whole matrix is in this PE's place.
     pub scale_a: Option<&'a dyn AsArgument>,
-    /// Scales of B, f32: one, or one for each row.
+    /// Scales of B, f32: one, one for each row, or rows of them for each 128 rows, one for each block of 128 elements.
     pub scale_b: Option<&'a dyn AsArgument>,
     /// The bias of each column, of the type of D, and bf16 where that has 8 bits.
     pub bias: Option<&'a dyn AsArgument>,
@@ -83,7 +112,7 @@ impl<'a> FusedOperands<'a> {
     }
 
     /// What is read beside the matrices, by its name in the kernels, in their order.
-    pub(super) fn others(&self) -> [(&'static str, Option<&'a dyn AsArgument>); 5] {
+    fn others(&self) -> [(&'static str, Option<&'a dyn AsArgument>); 5] {
         [
             ("scale_a", self.scale_a),
             ("scale_b", self.scale_b),
@@ -91,6 +120,31 @@ impl<'a> FusedOperands<'a> {
             ("residual", self.residual),
             ("scale", self.scale),
         ]
+    }
+}
+
+/// Elements of memory that stands for what is not read: one for each PE of a team, and for two modes.
+const UNREAD: usize = 16;
+
+/// What stands for scales, and for a bias and a residual, that a kernel does not read.
+pub(in crate::gemm) struct Unread([AnyTensor; 2]);
+
+impl Unread {
+    /// Allocates it for a problem. *Collective.*
+    ///
+    /// # Errors
+    /// Fails if there is no memory (R0302).
+    pub fn new(world: &World, problem: &Problem) -> Result<Unread, Error> {
+        Ok(Unread([staging(world, DType::F32, UNREAD)?, staging(world, part_of(problem.out), UNREAD)?]))
+    }
+
+    /// What a kernel gets beside the matrices.
+    pub fn operands<'a>(&'a self, x: &FusedOperands<'a>) -> [Flat<'a>; 5] {
+        let [scales, numbers] = &self.0;
+        x.others().map(|(name, given)| {
+            let unread = if matches!(name, "bias" | "residual") { numbers } else { scales };
+            Flat(given.unwrap_or(unread))
+        })
     }
 }
 
@@ -102,7 +156,7 @@ impl Epilogue {
 
     /// Whether it reads numbers for each column or element, which take registers beside those of sums.
     pub(super) fn reads(&self) -> bool {
-        self.scales == Scales::Rows || self.bias || self.residual
+        matches!(self.scales, Scales::Rows | Scales::Blocks) || self.bias || self.residual
     }
 
     /// Whether it has each of [`FusedOperands::others`].
@@ -116,19 +170,32 @@ impl Epilogue {
         if self.gated { n / 2 } else { n }
     }
 
-    /// Values of the kernels' compile-time parameters.
-    pub(super) fn defines(&self, part: Part) -> Vec<(String, Define)> {
-        let mut all = vec![
+    /// Values of the compile-time parameters that all kernels have.
+    fn common(&self) -> Vec<(String, Define)> {
+        let all = [
             ("SCALES", self.scales as i64),
             ("BIAS", self.bias.into()),
-            ("ACT", self.activation as i64),
             ("RESIDUAL", self.residual.into()),
             ("DIVIDE", self.divide.into()),
         ];
-        if part == Part::Gather {
-            all.push(("GATED", self.gated.into()));
-        }
         all.into_iter().map(|(name, n)| (name.to_owned(), Define::Int(n))).collect()
+    }
+
+    fn active(&self) -> (String, Define) {
+        ("ACT".to_owned(), Define::Int(self.activation as i64))
+    }
+
+    /// Values of the compile-time parameters of a kernel.
+    pub(super) fn defines(&self, part: Part) -> Vec<(String, Define)> {
+        let mut all = self.common();
+        all.extend((part != Part::Add).then(|| self.active()));
+        all.extend((part == Part::Gather).then(|| ("GATED".to_owned(), Define::Int(self.gated.into()))));
+        all
+    }
+
+    /// Values of the compile-time parameters of the kernel that exchanges packets.
+    pub(in crate::gemm) fn defines_of_packets(&self) -> Vec<(String, Define)> {
+        [self.common(), vec![self.active()]].concat()
     }
 
     /// Whether a choice computes a problem with it.
@@ -140,24 +207,41 @@ impl Epilogue {
         if self.is_none() {
             return Ok(());
         }
-        let Choice::Launch(plan) = choice else {
-            let message = format!("{} has no place for an epilogue", choice.text(form));
-            return refuse(message, "choose a plan for one launch that moves tiles");
-        };
-        if !plan.part(form).finishes() {
-            let message = format!("the plan {} adds up where no function can follow", plan.text(form));
-            return refuse(message, "send sums by vectors, tma or bulk");
-        }
-        if !self.gated {
-            return Ok(());
-        }
-        let multiple = 32 / u64::from(problem.out.bytes());
-        if form != Form::AllGather {
+        if self.gated && form != Form::AllGather {
             return refuse(
                 "sums over PEs have no gates".into(),
                 "use gates with Form::AllGather, or apply them in a kernel of their own",
             );
         }
+        let blocks = self.scales == Scales::Blocks;
+        let plan = match choice {
+            Choice::Launch(plan) => plan,
+            Choice::Decode(_) if blocks => {
+                let message =
+                    "packets are of the transpose of D, whose rows have one scale for 128 of them".into();
+                return refuse(message, "choose a plan for one launch that moves tiles");
+            }
+            Choice::Decode(_) => return Ok(()),
+            Choice::Sequence => {
+                let message =
+                    "a sequence is a plain product and a collective, and neither has a place for an epilogue";
+                return refuse(message.into(), "choose a plan for one launch");
+            }
+        };
+        if plan.part(form) == Part::Add && self.activation != Activation::None {
+            let message = format!(
+                "the plan {} adds up in the memory of D, and no activation can follow where nobody has the sum",
+                plan.text(form)
+            );
+            return refuse(message, "send sums by vectors, tma or bulk");
+        }
+        if blocks {
+            self.has_blocks(form, problem, plan)?;
+        }
+        if !self.gated {
+            return Ok(());
+        }
+        let multiple = 32 / u64::from(problem.out.bytes());
         if plan.ctas > 1 || !(plan.bn / 2).is_multiple_of(plan.strip) {
             let message = format!("the plan {} has no tiles of gates and what they are for", plan.text(form));
             return refuse(message, "choose ctas=1, and a strip that divides half of bn");
@@ -169,11 +253,40 @@ impl Epilogue {
         Ok(())
     }
 
+    /// Whether a plan has tiles whose columns and stages lie in one block of scales, and a role that reads the scales.
+    ///
+    /// # Errors
+    /// Fails for a plan that does not (R0505).
+    fn has_blocks(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> Result<(), Error> {
+        let shared = plan.shared_bytes(form, problem) + u64::from(plan.bm * plan.stages) * 4;
+        let cases = [
+            (self.gated, "multiplies gates by the scales of other columns", "use scales of matrices or rows"),
+            (
+                u64::from(plan.bk) != BLOCK || !BLOCK.is_multiple_of(plan.bn.into()),
+                "has stages or columns of several blocks of scales",
+                "choose bk=128, and bn=64 or bn=128",
+            ),
+            (
+                plan.part(form).stages() && plan.ins > 0,
+                "has a role that fetches strips, and no warp for one that reads scales of blocks",
+                "choose ins=0",
+            ),
+            (
+                plan.part(form) == Part::Switch,
+                "has a role that adds up by the switch, and no warp for one that reads scales of blocks",
+                "send sums by vectors, tma or bulk",
+            ),
+            (shared > MOST_SHARED, "has no shared memory for scales of blocks", "choose fewer stages"),
+        ];
+        let Some((_, what, help)) = cases.into_iter().find(|(fails, ..)| *fails) else { return Ok(()) };
+        Err(Error::new(error::GEMM, format!("the plan {} {what}", plan.text(form))).help(help))
+    }
+
     /// Whether a launch has all that it reads, and nothing else.
     ///
     /// # Errors
     /// `R0505` with the name of what is missing or too much.
-    pub(super) fn agrees(&self, given: &FusedOperands<'_>) -> Result<(), Error> {
+    pub(in crate::gemm) fn agrees(&self, given: &FusedOperands<'_>) -> Result<(), Error> {
         let names = given.others().into_iter().zip(self.has());
         let other = names.into_iter().find(|((_, argument), has)| argument.is_some() != *has);
         let Some(((name, _), has)) = other else { return Ok(()) };

@@ -5,10 +5,11 @@ mod model;
 mod plan;
 mod sequence;
 pub mod tuning;
+mod uneven;
 
 use super::tuning::Setting;
-use super::{Decode, Machine, Problem, Shape};
-use crate::collective::{Flat, Links};
+use super::{Decode, Problem, Shape};
+use crate::collective::Flat;
 use crate::compile::{KernelFile, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
 use plan::Part;
@@ -19,6 +20,9 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
 
+use uneven::Uneven;
+
+pub(super) use epilogue::Unread;
 pub use epilogue::{Activation, Epilogue, FusedOperands, Scales};
 pub use model::{Bytes, Estimate, FusedTeam};
 pub use plan::{Choice, FusedPlan};
@@ -26,9 +30,6 @@ pub use plan::{Choice, FusedPlan};
 /// The architecture that the kernels are written for: their roles divide a CTA's registers and shared memory as Hopper has
 /// them.
 const TARGET: &str = "sm_90a";
-
-/// Elements of memory that stands for what is not read: one for each PE of a team, and for two modes.
-const UNREAD: usize = 16;
 
 /// What PEs compute together with a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ impl Form {
 }
 
 /// The type of sums that PEs send: that of results, and bf16 for results of 8 bits.
-fn part_of(out: DType) -> DType {
+pub(super) fn part_of(out: DType) -> DType {
     if out.bytes() == 1 { DType::BF16 } else { out }
 }
 
@@ -80,8 +81,9 @@ struct Launch {
     started: SymmetricTensor<u64>,
     done: SymmetricTensor<u64>,
     rounds: DeviceTensor<u64>,
-    /// What stands for scales, and for a bias and a residual, that the kernel does not read.
-    unread: [AnyTensor; 2],
+    unread: Unread,
+    /// The rows of each PE, where they are not equal parts.
+    uneven: Option<Uneven>,
 }
 
 impl Fused {
@@ -113,17 +115,52 @@ impl Fused {
         epilogue: Epilogue,
         choice: impl Into<Choice>,
     ) -> Result<Fused, GpuError> {
-        let choice = choice.into();
+        Fused::made(world, team, form, (problem, epilogue), choice.into(), None)
+    }
+
+    /// Compiles like [`with`](Fused::with), for PEs that have different numbers of rows: `rows` has one for each PE of the team,
+    /// which may be 0, and `m` is their sum. For an all-gather, A has modes (row of a PE, column, PE) with as many rows as the
+    /// largest of `rows`, and D has the rows of the PEs one after the other. For a reduce-scatter, D has the rows of this PE.
+    /// *Collective.*
+    ///
+    /// Launches may have other rows, up to the largest of these for each PE: [`set_rows`](Fused::set_rows).
+    ///
+    /// # Errors
+    /// Fails as [`with`](Fused::with) does, and for rows that do not add up to `m`, another number of PEs, an allreduce, which
+    /// has all rows on each PE, and for a choice that has equal parts of the rows (R0505).
+    pub fn uneven(
+        world: &World,
+        team: Team,
+        form: Form,
+        problem: Problem,
+        epilogue: Epilogue,
+        rows: &[u64],
+        choice: impl Into<Choice>,
+    ) -> Result<Fused, GpuError> {
+        Fused::made(world, team, form, (problem, epilogue), choice.into(), Some(rows))
+    }
+
+    fn made(
+        world: &World,
+        team: Team,
+        form: Form,
+        (problem, epilogue): (Problem, Epilogue),
+        choice: Choice,
+        rows: Option<&[u64]>,
+    ) -> Result<Fused, GpuError> {
         let fits = problem.check().and_then(|()| choice.fits(form, &problem));
         let fits = fits.and_then(|()| epilogue.fits(form, &problem, &choice));
-        let more = if epilogue.is_none() { String::new() } else { format!(", {epilogue:?}") };
+        let uneven = |rows| uneven::fits(form, &problem, &choice, (team.n_pes(), rows));
+        let fits = fits.and_then(|()| rows.map_or(Ok(()), uneven));
+        let mut more = if epilogue.is_none() { String::new() } else { format!(", {epilogue:?}") };
+        more.extend(rows.map(|rows| format!(", rows {rows:?}")));
         alike(world, &team, &format!("{form:?}, {problem}, {}{more}", choice.text(form)))?;
         fits?;
         let how = match choice {
             Choice::Launch(plan) => {
-                How::Launch(Launch::new(world, team, form, (&problem, &epilogue), &plan)?.into())
+                How::Launch(Launch::new(world, team, form, (&problem, &epilogue), &plan, rows)?.into())
             }
-            Choice::Decode(plan) => How::Decode(Decode::new(world, team, problem, plan)?.into()),
+            Choice::Decode(plan) => How::Decode(Decode::with(world, team, problem, epilogue, plan)?.into()),
             Choice::Sequence => How::Sequence(Sequence::new(world, team, form, &problem)?.into()),
         };
         let choice = match &how {
@@ -168,6 +205,58 @@ impl Fused {
         Fused::with(world, team, form, problem, epilogue, choice)
     }
 
+    /// Compiles like [`uneven`](Fused::uneven), by the plan that the model chooses. *Collective.*
+    ///
+    /// # Errors
+    /// Fails as [`uneven`](Fused::uneven) does, and on GPUs that the kernels are not written for (R0505).
+    pub fn auto_uneven(
+        world: &World,
+        team: Team,
+        form: Form,
+        problem: Problem,
+        epilogue: Epilogue,
+        rows: &[u64],
+    ) -> Result<Fused, GpuError> {
+        let plan = FusedTeam::of(world, &team)?.choose_uneven(form, &problem, &epilogue, rows);
+        // Where there is none, all PEs still compare what they ask for.
+        let plan = plan.unwrap_or_else(|_| FusedPlan::of(form));
+        Fused::uneven(world, team, form, problem, epilogue, rows, plan)
+    }
+
+    /// The rows of each PE, if the product was made for different numbers of them.
+    pub fn rows(&self) -> Option<&[u64]> {
+        match &self.how {
+            How::Launch(launch) => launch.uneven.as_ref().map(Uneven::rows),
+            _ => None,
+        }
+    }
+
+    /// Changes the rows of each PE for launches that follow on the stream: `m` is their sum then. Nothing is compiled or
+    /// allocated. *Collective.*
+    ///
+    /// # Errors
+    /// Fails on every PE if PEs pass different rows, for another number of PEs, for a PE with more rows than there is memory
+    /// for, and for a product that was not made by [`uneven`](Fused::uneven) (R0505).
+    pub fn set_rows(&mut self, world: &World, stream: &Stream, rows: &[u64]) -> Result<(), GpuError> {
+        let launch = match &mut self.how {
+            How::Launch(launch) if launch.uneven.is_some() => launch,
+            _ => {
+                let message = "PEs have equal parts of the rows of this product";
+                return Err(Error::new(error::GEMM, message).help("make it by Fused::uneven").into());
+            }
+        };
+        let Launch { uneven: Some(uneven), team, .. } = &mut **launch else { return Ok(()) };
+        alike(world, team, &format!("rows {rows:?}"))?;
+        let m = rows.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
+        uneven::adds_up(m, team.n_pes(), rows)?;
+        uneven.has_room(rows)?;
+        let shape = Shape { m, ..self.problem.shape };
+        Problem { shape, ..self.problem }.check()?;
+        uneven.set(stream, team, rows)?;
+        self.problem.shape = shape;
+        Ok(())
+    }
+
     /// The problem that it computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -204,7 +293,7 @@ impl Fused {
         self.epilogue.agrees(x)?;
         match &self.how {
             How::Launch(launch) => launch.go(self.form, self.problem.shape, stream, x),
-            How::Decode(decode) => decode.launch(stream, x.a, x.b, x.d),
+            How::Decode(decode) => decode.launch_with(stream, x),
             How::Sequence(sequence) => sequence.launch(stream, x.a, x.b, x.d),
         }
     }
@@ -217,6 +306,7 @@ impl Launch {
         form: Form,
         (problem, epilogue): (&Problem, &Epilogue),
         plan: &FusedPlan,
+        rows: Option<&[u64]>,
     ) -> Result<Launch, GpuError> {
         let target = target(world.device())?;
         if target.name() != TARGET {
@@ -226,12 +316,17 @@ impl Launch {
         }
         let (part, pes) = (plan.part(form), team.n_pes());
         let mut options = Options::new(target);
-        let (name, defines) = plan.kernel(form, problem, epilogue, pes);
+        let (name, defines) = match rows {
+            Some(_) => plan.uneven_kernel(form, problem, epilogue, pes),
+            None => plan.kernel(form, problem, epilogue, pes),
+        };
         options.defines = defines.into_iter().collect();
         let text = crate::library::part(name).unwrap_or_default();
         let file = KernelFile::parse(&format!("weft::{name}"), text)?;
+        let uneven = rows.map(|rows| Uneven::new(world, &team, (part, plan), problem, rows)).transpose()?;
+        let shape = uneven.as_ref().map_or(problem.shape, |uneven| uneven.padded(problem.shape));
         let kernel = Kernel::with(world, file, options)?;
-        let Extents { flags, stage } = Extents::of(part, problem.shape, plan, u64::from(pes));
+        let Extents { flags, stage } = Extents::of(part, shape, plan, u64::from(pes));
         let stage = match stage {
             0 => None,
             elements => Some(staging(world, part_of(problem.out), elements)?),
@@ -245,7 +340,8 @@ impl Launch {
             started: world.zeros(pes as usize)?,
             done: world.zeros(pes as usize)?,
             rounds: DeviceTensor::zeros(16, world.stream())?,
-            unread: [staging(world, DType::F32, UNREAD)?, staging(world, part_of(problem.out), UNREAD)?],
+            unread: Unread::new(world, problem)?,
+            uneven,
         };
         // Nobody sends before all flags are 0.
         world.barrier()?;
@@ -255,27 +351,31 @@ impl Launch {
     }
 
     fn go(&self, form: Form, shape: Shape, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
-        // A problem that was checked has extents of 31 bits.
-        let extents = [shape.m, shape.n, shape.k].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+        let of_rows =
+            self.uneven.as_ref().map_or_else(|| vec![signed(shape.m)], |uneven| uneven.extents(shape.m));
+        let extents = of_rows.into_iter().chain([signed(shape.n), signed(shape.k)]).collect::<Vec<_>>();
+        // A PE without rows has neither a result nor a residual.
+        let empty = self.uneven.as_ref().and_then(Uneven::empty);
+        let (d, residual) = match empty {
+            Some([d, residual]) => (d, x.residual.and(Some(residual))),
+            None => (x.d, x.residual),
+        };
+        let x = &FusedOperands { d, residual, ..*x };
         let stage = self.stage.as_ref().map(|stage| Flat(stage));
         let flags = Flat(&self.flags);
         let mut arguments: Vec<&dyn AsArgument> = extents.iter().map(|n| n as &dyn AsArgument).collect();
         arguments.extend([x.a, x.b, x.d]);
-        let [scales, numbers] = [Flat(&self.unread[0]), Flat(&self.unread[1])];
-        let others = x.others().map(|(name, given)| {
-            let unread = if matches!(name, "bias" | "residual") { &numbers } else { &scales };
-            Flat(given.unwrap_or(unread))
-        });
-        if self.part.finishes() {
-            arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
-        }
+        let others = self.unread.operands(x);
+        arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
         arguments.extend(stage.iter().map(|stage| stage as &dyn AsArgument));
         arguments.extend([&flags as &dyn AsArgument, &self.started]);
         // Where PEs write to the D of others, a launch ends when all have.
         if form == Form::AllReduce || self.part == Part::Add {
             arguments.push(&self.done);
         }
-        arguments.extend([&self.rounds as &dyn AsArgument, &self.team]);
+        arguments.push(&self.rounds);
+        arguments.extend(self.uneven.iter().flat_map(Uneven::tensors));
+        arguments.push(&self.team);
         self.kernel.launch(stream, Grid::Auto, &arguments[..])
     }
 }
@@ -293,11 +393,9 @@ fn chosen(
     form: Form,
     (problem, epilogue): (&Problem, &Epilogue),
 ) -> Result<Choice, Error> {
-    let multicast = world.signal()?.tensor().multicast(team).is_some();
-    let machine = Machine::of(world.device())?;
-    let case = tuning::Case { form, pes: team.n_pes(), multicast, problem: *problem };
+    let team = FusedTeam::of(world, team)?;
+    let case = tuning::Case { form, pes: team.pes, multicast: team.multicast, problem: *problem };
     let stored = tuning::stored(&Setting::of(world.device())?, &case);
-    let team = FusedTeam { machine, pes: team.n_pes(), multicast, links: Links::H200 };
     let stored = stored.filter(|choice| epilogue.fits(form, problem, choice).is_ok());
     stored.map_or_else(|| Ok(team.choose_with(form, problem, epilogue)?.0), Ok)
 }
@@ -346,8 +444,13 @@ impl Extents {
     }
 }
 
+/// An extent as a kernel takes it. A problem that was checked has extents of 31 bits.
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
 /// Staging memory of so many elements. *Collective.*
-fn staging(world: &World, dtype: DType, elements: usize) -> Result<AnyTensor, Error> {
+pub(super) fn staging(world: &World, dtype: DType, elements: usize) -> Result<AnyTensor, Error> {
     let buffer = world.buffer(elements.saturating_mul(dtype.bytes() as usize))?;
     AnyTensor::new(buffer, dtype, elements.into_layout()?)
 }

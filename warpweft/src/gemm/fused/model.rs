@@ -15,11 +15,11 @@
 //! A test compares it with what two H200s take. Of 8 PEs nothing was measured.
 
 use super::plan::{Choice, FusedPlan, Part};
-use super::{Epilogue, Form, TARGET, part_of};
+use super::{Epilogue, Form, Scales, TARGET, part_of, uneven};
 use crate::collective::{self, Collective, Links};
 use crate::gemm::model::{cycles, ranked};
 use crate::gemm::{DecodePlan, Machine, Param, Plan, Problem, Shape};
-use weft_runtime::{Error, error};
+use weft_runtime::{Error, Team, World, error};
 
 /// The part of a link's bandwidth that pushes may take before loads of the same multiprocessors stall.
 const SHARE: f64 = 0.75;
@@ -117,6 +117,16 @@ fn tiles(plan: &FusedPlan) -> Plan {
 }
 
 impl FusedTeam {
+    /// The GPUs of a team, with links as H200s have them.
+    ///
+    /// # Errors
+    /// Fails if the CUDA driver refuses a call (R0103).
+    pub(super) fn of(world: &World, team: &Team) -> Result<FusedTeam, Error> {
+        let multicast = world.signal()?.tensor().multicast(team).is_some();
+        let machine = Machine::of(world.device())?;
+        Ok(FusedTeam { machine, pes: team.n_pes(), multicast, links: Links::H200 })
+    }
+
     /// Cycles of a multiprocessor in a microsecond, while tensor cores are busy.
     pub const CLOCK: f64 = 1700.0;
 
@@ -252,13 +262,20 @@ impl FusedTeam {
     /// Plans that are likely to be fast with an epilogue. What it reads for columns and elements takes the registers of
     /// larger tiles.
     fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
-        match epilogue.reads() || epilogue.gated {
+        let plans = match epilogue.reads() || epilogue.gated {
             false => self.candidates(form, problem),
             true if form == Form::AllGather => {
                 self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"])
             }
+            true if epilogue.scales == Scales::Blocks => {
+                self.filled_all(form, problem, &["bn=128,strip=32,outs=4,ins=0,send=bulk"])
+            }
             true => self.filled_all(form, problem, &["bn=128,strip=32,send=bulk"]),
-        }
+        };
+        // Scales of blocks take shared memory beside the stages.
+        let fewer = |plan: FusedPlan| (2..=plan.stages).rev().map(move |stages| FusedPlan { stages, ..plan });
+        let fits = |plan: &FusedPlan| epilogue.fits(form, problem, &(*plan).into()).is_ok();
+        plans.into_iter().filter_map(|plan| fewer(plan).find(fits)).collect()
     }
 
     fn filled_all(&self, form: Form, problem: &Problem, texts: &[&str]) -> Vec<FusedPlan> {
@@ -341,6 +358,35 @@ impl FusedTeam {
         least.ok_or_else(|| {
             Error::new(error::GEMM, format!("no plan fits {problem}"))
                 .help("choose other element types: sums of 8 bits are sent as bf16")
+        })
+    }
+}
+
+impl FusedTeam {
+    /// Chooses like [`choose_with`](FusedTeam::choose_with) a plan for PEs with these rows, as if each had the most of them.
+    ///
+    /// # Errors
+    /// Fails for rows that do not fit, and if no plan computes the problem (R0505).
+    pub(super) fn choose_uneven(
+        &self,
+        form: Form,
+        problem: &Problem,
+        epilogue: &Epilogue,
+        rows: &[u64],
+    ) -> Result<FusedPlan, Error> {
+        let most = rows.iter().copied().max().unwrap_or_default();
+        let shape = Shape { m: most.saturating_mul(self.pes.into()), ..problem.shape };
+        let padded = Problem { shape, ..*problem };
+        padded.check()?;
+        let plans = self.candidates_with(form, &padded, epilogue).into_iter();
+        let plans =
+            plans.filter(|plan| uneven::fits(form, problem, &(*plan).into(), (self.pes, rows)).is_ok());
+        let plans = plans.filter(|plan| epilogue.fits(form, problem, &(*plan).into()).is_ok());
+        let time = |plan: &FusedPlan| self.launch(form, &padded, plan).total();
+        let least = plans.min_by(|a, b| time(a).total_cmp(&time(b)));
+        least.ok_or_else(|| {
+            Error::new(error::GEMM, format!("no plan fits {problem} with rows {rows:?}"))
+                .help("give the rows of each PE for an all-gather or a reduce-scatter")
         })
     }
 }

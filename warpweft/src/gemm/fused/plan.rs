@@ -6,7 +6,7 @@ use weft_lang::elaborate::Define;
 use weft_runtime::{Error, error};
 
 /// Bytes of shared memory that a CTA has.
-const MOST_SHARED: u64 = 227 << 10;
+pub(super) const MOST_SHARED: u64 = 227 << 10;
 /// Barriers of the pipelines, and what the alignment of tiles leaves unused.
 const BARRIERS: u64 = 2048;
 /// Most registers of a thread that hold sums.
@@ -50,8 +50,13 @@ impl Part {
         matches!(self, Scatter | Reduce)
     }
 
-    /// Whether an epilogue has the elements of results in registers.
-    pub fn finishes(self) -> bool {
+    /// Whether there is a kernel for PEs that have different numbers of rows.
+    pub fn takes_rows(self) -> bool {
+        matches!(self, Gather | Scatter)
+    }
+
+    /// Whether what is sent or added may have another type than results.
+    fn rounds(self) -> bool {
         matches!(self, Gather | Scatter | Reduce)
     }
 }
@@ -242,11 +247,24 @@ impl FusedPlan {
     ) -> (&'static str, Vec<(String, Define)>) {
         let part = self.part(form);
         let mut all = self.defines(form, problem, pes);
-        if part.finishes() {
+        if part.rounds() {
             all.push(("PART".to_owned(), part_of(problem.out).into()));
-            all.extend(epilogue.defines(part));
         }
+        all.extend(epilogue.defines(part));
         (part.name(), all)
+    }
+
+    /// What [`kernel`](FusedPlan::kernel) has, for PEs with different numbers of rows: their order of tiles has the lag.
+    pub(super) fn uneven_kernel(
+        &self,
+        form: Form,
+        problem: &Problem,
+        epilogue: &Epilogue,
+        pes: u32,
+    ) -> (&'static str, Vec<(String, Define)>) {
+        let (_, mut all) = self.kernel(form, problem, epilogue, pes);
+        all.retain(|(name, _)| name != "LAG");
+        (if self.part(form) == Gather { "all_gather_gemm_uneven" } else { "gemm_reduce_scatter_uneven" }, all)
     }
 
     /// Values of the kernel's compile-time parameters without an epilogue.

@@ -1,4 +1,5 @@
-//! What a fused product does to elements beside multiplying and adding them up.
+//! Epilogues of fused products: what a kernel does to elements after it has multiplied and added
+//! them up.
 
 use super::plan::{Choice, Part};
 use super::{Form, part_of};
@@ -7,7 +8,7 @@ use weft_lang::elaborate::Define;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::{DType, Error, error};
 
-/// Scales of the operands of a product, which elements of the product are multiplied by.
+/// The scales by which elements of a product are multiplied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Scales {
     /// No scales at all.
@@ -19,7 +20,7 @@ pub enum Scales {
     Rows,
 }
 
-/// The function that elements go through behind the bias.
+/// The function that is applied to elements after the bias.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Activation {
     /// Elements stay as they are.
@@ -27,26 +28,27 @@ pub enum Activation {
     None,
     /// The larger one of x and 0.
     Relu,
-    /// x times the normal distribution's function at x.
+    /// x times the distribution function of the standard normal distribution at x.
     Gelu,
     /// The approximation of GELU by tanh.
     GeluTanh,
-    /// x times the logistic function at x.
+    /// x times the logistic function of x.
     Silu,
 }
 
-/// What is done to elements of a sum or a product, in the order of the fields. The numbers that it reads are fields of
-/// [`FusedOperands`].
+/// The operations on elements of a sum or a product, in the order of the fields. The numbers that
+/// they read are fields of [`FusedOperands`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Epilogue {
     /// Each PE's product is multiplied by the scales of its own operands before it is sent.
     pub scales: Scales,
     /// A number is added to each column.
     pub bias: bool,
-    /// A function is applied.
+    /// The function that is applied to each element.
     pub activation: Activation,
-    /// For an all-gather: the first half of B's rows are gates. The activation is applied to them alone, and D, which has
-    /// half as many columns as B has rows, gets them times the others.
+    /// For an all-gather: the first half of B's rows are gates, and the activation is applied to
+    /// the gates only. D has half as many columns as B has rows, and its elements are gates times
+    /// the other half.
     pub gated: bool,
     /// A matrix like D is added. For an allreduce all PEs have the same one.
     pub residual: bool,
@@ -54,7 +56,8 @@ pub struct Epilogue {
     pub divide: bool,
 }
 
-/// What a launch reads and writes. What the product's [`Epilogue`] does not name must be none.
+/// The tensors that a launch reads and writes. Those that the product's [`Epilogue`] does not name
+/// must be `None`.
 #[derive(Clone, Copy)]
 pub struct FusedOperands<'a> {
     /// The matrix A of the product.
@@ -63,16 +66,17 @@ pub struct FusedOperands<'a> {
     pub b: &'a dyn AsArgument,
     /// The result of the product.
     pub d: &'a dyn AsArgument,
-    /// Scales of A, f32: one, or one for each row. For an all-gather they are symmetric, with modes (row of a PE, PE) as A
-    /// has them, and those of the other PEs arrive in their places; one for the whole matrix is in this PE's place.
+    /// Scales of A, f32: one, or one for each row. For an all-gather they are symmetric, with modes
+    /// (row of a PE, PE) like A, and those of the other PEs arrive in their places. One scale of
+    /// the whole matrix is in this PE's place.
     pub scale_a: Option<&'a dyn AsArgument>,
     /// Scales of B, f32: one, or one for each row.
     pub scale_b: Option<&'a dyn AsArgument>,
-    /// The bias of each column, of the type of D, and bf16 where that has 8 bits.
+    /// The bias of each column, of the type of D, or bf16 if D has 8 bits.
     pub bias: Option<&'a dyn AsArgument>,
-    /// The matrix that is added, of the same type.
+    /// The matrix that is added, of the same type as the bias.
     pub residual: Option<&'a dyn AsArgument>,
-    /// The number, f32, that the result is divided by.
+    /// One f32 by which the result is divided.
     pub scale: Option<&'a dyn AsArgument>,
 }
 
@@ -82,7 +86,7 @@ impl<'a> FusedOperands<'a> {
         FusedOperands { a, b, d, scale_a: None, scale_b: None, bias: None, residual: None, scale: None }
     }
 
-    /// What is read beside the matrices, by its name in the kernels, in their order.
+    /// The operands besides the matrices, with their names in the kernels, in the kernels' order.
     pub(super) fn others(&self) -> [(&'static str, Option<&'a dyn AsArgument>); 5] {
         [
             ("scale_a", self.scale_a),
@@ -95,17 +99,18 @@ impl<'a> FusedOperands<'a> {
 }
 
 impl Epilogue {
-    /// Whether nothing is done.
+    /// Whether the epilogue does nothing.
     pub fn is_none(&self) -> bool {
         *self == Epilogue::default()
     }
 
-    /// Whether it reads numbers for each column or element, which take registers beside those of sums.
+    /// Whether it reads numbers for each column or element, which need registers besides those of
+    /// sums.
     pub(super) fn reads(&self) -> bool {
         self.scales == Scales::Rows || self.bias || self.residual
     }
 
-    /// Whether it has each of [`FusedOperands::others`].
+    /// Whether it needs each of [`FusedOperands::others`].
     fn has(&self) -> [bool; 5] {
         let scales = self.scales != Scales::None;
         [scales, scales, self.bias, self.residual, self.divide]
@@ -131,10 +136,11 @@ impl Epilogue {
         all.into_iter().map(|(name, n)| (name.to_owned(), Define::Int(n))).collect()
     }
 
-    /// Whether a choice computes a problem with it.
+    /// Checks that a choice computes a problem with the epilogue.
     ///
     /// # Errors
-    /// Fails for a kernel that has no place for it, or for gates without an all-gather (R0505).
+    /// Fails for a kernel that does not support the epilogue, or for gates without an all-gather
+    /// (R0505).
     pub fn fits(&self, form: Form, problem: &Problem, choice: &Choice) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         if self.is_none() {
@@ -169,12 +175,12 @@ impl Epilogue {
         Ok(())
     }
 
-    /// Whether a launch has all that it reads, and nothing else.
+    /// Checks that a launch has exactly the operands that the epilogue reads.
     ///
     /// # Errors
-    /// `R0505` with the name of what is missing or too much.
-    pub(super) fn agrees(&self, given: &FusedOperands<'_>) -> Result<(), Error> {
-        let names = given.others().into_iter().zip(self.has());
+    /// Fails with the name of a missing or a superfluous operand (R0505).
+    pub(super) fn agrees(&self, operands: &FusedOperands<'_>) -> Result<(), Error> {
+        let names = operands.others().into_iter().zip(self.has());
         let other = names.into_iter().find(|((_, argument), has)| argument.is_some() != *has);
         let Some(((name, _), has)) = other else { return Ok(()) };
         let (what, help) = match has {

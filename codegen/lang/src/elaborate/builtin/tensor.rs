@@ -2,8 +2,8 @@
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::{Frag, Tensor, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::value::{Fragment, Tensor, Val};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{Scalar, Type, ValueType, View};
@@ -41,7 +41,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("is_float", "is_float(T)", "Whether a type is a floating-point one.", is_float),
 ];
 
-fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -50,7 +50,7 @@ fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private: t.private, element: t.element, order: t.order }))
 }
 
-fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -62,7 +62,7 @@ fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private, element: t.element, order: t.order }))
 }
 
-fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -79,7 +79,7 @@ fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private, element: t.element, order: t.order }))
 }
 
-fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -110,7 +110,7 @@ fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// The element type in angle brackets.
-pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
+pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Scalar> {
     let words = call.words()?;
     match words.positional[..] {
         [(name, span)] if words.named.is_empty() => e.dtype(name, span),
@@ -118,7 +118,7 @@ pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
     }
 }
 
-fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let elem = elem(e, call)?;
     let (l, at) = call.val(0);
@@ -139,7 +139,7 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private: false, element: false, order: None }))
 }
 
-fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let full = call.name == "full";
     call.arity(if full { 2..=2 } else { 1..=1 })?;
     let elem = elem(e, call)?;
@@ -167,7 +167,7 @@ fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         let v = e.scalar_or_frag(v, Some(elem), at)?;
         let v = e.check_elem(v, Some(elem), at)?;
         match v {
-            Val::Rt(v) => e.b.splat(v, &ty)?,
+            Val::Runtime(v) => e.b.splat(v, &ty)?,
             other => {
                 return fail(WRONG_KIND, at, format!("`full` needs a scalar, found {}", e.describe(&other)));
             }
@@ -179,17 +179,17 @@ fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     } else {
         e.b.zero(&ty)?
     };
-    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }))
+    Ok(Val::Fragment(Fragment { value, shape, bounds: Vec::new(), distribution: None, order: None }))
 }
 
-fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let elem = match call.val(0) {
         (Val::Dtype(s), _) => Some(s),
         (Val::Tensor(t), _) => e.b.ty(t.value).elem(),
-        (Val::Frag(f), _) => e.b.ty(f.value).elem(),
-        (Val::Rt(v), _) => e.b.ty(v).elem(),
+        (Val::Fragment(f), _) => e.b.ty(f.value).elem(),
+        (Val::Runtime(v), _) => e.b.ty(v).elem(),
         _ => None,
     };
     match elem {
@@ -198,7 +198,7 @@ fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-fn is_float(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn is_float(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     match call.val(0) {

@@ -87,7 +87,7 @@ pub struct Check {
 enum Format {
     /// Text for people.
     Text,
-    /// JSON with all that is known about each finding.
+    /// JSON with all details of each finding.
     Json,
     /// SARIF 2.1.0, which editors and code hosts show next to the source lines.
     Sarif,

@@ -110,9 +110,9 @@ fn left_external(c: &Compiled) -> Result<()> {
     }
     Ok(writeln!(
         std::io::stderr(),
-        "note: NVSHMEM's device bitcode was not found, so what the kernel calls stays external: {}\n  \
-         help: the simulator runs this text, and a launch on GPUs joins the functions to it; to link them in here, \
-         run `weft setup` or give --nvshmem PATH; --nvshmem extern gives the same text without this note",
+        "note: NVSHMEM's device bitcode was not found, so the functions that the kernel calls stay external: {}\n  \
+         help: the simulator runs this PTX, and a launch on GPUs links the functions; to link them here, \
+         run `weft setup` or give --nvshmem PATH; --nvshmem extern prints the same PTX without this note",
         c.external().join(", ")
     )?)
 }

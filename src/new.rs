@@ -62,8 +62,11 @@ impl New {
         let name = self.name()?;
         let kernel = name.replace('-', "_");
         let text = KERNEL.replace(TEMPLATE, &kernel);
-        KernelFile::parse(&format!("{kernel}.weft"), &text)
-            .with_context(|| format!("`{kernel}` cannot be the name of a kernel"))?;
+        if KernelFile::parse(&format!("{kernel}.weft"), &text).is_err() {
+            bail!(
+                "`{kernel}` is a word of the language, so it cannot be the name of a kernel: choose another name"
+            );
+        }
         if self.folder.exists() {
             bail!("{} already exists: choose another name", self.folder.display());
         }

@@ -19,6 +19,9 @@ use weft_run::{
     run_sequence_on_gpus,
 };
 
+/// The greatest number of PEs of a run.
+const MAX_PES: u32 = 4096;
+
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
@@ -29,8 +32,9 @@ pub struct Run {
     then: Vec<KernelPath>,
     #[command(flatten)]
     limits: Limits,
-    /// The number of PEs. The default is all GPUs of this host, or 8 simulated PEs.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// The number of PEs. By default, it follows from the input files. Without them, it is all GPUs
+    /// of this host, or 8 simulated PEs.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PES)))]
     pes: Option<u32>,
     /// Where the PEs run.
     #[arg(long, value_enum, default_value = "auto")]
@@ -82,10 +86,15 @@ impl Run {
     pub fn run(&self) -> Result<ExitCode> {
         let files = self.compile.parse(&self.then)?;
         let kernels = stages(&files);
+        // A launcher says how many PEs there are.
+        let rank = if matches!(self.on, On::Sim) { None } else { ProcessRank::detect()? };
+        let of_files =
+            || weft_run::pes_of(&self.expected.inputs().unwrap_or_default()).filter(|n| *n <= MAX_PES);
+        let wanted = if rank.is_some() { self.pes } else { self.pes.or_else(of_files) };
         let pes = match self.on {
-            On::Sim => Err("asked for".to_owned()),
-            On::Gpu => gpus(self.pes).map(Ok)?,
-            On::Auto => match (gpus(self.pes), ProcessRank::detect()?) {
+            On::Sim => Err("not used with --on sim".to_owned()),
+            On::Gpu => gpus(wanted).map(Ok)?,
+            On::Auto => match (gpus(wanted), rank) {
                 // A launcher does not start many processes so that each of them simulates all PEs.
                 (Err(e), Some(place)) if place.size > 1 => {
                     let own = "a launcher started this process as one PE, so it does not simulate all PEs unless you give --on sim";
@@ -97,7 +106,7 @@ impl Run {
         };
         let pes = match pes {
             Ok(pes) => pes,
-            Err(why) => return self.simulated(&kernels, &why),
+            Err(why) => return self.simulated(&kernels, wanted, &why),
         };
         let mut options = self.options(pes)?;
         if self.compile.arch.is_none() {
@@ -113,8 +122,8 @@ impl Run {
         }
     }
 
-    fn simulated(&self, kernels: &[Stage<'_>], why: &str) -> Result<ExitCode> {
-        let options = self.options(self.pes.unwrap_or(8))?;
+    fn simulated(&self, kernels: &[Stage<'_>], pes: Option<u32>, why: &str) -> Result<ExitCode> {
+        let options = self.options(pes.unwrap_or(8))?;
         let simulating = Spinner::new(&format!("simulating {} PEs", options.n_pes));
         let ran = run_sequence(kernels, &options);
         drop(simulating);
@@ -201,7 +210,7 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
             "`weft doctor` says what this machine has; without a GPU, `weft run` works on the simulator",
         )),
         n if n > count => {
-            let message = format!("{n} PEs were asked for, but this host has {count} GPUs");
+            let message = format!("{n} PEs were requested, but this host has {count} GPUs");
             Err(Error::new(error::NO_GPU, message).help(
                 "start one PE for each GPU, or use `weft run --on sim`, which can simulate any number of PEs",
             ))

@@ -244,7 +244,7 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     for (arguments, why) in [
         (&["--from", "small.json", "--from", "other.json"][..], "allreduce on 2 x made-up GPU"),
         (&["--from", "small.json", "--from", "newer.json"], "measured with different versions"),
-        (&["--from", "gather.json"], "has results of allgather, but allreduce was asked for"),
+        (&["--from", "gather.json"], "has results of allgather, but the command is for allreduce"),
         (&["--from", "nowhere.json"], "cannot read nowhere.json"),
         (&["--from", "all.csv"], "all.csv is not a report"),
         (&["--from", "small.json", "--algo", "ring"], "`ring` was not measured: the report has ll, two_shot"),

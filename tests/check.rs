@@ -116,7 +116,7 @@ fn a_race_names_both_accesses_the_element_and_the_missing_order() {
         "k.weft:12:9",
         "out[1] = x[1];",
         "peer(x, next)[1] = 7;",
-        "wrote it before",
+        "wrote it earlier",
         "release",
     ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");

@@ -88,7 +88,7 @@ fn errors_in_reference_functions_have_a_place() {
     };
     for (line, says) in [
         ("out[3, 0] = 1;", "error[E0107]: the coordinate of mode 0 is 3, but the mode has 3"),
-        ("let a = x[0];", "error[E0107]: 1 coordinates for a tensor of 2 modes"),
+        ("let a = x[0];", "error[E0107]: 1 coordinate for a tensor of 2 modes"),
         ("let a = 1 / 0;", "error[E0103]: the result for 1 and 0 does not exist"),
         ("peer(out, next)[0, 0] = 1;", "error[E0105]: each PE's result is evaluated separately"),
         ("sync_threads();", "error[E0100]: a reference function cannot call `sync_threads`"),
@@ -114,6 +114,14 @@ fn files_contain_the_expected_results() {
         0,
         &["0.00 of the tolerance against all.npy over 240 elements of out"],
     );
+    // The number of PEs follows from the files, unless --pes says it.
+    place.says(&format!("{} --output x=of_{{pe}}.npy", run.replace("--pes 2", "--pes 3")), 0, &[]);
+    for (files, pes) in [("x.npy", "simulator, 2 PEs"), ("of_{pe}.npy", "simulator, 3 PEs")] {
+        let run = run.replace("--pes 2 -D N=40 ", "");
+        place.says(&format!("{run} --input x={files}"), 0, &[pes, "x: f32 (3, 40) on each PE"]);
+    }
+    let four = run.replace("--pes 2", "--pes 4");
+    place.says(&format!("{four} --input x=x.npy"), 1, &["its first extent must be the number of PEs, 4"]);
     // The sizes follow from the file. The seed changes only data that the file does not contain.
     let check = "check k.weft --pes 2 --seeds 2 --arg bias=0.5 --input x=x.npy --expect out=out_{pe}.npy";
     place.says(check, 0, &["found        nothing", "runs         2, 2 launches each"]);

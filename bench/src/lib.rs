@@ -51,7 +51,7 @@ use weft_runtime::{DType, Reduce, World, nccl};
 /// The reductions that can be measured.
 pub const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
 
-/// The measurements that are asked for.
+/// The measurements to make, with their options.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// The operation that is measured.

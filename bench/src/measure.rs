@@ -237,7 +237,7 @@ impl<'a, T: Number> Harness<'a, T> {
         let done = match (contender, bench.operation) {
             (Contender::Torch(name), Operation::Collective(c)) => self.by_torch(name, (c, place), counts)?,
             _ => match self.case(contender, place, counts)? {
-                Ok(case) => Ok(self.done(case, moves)?),
+                Ok(case) => Ok(self.measured(case, moves)?),
                 Err(why) => Err(why),
             },
         };
@@ -268,7 +268,7 @@ impl<'a, T: Number> Harness<'a, T> {
     }
 
     /// Measures a case, and checks it if it has results.
-    fn done(&self, case: Case<'_, T>, moves: bool) -> Result<Outcome> {
+    fn measured(&self, case: Case<'_, T>, moves: bool) -> Result<Outcome> {
         let timed = times(self.world, self.bench, &Here { harness: self, case: &case })?;
         let checked = if self.bench.check && moves { Some(self.check(&case)?) } else { None };
         Ok(Outcome { ctas: case.ctas, plan: case.plan, times: timed, checked })
@@ -335,7 +335,7 @@ impl<'a, T: Number> Harness<'a, T> {
     ) -> Result<std::result::Result<(), String>> {
         let (bench, stream) = (self.bench, self.stream);
         let collectives = self.collectives()?;
-        let call = asked(collective, bench.op, &x, out.as_ref());
+        let call = collective_call(collective, bench.op, &x, out.as_ref());
         let request = collectives.request(&call, stream)?;
         let mut plan = match contender {
             Contender::Ours(a) => match a.can(&request) {
@@ -362,15 +362,16 @@ impl<'a, T: Number> Harness<'a, T> {
         (x, out): (SymmetricTensor<T>, Option<SymmetricTensor<T>>),
     ) -> Result<()> {
         let (collectives, op) = (self.collectives()?, self.bench.op);
-        collectives.prepare(&plan, &asked(collective, op, &x, out.as_ref()), self.stream)?;
+        collectives.prepare(&plan, &collective_call(collective, op, &x, out.as_ref()), self.stream)?;
         case.ctas = Some(plan.ctas);
         case.sums = (plan.algorithm.sums)(
-            &collectives.request(&asked(collective, op, &x, out.as_ref()), self.stream)?,
+            &collectives.request(&collective_call(collective, op, &x, out.as_ref()), self.stream)?,
         );
         let Plan { algorithm, ctas, threads, unroll } = plan;
         case.plan = Some(format!("{}, {ctas} CTAs of {threads} threads, unroll {unroll}", algorithm.name));
-        case.call =
-            Box::new(move |s| Ok(collectives.launch(&plan, &asked(collective, op, &x, out.as_ref()), s)?));
+        case.call = Box::new(move |s| {
+            Ok(collectives.launch(&plan, &collective_call(collective, op, &x, out.as_ref()), s)?)
+        });
         Ok(())
     }
 
@@ -383,7 +384,7 @@ impl<'a, T: Number> Harness<'a, T> {
     /// The request to a collective of warpweft with operands in the symmetric heap.
     pub fn request(&self, place: Placement, counts: &Counts) -> Result<Request> {
         let (collective, x, out, _) = self.heap(place, counts)?;
-        let call = asked(collective, self.bench.op, &x, out.as_ref());
+        let call = collective_call(collective, self.bench.op, &x, out.as_ref());
         Ok(self.collectives()?.request(&call, self.stream)?)
     }
 
@@ -588,7 +589,7 @@ fn larger<T: Number>(
     }
 }
 
-fn asked<'x, T: Number>(
+fn collective_call<'x, T: Number>(
     collective: Collective,
     op: Reduce,
     x: &'x SymmetricTensor<T>,

@@ -12,7 +12,7 @@ use weft::collective::{Algorithm, Request};
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 
-/// The measurements that are asked for.
+/// The measurements to make, with their options.
 #[derive(Clone, Debug)]
 pub struct Verify {
     /// Sizes in bytes of the larger buffer of a PE.

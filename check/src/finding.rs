@@ -182,11 +182,11 @@ const VERBS: [(AccessKind, &str, &str); 3] = [
     (AccessKind::Update, "updates", "updated"),
 ];
 
-/// The agents of accesses that the thread does not make itself.
+/// The agents of accesses that the thread began and does not make itself.
 const AGENTS: [(Agent, &str); 3] = [
-    (Agent::Copy, " by a copy that it began"),
-    (Agent::Async, " by an asynchronous operation that it began"),
-    (Agent::Remote, " by an NVSHMEM operation that it began"),
+    (Agent::Copy, " by a copy"),
+    (Agent::Async, " by an asynchronous operation"),
+    (Agent::Remote, " by an NVSHMEM operation"),
 ];
 
 /// Converts a finding of the machine's checks.
@@ -206,7 +206,7 @@ fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Re
     let access = |a: weft_sim::Access, earlier: bool| {
         let verb = VERBS.iter().find(|(kind, ..)| *kind == a.kind);
         let verb = verb.map_or("", |(_, does, did)| if earlier { did } else { does });
-        let object = if earlier { " it before" } else { &what };
+        let object = if earlier { " it earlier" } else { &what };
         let agent = AGENTS.iter().find(|(agent, _)| *agent == a.agent).map_or("", |(_, words)| words);
         Access { span: locate(&a.place), place: a.place, what: format!("{verb}{object}{agent}") }
     };

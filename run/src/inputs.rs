@@ -79,6 +79,18 @@ pub(crate) fn of_pe(path: &Path, pe: usize) -> Option<PathBuf> {
     text.contains("{pe}").then(|| PathBuf::from(text.replace("{pe}", &pe.to_string())))
 }
 
+/// The number of PEs that input files have data for: the first extent of a file with two or more
+/// dimensions, or the number of files with `{pe}` in their name. It is `None` if no file says it.
+pub fn pes_of(inputs: &[(String, PathBuf)]) -> Option<u32> {
+    inputs.iter().find_map(|(_, path)| {
+        let of_one_pe = |pe: usize| of_pe(path, pe).filter(|file| file.exists());
+        let files = (0..).take_while(|pe| of_one_pe(*pe).is_some()).count() as u64;
+        let extent =
+            || Some(Array::read(path).ok()?.shape).filter(|shape| shape.len() > 1).map(|shape| shape[0]);
+        u32::try_from(if files > 0 { files } else { extent()? }).ok().filter(|pes| *pes > 0)
+    })
+}
+
 /// Reads the input files, and derives element types and extents that are parameters. Parameters and
 /// tensors of equal names are shared by all kernels.
 pub(super) fn gather(heads: &[Head], options: &RunOptions) -> Result<Found, RunError> {

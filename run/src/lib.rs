@@ -38,7 +38,7 @@ mod tensors;
 use array::ArrayError;
 pub use collective::simulation;
 pub use expected::Tolerance;
-pub use inputs::show;
+pub use inputs::{pes_of, show};
 pub use load::Npy;
 use plan::Plan;
 use reference::Checked;

@@ -91,7 +91,7 @@ impl Link {
 pub fn driver() -> Result<Driver> {
     let (tell, told) = mpsc::channel();
     // A thread that hangs in the driver ends with the process.
-    std::thread::spawn(move || tell.send(ask()));
+    std::thread::spawn(move || tell.send(query()));
     told.recv_timeout(LIMIT).unwrap_or_else(|_| {
         let message = format!("the CUDA driver did not answer in {} s", LIMIT.as_secs());
         Err(Error::new(CUDA, message)
@@ -105,10 +105,10 @@ pub fn has_libcuda() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-fn ask() -> Result<Driver> {
+fn query() -> Result<Driver> {
     let cuda = cuda::driver_version()?;
     let count = c_int::try_from(cuda::device_count()?).unwrap_or(0);
-    let devices = (0..count).map(|n| said("cuDeviceGet", result::device::get(n)));
+    let devices = (0..count).map(|n| driver_result("cuDeviceGet", result::device::get(n)));
     let devices = devices.collect::<Result<Vec<_>>>()?;
     let nvml = nvml();
     let gpus = devices.iter().map(|device| gpu(*device, &devices, nvml.as_ref())).collect::<Result<_>>()?;
@@ -122,21 +122,21 @@ fn nvml() -> Option<Nvml> {
     Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init().ok()
 }
 
-fn said<T>(call: &str, answer: std::result::Result<T, DriverError>) -> Result<T> {
+fn driver_result<T>(call: &str, answer: std::result::Result<T, DriverError>) -> Result<T> {
     answer.map_err(|e| cuda::error(call, e))
 }
 
 fn gpu(device: CUdevice, all: &[CUdevice], nvml: Option<&Nvml>) -> Result<Gpu> {
     // SAFETY: the driver has been initialised, and gave these devices.
     let attribute = |which| unsafe {
-        let value = said("cuDeviceGetAttribute", result::device::get_attribute(device, which))?;
+        let value = driver_result("cuDeviceGetAttribute", result::device::get_attribute(device, which))?;
         Ok(u32::try_from(value).unwrap_or(0))
     };
     // SAFETY: as above.
-    let memory = said("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })?;
+    let memory = driver_result("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })?;
     let pci = pci_bus_id(device)?;
     Ok(Gpu {
-        name: said("cuDeviceGetName", result::device::get_name(device))?,
+        name: driver_result("cuDeviceGetName", result::device::get_name(device))?,
         compute_capability: (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -171,7 +171,7 @@ fn link(from: CUdevice, to: CUdevice, nvml: Option<&Nvml>) -> Result<Link> {
     let mut reaches = 0;
     // SAFETY: the driver has been initialised, and gave both devices.
     let answer = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, from, to) };
-    said("cuDeviceCanAccessPeer", answer.result())?;
+    driver_result("cuDeviceCanAccessPeer", answer.result())?;
     Ok(match reaches {
         0 => Link::None,
         _ if over_nvlink(from, to, nvml) => Link::NvLink,
@@ -201,7 +201,7 @@ fn pci_bus_id(device: CUdevice) -> Result<String> {
     // SAFETY: the driver writes at most the 32 bytes, with a NUL behind.
     let text = unsafe {
         let answer = sys::cuDeviceGetPCIBusId(text.as_mut_ptr(), 32, device);
-        said("cuDeviceGetPCIBusId", answer.result())?;
+        driver_result("cuDeviceGetPCIBusId", answer.result())?;
         CStr::from_ptr(text.as_ptr())
     };
     Ok(text.to_string_lossy().into_owned())

@@ -77,10 +77,10 @@ pub fn folder(path: &Path, trust: Trust) -> io::Result<()> {
             return if path.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) };
         }
     };
-    if let Some(why) = flaw(path, &meta) {
-        return Err(refuse(why));
+    if !meta.is_dir() && !meta.is_symlink() {
+        return Err(refuse(format!("{} is not a folder, so it is not used", path.display())));
     }
-    if meta.is_dir() { Ok(()) } else { Err(refuse(format!("{} is not a folder", path.display()))) }
+    flaw(path, &meta).map_or(Ok(()), |why| Err(refuse(why)))
 }
 
 /// Checks a file, and all folders from `base` (included) to it.

@@ -122,16 +122,16 @@ fn on_gpus<E: Display>(body: impl FnOnce(&World) -> std::result::Result<(), E>) 
 }
 
 /// An error of a simulated PE that was already printed.
-struct Told(Error);
+struct Printed(Error);
 
-impl From<Error> for Told {
-    fn from(e: Error) -> Told {
+impl From<Error> for Printed {
+    fn from(e: Error) -> Printed {
         eprintln!("{e}");
-        Told(e)
+        Printed(e)
     }
 }
 
-impl Display for Told {
+impl Display for Printed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
     }
@@ -154,7 +154,7 @@ fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<()
         body(world).map_err(|e| {
             let text = e.to_string();
             eprintln!("{text}");
-            Told(Error::new(LAUNCHER, text.lines().next().unwrap_or_default()))
+            Printed(Error::new(LAUNCHER, text.lines().next().unwrap_or_default()))
         })
     });
     if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

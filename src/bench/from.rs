@@ -15,7 +15,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         let next = report(file)?;
         if next.operation.name() != command.operation {
             bail!(
-                "{} has results of {}, but {} was asked for",
+                "{} has results of {}, but the command is for {}",
                 file.display(),
                 next.operation,
                 command.operation

@@ -23,7 +23,8 @@ pub struct Page {
     pub example: Example,
 }
 
-/// The code of a result that is not what `computes(...)` says. The checks find it, and no part of the compiler.
+/// The code of a result that differs from `computes(...)`. Checks report it, and no part of the
+/// compiler does.
 pub const WRONG_RESULT: &str = "C001";
 
 const WRONG: Page = Page {

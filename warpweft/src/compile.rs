@@ -1,4 +1,4 @@
-//! From the text of a kernel file to PTX and what a launcher needs to know of it.
+//! Compiles the text of a kernel file to PTX, with the data that a launcher needs.
 
 use crate::library::Files;
 use crate::nvshmem::Caller;
@@ -25,13 +25,14 @@ pub use weft_llvm::OptLevel;
 /// The source of NVSHMEM's device functions that a kernel calls.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Nvshmem {
-    /// PTX declares them, for an object to define ([`Library::join`](crate::nvshmem::Library::join)), or the simulator.
+    /// The PTX declares them. [`Library::join`](crate::nvshmem::Library::join) or the simulator
+    /// defines them.
     #[default]
     External,
-    /// The device bitcode that is found on this machine has them, and they are linked in. If none is found,
-    /// they are [external](Nvshmem::External).
+    /// Device bitcode that is found on this machine is linked in. If none is found, the functions
+    /// are [external](Nvshmem::External).
     Found,
-    /// The device bitcode in this file has them, and they are linked in.
+    /// The device bitcode in this file is linked in.
     At(PathBuf),
 }
 
@@ -41,32 +42,35 @@ pub enum Nvshmem {
 pub struct Options {
     /// The target, as PTX's `.target` names it.
     pub target: Target,
-    /// The version of PTX, as in `.version`. By default, it is the least that is needed.
+    /// The version of PTX, as in `.version`. By default, it is the lowest version that the code
+    /// needs.
     pub ptx_version: Option<PtxVersion>,
     /// How in-switch operations are lowered. `Auto` compiles for a team with a multicast address. A
     /// launcher whose team has none compiles with `Unicast`.
     pub lowering: Lowering,
     /// The way in which remote memory operations are carried out.
     pub transport: Transport,
-    /// The source of the NVSHMEM functions that they call.
+    /// The source of the NVSHMEM functions that remote memory operations call.
     pub nvshmem: Nvshmem,
-    /// Only this kernel of the file.
+    /// The name of the only kernel to compile. By default, all kernels are compiled.
     pub kernel: Option<String>,
     /// Values of compile-time parameters.
     pub defines: Defines,
     /// The level at which LLVM optimizes.
     pub opt: OptLevel,
-    /// Source lines in the PTX (`.loc`).
+    /// Whether the PTX names source lines (`.loc`).
     pub lines: bool,
-    /// Bound of every wait in polls; what waits longer says so and traps.
+    /// The number of polls after which a wait prints a message and traps. By default, waits have no
+    /// limit.
     pub debug_waits: Option<u64>,
-    /// Whether waits that take long report themselves to the host, which fills in a parameter for that.
+    /// Whether waits that take long report themselves to the host. The launcher fills in a
+    /// parameter for the reports.
     pub watch: bool,
     /// Whether to compile the asserts of the text. If not, they have no effect.
     pub asserts: bool,
-    /// Keep the IR before the passes, as text.
+    /// Whether to keep the IR before the passes as text.
     pub keep_ir: bool,
-    /// Keep the IR after this pass, as text.
+    /// The name of a pass after which to keep the IR as text.
     pub keep_after: Option<String>,
     /// Whether to keep LLVM's IR.
     pub keep_llvm: bool,
@@ -93,7 +97,7 @@ weft_sim::setters!(
 );
 
 impl Options {
-    /// Optimised, with line information, nothing kept.
+    /// Default options: optimised code with line information, and no stage kept.
     pub fn new(target: Target) -> Options {
         Options {
             target,
@@ -115,7 +119,8 @@ impl Options {
     }
 }
 
-/// The errors and warnings in a text, with the text. `Display` renders them for people.
+/// The errors and warnings of a compilation, with the text that they refer to. `Display` renders
+/// them.
 #[derive(Clone, Debug)]
 pub struct CompileError {
     /// All errors and warnings.
@@ -124,14 +129,14 @@ pub struct CompileError {
 }
 
 impl CompileError {
-    /// Each finding once: a loop that is taken apart gives the same for each part.
+    /// Removes duplicates, because an unrolled loop gives the same finding for each iteration.
     fn new(mut diagnostics: Vec<Diagnostic>, sources: Arc<SourceMap>) -> CompileError {
         let mut seen = HashSet::new();
         diagnostics.retain(|d| seen.insert((d.code, d.span, d.message.clone())));
         CompileError { diagnostics, sources }
     }
 
-    /// The texts that it is about.
+    /// The texts that the findings refer to.
     pub fn sources(&self) -> &SourceMap {
         &self.sources
     }
@@ -150,7 +155,7 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-/// A parsed file with all it uses.
+/// A parsed file with all files that it uses.
 #[derive(Debug)]
 pub struct KernelFile {
     sources: Arc<SourceMap>,
@@ -169,13 +174,13 @@ pub struct Compiled {
     pub target: Target,
     /// The way in which in-switch operations are carried out.
     pub lowering: weft_abi::Lowering,
-    /// NVSHMEM's functions that its kernels call.
+    /// The names of the NVSHMEM functions that its kernels call.
     pub functions: Vec<Arc<str>>,
-    /// The version of NVSHMEM whose functions are linked in; without, those called are external.
+    /// The version of the NVSHMEM functions that are linked in, or `None` if they are external.
     pub nvshmem: Option<Version>,
-    /// Before the passes: parameters as the text has them.
+    /// The IR before the passes, with the parameters of the text.
     pub high: Verified,
-    /// After the passes: the entry points as they are.
+    /// The IR after the passes, with the parameters of the entry points.
     pub low: machine::Verified,
     /// For each kernel, what it computes, if it says so.
     pub references: Vec<Option<Reference>>,
@@ -183,21 +188,21 @@ pub struct Compiled {
     pub defines: Vec<Defines>,
     /// A report on each memory operation.
     pub report: Report,
-    /// Allowed, but maybe wrong.
+    /// Warnings about code that is allowed but may be wrong.
     pub warnings: Vec<Diagnostic>,
-    /// Time of each stage, in order.
+    /// The time that each stage took, in order.
     pub timings: Vec<(String, Duration)>,
-    /// IR before the passes, if kept.
+    /// The IR before the passes, if it is kept.
     pub ir: Option<String>,
     /// The IR after the requested pass, if it is kept.
     pub after: Option<String>,
-    /// LLVM's IR after its passes, if kept.
+    /// LLVM's IR after its passes, if it is kept.
     pub llvm: Option<String>,
     sources: Arc<SourceMap>,
 }
 
 impl KernelFile {
-    /// Parses a text; `use` reads files below the folder of `name`.
+    /// Parses a text. `use` reads files below the folder of `name`.
     pub fn parse(name: &str, text: &str) -> Result<KernelFile, CompileError> {
         KernelFile::parse_with(name, text, &Files::beside(Path::new(name)))
     }
@@ -220,12 +225,12 @@ impl KernelFile {
         &self.sources
     }
 
-    /// The texts of the file, shared with others.
+    /// The texts of the file, as a shared pointer.
     pub fn shared_sources(&self) -> Arc<SourceMap> {
         self.sources.clone()
     }
 
-    /// The heads of its kernels: for finding parameters from data.
+    /// The heads of its kernels, which say how parameters follow from data.
     pub fn heads(&self) -> Vec<Head> {
         self.program.heads()
     }
@@ -233,7 +238,7 @@ impl KernelFile {
     /// Compiles the kernels of the file.
     ///
     /// # Errors
-    /// Fails with all findings in the text at once.
+    /// Fails with all errors in the text.
     pub fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
         let start = Instant::now();
         let only = options.kernel.as_deref();
@@ -253,7 +258,7 @@ impl KernelFile {
     ///
     /// # Errors
     ///
-    /// Fails if there is no such kernel, or if its head is wrong.
+    /// Fails if there is no such kernel, or if its head has an error.
     pub fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
         let made = self.program.without_code(name, &options.defines);
         made.map_err(|found| CompileError::new(found, self.sources.clone()))
@@ -319,7 +324,7 @@ fn sources_of(files: &[Arc<str>]) -> Arc<SourceMap> {
     Arc::new(sources)
 }
 
-/// From verified IR to PTX, through the passes.
+/// Lowers verified IR to PTX through the passes.
 fn lower(
     high: Verified,
     options: &Options,
@@ -346,7 +351,7 @@ fn lower(
     emit(high, lowered, ir, options, sources.clone(), timings)
 }
 
-/// From the machine level to PTX.
+/// Emits PTX from IR of the machine level.
 fn emit(
     high: Verified,
     lowered: Lowered,
@@ -397,7 +402,7 @@ fn emit(
     })
 }
 
-/// The bitcode that is linked in, where a kernel calls a function of it.
+/// The bitcode to link in, if a kernel calls one of its functions.
 fn library(from: &Nvshmem, module: &machine::Module, target: Target) -> Result<Option<PathBuf>, Diagnostic> {
     if *from == Nvshmem::External || weft_llvm::called_functions(module).is_empty() {
         return Ok(None);
@@ -415,14 +420,14 @@ fn library(from: &Nvshmem, module: &machine::Module, target: Target) -> Result<O
 }
 
 impl Compiled {
-    /// The functions that it calls and does not have.
+    /// The functions that the PTX calls but does not define.
     pub fn external(&self) -> Vec<&str> {
         let missing = if self.nvshmem.is_none() { &self.functions[..] } else { &[] };
         missing.iter().map(|f| &**f).collect()
     }
 
-    /// Whether a kernel tests at run time which PEs it reaches by loads and stores: [`Transport::Auto`] compiled both
-    /// ways of an operation.
+    /// Whether a kernel tests at run time which PEs it reaches by loads and stores. It does so if
+    /// [`Transport::Auto`] compiled both ways of an operation.
     pub fn tests_reach(&self) -> bool {
         let launches = self.low.kernels.iter().filter_map(|k| k.head.launch.as_ref());
         let reach = |p: &LaunchParam| matches!(p.kind, weft_abi::ParamKind::Hidden(Hidden::Reach { .. }));
@@ -436,8 +441,8 @@ impl Compiled {
         Some(Caller { ptx: &self.ptx, functions, target: self.target, threads })
     }
 
-    /// Explains the use of each tensor, as declared or guessed, and every access with its instructions and
-    /// widths, and why they are not wider. Each has a line, as `weft explain` prints it.
+    /// Explains the declared or guessed use of each tensor, and the instructions and width of every
+    /// access, with the reason why it is not wider. Each has a line, as `weft explain` prints it.
     pub fn explain(&self) -> String {
         let mut out = self.roles();
         for a in &self.report.accesses {
@@ -486,17 +491,17 @@ impl Compiled {
         self.high.kernels.get(kernel).map(|k| assign(k, reference)).unwrap_or_default()
     }
 
-    /// An error about the text that `found` describes, for what shows only after compilation.
+    /// Makes an error about the text from `found`, for a problem that shows only after compilation.
     pub fn error(&self, found: Diagnostic) -> CompileError {
         CompileError::new(vec![found], self.sources.clone())
     }
 
-    /// The texts that spans of the report and the warnings are in.
+    /// The texts that spans of the report and the warnings refer to.
     pub fn sources(&self) -> &SourceMap {
         &self.sources
     }
 
-    /// `file.weft:12` of a span.
+    /// Formats the position of a span, such as `file.weft:12`.
     pub fn place(&self, span: Span) -> String {
         place(&self.sources, span)
     }
@@ -509,7 +514,7 @@ fn place(sources: &SourceMap, span: Span) -> String {
     }
 }
 
-/// Compiles a text whose kernels get these values for their compile-time parameters.
+/// Compiles a text with these values of its compile-time parameters.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,5 @@
-//! What a launcher needs to know of compiled kernels: stored beside the PTX, and printed by `--emit meta`.
+//! Describes compiled kernels for launchers. The description is stored beside the PTX, and `--emit
+//! meta` prints it.
 
 use crate::compile::Compiled;
 use weft_abi::KernelInfo;
@@ -25,7 +26,7 @@ impl Compiled {
     }
 }
 
-/// Describes a kernel, with the waits that the passes have numbered.
+/// Describes a kernel, including the waits that the passes have numbered.
 fn kernel(c: &Compiled, k: &Kernel) -> Result<KernelInfo, Diagnostic> {
     let waits = c.report.waits.iter().filter(|w| *w.kernel == *k.name);
     Ok(KernelInfo { waits: waits.map(|w| w.info.clone()).collect(), ..abi::describe(k)? })

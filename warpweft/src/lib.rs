@@ -1,6 +1,7 @@
 //! A JIT compiler for GPU kernels that compute and communicate in one launch.
 //!
-//! This program compiles the two-shot allreduce, runs it on four simulated PEs over its own slices, and compares:
+//! This program compiles the two-shot allreduce, runs it on four simulated PEs, and compares the
+//! results:
 //!
 //! ```
 //! use weft::gpu::{GpuError, Grid, Kernel};
@@ -20,12 +21,13 @@
 //! # Ok::<(), GpuError>(())
 //! ```
 //!
-//! With [`on_every_pe`](runtime::on_every_pe) in the place of `World::simulated(4)?.run`, the same closure runs on GPUs
-//! where there are some.
+//! With [`on_every_pe`](runtime::on_every_pe) instead of `World::simulated(4)?.run`, the same
+//! closure runs on GPUs if the machine has them.
 //!
-//! A kernel is written as tensor layouts in a `.weft` file (or with [`ir::Builder`]), compiled by [`compile()`] or
-//! [`KernelFile`] to PTX, and run on GPUs or on simulated PEs: by
-//! [`gpu::Kernel`] in a program's own [`runtime::World`], or by the crate `warpweft-run` with data and a check.
+//! You write a kernel with tensor layouts in a `.weft` file, or build it with [`ir::Builder`].
+//! [`compile()`] or [`KernelFile`] compiles it to PTX. [`gpu::Kernel`] runs it on GPUs or on
+//! simulated PEs in a program's own [`runtime::World`]. The crate `warpweft-run` runs it with data
+//! and a check.
 
 pub mod codes;
 pub mod collective;

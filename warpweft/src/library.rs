@@ -78,23 +78,25 @@ pub fn part(name: &str) -> Option<&'static str> {
 }
 
 impl Files {
-    /// Files below this folder.
+    /// Loads files below this folder.
     pub fn below(root: impl Into<PathBuf>) -> Files {
         Files { root: root.into() }
     }
 
-    /// Files below the folder of this file.
+    /// Loads files below the folder of this file.
     pub fn beside(file: &Path) -> Files {
         Files::below(file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))
     }
 
-    /// The real path of a file that may be used.
+    /// Resolves the real path of a file, and checks that the file may be used.
     fn real(&self, at: &Path) -> Result<PathBuf, String> {
         let (shown, root) = (at.display(), self.root.display());
         let real = std::fs::canonicalize(at).map_err(|e| format!("cannot read {shown}: {e}"))?;
         let below = std::fs::canonicalize(&self.root).is_ok_and(|root| real.starts_with(root));
         if !below {
-            return Err(format!("{shown} is not in {root}; --root names the folder of the used files"));
+            return Err(format!(
+                "{shown} is outside the folder {root}, where used files must be; --root names another folder"
+            ));
         }
         match real.extension().is_some_and(|e| e == "weft") {
             true => Ok(real),
@@ -119,30 +121,30 @@ impl Loader for Files {
     }
 }
 
-/// The name of a file, one however it is spelled: relative to the working directory where it lies below that. Control
-/// characters in it are shown as visible ones.
+/// The name of a file, which does not depend on the spelling of its path. Below the working
+/// directory it is relative. Control characters are replaced by visible ones.
 pub fn name_of(path: &Path) -> String {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let here = std::env::current_dir().unwrap_or_default();
     visible_line(&real.strip_prefix(here).unwrap_or(&real).display().to_string()).into_owned()
 }
 
-/// Largest file that is taken for a kernel's text.
+/// The size in bytes of the largest text file that is read as a kernel.
 const MAX_BYTES: u64 = weft_lang::source::MAX_FILE_BYTES as u64;
 
-/// Reads a text file, refusing what can be no `.weft`: too large, or no UTF-8.
+/// Reads a text file. It rejects files that are too large or not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, String> {
     read_text_of(path, MAX_BYTES, ".weft")
 }
 
-/// Reads a text file of at most `most` bytes. `kind` is the extension of such files, for the error.
-pub fn read_text_of(path: &Path, most: u64, kind: &str) -> Result<String, String> {
+/// Reads a text file of at most `limit` bytes. The error names `kind`, the extension of such files.
+pub fn read_text_of(path: &Path, limit: u64, kind: &str) -> Result<String, String> {
     let shown = path.display();
     let bad = |e: std::io::Error| format!("cannot read {shown}: {e}");
     let mut bytes = Vec::new();
-    open_regular(path).map_err(bad)?.take(most + 1).read_to_end(&mut bytes).map_err(bad)?;
-    if bytes.len() as u64 > most {
-        return Err(format!("{shown} is larger than {most} bytes, which is the limit for a {kind} file"));
+    open_regular(path).map_err(bad)?.take(limit + 1).read_to_end(&mut bytes).map_err(bad)?;
+    if bytes.len() as u64 > limit {
+        return Err(format!("{shown} is larger than {limit} bytes, which is the limit for a {kind} file"));
     }
     String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;

@@ -1,11 +1,11 @@
-//! What the assembler says of code that it takes, as warnings at the lines of the kernel's text.
+//! Turns ptxas's remarks on accepted code into warnings at lines of the kernel's text.
 
 use crate::lang::source::{LineColumn, SourceMap};
 use weft_abi::{Remark, RemarkKind};
 use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_llvm::codes::{REGISTERS_KEPT, SERIAL, SPILLS};
 
-/// The code of a remark, and what to do.
+/// The code of a remark, and advice.
 fn meaning(kind: RemarkKind) -> (Code, &'static str) {
     match kind {
         RemarkKind::Serial => (

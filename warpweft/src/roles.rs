@@ -1,4 +1,4 @@
-//! What a kernel uses each of its tensors for: what its text declares, or what its operations suggest.
+//! The use of each tensor of a kernel, which its text declares or its operations suggest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +11,9 @@ use weft_lang::elaborate::Reference;
 pub struct TensorRole {
     /// What the kernel uses the tensor for.
     pub role: Role,
-    /// Why it is thought to be that; `None` where the text declares it.
+    /// The reason for the guess, or `None` if the text declares the role.
     pub guessed: Option<String>,
-    /// Whether `computes(...)` names it as a result that is no operand as well.
+    /// Whether `computes(...)` names it as a result and not as an operand.
     pub is_result: bool,
 }
 
@@ -26,8 +26,8 @@ impl fmt::Display for TensorRole {
     }
 }
 
-/// The roles of a kernel's parameters, by index; `None` for a parameter that is no tensor. `reference` is what the kernel
-/// says that it computes.
+/// Assigns roles to a kernel's parameters, by index. A parameter that is not a tensor has none.
+/// `reference` is the kernel's `computes(...)`.
 pub(crate) fn assign(kernel: &Kernel, reference: Option<&Reference>) -> Vec<Option<TensorRole>> {
     let flags = flags(kernel);
     let of = |(index, p): (u32, &weft_ir::Param<_>)| {
@@ -43,14 +43,15 @@ pub(crate) fn assign(kernel: &Kernel, reference: Option<&Reference>) -> Vec<Opti
     (0..).zip(&kernel.head.params).map(of).collect()
 }
 
-/// The role that an undeclared parameter most likely has, and why.
+/// Guesses the role of an undeclared parameter, and gives the reason.
 fn guess(
     reference: Option<&Reference>,
     flags: &BTreeMap<u32, Flag>,
     name: &str,
     index: u32,
 ) -> (Role, String) {
-    // What a function of the text assigns may count from 0: the kernel's own operations say more.
+    // A function of the text may assign to a counter that starts at 0. The kernel's own operations
+    // are better evidence.
     let by_operations = reference.is_some_and(|r| r.function.is_some()) && flags.contains_key(&index);
     match reference.filter(|_| !by_operations) {
         Some(r) if r.has_result(name) => return (Role::Output, format!("it is the result of computes({r})")),

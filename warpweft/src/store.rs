@@ -18,17 +18,17 @@ use std::time::SystemTime;
 use weft_runtime::find;
 use weft_runtime::owned::{self, NEW, Trust};
 
-/// How an entry's file begins; another number is another form.
+/// The first bytes of an entry's file. Each format of entries has its own number.
 const MAGIC: &[u8; 16] = b"warpweft cache 1";
 
 const HASH: usize = blake3::OUT_LEN;
 
-/// How the value of `WEFT_CACHE` begins that names a folder shared with others.
+/// The prefix of a value of `WEFT_CACHE` that names a folder shared with others.
 const SHARED: &str = "shared:";
 
 /// A value that a store keeps.
 pub trait Kept: Sized {
-    /// Of its files' names.
+    /// The extension of the files' names.
     const EXTENSION: &'static str;
 
     /// The bytes of the value in a file.
@@ -37,7 +37,8 @@ pub trait Kept: Sized {
     /// Fails if the value cannot be written.
     fn encode(&self) -> io::Result<Vec<u8>>;
 
-    /// What [`encode`](Kept::encode) wrote, of another version maybe.
+    /// Decodes what [`encode`](Kept::encode) wrote. Returns `None` for other bytes, such as those
+    /// of another version.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -52,12 +53,12 @@ pub enum Found {
     Memory,
     /// The entry was in the folder.
     Disk,
-    /// Nowhere: it was made.
+    /// The entry was not found, so it was made.
     Made,
 }
 
 impl Key {
-    /// The key of something made from what this key finds, by a maker and for a use.
+    /// The key of a result that is made from the value of this key, in the way that `made` names.
     #[must_use]
     pub fn with(&self, made: &[&str]) -> Key {
         let mut parts = Parts::default();
@@ -73,7 +74,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Texts, hashed so that their borders count.
+/// A hash of texts in which the borders between texts count.
 #[derive(Default)]
 pub(crate) struct Parts(blake3::Hasher);
 
@@ -103,8 +104,8 @@ pub(crate) fn stamp(path: &Path) -> io::Result<String> {
 #[derive(Debug)]
 pub struct Store<T> {
     folder: Option<PathBuf>,
-    /// The cache folder of warpweft that contains `folder`; `folder` itself if the user has named
-    /// it.
+    /// The cache folder of warpweft that contains `folder`, or `folder` itself if the user has
+    /// named it.
     base: PathBuf,
     trust: Trust,
     most_bytes: u64,
@@ -112,10 +113,11 @@ pub struct Store<T> {
 }
 
 impl<T: Kept> Store<T> {
-    /// Most bytes of a folder, unless [`most_bytes`](Store::most_bytes) says otherwise.
+    /// The default limit of a folder's size in bytes. [`most_bytes`](Store::most_bytes) changes it.
     const FOLDER_BYTES: u64 = 512 << 20;
 
-    /// One that the user's processes share: this folder of the user's cache folder, unless `WEFT_CACHE` says otherwise.
+    /// A store that the user's processes share: this folder of the user's cache folder, unless
+    /// `WEFT_CACHE` names another.
     pub(crate) fn shared(folder: &str) -> Store<T> {
         match std::env::var_os("WEFT_CACHE") {
             Some(off) if off == "off" || off == "0" => Store::in_memory(),
@@ -130,13 +132,13 @@ impl<T: Kept> Store<T> {
         }
     }
 
-    /// One that keeps entries in a folder too, which is made when the first comes.
+    /// A store that also keeps entries in a folder, which the first entry creates.
     pub fn at(folder: impl Into<PathBuf>) -> Store<T> {
         let base = folder.into();
         Store { folder: Some(base.clone()), base, ..Store::in_memory() }
     }
 
-    /// One that ends with the process.
+    /// A store that ends with the process.
     pub fn in_memory() -> Store<T> {
         Store {
             folder: None,
@@ -158,7 +160,7 @@ impl<T: Kept> Store<T> {
         self.folder.as_deref()
     }
 
-    /// The entry of that key, if there is one that is whole.
+    /// The entry of that key, if there is one and it is intact.
     pub fn get(&self, key: &Key) -> Option<(Arc<T>, Found)> {
         if let Some(entry) = self.lock().get(key) {
             return Some((entry.clone(), Found::Memory));
@@ -166,13 +168,13 @@ impl<T: Kept> Store<T> {
         let path = self.path(key)?;
         self.folders().try_for_each(|folder| owned::folder(folder, self.trust)).ok()?;
         let entry = Arc::new(read::<T>(&owned::read(&path, self.most_bytes, self.trust).ok()?)?);
-        // Used now: the last to go. A folder that cannot be written is still read.
+        // A used entry is removed last. A folder that cannot be written is still read.
         let _ = owned::touch(&path, self.trust);
         self.lock().insert(*key, entry.clone());
         Some((entry, Found::Disk))
     }
 
-    /// Keeps an entry. A folder that cannot be written, or a full disk, keeps it in this process alone.
+    /// Keeps an entry. If the folder cannot be written, only this process keeps the entry.
     pub fn put(&self, key: &Key, entry: T) -> Arc<T> {
         let entry = Arc::new(entry);
         self.lock().insert(*key, entry.clone());
@@ -187,7 +189,7 @@ impl<T: Kept> Store<T> {
         [&*self.base].into_iter().chain(inside)
     }
 
-    /// Magic, hash of the rest, the rest.
+    /// Writes the magic number, a hash of the rest, and the rest.
     fn write(&self, path: &Path, entry: &T) -> io::Result<()> {
         self.folders().try_for_each(|folder| owned::make_folder(folder, self.trust))?;
         let rest = entry.encode()?;
@@ -215,7 +217,7 @@ impl<T: Kept> Store<T> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<T>>> {
-        // A panic elsewhere leaves the map as it is, which is still a map.
+        // A panic in another thread leaves the map in a valid state.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -254,7 +256,7 @@ fn is_left_over(file: &fs::DirEntry, meta: &fs::Metadata) -> bool {
         && meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > hour))
 }
 
-/// The entry in a file's bytes; none in a file that is damaged.
+/// The entry in the bytes of a file, or `None` if the file is damaged.
 fn read<T: Kept>(bytes: &[u8]) -> Option<T> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (hash, rest) = rest.split_at_checked(HASH)?;

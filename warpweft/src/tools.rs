@@ -1,9 +1,10 @@
-//! NVIDIA's own assembler, disassembler and linker, where a machine has them. Nothing needs them but cubin and
-//! SASS output and the tests that check PTX with the real assembler.
+//! NVIDIA's assembler, disassembler and linker, if the machine has them. Only cubin and SASS output
+//! and the tests that check PTX with the real assembler need them.
 //!
-//! Looked for, in this order: the tool's environment variable (`WEFT_PTXAS`, ...), what `weft setup` fetched,
-//! `PATH`, `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, and the PyPI wheels in a virtual environment, a conda
-//! environment, the user's site-packages, and at last wherever `python3` says its packages are.
+//! The search has this order: the tool's environment variable (`WEFT_PTXAS`, ...), the files that
+//! `weft setup` fetched, `PATH`, `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, and the PyPI wheels
+//! in a virtual environment, in a conda environment, in the user's site-packages, and among the
+//! packages of `python3`.
 
 use std::fs;
 use std::io;
@@ -32,7 +33,7 @@ pub enum Tool {
     Nvrtc,
 }
 
-/// Where tools are looked for.
+/// The places that are searched for tools.
 const PLACES: &[SearchPlace] = &[
     SearchPlace::Setup,
     SearchPlace::List("PATH"),
@@ -60,17 +61,17 @@ const fn wanted(
 }
 
 impl Tool {
-    /// File name, without a library's version.
+    /// The file name, or the name of a library without its version.
     pub fn name(self) -> &'static str {
         TOOLS[self as usize].0.name
     }
 
-    /// The environment variable that names it.
+    /// The environment variable that names the tool.
     pub fn variable(self) -> &'static str {
         TOOLS[self as usize].0.vars.first().copied().unwrap_or_default()
     }
 
-    /// The path of the tool; looked for once a process.
+    /// The path of the tool. It is searched only once in a process.
     ///
     /// # Errors
     /// Fails where [`Tool::locate`] fails.
@@ -107,19 +108,19 @@ fn not_found(wanted: &LibrarySearch, wheel: &'static str, missing: Missing) -> T
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
-    /// The tool is in none of the places searched.
+    /// The tool is in none of the searched places.
     #[error("{tool} not found\n  searched: {}\n  help: `weft setup` fetches it; or `pip install {wheel}`, or install the CUDA toolkit, or set {var} to its path", searched.join("\n            "))]
     NotFound {
         /// The file name of the tool.
         tool: &'static str,
-        /// Environment variable that would name it.
+        /// The environment variable that can name it.
         var: &'static str,
-        /// PyPI package that has it.
+        /// The PyPI package that contains it.
         wheel: &'static str,
         /// Every place that was searched.
         searched: Vec<String>,
     },
-    /// The tool's environment variable names something else.
+    /// The tool's environment variable does not name a file.
     #[error("{var} is set to {}, but {tool} is not there; unset it to search for {tool}", path.display())]
     Variable {
         /// The file name of the tool.
@@ -129,7 +130,7 @@ pub enum ToolError {
         /// The value of the environment variable.
         path: PathBuf,
     },
-    /// The tool ran and refused its input.
+    /// The tool ran and rejected its input.
     #[error("{tool} failed ({status}): {message}")]
     Failed {
         /// The file name of the tool.
@@ -152,17 +153,17 @@ pub enum ToolError {
     },
 }
 
-/// Code that a tool made, and what it said of it.
+/// Code that a tool made, with the tool's remarks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assembled {
     /// The bytes of the cubin.
     pub cubin: Vec<u8>,
-    /// Why it is slow, if ptxas knows.
+    /// ptxas's reasons why the code is slow, if it gives any.
     pub remarks: Vec<Remark>,
 }
 
 impl Assembled {
-    /// The cubin, where remarks are no errors or there are none.
+    /// Returns the cubin if there are no remarks or if remarks do not count as errors.
     ///
     /// # Errors
     /// Fails with [`ToolError::Remarks`] if remarks count as errors.
@@ -178,8 +179,8 @@ impl Assembled {
 /// Assembles PTX to a cubin for `target` with ptxas.
 ///
 /// # Errors
-/// Fails if ptxas is not found, or if ptxas refuses the PTX ([`ToolError::Failed`], which calls the text
-/// `kernel.ptx`).
+/// Fails if ptxas is not found, or if it rejects the PTX ([`ToolError::Failed`], which calls the
+/// text `kernel.ptx`).
 pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
     ptxas(ptx, target, &[])
 }
@@ -195,34 +196,35 @@ pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
 
 fn ptxas(ptx: &str, target: Target, options: &[&str]) -> Result<Assembled, ToolError> {
     let folder = Folder::new()?;
-    let said = folder.assemble(ptx, target, options)?;
-    Ok(Assembled { cubin: folder.read("kernel.cubin")?, remarks: remarks(&said, ptx) })
+    let output = folder.assemble(ptx, target, options)?;
+    Ok(Assembled { cubin: folder.read("kernel.cubin")?, remarks: remarks(&output, ptx) })
 }
 
-/// Machine code as text, and what it takes.
+/// Machine code as text, with the resources that it uses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listing {
     /// The code as nvdisasm prints it. A comment before an instruction names the line of the PTX that it is from.
     pub sass: String,
     /// Registers and spilled bytes of each kernel.
     pub usage: Vec<Usage>,
-    /// Why the code is slow, if ptxas knows.
+    /// ptxas's reasons why the code is slow, if it gives any.
     pub remarks: Vec<Remark>,
 }
 
-/// What a kernel takes of each thread's resources, as ptxas says.
+/// The resources that a thread of a kernel uses, as ptxas reports them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// The name of the kernel.
     pub kernel: String,
     /// The number of registers.
     pub registers: u32,
-    /// Bytes that are stored to local memory because registers are missing.
+    /// Bytes that are spilled to local memory because registers are missing.
     pub spilled: u32,
 }
 
-/// Assembles PTX for `target` and disassembles the code, with the line of the PTX of each instruction. Where the
-/// PTX calls functions of others, `external` says so, and the calls stay open.
+/// Assembles PTX for `target` and disassembles the code, with the line of the PTX of each
+/// instruction. If `external` is true, the PTX can call functions that it does not define, and
+/// these calls stay unresolved.
 ///
 /// # Errors
 /// Fails where [`assemble`] or [`disassemble`] fails.
@@ -230,20 +232,20 @@ pub fn list(ptx: &str, target: Target, external: bool) -> Result<Listing, ToolEr
     Tool::Nvdisasm.find()?;
     let folder = Folder::new()?;
     let options: &[&str] = if external { &["-v", "--compile-only"] } else { &["-v"] };
-    let said = folder.assemble(ptx, target, options)?;
+    let output = folder.assemble(ptx, target, options)?;
     let sass = folder.run(Tool::Nvdisasm, &["-c", "-gp", "kernel.cubin"])?;
-    Ok(Listing { sass, usage: usage(&said), remarks: remarks(&said, ptx) })
+    Ok(Listing { sass, usage: usage(&output), remarks: remarks(&output, ptx) })
 }
 
-/// The resources of each kernel in what `ptxas -v` says.
-fn usage(said: &str) -> Vec<Usage> {
+/// Parses the resources of each kernel from the output of `ptxas -v`.
+fn usage(output: &str) -> Vec<Usage> {
     let mut found: Vec<Usage> = Vec::new();
     // The number before these words.
     let before = |line: &str, words: &str| {
         let (head, _) = line.split_once(words)?;
         head.trim_end().rsplit(' ').next()?.parse().ok()
     };
-    for line in said.lines() {
+    for line in output.lines() {
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
             let kernel = rest.split('\'').next().unwrap_or_default().to_owned();
             found.push(Usage { kernel, ..Usage::default() });
@@ -255,8 +257,8 @@ fn usage(said: &str) -> Vec<Usage> {
     found
 }
 
-/// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions
-/// of others, with at most `registers` registers for each thread.
+/// Assembles PTX to a relocatable object for `target` with ptxas. The object can call or define
+/// external functions, and has at most `registers` registers for each thread.
 ///
 /// # Errors
 /// Fails where [`assemble_ptx`] fails.
@@ -284,14 +286,14 @@ pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Assembled
 /// Disassembles a cubin to SASS with nvdisasm.
 ///
 /// # Errors
-/// Fails if nvdisasm is not found or does not take the cubin.
+/// Fails if nvdisasm is not found or rejects the cubin.
 pub fn disassemble(cubin: &[u8]) -> Result<String, ToolError> {
     let folder = Folder::new()?;
     folder.write("kernel.cubin", cubin)?;
     folder.run(Tool::Nvdisasm, &["kernel.cubin"])
 }
 
-/// A folder for a run of a tool that this user alone may enter, gone with its value.
+/// A private folder for a run of a tool, removed when the value is dropped.
 struct Folder(TempDir);
 
 impl Folder {
@@ -310,7 +312,7 @@ impl Folder {
         fs::read(&path).map_err(|source| io_error("cannot read", &path, source))
     }
 
-    /// Assembles PTX to `kernel.cubin`. Returns what ptxas said.
+    /// Assembles PTX to `kernel.cubin`, and returns the output of ptxas.
     fn assemble(&self, ptx: &str, target: Target, options: &[&str]) -> Result<String, ToolError> {
         self.write("kernel.ptx", ptx.as_bytes())?;
         let arch = format!("-arch={target}");
@@ -318,17 +320,17 @@ impl Folder {
         self.run(Tool::Ptxas, &[&fixed[..], options].concat())
     }
 
-    /// Runs a tool here. Returns what it printed.
+    /// Runs a tool in this folder, and returns its output.
     fn run(&self, tool: Tool, args: &[&str]) -> Result<String, ToolError> {
         let path = tool.find()?;
         let out = Command::new(&path).args(args).current_dir(self.0.path()).stdin(Stdio::null()).output();
         let out = out.map_err(|source| io_error("cannot run", &path, source))?;
         let printed = String::from_utf8_lossy(&out.stdout).into_owned();
-        let said = String::from_utf8_lossy(&out.stderr);
+        let errors = String::from_utf8_lossy(&out.stderr);
         if out.status.success() {
-            return Ok(if tool == Tool::Ptxas { printed + &said } else { printed });
+            return Ok(if tool == Tool::Ptxas { printed + &errors } else { printed });
         }
-        let message = printed + &said;
+        let message = printed + &errors;
         let status = out.status.to_string();
         Err(ToolError::Failed { tool: tool.name(), status, message: message.trim_end().into() })
     }

@@ -1,5 +1,5 @@
-//! What tables of measurements have in common, whatever was measured: the file that they are stored in, the machine that
-//! they hold for, and the text of the kernels that they are about.
+//! The common parts of all tables of measurements: the file that stores them, the machine that they
+//! hold for, and the text of the kernels that were measured.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Device, Error, cuda, error, find, machine};
 
-/// Bytes of the largest file.
+/// The size of the largest file in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A kind of file.
+/// A kind of file with tables.
 #[derive(Clone, Copy)]
 pub(crate) struct TuningFile {
     /// The variable that names another file, or is `off`.
@@ -22,12 +22,12 @@ pub(crate) struct TuningFile {
     pub name: &'static str,
     /// The command that writes it.
     pub command: &'static str,
-    /// The number of its form; another form has another number.
+    /// The number of its format.
     pub form: u32,
 }
 
 impl TuningFile {
-    /// Where the file is; none where its variable is `off`, or no folder is known.
+    /// The path of the file, or `None` if its variable is `off` or no folder is known.
     pub fn path(&self) -> Option<PathBuf> {
         match std::env::var_os(self.variable).filter(|v| !v.is_empty()) {
             Some(off) if off == OsStr::new("off") || off == OsStr::new("0") => None,
@@ -36,7 +36,7 @@ impl TuningFile {
         }
     }
 
-    /// The text of a file; none of one that does not exist, unless the variable names it.
+    /// The text of a file, or `None` if the file does not exist and the variable does not name it.
     ///
     /// # Errors
     /// Fails if it cannot be read (R0111).
@@ -75,7 +75,7 @@ impl TuningFile {
         serde_json::from_str(text).map_err(damaged)
     }
 
-    /// Writes a file, all at once: a reader sees the old one or the new one.
+    /// Writes a file at once, so that a reader sees either the old file or the new one.
     ///
     /// # Errors
     /// Fails if the file cannot be written (R0111).
@@ -94,7 +94,7 @@ impl TuningFile {
         write().map_err(|e| self.bad(format!("cannot write {}: {e}", file.display())))
     }
 
-    /// An error of this kind of file.
+    /// Makes an error about this kind of file.
     pub fn bad(&self, message: String) -> Error {
         let TuningFile { command, variable, .. } = self;
         Error::new(error::TUNING, message).help(format!(
@@ -105,18 +105,19 @@ impl TuningFile {
 
 /// The measurements of one setting.
 pub(crate) trait Measured: Clone + Serialize {
-    /// What it has measured.
+    /// The type of one measurement.
     type Entry: Serialize;
 
-    /// The table without its entries, and these.
+    /// The table without its entries, and the entries.
     fn parts(&self) -> (Self, &[Self::Entry]);
 
-    /// What shows that the table is not what the command wrote, as what its file "does".
+    /// The reason why the command cannot have written the table, as the predicate of a sentence
+    /// about its file.
     fn flaw(&self) -> Option<String> {
         None
     }
 
-    /// Puts the table among others: its measurements replace older ones.
+    /// Adds the table to others. Its measurements replace older ones.
     fn join(self, tables: &mut Vec<Self>);
 
     /// The table in JSON, with an entry in each line.
@@ -124,7 +125,7 @@ pub(crate) trait Measured: Clone + Serialize {
         let (head, entries) = self.parts();
         let lines: Vec<_> = entries.iter().filter_map(|e| serde_json::to_string(e).ok()).collect();
         let entries = format!("\"entries\": [\n    {}\n  ]", lines.join(",\n    "));
-        // No text within quotes has quotes.
+        // No quoted text contains quotes.
         serde_json::to_string_pretty(&head).unwrap_or_default().replace("\"entries\": []", &entries)
     }
 }
@@ -136,7 +137,7 @@ macro_rules! tables {
         #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
         pub struct Tables {
             form: u32,
-            /// One for each setting.
+            /// The tables, one for each setting.
             pub tables: Vec<Table>,
         }
 
@@ -197,13 +198,13 @@ macro_rules! tables {
 }
 pub(crate) use tables;
 
-/// This machine, asked once.
+/// The driver of this machine, queried once.
 pub(crate) fn here() -> Option<&'static machine::Driver> {
     static HERE: OnceLock<Option<machine::Driver>> = OnceLock::new();
     HERE.get_or_init(|| machine::driver().ok()).as_ref()
 }
 
-/// The version of a device's driver, or of its CUDA where NVML does not tell it.
+/// The version of a device's driver, or of its CUDA if NVML does not report a driver.
 ///
 /// # Errors
 /// Fails if the CUDA driver refuses a call (R0103).
@@ -219,7 +220,7 @@ pub(crate) fn driver(device: &Device) -> Result<String, Error> {
     Ok(format!("CUDA {major}.{minor}"))
 }
 
-/// A hash of the text of a part of the library, and of all that it uses.
+/// A hash of the code of a part of the library and of all parts that it uses. Comments do not count.
 pub(crate) fn hash(part: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut parts = vec![part];
@@ -227,8 +228,10 @@ pub(crate) fn hash(part: &str) -> String {
     while let Some(name) = parts.get(next).copied() {
         next += 1;
         let text = crate::library::part(name).unwrap_or_default();
-        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
-        for line in text.lines() {
+        hasher.update(&[0]);
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
+        for line in code.filter(|line| !line.is_empty()) {
+            hasher.update(line.as_bytes()).update(b"\n");
             let used = line.trim().strip_prefix("use weft::").and_then(|rest| rest.split(';').next());
             parts.extend(used.filter(|used| !parts.contains(used)));
         }

@@ -142,7 +142,7 @@ pub const OUTPUTS: [Output; 5] = [
     Output::new("e4m3-groups", true, false, 128),
 ];
 
-/// The measurements that are asked for.
+/// The measurements to make, with their options.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The numbers of tokens, one for each row.

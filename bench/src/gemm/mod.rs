@@ -66,7 +66,7 @@ pub const SHAPES: [Shape; 7] = [
 /// A shape that tiles do not divide in any mode.
 pub const TAILS: Shape = Shape { m: 4001, n: 8184, k: 4104 };
 
-/// The measurements that are asked for.
+/// The measurements to make, with their options.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The products that are measured.

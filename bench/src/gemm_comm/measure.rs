@@ -20,12 +20,12 @@ use weft_runtime::{DeviceTensor, Element, Reduce, Stream, SymmetricTensor, World
 
 type Result<T> = std::result::Result<T, BenchError>;
 type Read<'a> = Box<dyn Fn(&Stream) -> Result<Vec<u8>> + 'a>;
-type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+type ReportSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
 /// The number of algorithms of cuBLASLt's heuristic that are tried.
 const ALGORITHMS: usize = 8;
 
-pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
+pub(super) fn run<T: Element>(world: &World, request: &Request, done: ReportSink<'_>) -> Result<Report> {
     let bed = Harness::new(world, request)?;
     let mut report = bed.report()?;
     let mut tell = |report: &Report, rows: &[Row]| {
@@ -62,11 +62,11 @@ struct Operands<T: Element> {
 struct Case<'a> {
     name: &'static str,
     plan: String,
-    how: How<'a>,
+    invocation: Invocation<'a>,
 }
 
 /// How a contender is called.
-enum How<'a> {
+enum Invocation<'a> {
     /// By calls on the world's stream.
     Calls {
         /// Copies operands to where the contender reads them.
@@ -88,13 +88,13 @@ impl<'a> Case<'a> {
         call: Call<'a>,
         read: Option<Read<'a>>,
     ) -> Case<'a> {
-        Case { name, plan, how: How::Calls { place, call, read } }
+        Case { name, plan, invocation: Invocation::Calls { place, call, read } }
     }
 
     fn timed(&self) -> Timed<'_> {
-        match &self.how {
-            How::Calls { place, call, .. } => Timed::Call(Some(place), call),
-            How::Torch(torch) => Timed::Process(*torch),
+        match &self.invocation {
+            Invocation::Calls { place, call, .. } => Timed::Call(Some(place), call),
+            Invocation::Torch(torch) => Timed::Process(*torch),
         }
     }
 }
@@ -459,7 +459,7 @@ impl<'a> Harness<'a> {
         };
         let seeds = Harness::seeds(self.world.my_pe());
         torch.multiply(self.world, self.request.form, (rows, problem.shape), seeds)?;
-        Ok(Case { name: Contender::Torch.name(), plan: String::new(), how: How::Torch(torch) })
+        Ok(Case { name: Contender::Torch.name(), plan: String::new(), invocation: Invocation::Torch(torch) })
     }
 
     /// Calls a case twice, and compares samples of its result. *Collective.*
@@ -472,9 +472,9 @@ impl<'a> Harness<'a> {
     ) -> Result<()> {
         let (world, stream) = (self.world, self.world.stream());
         let places = self.places(problem);
-        let elements = match &case.how {
-            How::Calls { read: None, .. } => return Ok(()),
-            How::Calls { place, call, read: Some(read) } => {
+        let elements = match &case.invocation {
+            Invocation::Calls { read: None, .. } => return Ok(()),
+            Invocation::Calls { place, call, read: Some(read) } => {
                 place(stream)?;
                 cuda::wait_for(stream)?;
                 world.wait_for_all()?;
@@ -483,7 +483,7 @@ impl<'a> Harness<'a> {
                 cuda::wait_for(stream)?;
                 elements(problem, &read(stream)?, &places)
             }
-            How::Torch(torch) => torch.sample(values == Values::Whole, &places)?,
+            Invocation::Torch(torch) => torch.sample(values == Values::Whole, &places)?,
         };
         let own = self.compare(problem, &places, &elements, values);
         found.get_or_insert_default().add(world, &own)

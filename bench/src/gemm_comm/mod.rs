@@ -86,7 +86,7 @@ impl Contender {
     }
 }
 
-/// The measurements that are asked for.
+/// The measurements to make, with their options.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The operation that the PEs compute together.

@@ -15,9 +15,9 @@ use weft_runtime::nccl::{self, Communicator};
 use weft_runtime::{DType, DeviceTensor, Element, World, cublas};
 
 type Result<T> = std::result::Result<T, BenchError>;
-type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+type ReportSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 
-pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
+pub(super) fn run<T: Element>(world: &World, request: &Request, done: ReportSink<'_>) -> Result<Report> {
     let nccl = match request.contenders.contains(&Contender::Nccl) {
         true => Some(Communicator::over(world)?),
         false => None,

@@ -344,7 +344,7 @@ impl<T: Number> Harness<'_, T> {
                 continue;
             }
             last = Some(function.name);
-            let called = match self.called(torch, function, counts)? {
+            let called = match self.first_call(torch, function, counts)? {
                 Ok(called) => called,
                 Err(refused) => {
                     why = format!("{contender}: {refused}");
@@ -360,7 +360,7 @@ impl<T: Number> Harness<'_, T> {
         let mut checked = None;
         if self.bench.check {
             if last != Some(function.name)
-                && let Err(refused) = self.called(torch, function, counts)?
+                && let Err(refused) = self.first_call(torch, function, counts)?
             {
                 return Err(BenchError::Local(refused));
             }
@@ -377,7 +377,7 @@ impl<T: Number> Harness<'_, T> {
     }
 
     /// Makes the first call of a function, or says why PyTorch rejects it.
-    fn called<'t>(
+    fn first_call<'t>(
         &self,
         torch: &'t Torch,
         function: &Function,

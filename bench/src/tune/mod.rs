@@ -17,7 +17,7 @@ use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Placement, 
 use weft::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 
-/// The measurements that are asked for.
+/// The measurements to make, with their options.
 #[derive(Clone, Debug)]
 pub struct Tune {
     /// The collectives that are tuned.

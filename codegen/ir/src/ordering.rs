@@ -62,7 +62,7 @@ pub fn flags(k: &Kernel) -> BTreeMap<u32, Flag> {
             (None, None) => None,
         };
         if let Some((v, flag)) = flag
-            && let Some((region, _)) = behind(k, v)
+            && let Some((region, _)) = viewed_region(k, v)
         {
             let known = found.entry(region.param).or_insert(flag);
             *known = flag.min(*known);
@@ -136,7 +136,7 @@ impl Region {
 }
 
 /// The region of a parameter's tensor that a tensor views, also through another PE's address.
-pub(crate) fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
+pub(crate) fn viewed_region(k: &Kernel, v: Value) -> Option<(Region, bool)> {
     let layout = k.ty(v).tensor()?.layout.clone();
     let (mut at, mut offset, mut elsewhere) = (v, Int::from(0), false);
     loop {
@@ -160,7 +160,7 @@ pub(crate) fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
 
 /// The region of this PE's memory that a tensor views.
 fn here(k: &Kernel, v: Value) -> Option<Region> {
-    behind(k, v).filter(|(_, elsewhere)| !elsewhere).map(|(region, _)| region)
+    viewed_region(k, v).filter(|(_, elsewhere)| !elsewhere).map(|(region, _)| region)
 }
 
 /// The number in a canonical form, so that a question which is computed twice has one answer.
@@ -364,7 +364,7 @@ impl Walk<'_, '_> {
             Remote::SignalOp { pe, team, .. } => self.signal(v, *pe, *team, state),
             Remote::PutValue { dst: flag, pe, team, .. } | Remote::Amo { target: flag, pe, team, .. } => {
                 let waited = |(flag, _): (Region, bool)| self.waited.iter().any(|r| self.meet(r, &flag));
-                if behind(self.k, *flag).is_some_and(waited) {
+                if viewed_region(self.k, *flag).is_some_and(waited) {
                     self.signal(v, *pe, *team, state);
                 } else if matches!(op, Remote::PutValue { .. }) {
                     state.unfenced.push((v, *pe, *team));

@@ -4,7 +4,7 @@ use crate::diag::{Code, Diagnostic, Span};
 use crate::kernel::{Block, Inst, Kernel, Value};
 use crate::names::{CmpOp, SignalKind};
 use crate::op::{Access, Control, Operation, Remote, Thread, Var};
-use crate::ordering::{Region, behind};
+use crate::ordering::{Region, viewed_region};
 use crate::tensor::Op;
 use std::collections::HashSet;
 use weft_layout::Int;
@@ -60,19 +60,19 @@ impl Signals {
             self.done += u32::from(op.completes());
             self.remote(k, v, op, looped);
         }
-        let written = op.writes().into_iter().filter_map(|place| behind(k, place.value));
+        let written = op.writes().into_iter().filter_map(|place| viewed_region(k, place.value));
         self.sent.extend(written.map(|(region, _)| region.param));
     }
 
     fn remote(&mut self, k: &Kernel, v: Value, op: &Remote, looped: bool) {
         if let Remote::SignalWait { signal: var, cmp, .. } | Remote::Wait { vars: var, cmp, test: false, .. } =
             op
-            && let Some((region, _)) = behind(k, *var)
+            && let Some((region, _)) = viewed_region(k, *var)
         {
             self.waits.push((v, region, matches!(cmp, CmpOp::Ge | CmpOp::Gt)));
         }
         if let Remote::PutSignal { signal, op: SignalKind::Add, nbi: true, .. } = op
-            && let Some((region, _)) = behind(k, *signal)
+            && let Some((region, _)) = viewed_region(k, *signal)
         {
             // A signal whose index depends on the round counts only its own chunk.
             let picked = varies(k, &region.offset);

@@ -46,9 +46,9 @@ kernel k() block(32) { }
             "4: `halv` is not defined here; did you mean `half`?",
             "5: `half` is not `mut`; declare it with `let mut half`",
             "7: there is no field `sum`; the fields are `count`, `total`",
-            "8: `frobnicate` is not defined here",
+            "8: `frobnicate` is not defined here; declare it, or `use` the file that declares it",
             "9: `f` takes 2 arguments, not 1",
-            "10: `nowhere` is not defined here",
+            "10: `nowhere` is not defined here; declare it, or `use` the file that declares it",
             "12: there is no type `tensr`; did you mean `tensor`?",
         ]
     );

@@ -40,12 +40,12 @@ struct Symmetric {
     multicast: Option<u64>,
     /// The owner of this PE's copy, if this library allocated it, and the mappings of the others'
     /// copies.
-    _kept: Vec<Kept>,
+    _kept: Vec<Mapping>,
 }
 
 /// An object that keeps memory mapped.
 #[expect(dead_code, reason = "kept for its drop")]
-enum Kept {
+enum Mapping {
     Vmm(vmm::Allocation),
     Ipc(ipc::Opened),
 }
@@ -156,14 +156,14 @@ impl Direct {
         let theirs = self.mesh.exchange(descriptor.as_ref())?;
         let mapped = own.and_then(|own| {
             let (address, bytes) = (own.address(), own.bytes());
-            let (mut copies, mut kept) = (Vec::new(), vec![Kept::Vmm(own)]);
+            let (mut copies, mut kept) = (Vec::new(), vec![Mapping::Vmm(own)]);
             for (descriptor, pe) in theirs.iter().zip(0..) {
                 copies.push(match descriptor {
                     _ if pe == self.peers.rank() => address,
                     Some(descriptor) => {
                         let theirs = vmm::Allocation::import(&self.device, descriptor, bytes)?;
                         let address = theirs.address();
-                        kept.push(Kept::Vmm(theirs));
+                        kept.push(Mapping::Vmm(theirs));
                         address
                     }
                     None => {
@@ -219,7 +219,7 @@ impl Direct {
                 (Some(descriptor), _) => {
                     let theirs = vmm::Allocation::import(&self.device, descriptor, bytes)?;
                     let address = theirs.address();
-                    kept.push(Kept::Vmm(theirs));
+                    kept.push(Mapping::Vmm(theirs));
                     address
                 }
                 // A process cannot open its own handles, and does not need to.
@@ -227,7 +227,7 @@ impl Direct {
                 (None, Some(name)) => {
                     let theirs = ipc::Opened::new(&self.device, name.handle)?;
                     let address = theirs.start() + name.offset;
-                    kept.push(Kept::Ipc(theirs));
+                    kept.push(Mapping::Ipc(theirs));
                     address
                 }
                 (None, None) => {

@@ -374,7 +374,7 @@ fn tasks_on(list: &str, node: u32) -> Option<u32> {
 
 fn unset(name: &str, other: &str) -> Error {
     Error::new(LAUNCHER, format!("{other} is set, but {name} is not")).help(
-        "set both, or neither. Variables that go before all others: \
+        "set both, or neither. These variables take precedence over those of launchers: \
          WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK, WEFT_LOCAL_SIZE, WEFT_ADDR",
     )
 }

@@ -145,7 +145,7 @@ impl<'k> Checked<'k> {
     fn hide(&mut self, p: &ParamInfo, what: Hidden, given: &[ArgumentValue<'_>]) -> Result<()> {
         let team = self.member(p, what.team(), given)?;
         let base = what.base().map(|b| self.argument(b).ok_or_else(|| self.malformed(p))).transpose()?;
-        if let Some(bytes) = told(what, team) {
+        if let Some(bytes) = hidden_bytes(what, team) {
             return self.put(p, &bytes);
         }
         self.put(p, &[0; MAP_BYTES as usize][..what.entry().bytes() as usize])?;
@@ -344,7 +344,7 @@ impl<'k> Checked<'k> {
 
 /// The bytes of a hidden parameter that follows from the arguments. For the team of all PEs, which
 /// is not an argument, only NVSHMEM's number is known.
-fn told(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
+fn hidden_bytes(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
     match (what, team) {
         (Hidden::TeamHandle { .. }, None) => Some(TEAM_WORLD.to_le_bytes()),
         (Hidden::TeamHandle { .. }, Some(team)) => Some(team.handle.to_le_bytes()),

@@ -51,7 +51,7 @@ impl Mode {
 ///
 /// # Errors
 /// Fails if the word is not a mode (R0201).
-fn asked() -> Result<Option<Mode>> {
+fn environment_mode() -> Result<Option<Mode>> {
     let Ok(value) = std::env::var("WEFT_WATCH") else { return Ok(None) };
     Mode::parse(&value).map(Some).ok_or_else(|| {
         let message = format!("WEFT_WATCH is {value:?}, but it must be 0, 1 or report");
@@ -66,13 +66,13 @@ fn asked() -> Result<Option<Mode>> {
 /// Fails if `WEFT_WATCH` is not `0`, `1` or `report` (R0201).
 pub fn mode(device: &Device) -> Result<Mode> {
     let unsaid = if cfg!(debug_assertions) && !device.is_simulated() { Mode::On } else { Mode::Off };
-    Ok(asked()?.unwrap_or(unsaid))
+    Ok(environment_mode()?.unwrap_or(unsaid))
 }
 
 /// Whether a wait of the host that exceeds its limit continues.
 pub(crate) fn goes_on() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| matches!(asked(), Ok(Some(Mode::Report))))
+    *FOUND.get_or_init(|| matches!(environment_mode(), Ok(Some(Mode::Report))))
 }
 
 /// The time that a thread waits before it reports: half of the limit on the host's waits, so that

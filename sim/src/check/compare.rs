@@ -28,7 +28,7 @@ pub(super) struct Access<'a> {
 
 /// The result of comparing an access with those of one cell.
 #[derive(Default)]
-pub(super) struct Judgement {
+pub(super) struct Comparison {
     pub wrong: Option<(Fault, Record, AccessKind)>,
     /// A lower lane writes the same bytes in the same instruction.
     pub collides: bool,
@@ -135,18 +135,18 @@ impl<'a> Access<'a> {
 
     /// Compares this access with those of a cell. `out` is empty or has the result of an earlier
     /// comparison.
-    pub(super) fn judge(&self, of: Remembered<'_>, out: &mut Judgement) {
+    pub(super) fn compare(&self, of: Remembered<'_>, out: &mut Comparison) {
         (out.wrong, out.collides, out.written, out.observed) = (None, false, 0, false);
         out.writes.clear();
         out.reads.clear();
         let (writes, reads) = (of.writes.len(), of.reads.len());
         for r in of.writes {
             out.written |= r.bytes;
-            let keep = self.judge_write(r, of, writes, out);
+            let keep = self.compare_write(r, of, writes, out);
             out.writes.push(keep);
         }
         for r in of.reads {
-            let keep = self.judge_read(r, reads, out);
+            let keep = self.compare_read(r, reads, out);
             out.reads.push(keep);
         }
         if out.observed {
@@ -159,7 +159,7 @@ impl<'a> Access<'a> {
 
     /// Keeps a store that ends chains of updates when an older write that also does so is
     /// forgotten, since an update does not end them.
-    fn keep_stores(&self, of: Remembered<'_>, out: &mut Judgement) {
+    fn keep_stores(&self, of: Remembered<'_>, out: &mut Comparison) {
         let stays = |rest: &Rest| rest.bytes != 0 && rest.lanes != 0;
         let kept = of.writes.iter().zip(&out.writes).filter(|(_, rest)| stays(rest));
         let Some(oldest) = kept.map(|(r, _)| r.time).min() else { return };
@@ -171,7 +171,7 @@ impl<'a> Access<'a> {
 
     /// Keeps the accesses that have observed writes where this access does not give the same
     /// information.
-    fn keep_observers(&self, of: Remembered<'_>, out: &mut Judgement) {
+    fn keep_observers(&self, of: Remembered<'_>, out: &mut Comparison) {
         let writes = of.writes.iter().zip(&mut out.writes).filter(|(r, _)| r.flags & UPDATE != 0);
         let reads = of.reads.iter().zip(&mut out.reads).filter(|(r, _)| r.strong.is_some());
         writes.chain(reads).for_each(|(r, rest)| *rest = Rest { bytes: r.bytes, lanes: r.lanes });
@@ -192,7 +192,7 @@ impl<'a> Access<'a> {
     }
 
     /// Compares this access with a write, and returns the part of the write that stays remembered.
-    fn judge_write(&self, r: &Record, of: Remembered<'_>, count: usize, out: &mut Judgement) -> Rest {
+    fn compare_write(&self, r: &Record, of: Remembered<'_>, count: usize, out: &mut Comparison) -> Rest {
         let (all, many) = looked_at(count);
         let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
         let strong = morally_strong(self.threads, r, me);
@@ -230,7 +230,7 @@ impl<'a> Access<'a> {
     }
 
     /// Compares this access with a read, and returns the part of the read that stays remembered.
-    fn judge_read(&self, r: &Record, count: usize, out: &mut Judgement) -> Rest {
+    fn compare_read(&self, r: &Record, count: usize, out: &mut Comparison) -> Rest {
         let (all, many) = looked_at(count);
         let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
         let mine = r.warp == me.warp && r.agent == me.agent;

@@ -5,9 +5,9 @@ mod operations;
 mod strong;
 
 use super::clock::{Clock, Known};
-use super::compare::{Access, Judgement, Remembered};
+use super::compare::{Access, Comparison, Remembered};
 use super::near::Near;
-use super::patterns::{self, Carrier, Miss, Released, Releases, StrongRead, StrongWrite, SyncVar, Why};
+use super::patterns::{self, Carrier, Miss, Released, Releases, StrongRead, StrongWrite, SyncVar, Unordered};
 use super::sequential::{Sequential, Version};
 use super::shadow::{Cell, PAGE, RELEASED, Record, SYNC, Shadow, UNCHANGED, UPDATE};
 use super::stale::StaleReads;
@@ -292,7 +292,7 @@ impl Detector {
         let mut access = Access { threads, me, kind, ticket, warp, non_coherent };
         // Neighbours mostly have been accessed together: what is known of one is known of the next.
         let mut latest = [Record::default(); 2];
-        let mut judged = Judgement::default();
+        let mut compared = Comparison::default();
         let (mut word, end) = (at / 4, (at + bytes - 1) / 4);
         while word <= end {
             if !non_coherent {
@@ -310,19 +310,19 @@ impl Detector {
             let mut cell: Cell = *shadow.cell(space, word);
             let (writes, reads) = (shadow.records(&cell.write), shadow.records(&cell.read));
             let stale = if stale.is_empty() { None } else { stale.get(&(space, word)) };
-            access.judge(Remembered { writes, reads, stale }, &mut judged);
-            collides |= judged.collides;
-            if let (None, Some((_, other, other_kind))) = (&wrong, &judged.wrong) {
+            access.compare(Remembered { writes, reads, stale }, &mut compared);
+            collides |= compared.collides;
+            if let (None, Some((_, other, other_kind))) = (&wrong, &compared.wrong) {
                 update = access.updates(reads, other, *other_kind);
             }
-            wrong = wrong.or(judged.wrong);
-            if kind.reads() && !unwritten && access.me.bytes & !judged.written != 0 {
+            wrong = wrong.or(compared.wrong);
+            if kind.reads() && !unwritten && access.me.bytes & !compared.written != 0 {
                 wrong = wrong.or(Some((Fault::Uninitialised, access.me, kind)));
             }
             if kind.writes() && me.strong.is_none() && cell.write.sync() != 0 {
                 forget(variables, (space, word), access.me.bytes, &mut cell);
             }
-            shadow.remember(&mut cell, &access.me, kind, &judged);
+            shadow.remember(&mut cell, &access.me, kind, &compared);
             *shadow.cell(space, word) = cell;
             word += 1;
         }

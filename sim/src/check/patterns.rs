@@ -70,7 +70,7 @@ pub(crate) type Releases = SmallVec<[Released; 1]>;
 /// The reason why a thread did not acquire another's accesses, although it read a value that the
 /// other wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum Unordered {
     /// The write is relaxed, and no fence before it releases.
     NoRelease,
     /// The read is relaxed, and no fence after it acquires.
@@ -85,7 +85,7 @@ pub(super) enum Why {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Miss {
-    pub why: Why,
+    pub why: Unordered,
     /// The write is an update, perhaps one of many.
     pub chain: bool,
     pub writer: WarpId,
@@ -306,7 +306,7 @@ pub(super) fn observe(
     warp: &mut WarpState,
     var: &SyncVar,
     read: StrongRead<'_>,
-    miss: &mut impl FnMut(Why, &Released, u32),
+    miss: &mut impl FnMut(Unordered, &Released, u32),
 ) {
     let StrongRead { lane, place, bytes, scope, acquire, pc, under_way } = read;
     if acquire {
@@ -323,12 +323,12 @@ pub(super) fn observe(
         let hidden = left.carrier.hidden_from(threads, warp.number, scope);
         let end = || if acquire { left.unmatched_by(threads, warp.number, scope) } else { None };
         if let Some(narrow) = hidden.or_else(end) {
-            miss(Why::Scope(narrow), left, pc);
+            miss(Unordered::Scope(narrow), left, pc);
         } else if acquire {
-            miss(Why::Learnt, left, pc);
+            miss(Unordered::Learnt, left, pc);
             from.join_into(threads, warp.clock_mut(lane));
         } else {
-            miss(Why::NoAcquire, left, pc);
+            miss(Unordered::NoAcquire, left, pc);
             put_off(warp, lane, Pending { left: left.clone(), place, read_pc: pc });
         }
     }
@@ -357,7 +357,7 @@ pub(super) fn learn(
     lane: usize,
     scope: Scope,
     which: impl Fn(&Pending) -> bool,
-    miss: &mut impl FnMut(Why, &Released, u32),
+    miss: &mut impl FnMut(Unordered, &Released, u32),
 ) {
     if warp.lanes.is_none() || warp.lane(lane).pending.is_empty() {
         return;
@@ -367,11 +367,11 @@ pub(super) fn learn(
         let narrow = which(&p).then(|| p.left.unmatched_by(threads, number, scope));
         match narrow {
             Some(None) => {
-                miss(Why::Learnt, &p.left, p.read_pc);
+                miss(Unordered::Learnt, &p.left, p.read_pc);
                 p.left.from.join_into(threads, warp.clock_mut(lane));
             }
             Some(Some(narrow)) => {
-                miss(Why::Scope(narrow), &p.left, p.read_pc);
+                miss(Unordered::Scope(narrow), &p.left, p.read_pc);
                 warp.lane(lane).pending.push(p);
             }
             None => warp.lane(lane).pending.push(p),

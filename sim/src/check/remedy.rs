@@ -2,7 +2,7 @@
 
 use super::detector::{Detector, Fault, Raw, Side};
 use super::near::Near;
-use super::patterns::{Miss, Why};
+use super::patterns::{Miss, Unordered};
 use super::programs::Programs;
 use super::sync::{CtaInfo, Met};
 use super::{AccessKind, Agent, Finding};
@@ -398,22 +398,22 @@ impl Detector {
             false => format!("{read} reads the value that {write} wrote"),
         };
         match m.why {
-            Why::NoRelease => (
+            Unordered::NoRelease => (
                 codes::RELAXED,
                 format!("{met}, which is relaxed: no release orders the accesses before it"),
                 format!("write it with .release.{scope}, or put fence.acq_rel.{scope} before it"),
             ),
-            Why::NoAcquire => (
+            Unordered::NoAcquire => (
                 codes::RELAXED,
                 format!("{met}, but the read is relaxed: no acquire orders the accesses after it"),
                 format!("read it with .acquire.{scope}, or put fence.acq_rel.{scope} after it"),
             ),
-            Why::WeakWrite => (
+            Unordered::WeakWrite => (
                 codes::RELAXED,
                 format!("{met}, which is a weak store: a weak store does not synchronise with other threads"),
                 format!("write it with .release.{scope}"),
             ),
-            Why::Scope(s) => (
+            Unordered::Scope(s) => (
                 codes::NARROW_SCOPE,
                 format!(
                     "{met}, but the .{} scope of one of them does not include the other thread",
@@ -421,7 +421,7 @@ impl Detector {
                 ),
                 format!("use .{scope} scope for both, and for fences that belong to them"),
             ),
-            Why::Learnt => (codes::RELAXED, met, String::new()),
+            Unordered::Learnt => (codes::RELAXED, met, String::new()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The latest accesses to memory: a cell for every 4 bytes that a launch has touched.
 
-use super::compare::{Judgement, Rest};
+use super::compare::{Comparison, Rest};
 use super::{AccessKind, Agent};
 use crate::model::WarpId;
 use crate::order::{Order, Scope};
@@ -181,10 +181,16 @@ impl Shadow {
     }
 
     /// Adds an access to a cell, and removes the accesses that it replaces.
-    pub(super) fn remember(&mut self, cell: &mut Cell, new: &Record, kind: AccessKind, judged: &Judgement) {
+    pub(super) fn remember(
+        &mut self,
+        cell: &mut Cell,
+        new: &Record,
+        kind: AccessKind,
+        compared: &Comparison,
+    ) {
         let sync = cell.write.sync();
-        self.keep(&mut cell.write, &judged.writes);
-        self.keep(&mut cell.read, &judged.reads);
+        self.keep(&mut cell.write, &compared.writes);
+        self.keep(&mut cell.read, &compared.reads);
         self.add(if kind.writes() { &mut cell.write } else { &mut cell.read }, *new);
         cell.write.flags |= sync;
     }

@@ -3,7 +3,7 @@
 
 use super::detector::{Detector, Raw};
 use super::near;
-use super::patterns::{Miss, Released, Why};
+use super::patterns::{Miss, Released, Unordered};
 use super::shadow::Record;
 use super::sync::{Threads, WarpState};
 use crate::model::{CtaId, WarpId};
@@ -106,7 +106,7 @@ pub(super) fn note(list: &mut Vec<Miss>, miss: Miss) {
 }
 
 fn miss_of(
-    why: Why,
+    why: Unordered,
     left: &Released,
     (reader, reader_lane, read_pc, read_time): (WarpId, u32, u32, u64),
 ) -> Miss {
@@ -138,10 +138,10 @@ pub(super) struct Heard<'a> {
 }
 
 impl Heard<'_> {
-    pub(super) fn note(&mut self, why: Why, left: &Released, read_pc: u32) {
+    pub(super) fn note(&mut self, why: Unordered, left: &Released, read_pc: u32) {
         let (reader, lane) = self.reader;
         let miss = miss_of(why, left, (reader, lane, read_pc, self.now));
-        if why != Why::Learnt {
+        if why != Unordered::Learnt {
             return note(self.misses.entry(self.cta).or_default(), miss);
         }
         note(self.passed.entry(self.cta).or_default(), miss);

@@ -15,23 +15,23 @@ use smallvec::SmallVec;
 
 /// The range of addresses of a warp's lanes, from the lowest byte to the end of the highest.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reach {
+pub(crate) struct AddressRange {
     pub first: u64,
     pub end: u64,
 }
 
-impl Reach {
+impl AddressRange {
     /// The range of the active lanes' accesses; none in spaces that no other thread can access.
-    pub(crate) fn of(space: Space, addresses: &Lanes, bytes: usize, active: u32) -> Option<Reach> {
+    pub(crate) fn of(space: Space, addresses: &Lanes, bytes: usize, active: u32) -> Option<AddressRange> {
         if matches!(space, Space::Local | Space::Param | Space::Const) {
             return None;
         }
         let first = lanes(active).map(|l| addresses[l]).min()?;
         let last = lanes(active).map(|l| addresses[l]).max()?;
-        Some(Reach { first, end: last.saturating_add(bytes as u64) })
+        Some(AddressRange { first, end: last.saturating_add(bytes as u64) })
     }
 
-    fn overlaps(self, other: Reach) -> bool {
+    fn overlaps(self, other: AddressRange) -> bool {
         self.first < other.end && other.first < self.end
     }
 }
@@ -41,7 +41,7 @@ impl Reach {
 pub(crate) struct Footprint {
     pub reads: SmallVec<[Reg; 4]>,
     pub writes: SmallVec<[Reg; 4]>,
-    pub reach: Option<Reach>,
+    pub reach: Option<AddressRange>,
 }
 
 /// A load that has not been executed yet.

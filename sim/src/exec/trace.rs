@@ -186,7 +186,7 @@ pub(crate) struct Recorder {
 }
 
 /// The facts about a warp that are remembered during its turn.
-pub(crate) struct Turn {
+pub(crate) struct WarpTurn {
     start: u64,
     /// Its latest read: the location, the value, and the number of executions of that instruction.
     poll: Option<(u32, u64, u64, u64)>,
@@ -219,7 +219,7 @@ impl Recorder {
     }
 
     /// Begins a warp's turn.
-    pub(crate) fn begin(&mut self, run: &mut Run, w: WarpSlot) -> Turn {
+    pub(crate) fn begin(&mut self, run: &mut Run, w: WarpSlot) -> WarpTurn {
         let start = run.clock;
         for log in [&mut run.remote.wire.log, &mut run.asynchronous.log].into_iter().flatten() {
             log.clock = start;
@@ -233,7 +233,7 @@ impl Recorder {
         }
         let p = run.warps[w].poll;
         let poll = p.valid.then(|| (p.pc, p.addr, p.value, counted(run, w, p.pc)));
-        Turn { start, poll }
+        WarpTurn { start, poll }
     }
 
     fn track(&mut self, run: &Run, w: WarpSlot) -> Track {
@@ -252,7 +252,7 @@ impl Recorder {
     }
 
     /// Ends a warp's turn.
-    pub(crate) fn end(&mut self, run: &Run, w: WarpSlot, turn: &Turn) {
+    pub(crate) fn end(&mut self, run: &Run, w: WarpSlot, turn: &WarpTurn) {
         self.traffic(run);
         let warp = &run.warps[w];
         if warp.live == 0 {

@@ -7,7 +7,7 @@ use crate::check::AccessKind;
 use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::World;
-use crate::exec::asynchronous::mbarrier::{By, LIMIT, Mbarrier, Wrong};
+use crate::exec::asynchronous::mbarrier::{Changer, LIMIT, Mbarrier, Wrong};
 use crate::exec::{Context, Fault, Flow, Op, Poll, Reg, Src};
 use crate::memory::Spot;
 use crate::model::lanes;
@@ -90,7 +90,7 @@ pub(super) fn change(
     releases: bool,
     f: impl FnOnce(&mut Mbarrier) -> Result<(), Wrong>,
 ) -> Result<u64, Fault> {
-    let by = if releases { By::Thread(cx.slot, lane) } else { By::Relaxed(cx.slot, lane) };
+    let by = if releases { Changer::Thread(cx.slot, lane) } else { Changer::Relaxed(cx.slot, lane) };
     let mut world = World { memory: cx.memory, check: cx.check.as_deref_mut() };
     cx.asynchronous.change(&mut world, at, by, f).map_err(|w| cx.wrong(at, lane, w))
 }

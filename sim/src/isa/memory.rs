@@ -8,7 +8,7 @@ use crate::check::AccessKind;
 use crate::check::detector::Touch;
 use crate::codes;
 use crate::exec::access::{Space, from_le, put_le};
-use crate::exec::defer::{Footprint, Reach};
+use crate::exec::defer::{AddressRange, Footprint};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
 use crate::memory::Window;
 use crate::model::{Lanes, lanes};
@@ -211,7 +211,7 @@ impl Load {
         Footprint {
             reads: self.address.register().into_iter().collect(),
             writes: self.dst.iter().copied().collect(),
-            reach: Reach::of(self.space, &self.address.lanes(cx), self.bytes, cx.active),
+            reach: AddressRange::of(self.space, &self.address.lanes(cx), self.bytes, cx.active),
         }
     }
 }
@@ -273,7 +273,7 @@ impl Operation for Store {
 
     fn footprint(&self, cx: &Context<'_>) -> Option<Footprint> {
         let sources = self.src.iter().filter_map(|s| s.register());
-        let reach = Reach::of(self.space, &self.address.lanes(cx), self.bytes, cx.active);
+        let reach = AddressRange::of(self.space, &self.address.lanes(cx), self.bytes, cx.active);
         let reads = self.address.register().into_iter().chain(sources).collect();
         (!self.order.release).then(|| Footprint { reads, reach, ..Footprint::default() })
     }

@@ -6,16 +6,19 @@ use crate::codes;
 
 impl Memory {
     pub(super) fn unmapped(&self, pe: usize, addr: u64) -> AccessError {
-        let message = if addr < 1 << 16 {
-            format!("{addr:#x} is a null pointer (or an offset from one)")
+        let (message, help) = if addr < 1 << 16 {
+            (
+                format!("{addr:#x} is a null pointer (or an offset from one)"),
+                "check the kernel's pointer arguments and, for the memory of a peer, that the PE exists and that \
+                 loads and stores reach it: nvshmem_ptr returns null otherwise",
+            )
         } else {
-            format!("{addr:#x} is not mapped on PE {pe}")
+            (
+                format!("{addr:#x} is not mapped on PE {pe}"),
+                "check the kernel's pointer arguments and the address arithmetic",
+            )
         };
-        AccessError {
-            code: codes::BAD_ADDRESS,
-            message,
-            help: "check the kernel's pointer arguments and the address arithmetic",
-        }
+        AccessError { code: codes::BAD_ADDRESS, message, help }
     }
 
     pub(super) fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {

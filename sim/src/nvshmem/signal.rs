@@ -48,7 +48,7 @@ pub(super) static WAITS: Family = Family {
     title: "Waiting and testing",
     meaning: "These functions work on the caller's own symmetric variables. `cmp` is 0 (=), 1 (!=), 2 (>), 3 (<=),\n\
               4 (<) or 5 (>=). Elements whose `status` is not 0 are left out, and `status` can be null. If several\n\
-              elements compare, `any` answers the first one behind a position that moves on with every call.",
+              elements compare true, `any` returns the first one after a position that advances with every call.",
     rows: &[
         row("{T}_wait_until", &[("ivar", Size::Long), COMPARISON, VALUE], |c| {
             let [ivar, cmp, value, ..] = c.args;

@@ -48,10 +48,10 @@ pub(super) static FAMILY: Family = Family {
 pub(super) static ORDERING: Family = Family {
     title: "Ordering and completion",
     meaning: "These functions concern the operations of the calling PE, whichever of its threads issued them.\n\
-              After a fence, what goes to a PE lands behind what went there before: puts, signals, AMOs and plain\n\
-              stores, but not gets. A quiet lands everything. A flush (of NVSHMEM 3.7) reads the sources of\n\
-              non-blocking puts. The end of a kernel completes nothing: what is still in flight lands when all\n\
-              kernels of the launch have ended, and is counted in `NvshmemStats::unfinished`.",
+              After a fence, puts, signals, AMOs and plain stores to a PE take effect after the earlier ones to\n\
+              that PE. A fence does not order gets. A quiet completes everything. A flush (of NVSHMEM 3.7) reads\n\
+              the sources of non-blocking puts. The end of a kernel completes nothing: operations in flight\n\
+              complete when all kernels of the launch have ended, and `NvshmemStats::unfinished` counts them.",
     rows: &[
         row("fence", &[], |c| {
             let pe = c.my_pe();

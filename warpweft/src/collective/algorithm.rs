@@ -11,10 +11,10 @@ use weft_runtime::{DType, Reduce};
 /// The kernel's head declares its parameters. Its run-time parameters are among `x`, `out`, `n`
 /// (elements of a part), `ws` and `epoch` (packets), `stage`, `sums`, `flags` and `rounds` (data,
 /// and the flags of its senders), `inbox`, `signals` and `exchanges` (the same for NVSHMEM's
-/// operations), `sync` (a barrier) and `team`; `x` and `out` are `symm` if other PEs read or write
-/// them, otherwise any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
-/// (the type of sums), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (a divisor of `n`),
-/// `MC` (send through the switch), `ROOT`, and the extents of workspaces.
+/// operations), `sync` (a barrier) and `team`. `x` and `out` are `symm` if other PEs read or write
+/// them, and any memory of the GPU otherwise. Its compile-time parameters are among `T`, `OP`,
+/// `ACC` (the type of sums), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (a divisor of
+/// `n`), `MC` (send through the switch), `ROOT`, and the extents of workspaces.
 pub struct Algorithm {
     /// The collective that the kernel computes.
     pub collective: Collective,
@@ -40,19 +40,19 @@ pub struct Algorithm {
     pub unit: u64,
     /// The greatest number of CTAs.
     pub most_ctas: u32,
-    /// The default number of threads of a CTA, at most.
+    /// The greatest default number of threads of a CTA.
     pub threads: u32,
-    /// The default number of steps of a thread in flight, at most.
+    /// The greatest default number of steps of a thread in flight.
     pub unroll: u32,
     /// The greatest number of steps in flight of all threads of a CTA.
     pub most_steps: u32,
-    /// A number of elements that a step is a multiple of, besides whole vectors.
+    /// The elements of a step are a multiple of this number, and fill whole vectors.
     pub run: u32,
     /// The kind of sums that it computes for a request.
     pub sums: fn(&Request) -> Sums,
     /// Whether a step needs staging memory, which all CTAs share.
     pub staged: bool,
-    /// The function that says what a launch waits for and moves.
+    /// The function that computes the waits and the bytes of a launch.
     pub cost: fn(&Request, &Plan) -> Cost,
     /// One line that says how it works.
     pub about: &'static str,
@@ -100,7 +100,8 @@ impl Algorithm {
         })
     }
 
-    /// Whether it leaves the switch alone where there is one, since another algorithm is the same kernel by the switch.
+    /// Whether it does not use an available switch, because another algorithm is the same kernel
+    /// with the switch.
     pub(super) fn avoids_switch(&self) -> bool {
         let kernels = |a: &Algorithm| (a.collective, a.part, a.out_of_place, a.in_place);
         !self.switch && ALGORITHMS.iter().any(|a| a.switch && kernels(a) == kernels(self))
@@ -111,7 +112,7 @@ impl Algorithm {
         crate::library::part(self.part).unwrap_or_default()
     }
 
-    /// The kernel for a place.
+    /// The kernel for a placement of the result.
     pub fn kernel(&self, place: Placement) -> Option<&'static str> {
         match place {
             Placement::OutOfPlace => self.out_of_place,
@@ -128,7 +129,7 @@ impl Algorithm {
     ///
     /// # Errors
     ///
-    /// Says why the algorithm does not support it.
+    /// Fails if the algorithm does not support the request. The message says why.
     pub fn can(&'static self, request: &Request) -> Result<(), String> {
         let name = self.name;
         let Request { dtype, op, place, .. } = *request;
@@ -176,7 +177,7 @@ impl Algorithm {
     ///
     /// # Errors
     ///
-    /// Says why the algorithm must not be used.
+    /// Fails if the algorithm must not be used. The message says why.
     pub fn allowed(&'static self, request: &Request) -> Result<(), String> {
         self.can(request)?;
         let own = (self.sums)(request);

@@ -1,33 +1,33 @@
-//! What a launch waits for and moves, in closed form, and what that takes on a machine.
+//! The waits and bytes of a launch in closed form, and the time that they take on a machine.
 //!
 //! ```text
 //! time = launch + work + waits * wait + flights * flight + packet flights * packet
 //!      + max(sum of bytes / bandwidth, hidden flights * flight)
 //! ```
 //!
-//! Bytes are those through the busiest port of a GPU in its busier direction; all GPUs of a node hang on one switch, so
-//! a port is a link. Bandwidths are of kernels with enough CTAs; fewer have so much each, but for the switch, which does the
-//! most of its moving by itself. The rows of the table of
-//! algorithms say what they cost, so the least time chooses among them where nobody has measured.
+//! Bytes are those through the busiest port of a GPU, in its busier direction. All GPUs of a node
+//! are connected to one switch, so a port is a link. Bandwidths are those of kernels with enough
+//! CTAs. With fewer CTAs each has a fixed bandwidth, except through the switch, which moves most of
+//! the bytes by itself. The table of algorithms contains their costs, so the least time chooses
+//! among them if nothing was measured.
 
 use super::{Plan, Request};
 use serde::{Deserialize, Serialize};
 
-/// The waits of a launch that follow each other, and the bytes that it moves, of the PE with the
-/// most of them.
+/// The consecutive waits of a launch and the bytes that it moves, for the PE that has the most.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Cost {
-    /// Barriers of the team.
+    /// The number of barriers of the team.
     pub waits: f64,
-    /// Flags that follow data, with a fence in between.
+    /// The number of flags that follow data, with a fence in between.
     pub flights: f64,
-    /// The waits that happen while bytes move. The longer of both counts.
+    /// The number of flights during which bytes move. The longer of both counts.
     pub hidden: f64,
-    /// Waits for packets, which carry data together with a flag.
+    /// The number of waits for packets, which carry data together with a flag.
     pub packets: f64,
-    /// Signals by NVSHMEM's operations.
+    /// The number of signals by NVSHMEM's operations.
     pub net_flights: f64,
-    /// Bytes stored to all other PEs at once, or loaded and stored alike.
+    /// Bytes that are stored to all other PEs at once, or loaded and stored in equal amounts.
     pub push: f64,
     /// Bytes stored to one other PE.
     pub neighbour: f64,
@@ -48,7 +48,7 @@ pub struct Cost {
 /// The latencies and bandwidths of one machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Links {
-    /// Microseconds of a kernel that does nothing, in a CUDA graph.
+    /// Microseconds of an empty kernel in a CUDA graph.
     pub launch_us: f64,
     /// Microseconds of a kernel's own work: reading its input, reducing, writing.
     pub work_us: f64,
@@ -58,9 +58,10 @@ pub struct Links {
     pub flight_us: f64,
     /// Microseconds until a word with its own flag has reached another GPU.
     pub packet_us: f64,
-    /// 10^9 bytes a second that one CTA stores or loads.
+    /// The bandwidth of one CTA's loads or stores, in 10^9 bytes per second.
     pub cta_gbps: f64,
-    /// 10^9 bytes a second that a GPU stores to one other GPU while it receives the same amount.
+    /// The bandwidth of stores to one other GPU while the same amount is received, in 10^9 bytes
+    /// per second.
     pub neighbour_gbps: f64,
     /// The bandwidth of stores to all other PEs at once, in 10^9 bytes per second.
     pub push_gbps: f64,
@@ -80,9 +81,10 @@ pub struct Links {
     pub switch_gbps: f64,
     /// Microseconds of a put with a signal between nodes.
     pub net_us: f64,
-    /// 10^9 bytes a second of each GPU between nodes.
+    /// The bandwidth of each GPU between nodes, in 10^9 bytes per second.
     pub net_gbps: f64,
-    /// 10^9 bytes a second at which a GPU reads staged data from its own memory or cache.
+    /// The bandwidth of reads of staged data from a GPU's own memory or cache, in 10^9 bytes per
+    /// second.
     pub local_gbps: f64,
 }
 
@@ -104,18 +106,21 @@ impl Prediction {
     }
 }
 
-/// The specified NVLink bandwidth of the measured machine, in 10^9 bytes a second in each
-/// direction: 18 links of 25.
+/// The specified NVLink bandwidth of the measured machine in each direction, in 10^9 bytes per
+/// second: 18 links of 25.
 const NVLINK: f64 = 450.0;
 
 impl Links {
-    /// H200s, NVLink all to all, multicast off (driver 580.159.04, CUDA 13.0, NVSHMEM 3.4.5, 2026-11-21). Measured on 2
-    /// of them: an empty kernel, a barrier, a word with fence and signal, one CTA, push and pull; packets from the times
-    /// of `ll` (docs/performance.md: 1 MiB in 10.2 us, 1 GiB in 7.1 ms), what is staged from those of `staged` (64 MiB in
-    /// 111 us). Measured on 8: all at once by stores. The switch is other people's: at best 275 GB/s of allreduce (NCCL
-    /// 2.30.4 and MSCCL++, 8 H100s and H200s with NVLS: nccl-tests issue 212, nccl issue 2140), of which each byte is 9/8
-    /// on the port each way. The copy engine was measured on 2 H100s (2026-11-25, broadcast of 16 to 64 MiB). Between nodes
-    /// nothing was measured: a 400 Gb/s adapter for each GPU, as specified.
+    /// H200s with NVLink between all pairs, multicast off (driver 580.159.04, CUDA 13.0, NVSHMEM
+    /// 3.4.5, 2026-11-21). On 2 of them we measured an empty kernel, a barrier, a word with fence
+    /// and signal, one CTA, push and pull. The figures of packets follow from the times of `ll`
+    /// (docs/performance.md: 1 MiB in 10.2 us, 1 GiB in 7.1 ms), and those of staged bytes from
+    /// `staged` (64 MiB in 111 us). On 8 of them we measured stores to all others at once. The
+    /// figure of the switch was published by others: at best 275 GB/s of allreduce (NCCL 2.30.4 and
+    /// MSCCL++, 8 H100s and H200s with NVLS: nccl-tests issue 212, nccl issue 2140), with 9/8 of
+    /// each byte on the port in each direction. The copy engine was measured on 2 H100s
+    /// (2026-11-25, broadcast of 16 to 64 MiB). Nothing was measured between nodes: the figures are
+    /// the specification of a 400 Gb/s adapter for each GPU.
     pub const H200: Links = Links {
         launch_us: 0.89,
         work_us: 0.1,
@@ -135,7 +140,7 @@ impl Links {
         local_gbps: 6400.0,
     };
 
-    /// GPUs over PCIe, from specifications and not measured: 16 lanes of the fourth generation.
+    /// GPUs over 16 lanes of PCIe 4.0. The figures are specifications and were not measured.
     pub const PCIE: Links =
         Links { wait_us: 6.0, flight_us: 4.0, packet_us: 3.0, ..Links::H200.of_bandwidth(24.0 / 363.0) };
 
@@ -161,7 +166,7 @@ impl Links {
     /// Predicts the time of a launch with `ctas` CTAs.
     pub fn predict(&self, cost: &Cost, ctas: u32) -> Prediction {
         let few = f64::from(ctas) * self.cta_gbps;
-        // A byte at one gigabyte a second takes a thousandth of a microsecond.
+        // A byte at 1 GB/s takes 0.001 us.
         let us = |bytes: f64, gbps: f64| bytes / gbps.max(1e-3) / 1e3;
         let by_few = |bytes: f64, gbps: f64| us(bytes, gbps.min(few));
         let moving = [
@@ -185,7 +190,7 @@ impl Links {
         }
     }
 
-    /// Microseconds that a plan is likely to take.
+    /// The predicted microseconds of a plan.
     pub fn time(&self, plan: &Plan, request: &Request) -> f64 {
         self.predict(&(plan.algorithm.cost)(request, plan), plan.ctas).total()
     }
@@ -212,7 +217,8 @@ pub(super) fn pushed(r: &Request, bytes: f64) -> Cost {
 }
 
 impl Cost {
-    /// The cost of bytes that are stored to all other PEs of so many, which of two is one.
+    /// The cost of bytes that are stored to all other PEs of `n_pes`. Of two PEs, the other one is
+    /// a neighbour.
     pub(crate) fn stored(n_pes: u32, bytes: f64) -> Cost {
         match n_pes {
             0..=2 => Cost { neighbour: bytes, ..Cost::default() },

@@ -1,5 +1,7 @@
-//! Calls whose bytes the copy engine carries: all PEs meet in a kernel, copies to each of them run beside each other, and
-//! all PEs meet again. The copy of a PE's own part runs beside all of that, and one copy on the caller's stream. A CUDA graph captures it like any other call, since the kernels count how often PEs have met.
+//! Calls whose bytes the copy engine transfers. All PEs meet in a kernel, copies to each of them
+//! run concurrently, and all PEs meet again. The copy of a PE's own part is concurrent with all of
+//! that, and one copy runs on the caller's stream. A CUDA graph captures such a call like any
+//! other, because the kernels count how often PEs have met.
 
 use super::handle::Flat;
 use super::{Call, Collective, Request};
@@ -53,7 +55,7 @@ impl Engine {
             Ok(world.copy_bytes(&out, &x, Copied { pe, ..*copied }, side)?)
         };
         // Start copies concurrently, each on its own stream.
-        let beside = |copies: &[Copied], streams: &[Stream]| -> Result<Vec<Event>, GpuError> {
+        let concurrently = |copies: &[Copied], streams: &[Stream]| -> Result<Vec<Event>, GpuError> {
             if copies.is_empty() || streams.is_empty() {
                 return Ok(Vec::new());
             }
@@ -69,10 +71,10 @@ impl Engine {
         let (own, others): (Vec<_>, Vec<_>) = copies.into_iter().partition(|c| c.pe == team.my_pe());
         let (for_own, for_others) = streams.split_at(1.min(streams.len()));
         // No other PE reads or writes this PE's own part of its result.
-        let mut ends = beside(&own, for_own)?;
+        let mut ends = concurrently(&own, for_own)?;
         meet.launch(stream, &[])?;
         if let Some((first, rest)) = others.split_first() {
-            ends.extend(beside(rest, for_others)?);
+            ends.extend(concurrently(rest, for_others)?);
             on(stream, first)?;
         }
         ends.iter().try_for_each(|end| end.wait(stream))?;

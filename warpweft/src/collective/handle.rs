@@ -22,13 +22,15 @@ use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
+    /// The greatest number of CTAs of a launch. By default, it is the GPU's number of
+    /// multiprocessors. It must be the same on all PEs.
     pub ctas: Option<u32>,
     /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,
     /// The source of plans.
     pub tuning: Tuning,
-    /// What may happen to the sums of calls that do not say it themselves. The same on all PEs.
+    /// The sums that calls allow if they do not say it themselves. They must be the same on all
+    /// PEs.
     pub sums: Sums,
 }
 
@@ -54,24 +56,25 @@ pub struct Call<'a> {
     pub collective: Collective,
     /// The operation of a reduction.
     pub op: Reduce,
-    /// The operand. In place, it is the larger side, in which this PE's own part lies at its rank.
+    /// The operand. In place, it is the larger tensor, in which this PE's part is at its rank.
     pub x: &'a dyn AsArgument,
     /// The tensor for the result, if it is not the operand.
     pub out: Option<&'a dyn AsArgument>,
-    /// The PE that a broadcast is from, by its rank in the team.
+    /// The rank in the team of the PE that a broadcast is from.
     pub root: u32,
-    /// What may happen to the sums of a reduction, if not what [`Config::sums`] says. The same on all PEs.
+    /// The sums that a reduction allows. By default, they are [`Config::sums`]. They must be the
+    /// same on all PEs.
     pub sums: Option<Sums>,
 }
 
 impl<'a> Call<'a> {
-    /// A sum, from PE 0.
+    /// Makes a call that computes a sum or broadcasts from rank 0.
     pub fn new(collective: Collective, x: &'a dyn AsArgument, out: Option<&'a dyn AsArgument>) -> Call<'a> {
         Call { collective, op: Reduce::Sum, x, out, root: 0, sums: None }
     }
 }
 
-/// A team's collectives: see the [module](super).
+/// The collectives of a team: see the [module](super).
 pub struct Collectives {
     world: World,
     team: Team,
@@ -87,16 +90,16 @@ pub struct Collectives {
     ready: Mutex<HashMap<(Request, Bound), Ready>>,
 }
 
-/// A kernel, with the number of its CTAs that the GPU can hold at once, because CTAs of different
-/// PEs wait for each other.
+/// A kernel, and the number of its CTAs that the GPU can hold at once. A launch has no more,
+/// because CTAs of different PEs wait for each other.
 #[derive(Clone)]
 struct Compiled {
     kernel: Arc<Kernel>,
     most: u32,
 }
 
-/// The addresses of `x` and `out` that a prepared launch is bound to. Operands without one may be
-/// anywhere.
+/// The addresses of `x` and `out` that a prepared launch is bound to, or `None` for operands that
+/// may be anywhere.
 type Bound = [Option<u64>; 2];
 
 /// A launch that was prepared for calls of one request.
@@ -110,7 +113,7 @@ struct Ready {
 }
 
 impl Collectives {
-    /// Carries out a call for whose request a launch was prepared.
+    /// Carries out a call by the launch that was prepared for its request.
     fn go(
         &self,
         ready: &Ready,
@@ -125,7 +128,7 @@ impl Collectives {
 }
 
 impl Ready {
-    /// Launches it for a call of the same request.
+    /// Launches it for a call with the same request.
     fn go(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let (x, out) = (Flat(call.x), call.out.map(Flat));
         let sides = [Some(&x), out.as_ref()];
@@ -204,15 +207,16 @@ impl Collectives {
         &self.team
     }
 
-    /// Most CTAs of a launch.
+    /// The greatest number of CTAs of a launch.
     pub fn most_ctas(&self) -> u32 {
         self.ctas
     }
 
-    /// The request that a call makes.
+    /// The request of a call.
     ///
     /// # Errors
-    /// Fails for operands that are not tensors, of two types, or of sizes that do not fit each other (R0502).
+    /// Fails for operands that are not tensors, that differ in type, or whose sizes do not fit each
+    /// other (R0502).
     pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
         Ok(self.operands(call, stream)?.0)
     }
@@ -368,7 +372,8 @@ impl Collectives {
     ) -> Result<Ready, GpuError> {
         let most = self.kernel(plan, request)?.most;
         let plan = &Plan { ctas: plan.ctas.min(most), ..*plan };
-        // A kernel for more CTAs may not handle the additional work of each if there are fewer.
+        // A kernel for many CTAs may not handle the additional work of each CTA of a smaller
+        // launch.
         let kernel = self.kernel(plan, request)?.kernel;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
         let head = head(plan.algorithm, self.name(plan, request)?)?;

@@ -1,7 +1,9 @@
-//! Collectives: the table of algorithms, and one call that compiles them as any user's kernel is and launches them.
+//! Collectives: a table of algorithms, and calls that compile and launch them like a user's
+//! kernels.
 //!
-//! An [`Algorithm`] is a kernel of the built-in library (`src/library/*.weft`) with what it can do. [`Collectives`] owns
-//! the symmetric workspaces that algorithms need, and compiles each the first time it is launched:
+//! An [`Algorithm`] is a kernel of the built-in library (`src/library/*.weft`) with its properties.
+//! [`Collectives`] owns the symmetric workspaces that algorithms need, and compiles each algorithm
+//! at its first launch:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,9 +17,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! All PEs of the team make the same calls, in the same order. One handle belongs to one stream at a time: its
-//! workspaces carry a count of what was exchanged, kept on the device, so calls may follow each other with nothing
-//! between them, also in CUDA graphs; what runs at the same time, on another stream, takes another handle.
+//! All PEs of the team make the same calls, in the same order. One handle belongs to one stream at
+//! a time, because its workspaces count exchanges on the device. Calls can follow each other
+//! without synchronisation between them, also in CUDA graphs. Calls that run at the same time on
+//! another stream need another handle.
 
 mod algorithm;
 mod cost;

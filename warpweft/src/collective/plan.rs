@@ -78,7 +78,7 @@ impl Request {
 
     /// The value of `align` for tensors at these addresses, which are combined by a bitwise or.
     pub(super) fn aligned(&self, addresses: u64) -> u32 {
-        // The same holds for a single PE, whose kernel is the same.
+        // The kernel of a single PE is the same, so it is divided, too.
         let divided = self.collective.parts(2) > 1;
         let part = if divided { self.count.wrapping_mul(self.dtype.bytes() as u64) } else { 0 };
         1 << (addresses | part | 16).trailing_zeros()
@@ -133,13 +133,14 @@ impl Plan {
         Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
     }
 
-    /// Makes a plan within `most`, in a handle with `most_ctas` CTAs: one step of 16 bytes, or of a
-    /// packet, for each thread, on many small CTAs rather than few large ones, all with as many rounds.
+    /// Makes a plan within the limits `most`, in a handle with `most_ctas` CTAs. Each thread has
+    /// one step of 16 bytes, or of a packet. There are many small CTAs rather than few large ones,
+    /// and all have the same number of rounds.
     pub fn within(algorithm: &'static Algorithm, request: &Request, most: Limits, most_ctas: u32) -> Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);
         let (limit, most_threads) = (most, u64::from(most.threads).clamp(32, 1024) / 32 * 32);
         let most = u64::from(limit.ctas.min(most_ctas).clamp(1, algorithm.most_ctas));
-        // Whole warps, but no more threads than have a unit of work.
+        // CTAs have whole warps, but no more threads than units of work.
         let warps = |units: u64| units.next_multiple_of(32);
         let least = warps(units).min(LEAST_THREADS).min(most_threads);
         let threads = warps(units.div_ceil(most)).clamp(least, most_threads);
@@ -164,7 +165,7 @@ impl Plan {
     /// Checks that a handle with workspaces for `most_ctas` CTAs can launch the plan.
     ///
     /// # Errors
-    /// Says why the plan does not fit the request.
+    /// Fails if the plan does not fit the request. The message says why.
     pub fn check(&self, request: &Request, most_ctas: u32) -> Result<(), String> {
         let Plan { algorithm, ctas, threads, unroll } = *self;
         algorithm.can(request)?;
@@ -192,7 +193,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Says why no algorithm supports the request.
+    /// Fails if no algorithm supports the request. The message says why.
     pub fn choose(request: &Request, most_ctas: u32, links: &Links) -> Result<Plan, String> {
         let mut why = Vec::new();
         let mut best: Option<(f64, Plan)> = None;

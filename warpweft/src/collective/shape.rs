@@ -20,16 +20,16 @@ pub enum Collective {
     AllToAll,
 }
 
-/// Elements of a size.
+/// The numbers of elements of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// The column `count` of nccl-tests, and a kernel's `N`: of the smaller side of a PE.
+    /// Elements of the smaller side of a PE, which nccl-tests calls `count` and a kernel calls `N`.
     pub count: u64,
-    /// Elements that a PE gives.
+    /// Elements that a PE sends.
     pub send: u64,
-    /// Elements that a PE gets.
+    /// Elements that a PE receives.
     pub recv: u64,
-    /// Bytes of the larger side: the column `size`.
+    /// Bytes of the larger side, which nccl-tests calls `size`.
     pub bytes: u64,
 }
 
@@ -53,12 +53,12 @@ impl Collective {
         Collective::ALL.into_iter().find(|c| c.name() == name)
     }
 
-    /// Whether elements of PEs become one.
+    /// Whether elements of several PEs are combined into one.
     pub fn reduces(self) -> bool {
         matches!(self, Collective::AllReduce | Collective::ReduceScatter)
     }
 
-    /// Parts of the larger side, one a PE where it is divided.
+    /// The number of parts of the larger side: one for each PE if it is divided.
     pub fn parts(self, n_pes: u32) -> u64 {
         match self {
             Collective::AllReduce | Collective::Broadcast => 1,
@@ -74,7 +74,7 @@ impl Collective {
         (count > 0).then(|| self.of_count(count, element, n_pes))
     }
 
-    /// Elements for a kernel's `n`.
+    /// The numbers of elements for a kernel's `n`.
     pub fn of_count(self, count: u64, element: u64, n_pes: u32) -> Counts {
         let whole = count * self.parts(n_pes);
         let (send, recv) = match self {
@@ -109,7 +109,7 @@ impl Collective {
         }
     }
 
-    /// The expected element `i` on PE `pe`, if `given(pe, i)` is each PE's input.
+    /// The expected element `i` on PE `pe`, if `input(pe, i)` is each PE's input.
     pub fn result(
         self,
         op: Reduce,
@@ -117,10 +117,10 @@ impl Collective {
         n_pes: u32,
         pe: u32,
         i: u64,
-        given: impl Fn(u32, u64) -> i64,
+        input: impl Fn(u32, u64) -> i64,
     ) -> i64 {
         let reduced = |i: u64| {
-            let all = (0..n_pes).map(|pe| given(pe, i));
+            let all = (0..n_pes).map(|pe| input(pe, i));
             match op {
                 Reduce::Min => all.min().unwrap_or_default(),
                 Reduce::Max => all.max().unwrap_or_default(),
@@ -130,10 +130,10 @@ impl Collective {
         match self {
             Collective::AllReduce => reduced(i),
             Collective::ReduceScatter => reduced(u64::from(pe) * counts.count + i),
-            Collective::AllGather => given((i / counts.count) as u32, i % counts.count),
-            Collective::Broadcast => given(0, i),
+            Collective::AllGather => input((i / counts.count) as u32, i % counts.count),
+            Collective::Broadcast => input(0, i),
             Collective::AllToAll => {
-                given((i / counts.count) as u32, u64::from(pe) * counts.count + i % counts.count)
+                input((i / counts.count) as u32, u64::from(pe) * counts.count + i % counts.count)
             }
         }
     }
@@ -173,10 +173,10 @@ mod tests {
     #[test]
     fn results_by_hand() {
         // PE p has 100 p + i; 2 PEs.
-        let given = |pe: u32, i: u64| i64::from(pe) * 100 + i as i64;
+        let input = |pe: u32, i: u64| i64::from(pe) * 100 + i as i64;
         let result = |c: Collective, op, pe, i| {
             let counts = c.counts(32, 4, 2).unwrap();
-            c.result(op, &counts, 2, pe, i, given)
+            c.result(op, &counts, 2, pe, i, input)
         };
         assert_eq!(result(Collective::AllReduce, Reduce::Sum, 1, 3), 106);
         assert_eq!(result(Collective::AllReduce, Reduce::Min, 1, 3), 3);

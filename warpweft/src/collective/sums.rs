@@ -1,12 +1,13 @@
-//! What may happen to the sums of a reduction.
+//! The sums that reductions may compute.
 
 use super::Request;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use weft_runtime::DType;
 
-/// What a call allows for the results of a reduction, from the strictest on. An algorithm takes part in the choice if its
-/// own level is not above that of the call. Collectives that reduce nothing only move data, and ignore it.
+/// The sums that a call allows for a reduction, from the strictest level on. An algorithm is chosen
+/// only if its own level is not above that of the call. Collectives that reduce nothing only move
+/// data, and ignore the level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sums {
@@ -26,15 +27,16 @@ pub enum Sums {
 impl Sums {
     /// Returns the greatest error of an element that the algorithm `quantised` reduces, before it is rounded to its type.
     ///
-    /// `given` is, for each PE, the largest magnitude in the block of the element. `result` is the largest magnitude of the
-    /// exact results of that block. A block is at most the whole operand, so the largest magnitudes of all elements give a
-    /// bound for all elements. The PE that sums has its own elements exactly, so the smallest of the given magnitudes does
-    /// not count.
-    pub fn quantised_error(given: &[f64], result: f64) -> f64 {
-        /// Half of a scale, with the roundings of scales and products.
+    /// `inputs` contains, for each PE, the largest magnitude in the block of the element. `result`
+    /// is the largest magnitude of the exact results of that block. A block is at most the whole
+    /// operand, so the largest magnitudes of all elements give a bound for all elements. The PE
+    /// that sums has its own elements exactly, so the smallest of the input magnitudes does not
+    /// count.
+    pub fn quantised_error(inputs: &[f64], result: f64) -> f64 {
+        /// Half of a scale, and the rounding of scales and products.
         const PART: f64 = 1.0 / 250.0;
-        let least = given.iter().copied().fold(f64::INFINITY, f64::min);
-        let sent: f64 = given.iter().sum::<f64>() - if least.is_finite() { least } else { 0.0 };
+        let least = inputs.iter().copied().fold(f64::INFINITY, f64::min);
+        let sent: f64 = inputs.iter().sum::<f64>() - if least.is_finite() { least } else { 0.0 };
         let before = sent * PART;
         before + (result + before) * PART
     }

@@ -9,7 +9,7 @@ fn whole(r: &Request) -> u64 {
     r.count * r.dtype.bytes() as u64
 }
 
-/// The bytes of a PE's share of it.
+/// The bytes of a PE's share of the operand.
 fn share(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(1))) * r.dtype.bytes() as u64
 }
@@ -19,7 +19,7 @@ fn share_of_others(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(2) - 1)) * r.dtype.bytes() as u64
 }
 
-/// The elements of a PE's share, each of which is sent in one byte.
+/// The elements of a PE's share, each of which is sent as one byte.
 fn runs(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(1)))
 }
@@ -97,7 +97,7 @@ const BARRIERS: Algorithm = Algorithm {
 const STAGED: Algorithm =
     Algorithm { work: share, threads: 256, unroll: 4, sums: ranked, staged: true, ..BARRIERS };
 
-/// The same for rows, each for one PE.
+/// Algorithms that store rows into staging memory, each row for one PE.
 const EXCHANGED: Algorithm = Algorithm {
     name: "staged",
     out_of_place: Some("staged"),
@@ -167,7 +167,7 @@ fn between(r: &Request, switch: f64, peers: Cost) -> Cost {
     Cost { waits: 2.0, flights, ..moved }
 }
 
-/// The flights of packets. CTAs that are not in step hide half of those after the first
+/// The flights of packets. Half of those after the first are hidden, because CTAs are not in step
 /// (docs/performance.md, `ll` on 2 H200s).
 fn overlapped(r: &Request, p: &Plan) -> f64 {
     1.0 + 0.5 * (rounds(r, p) - 1.0)
@@ -197,13 +197,13 @@ fn rotated(r: &Request, p: &Plan) -> Cost {
     }
 }
 
-/// The cost of bytes sent by puts, with `signals` signals one after the other for each chunk.
+/// The cost of bytes sent by puts, with `signals` consecutive signals for each chunk.
 fn net(r: &Request, p: &Plan, signals: f64, bytes: f64) -> Cost {
     Cost { net_flights: signals * rounds(r, p), net: bytes, ..Cost::default() }
 }
 
 impl Cost {
-    /// The cost with `by` times the stored bytes.
+    /// The cost with `by` times as many stored bytes.
     fn times(self, by: f64) -> Cost {
         Cost { push: self.push * by, neighbour: self.neighbour * by, ..self }
     }
@@ -214,7 +214,7 @@ impl Cost {
     }
 }
 
-/// Every algorithm; those of a collective are in the order of the sizes that they suit, smallest
+/// All algorithms. Those of one collective are in the order of the sizes that they suit, smallest
 /// first.
 pub static ALGORITHMS: [Algorithm; 35] = [
     Algorithm {
@@ -332,9 +332,9 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         name: "push_switch",
         part: "all_gather",
         switch: true,
-        // A PE gets its own part back, too.
+        // A PE receives its own part, too.
         cost: |r, _| Cost { waits: 2.0, switch: pes(r) * part(r), ..Cost::default() },
-        about: "as push, multiplied by the switch",
+        about: "as push, but the switch multicasts the data",
         ..BARRIERS
     },
     Algorithm {

@@ -5,31 +5,33 @@ use super::{Plan, Request};
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, IntoLayout, SymmetricBuffer, World, error};
 
-/// A run-time parameter of the library's kernels: zero at first, and each launch leaves it to the next.
+/// A workspace parameter of the library's kernels. It is zero at first, and each launch leaves it
+/// to the next one.
 struct Space {
     /// The parameter.
     name: &'static str,
-    /// Its element type, if not that of the data.
+    /// Its element type, or `None` for that of the data.
     dtype: Option<DType>,
-    /// The parameter whose memory it shares. Kernels that take one of them leave nothing in it to the next launch.
+    /// The parameter whose memory it shares. Kernels with one of the two leave nothing in it to the
+    /// next launch.
     shares: Option<&'static str>,
-    /// Its bytes, as the kernel's head has its extents.
+    /// Its size in bytes, according to the extents in the kernel's head.
     bytes: fn(&Extents) -> u64,
 }
 
-/// What extents depend on.
+/// The numbers that extents depend on.
 struct Extents {
     n_pes: u64,
-    /// CTAs that have staging memory.
+    /// The number of CTAs that have staging memory.
     stages: u64,
-    /// Steps of a CTA.
+    /// The number of steps of a CTA.
     steps: u64,
-    /// Threads of a CTA.
+    /// The number of threads of a CTA.
     threads: u64,
 }
 
 const LL: u64 = LL_CTAS as u64;
-/// Bytes of a CTA's counter: a line, so that CTAs do not share any.
+/// Bytes of a CTA's counter: a cache line, which no other CTA shares.
 const LINE: u64 = 128;
 
 const SPACES: [Space; 17] = [
@@ -83,7 +85,7 @@ const SPACES: [Space; 17] = [
 ];
 
 /// The element type and the number of elements of a workspace parameter, for a plan in a handle
-/// with `ctas` CTAs; none if the parameter is not a workspace.
+/// with `ctas` CTAs. It is `None` if the parameter is not a workspace.
 pub(super) fn extent(name: &str, plan: &Plan, request: &Request, ctas: u32) -> Option<(DType, usize)> {
     let space = SPACES.iter().find(|s| s.name == name)?;
     let dtype = space.dtype.unwrap_or(request.dtype);
@@ -97,9 +99,9 @@ pub(super) fn extent(name: &str, plan: &Plan, request: &Request, ctas: u32) -> O
     Some((dtype, (space.bytes)(&extents) as usize / dtype.bytes() as usize))
 }
 
-/// Those of a handle.
+/// The workspaces of a handle.
 pub(super) struct Workspaces {
-    /// Each under the name of the parameter that owns it.
+    /// The buffers, with the names of the parameters that own them.
     buffers: Vec<(&'static str, SymmetricBuffer)>,
     ctas: u32,
 }
@@ -126,7 +128,7 @@ impl Workspaces {
         Ok(Workspaces { buffers, ctas })
     }
 
-    /// One, as the kernel of a plan takes it.
+    /// The workspace with the type and extent that the kernel of a plan expects.
     ///
     /// # Errors
     /// Fails if there is no tensor of that name (R0502).

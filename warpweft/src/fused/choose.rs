@@ -1,9 +1,9 @@
-//! Which kernel is likely the fastest: by what each waits for and moves, and what the links take.
+//! Predicts the fastest kernel from the waits and bytes of each kernel and the speed of the links.
 
 use super::{KERNELS, MOST_SPREAD, Plan};
 use crate::collective::{Cost, Links};
 
-/// What costs depend on.
+/// The quantities that costs depend on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
     /// The number of tokens, one for each row.
@@ -25,19 +25,20 @@ impl Shape {
     }
 }
 
-/// A flight: all of each row to every PE. Threads send their part of a row at once, so packets go as fast as plain stores
-/// (docs/performance.md, `one_flight` on 2 H100s).
+/// The cost of one flight, which carries all of each row to every PE. Threads send their part of a
+/// row at once, so packets are as fast as plain stores (docs/performance.md, `one_flight` on 2
+/// H100s).
 pub(super) fn one_flight(s: &Shape, plan: &Plan) -> Cost {
     let others = f64::from(s.n_pes.saturating_sub(1));
     let by = match plan.switch {
         true => Cost { switch: sent(s, plan), ..Cost::default() },
         false => Cost::stored(s.n_pes, sent(s, plan) * others),
     };
-    // The next row of a CTA is sent before the packets of this one have come.
+    // A CTA sends its next row before the packets of this row have arrived.
     Cost { packets: 1.0, ..by }
 }
 
-/// Two flights, with a part of it to every PE and a part of the sums to all.
+/// The cost of two flights: a part of each row goes to each PE, and the sums go to all PEs.
 pub(super) fn two_flights(s: &Shape, plan: &Plan) -> Cost {
     let pes = f64::from(s.n_pes.max(1));
     let part = sent(s, plan) * (pes - 1.0) / pes;
@@ -45,21 +46,22 @@ pub(super) fn two_flights(s: &Shape, plan: &Plan) -> Cost {
         true => Cost { switch: sent(s, plan) / pes, ..Cost::stored(s.n_pes, part) },
         false => Cost::stored(s.n_pes, 2.0 * part),
     };
-    // Sums are not sent ahead. CTAs that are not in step hide half of the flights of further rows.
+    // Sums are not sent ahead. Half of the flights of further rows are hidden, because CTAs are not
+    // in step.
     Cost { packets: 2.0 + 0.5 * (rounds(s, plan) - 1.0), ..by }
 }
 
-/// Bytes of the packets of all rows, to one PE.
+/// The bytes of the packets of all rows to one PE.
 fn sent(s: &Shape, plan: &Plan) -> f64 {
     f64::from(s.tokens) * plan.row_packets(s.row_bytes) as f64 * 16.0
 }
 
-/// The number of rows that the same CTAs process one after the other.
+/// The number of rows that the same CTAs process in sequence.
 fn rounds(s: &Shape, plan: &Plan) -> f64 {
     (f64::from(s.tokens) * f64::from(plan.split) / f64::from(plan.ctas.max(1))).ceil()
 }
 
-/// Two flights a row, of packets that are twice their data.
+/// The cost of two flights for each row, with packets of twice the size of their data.
 pub(super) fn low_latency(s: &Shape, plan: &Plan) -> Cost {
     let (all, others) = s.bytes();
     let sums = if plan.switch {
@@ -70,7 +72,7 @@ pub(super) fn low_latency(s: &Shape, plan: &Plan) -> Cost {
     Cost { packets: 2.0 * rounds(s, plan), ..sums }
 }
 
-/// Two barriers, and all rows of all PEs.
+/// The cost of two barriers and of loads of all rows of all PEs.
 pub(super) fn one_shot(s: &Shape, _: &Plan) -> Cost {
     let (all, others) = s.bytes();
     let pes = f64::from(s.n_pes);
@@ -81,7 +83,7 @@ pub(super) fn one_shot(s: &Shape, _: &Plan) -> Cost {
     }
 }
 
-/// Two barriers, and a share of the rows of all PEs, to all.
+/// The cost of two barriers, of loads of a share of all rows, and of stores of its sums to all PEs.
 pub(super) fn two_shot(s: &Shape, _: &Plan) -> Cost {
     let (all, others) = s.bytes();
     if s.multicast {
@@ -92,7 +94,7 @@ pub(super) fn two_shot(s: &Shape, _: &Plan) -> Cost {
 }
 
 impl Plan {
-    /// Microseconds that a launch is likely to take.
+    /// The predicted microseconds of a launch.
     pub fn predict(&self, shape: &Shape, links: &Links) -> f64 {
         let cost = (self.kernel.cost)(shape, self);
         links.predict(&cost, self.ctas).total() + self.kernel.norm_us
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(chosen(8, true)[5], two);
     }
 
-    /// Three vectors for each thread are sent in two thirds of the bytes.
+    /// Three vectors for each thread go in dense packets, which have two thirds of the bytes.
     #[test]
     fn dense_packets_are_counted() {
         let shape = Shape { tokens: 64, row_bytes: 16 << 10, n_pes: 2, multicast: false };

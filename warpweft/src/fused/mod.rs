@@ -1,4 +1,4 @@
-//! Allreduce, residual add and RMSNorm in one kernel: which kernels there are, and how they are launched.
+//! Kernels with allreduce, residual add and RMSNorm in one launch, and their plans.
 
 mod choose;
 pub mod tuning;
@@ -9,18 +9,18 @@ use crate::collective::Cost;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 
-/// The text of the kernels that keep to one CTA: `weft::allreduce_rms_norm` of the library.
+/// The text of `weft::allreduce_rms_norm`, whose kernels do not spread a row over a cluster.
 const TEXT: &str = include_str!("../library/allreduce_rms_norm.weft");
 
-/// The text of the kernel that spreads rows over clusters: `weft::allreduce_norm` of the library.
+/// The text of `weft::allreduce_norm`, whose kernel spreads rows over clusters.
 const SPREAD: &str = include_str!("../library/allreduce_norm.weft");
 
-/// How a fused kernel exchanges what the PEs have.
+/// The way in which the PEs of a fused kernel exchange data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exchange {
     /// Between barriers of all PEs, in symmetric memory of the caller.
     Barriers,
-    /// Packets in two flights. Each CTA of those that share a row reads the whole row.
+    /// Packets in two flights. Each CTA that shares a row reads the whole row.
     Packets,
     /// Packets in this number of flights. The CTAs of a cluster share each row.
     Spread(u32),
@@ -29,14 +29,15 @@ pub enum Exchange {
 /// A kernel that fuses an allreduce with a norm.
 #[derive(Debug)]
 pub struct Fused {
-    /// The name of the variant, as it is measured.
+    /// The name of the variant in measurements.
     pub name: &'static str,
     /// How it exchanges data.
     pub exchange: Exchange,
-    /// What a launch waits for and moves.
+    /// The function that computes the waits and the bytes of a launch.
     pub cost: fn(&Shape, &Plan) -> Cost,
-    /// Microseconds that a launch takes beside that and an empty kernel: the norm, and what the exchange adds to it. They
-    /// are measured times of one token (docs/performance.md) less what the model says of the rest.
+    /// Microseconds that a launch takes in addition to its cost and an empty kernel: the norm, and
+    /// the overhead of the exchange. They are measured times of one token (docs/performance.md)
+    /// less what the model predicts for the rest.
     pub norm_us: f64,
 }
 
@@ -84,24 +85,25 @@ pub struct Plan {
     pub kernel: &'static Fused,
     /// CTAs that share a row.
     pub split: u32,
-    /// Threads of a CTA of a kernel that spreads rows. The others derive them from the row.
+    /// Threads of a CTA of a kernel that spreads rows. Other kernels derive them from the row.
     pub threads: u32,
     /// The number of CTAs.
     pub ctas: u32,
-    /// Whether packets are sent by the switch.
+    /// Whether packets are sent through the switch.
     pub switch: bool,
     /// Whether CTAs process several rows, one after the other.
     pub loops: bool,
-    /// Whether the kernel begins while the launch before it still runs, if it can.
+    /// Whether the kernel begins before the previous launch ends, if it supports that.
     pub early: bool,
 }
 
-/// The name of a kernel, the CTAs that share a row, their threads, and whether they take several rows.
+/// The name of a kernel, the CTAs that share a row, their threads, and whether they process several
+/// rows.
 pub type Variant = (&'static str, u32, u32, bool);
 
-/// CTAs that `low_latency` has workspace for, here.
+/// The number of CTAs for which this crate gives `low_latency` workspace.
 const PACKET_CTAS: u32 = 128;
-/// Rows that kernels which spread them have workspace for at once.
+/// The number of rows for which kernels that spread rows have workspace.
 const SPREAD_ROWS: u32 = 128;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
 const MOST_SPREAD: usize = 128 << 10;
@@ -120,10 +122,11 @@ impl Plan {
     /// The size in bytes of the longest row that CTAs of `low_latency` share.
     pub const MOST_SHARED: usize = 16 << 10;
 
-    /// How to launch a kernel for so many rows of so many bytes on a GPU with so many multiprocessors: the packets of a
-    /// row by as many CTAs as there are for each, else a row or several a CTA.
+    /// Plans a launch for `tokens` rows of `row_bytes` bytes on a GPU with `sms` multiprocessors.
+    /// If there are enough CTAs, several share the packets of a row. Otherwise, each CTA has one or
+    /// several rows.
     pub fn of(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
-        // A row that a thread has more than one vector of is a CTA's alone.
+        // A row with more than one vector for each thread belongs to one CTA.
         let most = if row_bytes > Plan::MOST_SHARED && !kernel.spreads() { 1 } else { Plan::MOST_SPLIT };
         Plan::with(kernel, tokens, row_bytes, sms, most)
     }
@@ -146,8 +149,9 @@ impl Plan {
             }
             Exchange::Spread(_) => {
                 let vectors = row_bytes.div_ceil(16);
-                // Two vectors for each thread and 128 threads for each CTA were the fastest. Bytes count for many tokens,
-                // and three vectors for each thread go by fewer; more CTAs would have more threads without vectors.
+                // Two vectors for each thread and 128 threads for each CTA were the fastest. With
+                // many tokens bytes matter, and three vectors for each thread need fewer. More CTAs
+                // would leave more threads without vectors.
                 let dense = tokens as usize * row_bytes >= DENSE && vectors >= 512;
                 let threads = vectors.div_ceil(if dense { 3 } else { 2 }).clamp(WARP, MOST_THREADS) as u32;
                 let split = if dense { 1 } else { power_of_two((threads / 128).clamp(1, most)) };
@@ -156,8 +160,8 @@ impl Plan {
         }
     }
 
-    /// A kernel that spreads rows, with `split` CTAs for each row, of so many threads or else of one vector of 16 bytes for
-    /// each thread as far as possible.
+    /// A plan of a kernel that spreads rows, with `split` CTAs for each row. By default, a thread
+    /// has one vector of 16 bytes as far as possible.
     pub fn spread(
         kernel: &'static Fused,
         tokens: u32,
@@ -169,26 +173,27 @@ impl Plan {
         let most = MOST_THREADS / split as usize;
         let each = row_bytes.div_ceil(16).div_ceil(split as usize);
         let threads = threads.map_or(each, |n| n as usize).next_multiple_of(WARP).clamp(WARP, most) as u32;
-        // All CTAs are there at once, by 1024 threads for each multiprocessor.
+        // All CTAs are resident at once, with 1024 threads for each multiprocessor.
         let rows = (sms.max(1) * (MOST_THREADS as u32 / threads) / split).clamp(1, SPREAD_ROWS);
         let ctas = tokens.max(1).min(rows) * split;
         Plan { kernel, split, threads, ctas, switch: false, loops: tokens > rows, early: true }
     }
 
-    /// Packets of 16 bytes that a row is sent in, by a kernel that spreads rows: two for each vector of 16 bytes, or four
-    /// for each three where a thread has so many.
+    /// The number of packets of 16 bytes for a row, of a kernel that spreads rows: two for each
+    /// vector of 16 bytes, or four for each three vectors if a thread has three.
     fn row_packets(&self, row_bytes: usize) -> usize {
         let threads = self.threads.max(1) as usize * self.split as usize;
         let vectors = row_bytes.div_ceil(16).div_ceil(threads);
         threads * if vectors.is_multiple_of(3) { vectors / 3 * 4 } else { 2 * vectors }
     }
 
-    /// What the kernel and its workspace are compiled for: plans of one variant share both.
+    /// The values that the kernel and its workspace are compiled for. Plans of one variant share
+    /// both.
     pub fn variant(&self) -> Variant {
         (self.kernel.name, self.split, self.threads, self.loops)
     }
 
-    /// The number of CTAs that the workspace is for.
+    /// The number of CTAs that the workspace has room for.
     fn room(&self) -> u32 {
         if self.kernel.spreads() { SPREAD_ROWS * self.split } else { PACKET_CTAS }
     }
@@ -244,7 +249,8 @@ impl Workspace {
             }
             Exchange::Spread(flights) => {
                 let senders = pes + flights as usize - 1;
-                // Two words of each packet. The next row is sent before the packets of this one have come.
+                // Each packet has two words. The next row is sent before the packets of this one
+                // have arrived.
                 let buffers = if plan.loops { 4 } else { 2 };
                 let words = 2 * plan.row_packets(row_bytes) * senders * buffers * (ctas / split);
                 Workspace { packets: vec![words], epoch: 32 * ctas }
@@ -262,27 +268,27 @@ pub struct Form {
     pub out: Scalar,
     /// Whether each token of a quantised result has its own scale, max|norm| / 448.
     pub per_token: bool,
-    /// Whether the norm is written beside a quantised result.
+    /// Whether the norm is written in addition to a quantised result.
     pub both: bool,
-    /// Elements of a row that have a scale of their own, written beside a quantised result; 0 for none. Only kernels that
-    /// spread rows have such scales.
+    /// The number of elements of a row that share a scale, written in addition to a quantised
+    /// result, or 0 for none. Only kernels that spread rows have such scales.
     pub group: u32,
     /// Whether the norm is LayerNorm, with a bias. Only kernels that spread rows have it.
     pub layer: bool,
 }
 
 impl Form {
-    /// RMSNorm with results of the type of the hidden states.
+    /// RMSNorm with results of the same type as the hidden states.
     pub const fn plain(dtype: Scalar) -> Form {
         Form { dtype, out: dtype, per_token: false, both: false, group: 0, layer: false }
     }
 
-    /// Whether a kernel computes it.
+    /// Whether a kernel can compute it.
     pub fn fits(&self, kernel: &Fused) -> bool {
         kernel.spreads() || self.group == 0 && !self.layer
     }
 
-    /// Scales of a token that a kernel writes.
+    /// The number of scales of a token that a kernel writes.
     pub fn scales(&self, hidden: usize) -> usize {
         match (self.per_token, self.group) {
             (true, _) => 1,
@@ -301,7 +307,7 @@ impl Form {
         ]
     }
 
-    /// Those of `weft::allreduce_norm`.
+    /// Values of compile-time parameters of the kernels of `weft::allreduce_norm`.
     fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 6] {
         let group = match (self.out == self.dtype, self.per_token) {
             (true, _) => -1,

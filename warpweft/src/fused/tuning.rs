@@ -1,5 +1,5 @@
-//! Which plan a number of tokens gets: the one that `weft tune fused-allreduce-rmsnorm` has found and stored, or the
-//! model's.
+//! Chooses the plan for a number of tokens: the one that `weft tune fused-allreduce-rmsnorm`
+//! stored, or the model's.
 
 use super::{Exchange, KERNELS, Plan, Shape};
 use crate::collective::Links;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use weft_runtime::{Device, Error};
 
-/// Another form of the file has another number.
+/// The number of the file's format.
 const FORM: u32 = 1;
 
-/// The file: `WEFT_FUSED_TUNING` names another, or is `off`.
+/// The file, unless `WEFT_FUSED_TUNING` names another or is `off`.
 const FILE: TuningFile = TuningFile {
     variable: "WEFT_FUSED_TUNING",
     name: "fused.json",
@@ -19,13 +19,13 @@ const FILE: TuningFile = TuningFile {
     form: FORM,
 };
 
-/// The parts of the library that have the kernels.
+/// The parts of the library that contain the kernels.
 const PARTS: [&str; 2] = ["allreduce_norm", "allreduce_rms_norm"];
 
 /// The largest factor between a number of tokens and one that was measured.
 const FAR: f64 = 4.0;
 
-/// What measurements hold for. With another GPU, driver or team, the model chooses.
+/// The setting that measurements hold for. With another GPU, driver or team, the model chooses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// The name of the GPU.
@@ -67,7 +67,7 @@ pub struct Entry {
     pub kernel: String,
     /// CTAs that share a row.
     pub split: u32,
-    /// Threads of a CTA of a kernel that spreads rows, else 0.
+    /// Threads of a CTA of a kernel that spreads rows, or 0 for another kernel.
     pub threads: u32,
     /// Microseconds that a launch took.
     pub us: f64,
@@ -80,7 +80,8 @@ impl Entry {
         Entry { tokens, row_bytes, kernel: kernel.name.into(), split, threads, us }
     }
 
-    /// The plan for another number of tokens with rows of the same size; none if the kernel no longer exists.
+    /// The plan for another number of tokens with rows of the same size, or `None` if the kernel no
+    /// longer exists.
     fn plan(&self, shape: &Shape, sms: u32) -> Option<Plan> {
         let kernel = KERNELS.iter().find(|k| k.name == self.kernel)?;
         let (tokens, row_bytes) = (shape.tokens, shape.row_bytes);
@@ -103,7 +104,7 @@ pub struct Table {
     pub date: String,
     /// The command that measured it.
     pub command: Vec<String>,
-    /// A hash of the kernels' texts. When these have changed, nothing of the table holds.
+    /// A hash of the kernels' texts. If they have changed, no entry holds.
     pub kernels: String,
     /// The fastest plans, by tokens and bytes of a row.
     pub entries: Vec<Entry>,
@@ -115,14 +116,15 @@ impl Table {
         Table { setting, date, command: std::env::args().collect(), kernels: kernel_hash(), entries }
     }
 
-    /// The plan of the number of tokens that is nearest as a factor; none where nothing like it was measured.
+    /// The plan of the number of tokens that is nearest as a factor, or `None` if nothing similar
+    /// was measured.
     pub fn plan(&self, shape: &Shape, sms: u32) -> Option<Plan> {
         let far = |e: &Entry| (f64::from(e.tokens.max(1)) / f64::from(shape.tokens.max(1))).ln().abs();
         let alike = self.entries.iter().filter(|e| e.row_bytes == shape.row_bytes && far(e) <= FAR.ln());
         alike.min_by(|a, b| far(a).total_cmp(&far(b)))?.plan(shape, sms)
     }
 
-    /// The table for people: a line for each entry.
+    /// The table for people, with a line for each entry.
     pub fn text(&self) -> String {
         let mut out = format!("# {}; {}\n", self.setting, self.date);
         if self.kernels != kernel_hash() {
@@ -138,7 +140,7 @@ impl Table {
 
 tables!(FILE, "WEFT_FUSED_TUNING", "fused.json");
 
-/// A hash of the kernels' texts, and of what they use.
+/// A hash of the kernels' texts and of the parts that they use.
 fn kernel_hash() -> String {
     PARTS.map(tuned::hash).concat()
 }
@@ -150,7 +152,7 @@ impl Measured for Table {
         (Table { entries: Vec::new(), ..self.clone() }, &self.entries)
     }
 
-    /// Entries replace those of the same tokens and rows.
+    /// Entries replace older ones with the same tokens and rows.
     fn join(self, tables: &mut Vec<Table>) {
         let same = |t: &Table| t.setting == self.setting && t.kernels == self.kernels;
         let measured =
@@ -180,8 +182,9 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Makes a selector from the table that is stored for this setting, or from the model with these links. A file that cannot be read is said
-    /// on standard error, and the model chooses.
+    /// Makes a selector from the table that is stored for this setting, or from the model with
+    /// these links. If the file cannot be read, a warning is printed on standard error and the
+    /// model chooses.
     ///
     /// # Errors
     /// Fails if the CUDA driver refuses a query (R0103).
@@ -195,12 +198,12 @@ impl Selector {
         Ok(Selector { table, links, sms: device.sm_count()? })
     }
 
-    /// Its table as bytes, for the other PEs, which must choose alike.
+    /// Its table as bytes for the other PEs, which must make the same choices.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(&self.table).unwrap_or_default()
     }
 
-    /// Replaces the table by another PE's, or by none if the bytes hold none, so that the model chooses.
+    /// Replaces the table by another PE's. If the bytes contain none, the model chooses.
     pub fn with_bytes(self, bytes: &[u8]) -> Selector {
         Selector { table: serde_json::from_slice(bytes).unwrap_or_default(), ..self }
     }
@@ -254,7 +257,7 @@ mod tests {
         assert_eq!(a.entries.iter().map(|e| e.us).collect::<Vec<_>>(), [3.0, 3.5]);
         assert_eq!(a.date, "new");
         assert_eq!(all.tables.len(), 2);
-        // Of other kernels, nothing is kept.
+        // A table of other kernels does not hold.
         all.tables.iter_mut().for_each(|t| t.kernels = "other".into());
         assert!(all.find(&setting("a")).is_none());
         all.add(Table::new(setting("a"), "last".into(), vec![entry(1, 2.0)]));

@@ -1,4 +1,5 @@
-//! Products of few rows with an allreduce inside: one launch multiplies and exchanges packets that carry their own flag.
+//! Products of few rows with an allreduce inside. One launch multiplies, and exchanges packets that
+//! carry their own flags.
 
 use super::fused::{Unread, alike};
 use super::model::clusters;
@@ -11,16 +12,16 @@ use weft_lang::elaborate::Define;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::{DType, DeviceTensor, Error, Stream, SymmetricTensor, Team, World, error};
 
-/// See [`Decode::MAX_ROWS`].
+/// The value of [`Decode::MAX_ROWS`].
 const MAX_ROWS: u64 = 256;
 
-/// The part of the library that has the kernel of [`Decode`].
+/// The part of the library that contains the kernel of [`Decode`].
 pub(super) const PART: &str = "gemm_allreduce_decode";
 
 /// The architecture that the kernels are written for.
 const TARGET: &str = "sm_90a";
 
-/// Bytes of shared memory that a CTA may have, less what barriers, counters and alignment take.
+/// The bytes of shared memory that a CTA can use besides barriers, counters and alignment.
 const SHARED: u64 = (227 << 10) - 3072;
 
 /// Threads of the role that exchanges packets.
@@ -28,8 +29,8 @@ const THREADS: u64 = 128;
 
 macro_rules! parameters {
     ($(#[doc = $about:literal] $field:ident = $name:literal, $least:literal, $most:literal;)*) => {
-        /// A value for each compile-time parameter of the kernels. 0 stands for the value that the shape asks for. As text
-        /// it is `bn=32,split=4`: what is left out is 0.
+        /// A value for each compile-time parameter of the kernels. 0 stands for the value that
+        /// suits the shape. As text it is `bn=32,split=4`, where omitted parameters are 0.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub struct DecodePlan { $(#[doc = $about] pub $field: u32,)* }
 
@@ -55,19 +56,19 @@ parameters! {
     bn = "BN", 8, 256;
     /// Stages of the pipeline that feeds the matrix instructions.
     stages = "STAGES", 2, 8;
-    /// CTAs of a cluster, which share out K.
+    /// CTAs of a cluster, each of which has a part of K.
     split = "SPLIT", 1, 8;
     /// Units of 16 bytes that a thread sends at once.
     units = "UNITS", 1, 3;
-    /// Flights of a sum: 1 sends each partial sum to all PEs, 2 to the PE that adds up, which sends the result to all.
+    /// Flights of a sum: 1 sends partial sums to all PEs, 2 to one PE, which sends the sum to all.
     flights = "FLIGHTS", 1, 2;
 }
 
 impl DecodePlan {
-    /// The plan that text says, as `bn=32,split=4`.
+    /// Parses a plan such as `bn=32,split=4`.
     ///
     /// # Errors
-    /// Fails if there is no such name or value.
+    /// Fails for an unknown name or a wrong value.
     pub fn parse(text: &str) -> Result<DecodePlan, String> {
         let mut plan = DecodePlan::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -85,18 +86,19 @@ impl DecodePlan {
         Ok(plan)
     }
 
-    /// This plan with a value for each parameter, of which the shape chooses those that are 0. The tile and the split are
-    /// those whose CTAs read the fewest bytes one after the other, on a GPU of `sms` multiprocessors.
+    /// Replaces parameters that are 0 by values that suit the shape. The tile and the split are
+    /// those with which a CTA reads the fewest bytes, on a GPU of `sms` multiprocessors.
     ///
     /// # Errors
     /// Fails if the problem has too many rows, or if no plan with these values fits (R0505).
     pub fn of(self, problem: &Problem, pes: u32, sms: u32) -> Result<DecodePlan, Error> {
         DecodePlan::takes(problem)?;
-        let asked = |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
+        let choices_of =
+            |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
         let mut best: Option<(u64, DecodePlan)> = None;
-        for bm in asked(self.bm, &[128, 64]) {
-            for bn in asked(self.bn, &[16, 32, 64, 128, 256]) {
-                for split in asked(self.split, &[1, 2, 4, 8]) {
+        for bm in choices_of(self.bm, &[128, 64]) {
+            for bn in choices_of(self.bn, &[16, 32, 64, 128, 256]) {
+                for split in choices_of(self.split, &[1, 2, 4, 8]) {
                     let plan = DecodePlan { bm, bn, split, ..self }.filled(problem, pes);
                     let cost = plan.cost(problem, sms);
                     if plan.fits(problem).is_ok() && best.is_none_or(|(least, _)| cost < least) {
@@ -105,16 +107,16 @@ impl DecodePlan {
                 }
             }
         }
-        // Where nothing fits, the values asked for say why.
+        // If nothing fits, the error is about the requested values.
         let or = |value: u32, other: u32| if value == 0 { other } else { value };
         let small = DecodePlan { bm: or(self.bm, 64), bn: or(self.bn, 16), split: or(self.split, 1), ..self };
         best.map_or_else(|| small.filled(problem, pes).checked(problem), |(_, plan)| Ok(plan))
     }
 
-    /// Whether packets are for a problem, whatever the plan.
+    /// Checks that packets suit a problem, whatever the plan.
     ///
     /// # Errors
-    /// `R0505` for a problem that has too many rows, or whose B has contiguous columns.
+    /// Fails for a problem that has too many rows, or whose B has contiguous columns (R0505).
     pub(super) fn takes(problem: &Problem) -> Result<(), Error> {
         problem.check()?;
         let shape = problem.shape;
@@ -130,7 +132,7 @@ impl DecodePlan {
         Ok(())
     }
 
-    /// The plan of a product alone with the same tiles, which are those of the transpose of D.
+    /// The plan of a plain product with the same tiles, which are tiles of the transpose of D.
     pub(super) fn tiles(&self) -> Plan {
         let values = [
             (Param::Bm, self.bm),
@@ -142,7 +144,7 @@ impl DecodePlan {
         values.into_iter().fold(Plan::default(), |all, (param, n)| all.with(param, n).unwrap_or(all))
     }
 
-    /// Bytes that a PE sends, and as many come in: packets have four bytes for three of data.
+    /// The bytes that a PE sends, and as many arrive. Packets have four bytes for three of data.
     pub(super) fn sent(&self, problem: &Problem, pes: u32) -> f64 {
         let Shape { m, n, .. } = problem.shape;
         let packets = (m * n * u64::from(part_of(problem.out).bytes())) as f64 * 4.0 / 3.0;
@@ -154,13 +156,13 @@ impl DecodePlan {
         self.fits(problem).map(|()| self)
     }
 
-    /// With stages, units and flights for a tile and a split.
+    /// Sets the stages, units and flights for a tile and a split.
     fn filled(self, problem: &Problem, pes: u32) -> DecodePlan {
         let or = |value: u32, other: u64| {
             if value == 0 { u32::try_from(other).unwrap_or(u32::MAX) } else { value }
         };
         let stages = SHARED.saturating_sub(self.sums()) / self.stage(problem).max(1);
-        // Words of all PEs are in registers at once.
+        // The words of all PEs are in registers at once.
         let at_once = match pes {
             0..=2 => 3,
             3..=4 => 2,
@@ -174,37 +176,38 @@ impl DecodePlan {
         }
     }
 
-    /// Bytes of a stage.
+    /// The bytes of a stage.
     fn stage(&self, problem: &Problem) -> u64 {
         u64::from(self.bm + self.bn) * depth(problem) * u64::from(problem.dtype.bytes())
     }
 
-    /// Bytes of shared memory for sums on their way to the role that exchanges them, and for squares.
+    /// The bytes of shared memory for sums on their way to the role that exchanges them, and for
+    /// squares.
     fn sums(&self) -> u64 {
         let columns = u64::from(self.bn / self.split.max(1));
         68 * 4 * columns * u64::from(self.split * self.bm / 64) + (u64::from(self.bm / 4) + 4) * 4 * columns
     }
 
-    /// Units that a thread has of a tile.
+    /// The number of units of a tile that a thread has.
     fn units_of_thread(&self, problem: &Problem) -> u64 {
         let bytes = u64::from(self.bm * (self.bn / self.split.max(1)) * part_of(problem.out).bytes());
         bytes.div_ceil(16 * THREADS).max(1)
     }
 
-    /// Slots of packets for all tiles.
+    /// The number of packet slots of all tiles.
     fn slots(&self, problem: &Problem) -> u64 {
         let Shape { m, n, .. } = problem.shape;
         let chunks = self.units_of_thread(problem).div_ceil(u64::from(self.units));
         n.div_ceil(self.bm.into()) * m.div_ceil(self.bn.into()) * u64::from(self.split) * chunks
     }
 
-    /// Words of the workspace.
+    /// The number of words of the workspace.
     fn words(&self, problem: &Problem, pes: u32) -> u64 {
         let senders = u64::from(pes + self.flights - 1);
         2 * THREADS * u64::from((4 * self.units).div_ceil(3)) * self.slots(problem) * senders * 2
     }
 
-    /// Bytes that a CTA reads one after the other.
+    /// The bytes that a CTA reads for all its tiles.
     fn cost(&self, problem: &Problem, sms: u32) -> u64 {
         let Shape { m, n, k } = problem.shape;
         let tiles = n.div_ceil(self.bm.into()) * m.div_ceil(self.bn.into());
@@ -212,7 +215,7 @@ impl DecodePlan {
         rounds * k.div_ceil(depth(problem)).div_ceil(u64::from(self.split.max(1))) * self.stage(problem)
     }
 
-    /// Whether the kernels can be compiled with it.
+    /// Checks that the kernels can be compiled with the plan.
     fn fits(&self, problem: &Problem) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         let DecodePlan { bm, bn, split, .. } = *self;
@@ -232,7 +235,7 @@ impl DecodePlan {
         Ok(())
     }
 
-    /// Compile-time parameters of a kernel, beside those of its own.
+    /// The compile-time parameters that all kernels of this part have.
     fn defines(&self, problem: &Problem, pes: u32) -> Vec<(String, Define)> {
         let number =
             |name: &str, value: u64| (name.to_owned(), Define::Int(i64::try_from(value).unwrap_or(i64::MAX)));
@@ -253,12 +256,12 @@ impl fmt::Display for DecodePlan {
     }
 }
 
-/// Elements of a stage along K: 128 bytes.
+/// The number of elements of a stage along K: 128 bytes.
 fn depth(problem: &Problem) -> u64 {
     u64::from(128 / problem.dtype.bytes())
 }
 
-/// The type of sums that PEs send: that of results, and bf16 for results of 8 bits.
+/// The type of sums that PEs send: the type of results, or bf16 for results of 8 bits.
 fn part_of(out: DType) -> DType {
     if out.bytes() == 1 { DType::BF16 } else { out }
 }
@@ -272,7 +275,7 @@ fn two_flights(problem: &Problem, pes: u32) -> bool {
     packets * (pes - 1) > packets * 2 * (pes - 1) / pes + FLIGHT
 }
 
-/// What both products have: a kernel, its plan, and memory that its launches share.
+/// The common parts of both products: a kernel, its plan, and memory that its launches share.
 struct Launches {
     problem: Problem,
     plan: DecodePlan,
@@ -309,14 +312,15 @@ impl Launches {
         let packets = world.zeros(words)?;
         let rounds = DeviceTensor::zeros(16, world.stream())?;
         let launches = Launches { problem, plan, kernel, team, packets, rounds };
-        // Nobody sends before all flags are 0.
+        // No PE may send before all flags are 0.
         world.barrier()?;
         world.stream().synchronize()?;
         world.wait_for_all()?;
         Ok(launches)
     }
 
-    /// Puts the kernel on a stream, with `own` between the extents and the packets, and `last` behind these.
+    /// Puts the kernel on a stream. The arguments `own` are between the extents and the packets,
+    /// and `last` follow the packets.
     fn launch(
         &self,
         stream: &Stream,
@@ -324,7 +328,7 @@ impl Launches {
         last: &[&dyn AsArgument],
     ) -> Result<(), GpuError> {
         let Shape { m, n, k } = self.problem.shape;
-        // A problem that was checked has extents of 31 bits.
+        // A checked problem has extents of 31 bits.
         let [m, n, k] = [m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
         let packets = Flat(&self.packets);
         let mut arguments: Vec<&dyn AsArgument> = vec![&m, &n, &k];
@@ -351,9 +355,8 @@ impl Decode {
     /// Compiles a product for a team, and allocates what its launches need. *Collective*: all PEs of the world call it with
     /// the same arguments.
     ///
-    /// # Errors
-    /// Fails for a problem or a plan that the kernel does not have (R0505), and where PEs of the team ask for different ones;
-    /// `R0302` where there is no memory; as [`Kernel::compile`].
+    /// Fails for a problem or a plan that the kernel does not support or if PEs of the team request
+    /// different ones (R0505), if there is no memory (R0302), and where [`Kernel::compile`] fails.
     pub fn new(world: &World, team: Team, problem: Problem, plan: DecodePlan) -> Result<Decode, GpuError> {
         Decode::with(world, team, problem, Epilogue::default(), plan)
     }
@@ -377,7 +380,7 @@ impl Decode {
         Ok(Decode { launches, epilogue, unread: Unread::new(world, &problem)? })
     }
 
-    /// How it is computed.
+    /// The plan by which it is computed.
     pub fn plan(&self) -> &DecodePlan {
         &self.launches.plan
     }
@@ -416,19 +419,19 @@ impl fmt::Debug for Decode {
     }
 }
 
-/// What a launch of [`DecodeNorm`] reads and writes.
+/// The operands and results of a launch of [`DecodeNorm`].
 pub struct Normed<'a> {
-    /// A (m, k) and B (n, k), parts along K of larger matrices.
+    /// The matrix A (m, k), a part along K of a larger one.
     pub a: &'a dyn AsArgument,
-    /// The matrix B, given as `a` is.
+    /// The matrix B (n, k), a part along K of a larger one.
     pub b: &'a dyn AsArgument,
-    /// The residual (m, n) before the product is added, which is only read.
+    /// The residual (m, n) before the product is added. It is only read.
     pub residual: &'a dyn AsArgument,
     /// Weights (n) of the norm.
     pub weight: &'a dyn AsArgument,
-    /// Added to the mean of squares.
+    /// The number that is added to the mean of squares.
     pub eps: f32,
-    /// One f32, by which results of 8 bits are divided.
+    /// One f32 by which results of 8 bits are divided.
     pub scale: &'a dyn AsArgument,
     /// The residual (m, n) with the product added.
     pub added: &'a dyn AsArgument,
@@ -443,8 +446,9 @@ pub struct DecodeNorm {
 }
 
 impl DecodeNorm {
-    /// Compiles a product like [`Decode::new`]. Results are normalised rows; those of 8 bits are divided by a scale. The residual and the
-    /// weights have the results' type, and bf16 where results are of 8 bits.
+    /// Compiles a product like [`Decode::new`]. Results are normalised rows. Results of 8 bits are
+    /// divided by a scale. The residual and the weights have the results' type, or bf16 if results
+    /// have 8 bits.
     ///
     /// # Errors
     /// Fails where [`Decode::new`] fails.
@@ -467,7 +471,7 @@ impl DecodeNorm {
         Ok(DecodeNorm { launches, squares })
     }
 
-    /// How it is computed.
+    /// The plan by which it is computed.
     pub fn plan(&self) -> &DecodePlan {
         &self.launches.plan
     }

@@ -1,28 +1,29 @@
-//! Whether a plan's tiles fit the memory and the registers that a CTA has.
+//! Checks that a plan's tiles fit the memory and the registers of a CTA.
 
 use super::{Major, Param, Plan, Problem};
 use weft_isa::{Instruction, Target};
 use weft_runtime::{Error, error};
 
-/// Bytes of shared memory for the pipeline's barriers, and up to where tiles begin.
+/// The bytes of shared memory for the pipeline's barriers and for the alignment of tiles.
 const BARRIERS: u64 = 1 << 10;
-/// Most registers of accumulators that a thread can have beside those that it computes addresses and epilogues with.
+/// The most registers of accumulators of a thread, which also computes addresses and epilogues.
 /// With 192, ptxas 13.5 spills 440 bytes of the kernel's loop.
 const MOST_SUMS: u32 = 128;
-/// The same where roles take turns: ptxas compiles tiles of 128 x 168 without spills.
+/// The same limit if roles take turns. ptxas compiles tiles of 128 x 168 without spills.
 const MOST_SUMS_IN_TURNS: u32 = 168;
-/// The same where warps multiply, which keep the fragments that they multiply in registers, too.
+/// The same limit if warps multiply, because they also keep fragments in registers.
 const MOST_SUMS_OF_WARPS: u32 = 64;
-/// Rows of an operand that lie together in shared memory where its columns are contiguous: 128 bytes of 16-bit elements.
+/// Rows of an operand that are adjacent in shared memory if its columns are contiguous: 128 bytes
+/// of 16-bit elements.
 const COLUMNS: u32 = 64;
-/// Rows of an operand that a CTA of a cluster loads at least.
+/// The least number of rows of an operand that a CTA of a cluster loads.
 const ROWS: u32 = 4;
 /// The number of columns of a tile that belong to four threads.
 const QUAD: u32 = 8;
-/// Columns of a tile that are stored at a time, and buffers of so many columns that a role has: the first row of which the
-/// columns of a tile are a multiple.
+/// The columns of a tile that are stored at a time, and a role's buffers for as many columns. The
+/// first row whose columns divide those of a tile counts.
 const STRIPS: [(u32, u32); 3] = [(64, 2), (56, 1), (24, 2)];
-/// Bytes of a row that TMA copies are a multiple of this.
+/// The bytes of a row that TMA copies are a multiple of this number.
 const UNIT: u32 = 16;
 /// The number of elements by which rows of the memory for a cluster's sums are padded, to avoid
 /// bank conflicts.
@@ -31,18 +32,19 @@ const GAP: u64 = 8;
 /// Threads of a role that multiplies.
 const THREADS: u32 = 128;
 
-/// The number of parts of a tile, of 64 or more rows, each of which a role multiplies. If roles
-/// take turns, each has its own tile.
+/// The number of parts of a tile, of 64 or more rows each, that roles multiply. If roles take
+/// turns, each has its own tile.
 fn parts(plan: &Plan) -> u32 {
     if plan.get(Param::Turns) == 1 { 1 } else { roles(plan) }
 }
 
-/// Roles that multiply.
+/// The number of roles that multiply.
 fn roles(plan: &Plan) -> u32 {
     if plan.get(Param::Turns) == 1 { 2 } else { (plan.get(Param::Bm) / 64).min(2) }
 }
 
-/// Columns of a tile that a CTA stores, how many of them at a time, and a role's buffers for them.
+/// The columns of a tile that a CTA stores, those that it stores at a time, and a role's buffers
+/// for them.
 fn stored(plan: &Plan) -> (u32, u32, u32) {
     let columns = plan.get(Param::Bn) / plan.get(Param::Split);
     let [(widest, buffers), .., last] = STRIPS;
@@ -53,8 +55,8 @@ fn stored(plan: &Plan) -> (u32, u32, u32) {
     (columns, strip, buffers)
 }
 
-/// Bytes of shared memory of a CTA: the stages of A and B, the buffers of D, what a cluster adds up, and the pipeline's
-/// barriers.
+/// Bytes of shared memory of a CTA: the stages of A and B, the buffers of D, the sums of a cluster,
+/// and the pipeline's barriers.
 pub(super) fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
     let of = |param| u64::from(plan.get(param));
     let (bm, bn, bk, stages, split) =
@@ -71,7 +73,7 @@ pub(super) fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
     operands + results + sums + BARRIERS
 }
 
-/// Whether the kernel can be compiled with a plan for a problem, for a target.
+/// Checks that the kernel can be compiled with a plan for a problem and a target.
 ///
 /// # Errors
 /// Fails with the limit that is exceeded (R0505).
@@ -82,7 +84,8 @@ pub(super) fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(),
     })
 }
 
-/// Whether there is a target that a plan fits a problem on: where warpgroups multiply, there is room for most plans.
+/// Checks that a plan fits a problem on some target. Targets whose warpgroups multiply support most
+/// plans.
 ///
 /// # Errors
 /// Fails with the limit that is exceeded (R0505).
@@ -91,10 +94,10 @@ pub(super) fn fits_some(problem: &Problem, plan: &Plan) -> Result<(), Error> {
     targets.map(|target| fits(problem, plan, target)).reduce(Result::or).unwrap_or(Ok(()))
 }
 
-/// What a plan does that it must not, and what helps.
+/// What a plan does wrong, and advice.
 type Refusal = (String, String);
 
-/// Whether tiles are such as the kernel can load, multiply, and store.
+/// Checks that the kernel can load, multiply and store the tiles.
 fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
     let of = |param| plan.get(param);
     let (bk, ctas, split, swap) = (of(Param::Bk), of(Param::Ctas), of(Param::Split), of(Param::Swap) == 1);
@@ -145,7 +148,7 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a CTA has the shared memory and its threads have the registers.
+/// Checks the shared memory of a CTA and the registers of its threads.
 fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
     let (bytes, limit) = (shared_bytes(problem, plan), target.shared_limit());
     if bytes > u64::from(limit) {
@@ -166,13 +169,13 @@ fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether warpgroups of a target multiply; where they do not, warps do.
+/// Whether warpgroups multiply on a target. On other targets, warps multiply.
 pub(super) fn has_warpgroups(target: Target) -> bool {
     Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
 }
 
-/// Every plan that a problem can be computed with on a target. Tiles of the transpose are among them where one has all rows of A: of
-/// larger products they are stored in smaller pieces.
+/// Every plan with which a problem can be computed on a target. Tiles of the transpose are among
+/// them only if one tile has all rows of A, because they are stored in smaller pieces.
 pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
     let few = |plan: &Plan| u64::from(plan.get(Param::Bn)) >= problem.shape.m;
     Plan::all()

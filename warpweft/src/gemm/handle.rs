@@ -20,9 +20,10 @@ pub struct Gemm {
 }
 
 impl Gemm {
-    /// Compiles a product for the GPU of a device or a world, with the plan that was measured to be the fastest, or, where
-    /// nothing like it was measured, with the one that the model expects to be the fastest. Compiled code is kept, so a
-    /// second product of the same types and plan takes no time to compile.
+    /// Compiles a product for the GPU of a device or a world. The plan is the one that was measured
+    /// to be the fastest or, if nothing similar was measured, the one that the model predicts to be
+    /// the fastest. Compiled code is cached, so a second product of the same types and plan needs
+    /// no compilation.
     ///
     /// # Errors
     /// Fails for a problem that the kernel does not compute (R0505), or where [`Kernel::compile`] fails.
@@ -72,8 +73,9 @@ impl Gemm {
         &self.kernel
     }
 
-    /// Checks the operands and puts the product on a stream: A (m, k) and D (m, n) with contiguous rows, and B (n, k).
-    /// They must live until the stream has done the work; a graph that is being captured sees to that itself.
+    /// Checks the operands and puts the product on a stream. A (m, k) and D (m, n) have contiguous
+    /// rows, and B is (n, k). The operands must live until the stream has done the work. A graph
+    /// that is being captured keeps them alive.
     ///
     /// # Errors
     /// Fails for operands of other types, shapes or strides, with addresses that are no multiples of 16, or
@@ -89,7 +91,7 @@ impl Gemm {
         self.kernel.launch(stream, Grid::Auto, &[&m as &dyn AsArgument, &n, &k, a, b, d][..])
     }
 
-    /// Checks the operands as a launch does, for launches that pass the same ones.
+    /// Checks the operands once, for launches that pass the same ones.
     ///
     /// # Errors
     /// Fails where [`launch`](Gemm::launch) fails.
@@ -112,18 +114,18 @@ impl fmt::Debug for Gemm {
 }
 
 fn extents(Shape { m, n, k }: Shape) -> [i64; 3] {
-    // A problem that was checked has extents of 31 bits.
+    // A checked problem has extents of 31 bits.
     [m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX))
 }
 
-/// What the kernel is compiled with.
+/// The options that compile the kernel.
 pub(super) fn options(problem: &Problem, plan: &Plan, target: Target) -> Options {
     let mut options = Options::new(target);
     options.defines = problem.defines().into_iter().chain(plan.defines()).collect();
     options
 }
 
-/// The kernel's text, parsed once a process.
+/// The kernel's file, which is parsed once in a process.
 pub(super) fn file() -> Result<Arc<KernelFile>, GpuError> {
     static FILE: OnceLock<Arc<KernelFile>> = OnceLock::new();
     if let Some(file) = FILE.get() {

@@ -1,9 +1,10 @@
 //! Products of matrices on tensor cores.
 //!
-//! A [`Gemm`] computes D = A * transpose(B), with A (m, k), B (n, k) and D (m, n). It is a kernel of the library
-//! (`src/library/gemm_kernel.weft`) that is compiled for the GPU with a [`Plan`]: the shape of tiles, stages of the
-//! pipeline, and the other values of [`Plan::PARAMETERS`]. `weft tune gemm` measures which plan is the fastest for which shape,
-//! and a model chooses for shapes that are like none that was measured.
+//! A [`Gemm`] computes D = A * transpose(B), with A (m, k), B (n, k) and D (m, n). It is a kernel
+//! of the library (`src/library/gemm_kernel.weft`) that is compiled for the GPU with a [`Plan`]:
+//! the shape of tiles, the stages of the pipeline, and the other values of [`Plan::PARAMETERS`].
+//! `weft tune gemm` measures the fastest plan of each shape, and a model chooses for shapes that
+//! are unlike all measured ones.
 //!
 //! ```no_run
 //! use weft::gemm::{Gemm, Problem, Shape};

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use weft_isa::Target;
 use weft_runtime::{Device, Error};
 
-/// A GPU, as plans are chosen for it.
+/// The properties of a GPU that the choice of a plan depends on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Machine {
     /// The target that kernels for it are compiled for.
@@ -43,14 +43,16 @@ impl Machine {
 
 /// Bytes that shared memory reads in a cycle.
 const SHARED: f64 = 128.0;
-/// The cost of a byte that is written to it, relative to one that is read: cuBLAS's tiles of 128 x
-/// 168 keep the tensor cores of an H200 98.6 % busy with 88 bytes read and 56 written in a cycle.
+/// The cost of a written byte relative to a read byte. cuBLAS's tiles of 128 x 168 keep the tensor
+/// cores of an H200 98.6 % busy with 88 bytes read and 56 written in a cycle.
 const WRITTEN: f64 = 0.7;
-/// Bytes that a multiprocessor gets from the L2 cache in a cycle while all of them do. On an H200, a step of 37.9 KB takes
-/// 687 cycles with the tensor cores busy for 97 % of them, so it is at least 55.
+/// Bytes that a multiprocessor gets from the L2 cache in a cycle while all of them read. On an
+/// H200, a step of 37.9 KB takes 687 cycles with the tensor cores busy for 97 % of them, so the
+/// figure is at least 55.
 const CACHE: f64 = 64.0;
-/// Requests to the L2 cache for a row of a stage that does not begin at the beginning of a sector. On an H200, products of
-/// 4104 columns in tiles of 128 x 256 take 1.22 times as long as those of 4096, and 1.02 times in clusters of two.
+/// Requests to the L2 cache for a row of a stage that does not begin at a sector boundary. On an
+/// H200, products of 4104 columns in tiles of 128 x 256 take 1.22 times as long as those of 4096,
+/// and 1.02 times in clusters of two.
 const UNALIGNED: f64 = 2.0;
 /// Bytes of a sector of the L2 cache.
 const SECTOR: u64 = 32;
@@ -63,28 +65,30 @@ const MEMORY_OF_ONE: f64 = 21.0;
 const CLUSTER: f64 = 6.0;
 /// Cycles from a request of a stage to its arrival.
 const LATENCY: f64 = 1000.0;
-/// Cycles of the first tile before its first product, and of each tile between its last product and the next tile's first.
+/// Cycles before the first product of a CTA, and between the last product of a tile and the first
+/// of the next.
 const START: f64 = 3000.0;
 const BETWEEN: f64 = 2500.0;
-/// What a step takes longer where one role multiplies 64 rows alone, in turn or not, by its own cycles and in cycles. On an H200, 8192 elements along
-/// K take 564 cycles for each 64 of them in tiles of 64 x 128, 586 in tiles of 64 x 192, and 790 in tiles of 64 x 256.
+/// The additional time of a step if one role alone multiplies 64 rows: a factor of its own cycles,
+/// and a number of cycles. On an H200, 64 of 8192 elements along K take 564 cycles in tiles of 64 x
+/// 128, 586 in tiles of 64 x 192, and 790 in tiles of 64 x 256.
 const ALONE: (f64, f64) = (1.3, 80.0);
-/// Cycles that the CTAs of a cluster wait for each other to add up.
+/// Cycles that the CTAs of a cluster wait for each other before they add up.
 const MEET: f64 = 1500.0;
 
-/// Products that the tensor cores of a multiprocessor add up in a cycle.
+/// Multiply-adds of a multiprocessor's tensor cores in a cycle.
 fn products(problem: &Problem) -> f64 {
     [4096.0, 2048.0, 1024.0][problem.dtype.bytes().trailing_zeros().min(2) as usize]
 }
 
-/// The rows and columns that tiles divide: those of D, or of its transpose.
+/// The rows and columns that are divided into tiles: those of D, or of its transpose.
 fn extents(problem: &Problem, plan: &Plan) -> (u64, u64) {
     let Shape { m, n, .. } = problem.shape;
     if plan.get(Param::Swap) == 1 { (n, m) } else { (m, n) }
 }
 
-/// Bytes that a CTA gets from the L2 cache for a stage. The CTAs of a cluster share the rows that are a tile's columns, and
-/// nothing is read beyond the ends of A and B.
+/// Bytes that a CTA gets from the L2 cache for a stage. The CTAs of a cluster share the rows that
+/// become a tile's columns, and nothing beyond the ends of A and B is read.
 fn fetched(problem: &Problem, plan: &Plan) -> f64 {
     let of = |param| u64::from(plan.get(param));
     let (rows, columns) = extents(problem, plan);
@@ -99,19 +103,19 @@ pub(crate) fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     busy(problem, plan, sms).max(from_memory(problem, plan, sms))
 }
 
-/// Cycles in which all bytes come from memory and go to it.
+/// Cycles in which all bytes are read from memory or written to it.
 fn from_memory(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     let cluster = cluster(plan);
     let active = tiles(problem, plan).min(clusters(u64::from(sms), cluster)) * cluster;
     START + moved(problem) / MEMORY.min(MEMORY_OF_ONE * active as f64)
 }
 
-/// CTAs of a cluster.
+/// The number of CTAs of a cluster.
 fn cluster(plan: &Plan) -> u64 {
     u64::from(plan.get(Param::Ctas) * plan.get(Param::Split))
 }
 
-/// Tiles that a cluster computes together.
+/// The number of tiles that a cluster computes together.
 fn tiles(problem: &Problem, plan: &Plan) -> u64 {
     let of = |param| u64::from(plan.get(param));
     let (rows, columns) = extents(problem, plan);
@@ -123,7 +127,7 @@ fn waves(problem: &Problem, plan: &Plan, sms: u32) -> u64 {
     tiles(problem, plan).div_ceil(clusters(u64::from(sms), cluster(plan)))
 }
 
-/// Bytes that are read from memory and written to it.
+/// Bytes that are read from memory or written to it.
 fn moved(problem: &Problem) -> f64 {
     let Shape { m, n, k } = problem.shape;
     let (element, out) = (f64::from(problem.dtype.bytes()), f64::from(problem.out.bytes()));
@@ -138,7 +142,7 @@ pub(super) fn clusters(sms: u64, ctas: u64) -> u64 {
     (sms / ctas).saturating_sub(left_over).max(1)
 }
 
-/// Cycles that a multiprocessor is busy, if memory is no limit.
+/// Cycles that a multiprocessor is busy, if memory is not the limit.
 fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     let of = |param| u64::from(plan.get(param));
     let (bm, bn, bk) = (of(Param::Bm), of(Param::Bn), of(Param::Bk));
@@ -161,21 +165,25 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     let store = (bm * bn / split) as f64 * out / CACHE;
     let adding = if split > 1 { MEET + (bm * bn) as f64 * 4.0 / CLUSTER } else { 0.0 };
     let between = adding + store + BETWEEN;
-    // Where roles take turns, a tile is written while the next one is multiplied.
+    // If roles take turns, a tile is written while the next one is multiplied.
     let hidden = if turns { (waves - 1.0) * between.min(steps * step) } else { 0.0 };
     START + waves * (steps * step + between) - hidden
 }
 
-/// Plans that take less than this factor of the least cycles rank alike, and so do those up to its square, and so on.
+/// Plans within this factor of the least cycles rank alike, and so do those up to its square, and
+/// so on.
 const ALIKE: f64 = 1.02;
 
-/// The plans that a problem can be computed with, the one that is likely to be the fastest first. Where memory is the
-/// limit, a multiprocessor that is busy for longer has less time to spare, which counts an eighth. Of plans that rank
-/// alike, those with clusters of two come first, or without clusters where memory is the limit or each multiprocessor has
-/// one tile: of large shapes, two CTAs have 0.994 of the speed of one on an H200, and 1.1 to 1.15 on an H100. In fp8 and
-/// with 128 columns, two CTAs have 0.93 to 0.99 on an H100, and come second. Then come those with turns if there are tiles
-/// to take turns with, then those that get fewer bytes from the L2 cache for each product, which takes power, then those
-/// with more bytes on their way, then smaller tiles, and then those of the transpose of D.
+/// The plans with which a problem can be computed, with the one that is likely to be the fastest
+/// first. If memory is the limit, a multiprocessor that is busy for longer has less time to spare,
+/// which counts an eighth. Plans that rank alike are in this order:
+/// - Clusters of two come first, or no clusters if memory is the limit or each multiprocessor has
+///   one tile. For large shapes, two CTAs have 0.994 of the speed of one on an H200, and 1.1 to
+///   1.15 on an H100. In fp8 with 128 columns, they have 0.93 to 0.99 on an H100, and come second.
+/// - Plans with turns come first, if there are tiles to take turns with.
+/// - Plans with fewer bytes from the L2 cache for each product come first, because they save power.
+/// - Plans with more bytes in flight come first, then smaller tiles, and tiles of the transpose of
+///   D last.
 pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
     let Machine { target, sms } = machine;
     let timed = |plan: Plan| {

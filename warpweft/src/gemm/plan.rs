@@ -1,4 +1,4 @@
-//! How a product is computed: the compile-time parameters of the library's GEMM kernel, and a plan that gives them values.
+//! The compile-time parameters of the library's GEMM kernel, and plans that give them values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,15 +7,15 @@ use weft_lang::elaborate::Define;
 /// A compile-time parameter of the kernel that a plan chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// The name that the kernel gives it, such as `BM`. In a plan's text the name is in small letters.
+    /// The name in the kernel, such as `BM`. The text of a plan has it in small letters.
     pub name: &'static str,
-    /// The values that the kernel supports. The first one holds where a plan does not name the parameter.
+    /// The values that the kernel supports. The first one is the default.
     pub values: &'static [u32],
     /// A sentence that says what it sets.
     pub about: &'static str,
 }
 
-/// Declares the parameters: a row each.
+/// Declares the parameters, one in each row.
 macro_rules! parameters {
     ($(#[doc = $about:literal] $param:ident = $name:literal: [$($value:literal),*];)*) => {
         /// Names a parameter of the kernel.
@@ -35,8 +35,8 @@ macro_rules! parameters {
     };
 }
 
-// A new parameter of the kernel is one more row here. Its first value must mean what the kernel did before, since stored
-// plans do not name it. What it costs in memory and time goes into fit.rs and model.rs.
+// To add a parameter of the kernel, add a row. Its first value must keep the previous behaviour,
+// because stored plans do not name it. Its memory and time belong into fit.rs and model.rs.
 parameters! {
     /// Rows of an output tile.
     Bm = "BM": [128, 256, 64];
@@ -46,13 +46,13 @@ parameters! {
     Bk = "BK": [64, 128, 32];
     /// Stages of the pipeline that feeds the matrix instructions.
     Stages = "STAGES": [4, 8, 7, 6, 5, 3, 2];
-    /// CTAs of a cluster, whose tiles lie below each other: each loads its part of B for all of them.
+    /// CTAs of a cluster with tiles below each other, each of which loads its part of B for all.
     Ctas = "CTAS": [1, 2, 4];
-    /// CTAs of a cluster that have a tile together: each adds up the products of a part of K.
+    /// CTAs of a cluster that share a tile, each of which adds up the products of a part of K.
     Split = "SPLIT": [1, 2, 4, 8];
-    /// 1 for tiles of the transpose of D, for which A and B change places: where A has few rows.
+    /// 1 exchanges A and B and computes tiles of the transpose of D, which suits an A with few rows.
     Swap = "SWAP": [0, 1];
-    /// 1 for two roles that multiply tiles of their own in turns, while the other one writes its tile.
+    /// 1 for two roles with own tiles, of which one multiplies while the other writes its tile.
     Turns = "TURNS": [0, 1];
 }
 
@@ -60,7 +60,8 @@ const N: usize = PARAMETERS.len();
 
 /// A value for each of [`Plan::PARAMETERS`].
 ///
-/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1,split=1,swap=0,turns=0`; parameters that the text leaves out have their first value.
+/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1,split=1,swap=0,turns=0`. Parameters that the
+/// text omits have their first value.
 ///
 /// ```
 /// use weft::gemm::{Param, Plan};
@@ -149,7 +150,7 @@ impl FromStr for Plan {
 
     fn from_str(text: &str) -> Result<Plan, String> {
         let mut plan = Plan::default();
-        let mut given = Vec::new();
+        let mut named = Vec::new();
         for part in text.split(',') {
             let (name, value) =
                 part.split_once('=').ok_or_else(|| format!("`{part}` in a plan: expected NAME=VALUE"))?;
@@ -161,10 +162,10 @@ impl FromStr for Plan {
                     known.join(", ")
                 ));
             };
-            if given.contains(&param) {
+            if named.contains(&param) {
                 return Err(format!("`{name}` is given twice"));
             }
-            given.push(param);
+            named.push(param);
             let number = value.parse().map_err(|_| format!("`{part}`: the value must be a whole number"))?;
             plan = plan.with(param, number)?;
         }

@@ -1,4 +1,4 @@
-//! What is to be computed.
+//! The shapes and element types of products.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use weft_lang::elaborate::Define;
 use weft_runtime::{DType, Error, error};
 
-/// Largest extent: coordinates of tiles are 32-bit integers.
+/// The largest extent. Coordinates of tiles are 32-bit integers.
 const MOST: u64 = i32::MAX as u64;
 /// Strides in memory must be multiples of this number of bytes (CUDA Driver API,
 /// `cuTensorMapEncodeTiled`).
@@ -17,7 +17,7 @@ const UNIT: u64 = 16;
 pub struct Shape {
     /// Rows of A and D.
     pub m: u64,
-    /// Rows of B, columns of D.
+    /// Rows of B, and columns of D.
     pub n: u64,
     /// Columns of A and B, over which products are added up.
     pub k: u64,
@@ -81,18 +81,18 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A product of such matrices, rows of B contiguous. Results have the operands' type, and bf16 where these are of
-    /// 8 bits.
+    /// A product of matrices with elements of `dtype`, and with contiguous rows of B. Results have
+    /// the operands' type, or bf16 if operands have 8 bits.
     pub fn new(shape: Shape, dtype: DType) -> Problem {
         let out = if dtype.bytes() == 1 { DType::BF16 } else { dtype };
         Problem { shape, dtype, out, b: Major::Row }
     }
 
-    /// Whether the kernel computes it, for some plan.
+    /// Checks that the kernel computes the problem, with some plan.
     ///
     /// # Errors
-    /// Fails for an empty shape, an extent that is too large or whose rows TMA cannot copy, and for element
-    /// types that the kernel does not multiply (R0505).
+    /// Fails for an empty shape, for an extent that is too large, for rows that TMA cannot copy,
+    /// and for element types that the kernel does not multiply (R0505).
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         let Problem { shape, dtype, out, b } = self;

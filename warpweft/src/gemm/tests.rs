@@ -128,7 +128,7 @@ fn plans_that_do_not_fit() {
     let e = fits_some(&narrow, &plan("bn=16,split=2")).unwrap_err();
     assert!(e.message.contains("stores rows of 8 bytes (8 of e4m3)"), "{e}");
     assert!(fits_some(&narrow, &plan("bn=16,split=2,swap=1")).is_ok());
-    // For each type there is a plan.
+    // Each type has a plan.
     for dtype in [DType::BF16, DType::F16, DType::F32, DType::E4M3, DType::E5M2] {
         let problem = Problem::new(Shape::new(64, 64, 64), dtype);
         for name in ["sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a"] {
@@ -174,7 +174,7 @@ fn shared_memory_is_as_the_kernel_has_it() {
     }
 }
 
-/// On targets without matrix instructions of warpgroups, warps multiply, which need registers for what they multiply.
+/// On targets whose warpgroups cannot multiply, warps multiply, and keep fragments in registers.
 #[test]
 fn targets_whose_warps_multiply_have_smaller_tiles() {
     let e = fits(&problem("64x64x64"), &plan("stages=2"), target("sm_100a")).unwrap_err();
@@ -192,20 +192,20 @@ fn targets_whose_warps_multiply_have_smaller_tiles() {
 #[test]
 fn the_model_prefers_what_is_plain() {
     let first = |text: &str| ranked(&problem(text), machine())[0];
-    // Large products are bound by the tensor cores, and large tiles read shared memory least.
+    // Tensor cores limit large products, and large tiles read shared memory the least.
     let large = first("8192x8192x8192");
     assert!(large.get(Param::Bm) * large.get(Param::Bn) >= 128 * 168, "{large}");
-    // The largest tile is the best one where it leaves fewer multiprocessors idle in the last wave.
+    // The largest tile is the best one if it leaves fewer multiprocessors idle in the last wave.
     assert_eq!(first("4096x4096x4096").get(Param::Bn), 256);
     // Two roles divide the rows of a tile of 128 x 128; a single role that multiplies is slower.
     assert_eq!([Param::Bm, Param::Bn].map(|p| first("256x8192x8192").get(p)), [128, 128]);
-    // Fewer CTAs than multiprocessors do not get all that memory can give.
+    // Fewer CTAs than multiprocessors do not use the whole bandwidth of memory.
     assert_eq!([Param::Bm, Param::Bn, Param::Bk].map(|p| first("128x8192x8192").get(p)), [64, 128, 128]);
     // The last product and the store of a tile are hidden if roles take turns.
     assert_eq!(first("8192x8192x1024").get(Param::Turns), 1);
     // With one tile for each multiprocessor there are no turns to take, and clusters gain little.
     assert_eq!([Param::Turns, Param::Ctas].map(|p| first("16x8192x4096").get(p)), [0, 1]);
-    // Of a product with few rows, tiles of the transpose have no more than there are.
+    // For a product with few rows, tiles of the transpose have no more columns than rows exist.
     let few = first("16x8192x4096");
     assert_eq!(
         [Param::Swap, Param::Bm, Param::Bn, Param::Split].map(|p| few.get(p)),
@@ -222,9 +222,9 @@ fn the_model_prefers_what_is_plain() {
     // If there are few tiles, several CTAs share each.
     let short = first("64x1024x8192");
     assert!(short.get(Param::Split) >= 2, "{short}");
-    // Rows that begin within sectors of the cache take more of it, which clusters need less of.
+    // Rows that begin inside sectors of the cache need more requests, and clusters reduce them.
     assert_eq!(first("4001x8184x4104").get(Param::Ctas), 2);
-    // More of the same takes longer.
+    // A larger product takes longer.
     let cycles = |text: &str| cycles(&problem(text), &Plan::default(), SMS);
     assert!(cycles("4096x4096x4096") < cycles("4096x4096x8192"));
     assert!(cycles("4096x4096x4096") < cycles("8192x4096x4096"));
@@ -254,7 +254,7 @@ fn the_nearest_shape_is_taken() {
     assert_eq!(of("4096x4096x4096"), Some(128));
     assert_eq!(of("4001x4096x4104"), Some(128));
     assert_eq!(of("60x8192x4096"), Some(64));
-    // Further away than a factor of 1.5.
+    // The shape differs by more than a factor of 1.5.
     assert_eq!(of("4096x4096x8192"), None);
     assert_eq!(of("16x8192x4096"), None);
     let columns = Problem { b: Major::Column, ..problem("4096x4096x4096") };
@@ -280,7 +280,7 @@ fn tables_read_back() {
     tables.add(Table { setting: other, entries: Vec::new(), ..table() });
     tables.write(&file).unwrap();
     assert_eq!(Tables::read(&file).unwrap(), tables);
-    // An entry a line.
+    // The file has a line for each entry.
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().filter(|l| l.contains("\"4096x4096x4096\"")).count(), 2, "{text}");
     // Newer entries replace those of the same problem, and add to the others.
@@ -290,7 +290,7 @@ fn tables_read_back() {
     assert_eq!((tables.tables.len(), tables.tables[0].entries.len()), (2, 3));
     assert_eq!(tables.tables[0].plan(&problem("4096x4096x4096"), machine().target), Some(plan("stages=3")));
     assert!(tables.tables[0].text().contains("bm=128,bn=64,bk=64,stages=8,ctas=1,split=1,swap=0,turns=0"));
-    // Another driver measures anew.
+    // A measurement with another driver makes a new table.
     let setting = Setting { driver: "590.2".into(), ..table().setting };
     tables.add(Table { setting, entries: table().entries[1..2].to_vec(), ..table() });
     assert_eq!((tables.tables.len(), tables.tables[0].entries.len()), (2, 1));

@@ -10,20 +10,20 @@ use std::fmt;
 use weft_isa::Target;
 use weft_runtime::{Device, Error};
 
-/// Another form of the file has another number.
+/// The number of the file's format.
 const FORM: u32 = 1;
 
-/// The file: `WEFT_GEMM_TUNING` names another, or is `off`.
+/// The file, unless `WEFT_GEMM_TUNING` names another or is `off`.
 const FILE: TuningFile =
     TuningFile { variable: "WEFT_GEMM_TUNING", name: "gemm.json", command: "weft tune gemm", form: FORM };
 
-/// The part of the library that has the kernel.
+/// The part of the library that contains the kernel.
 pub(super) const PART: &str = "gemm_kernel";
 
-/// How far a shape may lie from one that was measured: the factors of its three extents, multiplied.
+/// The largest product of the factors between the three extents of a shape and a measured one.
 pub(super) const FAR: f64 = 1.5;
 
-/// The setting that a table is for. On another GPU, or with another driver, measurements are made anew.
+/// The setting that a table is for. A table does not hold for another GPU or another driver.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// The name of the GPU.
@@ -71,7 +71,7 @@ pub struct Table {
     pub date: String,
     /// The command that measured it.
     pub command: Vec<String>,
-    /// A hash of the kernel's text: where that has changed since, nothing of the table holds.
+    /// A hash of the kernel's text. If the text has changed, no entry holds.
     pub kernel: String,
     /// The fastest plan of each problem that was measured.
     pub entries: Vec<Entry>,
@@ -79,7 +79,7 @@ pub struct Table {
 
 tables!(FILE, "WEFT_GEMM_TUNING", "gemm.json");
 
-/// A hash of the kernel's text, and of what it uses.
+/// A hash of the kernel's text and of all parts that it uses.
 fn kernel_hash() -> String {
     tuned::hash(PART)
 }
@@ -98,7 +98,8 @@ impl Table {
     }
 
     /// The plan that was the fastest for the problem, or for the most similar one of the same types
-    /// and layout; none if nothing similar was measured, or if no such plan fits the target.
+    /// and layout. It is `None` if nothing similar was measured, or if no such plan fits the
+    /// target.
     pub fn plan(&self, problem: &Problem, target: Target) -> Option<Plan> {
         let kind = |p: &Problem| (p.dtype, p.out, p.b);
         let alike = self.entries.iter().filter(|e| kind(&e.problem) == kind(problem));
@@ -107,7 +108,7 @@ impl Table {
         near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, plan)| plan)
     }
 
-    /// Takes over entries of a newer table of the same setting.
+    /// Takes over the entries of a newer table of the same setting.
     fn renew(&mut self, newer: Table) {
         let mut entries =
             if self.kernel == newer.kernel { std::mem::take(&mut self.entries) } else { Vec::new() };
@@ -117,7 +118,7 @@ impl Table {
         *self = Table { entries, ..newer };
     }
 
-    /// The table for people: a line for each entry.
+    /// The table for people, with a line for each entry.
     pub fn text(&self) -> String {
         let Table { setting, warpweft, date, .. } = self;
         let mut out = format!("# {setting}; warpweft {warpweft}, {date}\n");
@@ -133,7 +134,7 @@ impl Table {
     }
 }
 
-/// The logarithms of the factors between the extents of two shapes, added up.
+/// The sum of the logarithms of the factors between two shapes' extents.
 pub(super) fn distance(a: Shape, b: Shape) -> f64 {
     let ln = |x: u64, y: u64| (x.max(1) as f64 / y.max(1) as f64).ln().abs();
     ln(a.m, b.m) + ln(a.n, b.n) + ln(a.k, b.k)
@@ -189,7 +190,7 @@ pub enum Tuning {
     Model,
     /// Plans come from a table, or from the model for what is not in it.
     Table(Box<Table>),
-    /// The plan is given.
+    /// The caller gives the plan.
     Plan(Plan),
 }
 
@@ -221,14 +222,14 @@ impl Selector {
     /// # Errors
     ///
     /// Fails if the CUDA driver rejects a query (R0103).
-    pub fn new(device: &Device, asked: &Tuning) -> Result<Selector, Error> {
+    pub fn new(device: &Device, requested: &Tuning) -> Result<Selector, Error> {
         let machine = Machine::of(device)?;
-        let (source, about) = match asked {
+        let (source, about) = match requested {
             Tuning::Stored => match stored(&Setting::of(device)?) {
                 Ok((table, about)) => (Tuning::Table(Box::new(table)), about),
                 Err(why) => (Tuning::Model, format!("model: {why}; `weft tune gemm` measures")),
             },
-            Tuning::Model => (Tuning::Model, "model: asked for".into()),
+            Tuning::Model => (Tuning::Model, "model: as requested".into()),
             Tuning::Table(table) => (Tuning::Table(table.clone()), "table: given".into()),
             Tuning::Plan(plan) => (Tuning::Plan(*plan), format!("plan: {plan}")),
         };
@@ -262,7 +263,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// The table that is stored for a setting, with its location; or why there is none.
+/// The table that is stored for a setting, with its location, or the reason why there is none.
 fn stored(setting: &Setting) -> Result<(Table, String), String> {
     let file = Tables::path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder for the table")?;
     let tables = Tables::read(&file).map_err(|e| {

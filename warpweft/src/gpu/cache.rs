@@ -1,4 +1,4 @@
-//! Compiled kernels that are kept, found by every source text, the options, and the compiler.
+//! The cache of compiled kernels. Its keys cover every source text, the options, and the compiler.
 
 use crate::compile::{KernelFile, Nvshmem, Options};
 use crate::nvshmem::Library;
@@ -19,14 +19,15 @@ pub type Cache = Store<Entry>;
 pub struct Entry {
     /// What a launch needs to know about the code.
     pub info: ModuleInfo,
-    /// PTX text, or a cubin.
+    /// The image, which is PTX text or a cubin.
     pub image: Vec<u8>,
 }
 
 impl Key {
     /// The key of the PTX of a file, compiled with these options by this compiler.
     pub fn of(file: &KernelFile, options: &Options) -> Key {
-        // All fields: a new one must be thought about here. Those that only keep stages change no code.
+        // All fields are listed, so that each new one is considered here. Fields that only keep
+        // stages do not change code.
         let Options {
             target,
             ptx_version,
@@ -51,7 +52,7 @@ impl Key {
         parts.add(&[&library(nvshmem, *target)]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {watch} {asserts}")]);
         let sources = file.sources();
-        // The counts keep a define from reading like a source.
+        // The counts separate defines from sources.
         parts.add(&[&format!("{} {}", defines.len(), sources.len())]);
         for (name, value) in defines {
             parts.add(&[name, &format!("{value:?}")]);
@@ -63,8 +64,7 @@ impl Key {
     }
 }
 
-/// Identifies the bitcode that may be linked in. (If there is none, no cached code can depend on
-/// it.)
+/// Identifies the bitcode that may be linked in. Without bitcode, no cached code depends on it.
 fn library(from: &Nvshmem, target: Target) -> String {
     let library = match from {
         Nvshmem::External => return "external".into(),
@@ -75,8 +75,8 @@ fn library(from: &Nvshmem, target: Target) -> String {
 }
 
 impl Cache {
-    /// The one of this process and user: `warpweft/kernels` in the user's cache folder, unless `WEFT_CACHE` says
-    /// otherwise.
+    /// The cache of this process and user: `warpweft/kernels` in the user's cache folder, unless
+    /// `WEFT_CACHE` names another folder.
     pub fn user() -> &'static Cache {
         static CACHE: OnceLock<Cache> = OnceLock::new();
         CACHE.get_or_init(|| Cache::shared("kernels"))
@@ -86,7 +86,7 @@ impl Cache {
 impl Kept for Entry {
     const EXTENSION: &'static str = "kernel";
 
-    /// Bytes of the description as `u64`, description as JSON, image.
+    /// Encodes the length of the description as `u64`, the description as JSON, and the image.
     fn encode(&self) -> io::Result<Vec<u8>> {
         let info = serde_json::to_vec(&self.info)?;
         Ok([&(info.len() as u64).to_le_bytes(), info.as_slice(), self.image.as_slice()].concat())

@@ -1,4 +1,4 @@
-//! From a kernel's text to launches.
+//! Kernels that are compiled from text and launched.
 
 use super::cache::{Cache, Entry, Key};
 use crate::compile::{CompileError, KernelFile, Lowering, Nvshmem, Options};
@@ -16,17 +16,17 @@ use weft_runtime::launch::{
 };
 use weft_runtime::{World, error, machine};
 
-/// Why there is no kernel, or no launch.
+/// The reason why a kernel cannot be compiled or launched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
     /// The text does not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// No launch can pass its parameters.
+    /// No launch can pass the kernel's parameters.
     #[error("{}", .0.message)]
     Describe(Diagnostic),
-    /// NVSHMEM's functions cannot be joined to it.
+    /// NVSHMEM's functions cannot be linked with the kernel.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// An error of the driver, of NVSHMEM, or of the arguments.
@@ -87,9 +87,9 @@ pub fn target_of(capability: (u32, u32)) -> Result<Target, weft_runtime::Error> 
 
 /// A kernel compiled at run time for the device it is on.
 ///
-/// With [`Lowering::Auto`] it uses the switch where the team it is launched with has a multicast address, and
-/// every PE's own address elsewhere: the second is compiled when the first launch that needs it comes
-/// ([`prepare`](Kernel::prepare) does it before).
+/// With [`Lowering::Auto`] it uses the switch if the team of the launch has a multicast address,
+/// and otherwise the address of each PE. The code for the second case is compiled at the first
+/// launch that needs it, or before by [`prepare`](Kernel::prepare).
 pub struct Kernel {
     on: On,
     file: Arc<KernelFile>,
@@ -104,7 +104,7 @@ impl Kernel {
     /// Compiles a text's one kernel, with these values of its compile-time parameters.
     ///
     /// # Errors
-    /// Fails with what is wrong with the text, or if the device does not take the code (R01xx, R05xx).
+    /// Fails if the text has errors, or if the device rejects the code (R01xx, R05xx).
     pub fn compile(on: impl Into<On>, source: &str, defines: &[(&str, Define)]) -> Result<Kernel, GpuError> {
         let on = on.into();
         let mut options = Options::new(target(&on.device)?);
@@ -112,10 +112,11 @@ impl Kernel {
         Kernel::with(on, KernelFile::parse("kernel.weft", source)?, options)
     }
 
-    /// Compiles the kernel of a file that `options` name, or its only one.
+    /// Compiles the kernel that `options` name, or the only kernel of the file.
     ///
     /// # Errors
-    /// Fails where [`compile`](Kernel::compile) fails, or if the file has several and none is named (R0504).
+    /// Fails where [`compile`](Kernel::compile) fails, or if the file has several kernels and
+    /// `options` name none (R0504).
     pub fn with(
         on: impl Into<On>,
         file: impl Into<Arc<KernelFile>>,
@@ -135,8 +136,8 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Compiles and loads the code of a lowering, so that no launch waits for it. ([`Lowering::Auto`]: of
-    /// both.)
+    /// Compiles and loads the code of a lowering, so that no launch waits for it.
+    /// [`Lowering::Auto`] prepares both lowerings.
     ///
     /// # Errors
     /// Fails where [`compile`](Kernel::compile) fails.
@@ -150,7 +151,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The loaded code of a lowering; for [`Lowering::Auto`], of the one that was compiled first.
+    /// The loaded code of a lowering. For [`Lowering::Auto`] it is the code that was compiled
+    /// first.
     ///
     /// # Errors
     /// Fails where [`compile`](Kernel::compile) fails.
@@ -158,7 +160,7 @@ impl Kernel {
         self.loaded(lowering.decide(self.first == launch::Lowering::Multimem))
     }
 
-    /// The loaded code of a lowering, compiled by the first call.
+    /// The loaded code of a lowering, which the first call compiles.
     fn loaded(&self, lowering: launch::Lowering) -> Result<&launch::Kernel, GpuError> {
         let slot = match lowering {
             launch::Lowering::Multimem => &self.multimem,
@@ -180,7 +182,7 @@ impl Kernel {
         self.lowered(Lowering::Auto).map(launch::Kernel::info)
     }
 
-    /// CTAs of it that the device holds at once: what [`Grid::fill`] launches.
+    /// The number of its CTAs that the device holds at once, which [`Grid::fill`] launches.
     ///
     /// # Errors
     /// Fails where [`launch::Kernel::max_ctas`] fails.
@@ -188,11 +190,11 @@ impl Kernel {
         Ok(self.lowered(Lowering::Auto)?.max_ctas(&LaunchOptions::default())?)
     }
 
-    /// Checks the arguments and launches it: see [`launch::Kernel::launch`].
+    /// Checks the arguments and launches the kernel. See [`launch::Kernel::launch`].
     ///
     /// # Errors
-    /// Fails for arguments or a grid that do not fit, where [`launch::Kernel::launch`] fails, and where
-    /// [`compile`](Kernel::compile) fails if the code of a lowering is still to be compiled.
+    /// Fails for arguments or a grid that do not fit, where [`launch::Kernel::launch`] fails, and
+    /// where [`compile`](Kernel::compile) fails if the lowering is not compiled yet.
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<(), GpuError> {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
@@ -228,7 +230,7 @@ impl Kernel {
         Ok(kernel.prepare(stream, grid, &LaunchOptions::default(), &arguments)?)
     }
 
-    /// The loaded code that suits arguments.
+    /// The loaded code for these arguments.
     fn for_arguments(&self, arguments: &[Argument<'_>]) -> Result<&launch::Kernel, GpuError> {
         let decide = |multicast| self.options.lowering.decide(multicast);
         self.loaded(multicast(arguments).map_or(self.first, decide))
@@ -242,8 +244,8 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// The kernel that is meant.
-fn name(file: &KernelFile, asked: Option<String>) -> Result<String, weft_runtime::Error> {
+/// The name of the requested kernel, or of the only one.
+fn name(file: &KernelFile, requested: Option<String>) -> Result<String, weft_runtime::Error> {
     let heads = file.heads();
     let names: Vec<_> = heads.iter().map(|h| format!("`{}`", h.name)).collect();
     let no_kernel = |message: String| {
@@ -253,23 +255,24 @@ fn name(file: &KernelFile, asked: Option<String>) -> Result<String, weft_runtime
             format!("the text has {}", names.join(", "))
         }))
     };
-    match (asked, &heads[..]) {
-        (Some(asked), _) if heads.iter().any(|h| *h.name == *asked) => Ok(asked),
-        (Some(asked), _) => no_kernel(format!("there is no kernel `{asked}`")),
+    match (requested, &heads[..]) {
+        (Some(requested), _) if heads.iter().any(|h| *h.name == *requested) => Ok(requested),
+        (Some(requested), _) => no_kernel(format!("there is no kernel `{requested}`")),
         (None, [one]) => Ok(one.name.to_string()),
         (None, _) => no_kernel("the kernel must be named, since the text does not have exactly one".into()),
     }
 }
 
-/// A guess that the first launch corrects, because NVSHMEM reports multicast only for allocations.
+/// Guesses whether launches have multicast. NVSHMEM reports it only for allocations, so the first
+/// launch corrects the guess.
 fn likely_multicast(device: &Device) -> bool {
     !machine::nvls_disabled() && device.supports_multicast().unwrap_or(false)
 }
 
-/// Modules that are loaded, by what they were compiled from and where they are.
+/// Loaded modules, by the key of their code and their device.
 type Loaded = Mutex<HashMap<(Key, i64, bool), Weak<Module>>>;
 
-/// The kernel, from this process, from the cache, or compiled.
+/// Loads the kernel from this process, from the cache, or by compiling it.
 fn load(on: &On, file: &KernelFile, options: &Options) -> Result<launch::Kernel, GpuError> {
     static LOADED: OnceLock<Loaded> = OnceLock::new();
     let lock = || LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,7 +295,8 @@ fn load(on: &On, file: &KernelFile, options: &Options) -> Result<launch::Kernel,
     Ok(module.kernel(name)?)
 }
 
-/// The image for the device, from the cache as far as it goes: image, PTX, text. For a simulated PE the PTX.
+/// The image for the device, which is PTX for a simulated PE. It comes from the cache, or from
+/// cached PTX, or from the text.
 fn assembled(
     device: &Device,
     key: &Key,
@@ -304,7 +308,7 @@ fn assembled(
         return Ok(cache.get_or_make(key, || Entry::compile(file, options))?.0);
     }
     let (major, minor) = cuda::driver_version()?;
-    // An assembler for each driver version, and an architecture for each device.
+    // Assemblers differ by driver version, and code by the architecture of the device.
     let assembled = key.with(&["cubin", &format!("CUDA {major}.{minor}"), &device.arch()?]);
     if let Some((entry, _)) = cache.get(&assembled) {
         return Ok(entry);
@@ -323,7 +327,7 @@ fn assembled(
 }
 
 impl Entry {
-    /// Compiles a file to PTX with its description, which is what the cache keeps of a compilation.
+    /// Compiles a file to PTX with its description. The cache keeps this result.
     ///
     /// # Errors
     /// Fails if the text does not compile, or if no launch can pass a kernel's parameters.
@@ -340,7 +344,7 @@ impl Entry {
     /// # Errors
     /// Fails where [`Library::find`] or [`Library::join`] fails.
     pub fn complete(self, device: &Device, file: &KernelFile, options: &Options) -> Result<Entry, GpuError> {
-        // The simulator knows the functions by name.
+        // The simulator implements the functions by name.
         if self.info.external.is_empty() || device.is_simulated() {
             return Ok(self);
         }
@@ -349,8 +353,8 @@ impl Entry {
     }
 }
 
-/// The image of PTX and the NVSHMEM functions that it calls: joined with their object, or, where nothing joins them or
-/// the code is a whole program, compiled once more with them linked in, for the driver to assemble.
+/// Links PTX with the NVSHMEM functions that it calls. If no linker is found or the code is a whole
+/// program, compiles it again with the functions linked in, and the driver assembles it.
 fn join(
     device: &Device,
     ptx: &Entry,

@@ -1,4 +1,4 @@
-//! Kernels on real GPUs: compiled at run time for the device that is there, loaded, and launched with arguments that
+//! Kernels on GPUs: compiled at run time for the device, loaded, and launched with arguments that
 //! are checked.
 //!
 //! ```no_run

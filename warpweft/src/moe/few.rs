@@ -1,4 +1,4 @@
-//! The form for few tokens: packets that carry their own flag.
+//! The form for few tokens, with packets that carry their own flags.
 
 use super::{Calls, Shared, Sum, count};
 use crate::collective::Flat;
@@ -7,7 +7,7 @@ use weft_lang::elaborate::Define;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::{DeviceTensor, Stream, SymmetricTensor};
 
-/// Kernels of this form, and the memory that only they have.
+/// The kernels of this form, and the memory that only they use.
 pub(super) struct Few {
     dispatch: Kernel,
     products: Kernel,
@@ -78,11 +78,12 @@ impl Few {
             &shared.status,
             &shared.team,
         ];
-        // The CTAs hear each other's PEs only, but those of a PE that come late would keep the others waiting.
+        // CTAs wait only for the same CTA of other PEs, but CTAs of a PE that start late would keep
+        // those waiting.
         self.dispatch.launch(stream, Grid::Auto, &arguments[..])
     }
 
-    /// The products of tokens that a dispatch has brought.
+    /// Multiplies the tokens that a dispatch has brought.
     pub(super) fn products(
         &self,
         shared: &Shared,

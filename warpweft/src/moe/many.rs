@@ -1,4 +1,5 @@
-//! The form for many tokens: counts first, then each token once to each PE.
+//! The form for many tokens, which exchanges counts first, and then sends each token once to each
+//! PE.
 
 use super::model;
 use super::{Calls, Shared, Sum, count};
@@ -9,17 +10,17 @@ use weft_runtime::launch::{AsArgument, LaunchOptions};
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DeviceTensor, IntoLayout, Stream, SymmetricTensor};
 
-/// CTAs that the kernels' table has room for.
+/// The number of CTAs that the kernels' table has room for.
 const CTAS: u32 = 1024;
 
-/// Kernels of this form, and the memory that only they have.
+/// The kernels of this form, and the memory that only they use.
 pub(super) struct Many {
     dispatch: Kernel,
     experts: Kernel,
     combine: Kernel,
-    /// What is added up at the PE of the experts, if it is.
+    /// The memory of a combine that adds up results at the PE of the experts, if it does.
     parts: Option<Parts>,
-    /// Kernels that send results back beside the products, if they do.
+    /// The kernels that send results back during the products, if they do.
     back: Option<Back>,
     route: DeviceTensor<i32>,
     origin: DeviceTensor<u64>,
@@ -36,13 +37,13 @@ pub(super) struct Many {
     returned: DeviceTensor<u64>,
 }
 
-/// Products whose results go back in the same launch, and their sums.
+/// Products whose results are sent back in the same launch, and the sums of these results.
 struct Back {
     layer: Kernel,
     sum: Kernel,
 }
 
-/// Memory of a combine that adds up what a PE's experts make of a token before it is sent.
+/// Memory of a combine that adds up a PE's results of a token before it sends the sum.
 struct Parts {
     gates: SymmetricTensor<f32>,
     parts: AnyTensor,
@@ -63,15 +64,15 @@ impl Parts {
 }
 
 impl Many {
-    /// Compiles the kernels, and allocates. With `tried`, results go back beside the products whatever the model says, and
-    /// `moe_layer` has these further values.
+    /// Compiles the kernels, and allocates their memory. With `tried`, results are sent back during
+    /// the products whatever the model predicts, and `moe_layer` has these additional values.
     pub(super) fn new(shared: &Shared, tried: Option<&[(&'static str, i64)]>) -> Result<Many, GpuError> {
         let Shared { world, team, problem, plan, .. } = shared;
         let (pes, stream) = (team.n_pes(), world.stream());
         let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
         let int = |n: u64| Define::Int(i64::try_from(n).unwrap_or(i64::MAX));
         let ctas = ("CTAS", Define::Int(CTAS.into()));
-        // All kernels have the flags of pieces.
+        // All kernels use the flags of pieces.
         let piece = ("PIECE", Define::Int(plan.piece.into()));
         let scaled = ("SCALES", Define::Int(problem.is_scaled().into()));
         let outs = ("OUTS", Define::Int(plan.strips(problem, pes).into()));
@@ -81,7 +82,7 @@ impl Many {
         let of_results = [("T", out), ("OUT", out)];
         let back = match tried.is_some() || model::returns_beside(problem, pes) {
             true => {
-                // Of equal names the last counts.
+                // If names are equal, the last one counts.
                 products.push(("OUTS", Define::Int(plan.strips_back(problem, pes).into())));
                 products.push(("PACE", Define::Int(model::pace(problem, plan, pes, &Links::H200))));
                 products.extend(tried.into_iter().flatten().map(|&(name, n)| (name, Define::Int(n))));
@@ -144,7 +145,7 @@ impl Many {
         launch(&self.dispatch, stream, &arguments)
     }
 
-    /// The whole layer.
+    /// Computes the whole layer.
     pub(super) fn layer(
         &self,
         shared: &Shared,
@@ -161,7 +162,7 @@ impl Many {
         self.sum(shared, stream, sum, kernel)
     }
 
-    /// The dispatch with the products of matrices `b`.
+    /// Dispatches tokens, and multiplies them by the matrices `b`.
     pub(super) fn experts(
         &self,
         shared: &Shared,
@@ -172,7 +173,7 @@ impl Many {
         self.multiply(shared, stream, calls, b, None)
     }
 
-    /// That; with `layer`, results go back in the same launch.
+    /// Dispatches and multiplies. With `layer`, results are sent back in the same launch.
     fn multiply(
         &self,
         shared: &Shared,
@@ -212,7 +213,7 @@ impl Many {
         launch(layer, stream, &arguments)
     }
 
-    /// The sums of what `moe_layer` has brought back.
+    /// Adds up the results that `moe_layer` has sent back.
     fn sum(&self, shared: &Shared, stream: &Stream, sum: &Sum<'_>, kernel: &Kernel) -> Result<(), GpuError> {
         let [tokens, _, columns] = shared.extents();
         let (results, done) = (Flat(&shared.results), Flat(&self.done));
@@ -249,12 +250,12 @@ impl Many {
         launch(&self.combine, stream, &arguments)
     }
 
-    /// Workspaces whose modes the kernels know.
+    /// The workspaces whose modes the kernels know.
     fn places<'a>(&'a self, shared: &'a Shared) -> [Flat<'a>; 5] {
         [Flat(&self.order), Flat(&self.table), Flat(&self.lists), Flat(&self.flags), Flat(&shared.counts)]
     }
 
-    /// Where tokens go, and the workspaces of [`Many::places`].
+    /// The arguments that say where tokens go, with the workspaces of [`Many::places`].
     fn sending<'a>(&'a self, places: &'a [Flat<'a>; 5]) -> [&'a dyn AsArgument; 6] {
         let [order, table, lists, flags, counts] = places;
         [&self.route, order, table, lists, flags, counts]

@@ -1,16 +1,18 @@
 //! Mixtures of experts over the PEs of a team.
 //!
-//! Each PE has tokens, and each token has `choices` experts, which are shared out to the PEs in equal parts. A [`Moe`]
-//! does all of it ([`Moe::layer`]), or its parts: it sends tokens to the PEs of their experts ([`Moe::dispatch`]), may
-//! multiply them there in the same launch ([`Moe::experts`]), and brings results back ([`Moe::combine`]). How many tokens
-//! an expert gets only the device knows.
+//! Each PE has tokens, and each token has `choices` experts. The experts are divided among the PEs
+//! in equal parts. A [`Moe`] computes the whole layer ([`Moe::layer`]) or its parts.
+//! [`Moe::dispatch`] sends tokens to the PEs of their experts, [`Moe::experts`] also multiplies
+//! them there in the same launch, and [`Moe::combine`] sends results back. Only the device knows
+//! how many tokens an expert gets.
 //!
-//! There are two forms. For few tokens, as decode has them, tokens and results travel as packets that carry their own
-//! flag. For many tokens, PEs exchange their counts first, and move data while they multiply. [`Moe::new`] takes the form
-//! that the model says is faster for [`Problem::tokens`].
+//! There are two forms. For few tokens, as in decode, tokens and results are packets that carry
+//! their own flags. For many tokens, PEs exchange their counts first, and move data while they
+//! multiply. [`Moe::new`] uses the form that the model predicts to be faster for
+//! [`Problem::tokens`].
 //!
-//! Launches of one `Moe` follow each other on one stream, and can be captured into a graph. Routes that cannot be carried
-//! out are an error on every PE, which [`Moe::check`] reads: then no token arrives.
+//! Launches of one `Moe` follow each other on one stream, and can be captured into a graph. Invalid
+//! routes are an error on every PE, and no token arrives. [`Moe::check`] reports the error.
 
 mod few;
 mod many;
@@ -32,7 +34,8 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
 
-/// The architecture that the kernels are written for, as those of products with communication inside.
+/// The architecture that the kernels are written for, like those of products with communication
+/// inside.
 const TARGET: &str = "sm_90a";
 
 /// Dispatch, products of experts, and combine, compiled for the PEs of a team.
@@ -41,13 +44,13 @@ pub struct Moe {
     form: Form,
 }
 
-/// How tokens and results travel.
+/// The form in which tokens and results travel.
 enum Form {
     Few(Box<Few>),
     Many(Box<Many>),
 }
 
-/// What both forms have.
+/// The state that both forms share.
 struct Shared {
     world: World,
     team: Team,
@@ -56,9 +59,9 @@ struct Shared {
     plan: Plan,
     room: i64,
     received: AnyTensor,
-    /// Their scales, or what stands for them.
+    /// The scales of results' rows, or memory that replaces them.
     scales: SymmetricTensor<f32>,
-    /// What stands for scales that no kernel reads.
+    /// Memory that replaces scales that no kernel reads.
     unread: DeviceTensor<f32>,
     results: AnyTensor,
     offsets: DeviceTensor<i32>,
@@ -67,11 +70,11 @@ struct Shared {
     status: DeviceTensor<u32>,
 }
 
-/// The experts of a PE's tokens, in device memory, where each launch of a graph reads them anew.
+/// The experts of a PE's tokens, in device memory. Each launch of a graph reads them again.
 pub struct Routes<'a> {
     /// Experts of each token, `i32` with modes (token, choice).
     pub ids: &'a dyn AsArgument,
-    /// How many tokens there are, one `i32`: at most [`Problem::tokens`].
+    /// The number of tokens, one `i32`, at most [`Problem::tokens`].
     pub live: &'a dyn AsArgument,
 }
 
@@ -94,7 +97,7 @@ fn count(n: u64) -> usize {
 }
 
 impl Shared {
-    /// Checks, and allocates. *Collective.*
+    /// Checks the problem and the plan, and allocates memory. *Collective.*
     fn new(world: &World, team: Team, problem: Problem, plan: Plan, form: &str) -> Result<Shared, GpuError> {
         let pes = team.n_pes();
         let fits = problem.check(pes).and_then(|()| plan.fits(&problem, pes));
@@ -116,7 +119,7 @@ impl Shared {
             received: symmetric(problem.dtype, rows, problem.hidden)?,
             scales: world.zeros(if problem.is_scaled() { count(rows) } else { 1 })?,
             unread: DeviceTensor::zeros(1, stream)?,
-            // Results of this PE's rows, or what all PEs have made of its tokens.
+            // Results of this PE's rows, or results of all PEs for its tokens.
             results: symmetric(problem.out, rows.max(problem.entries()), problem.columns)?,
             offsets: DeviceTensor::zeros(experts / each + 1, stream)?,
             counts: world.zeros((experts + 2) * each * 2)?,
@@ -131,7 +134,7 @@ impl Shared {
         })
     }
 
-    /// Compiles a kernel of the library with those of these compile-time parameters that it takes.
+    /// Compiles a kernel of the library with those of `defines` that it has as parameters.
     fn kernel(&self, part: &str, defines: &[(&str, Define)]) -> Result<Kernel, GpuError> {
         let Problem { experts, choices, .. } = self.problem;
         let file =
@@ -151,7 +154,7 @@ impl Shared {
         [tokens, hidden, columns].map(|n| i64::try_from(n).unwrap_or(i64::MAX))
     }
 
-    /// Whether the problem has scales, as a call expects.
+    /// Checks that the problem has scales if the call expects them, and none otherwise.
     fn has_scales(&self, expected: bool) -> Result<(), Error> {
         match (self.problem.is_scaled(), expected) {
             (true, false) => {
@@ -169,13 +172,14 @@ impl Shared {
 }
 
 impl Moe {
-    /// Compiles the kernels for a team, and allocates what launches need: [`Problem::symmetric_bytes`] of symmetric
-    /// memory, and workspaces. Takes the form for few tokens or the one for many, by [`Problem::is_few`]. *Collective*: all
-    /// PEs of the world call it with the same arguments.
+    /// Compiles the kernels for a team, and allocates the memory of launches:
+    /// [`Problem::symmetric_bytes`] of symmetric memory, and workspaces. [`Problem::is_few`]
+    /// chooses the form for few tokens or the one for many. *Collective*: all PEs of the world call
+    /// it with the same arguments.
     ///
     /// # Errors
-    /// Fails for a problem or a plan that the kernels do not have and where PEs of the team ask for different ones
-    /// (R0505), without memory (R0302), and as [`Kernel::compile`] does.
+    /// Fails for a problem or a plan that the kernels do not support or if PEs of the team request
+    /// different ones (R0505), if there is no memory (R0302), and where [`Kernel::compile`] fails.
     pub fn new(world: &World, team: Team, problem: Problem, plan: Plan) -> Result<Moe, GpuError> {
         match problem.is_few(team.n_pes()) {
             true => Moe::for_few(world, team, problem, plan),
@@ -201,8 +205,9 @@ impl Moe {
         })
     }
 
-    /// Makes the form for many tokens, where [`Moe::layer`] sends results back beside the products whatever the model says,
-    /// with these values of compile-time parameters of `moe_layer`: for measurements.
+    /// Makes the form for many tokens for measurements. [`Moe::layer`] sends results back during
+    /// the products whatever the model predicts, and `moe_layer` has these values of compile-time
+    /// parameters.
     #[doc(hidden)]
     pub fn tried(
         world: &World,
@@ -227,7 +232,7 @@ impl Moe {
     ) -> Result<Moe, GpuError> {
         let shared = Shared::new(world, team, problem, plan, name)?;
         let moe = Moe { form: form(&shared)?, shared };
-        // Nobody sends before all flags are 0.
+        // No PE may send before all flags are 0.
         world.barrier()?;
         world.stream().synchronize()?;
         world.wait_for_all()?;
@@ -239,30 +244,32 @@ impl Moe {
         &self.shared.problem
     }
 
-    /// Tokens that came, with modes (row, column). The rows of an expert follow each other, in the order of the PEs
-    /// that sent them and of their tokens.
+    /// The tokens that arrived, with modes (row, column). The rows of an expert are contiguous, in
+    /// the order of the PEs that sent them and of their tokens.
     pub fn received(&self) -> &AnyTensor {
         &self.shared.received
     }
 
-    /// Scales of the tokens that came, one for each row, where the problem has scales.
+    /// The scales of the tokens that arrived, one for each row, if the problem has scales.
     pub fn received_scales(&self) -> Option<&SymmetricTensor<f32>> {
         self.shared.problem.is_scaled().then_some(&self.shared.scales)
     }
 
-    /// Results of the experts, of which each has the row of its token in [`Moe::received`]. [`Moe::experts`] writes
-    /// them; after [`Moe::dispatch`], kernels of the caller do. [`Moe::layer`] leaves other contents there.
+    /// The results of the experts, each in the row of its token in [`Moe::received`].
+    /// [`Moe::experts`] writes them. After [`Moe::dispatch`], kernels of the caller write them.
+    /// [`Moe::layer`] leaves other contents there.
     pub fn results(&self) -> &AnyTensor {
         &self.shared.results
     }
 
-    /// Where the rows of each expert of this PE begin, multiples of [`Problem::ALIGN`]; and behind them where they end.
+    /// The first row of each expert of this PE, which is a multiple of [`Problem::ALIGN`], and
+    /// after those the end of the last expert's rows.
     pub fn offsets(&self) -> &DeviceTensor<i32> {
         &self.shared.offsets
     }
 
-    /// Sends the tokens x (token, column) to their experts. What follows on the stream reads [`Moe::received`] and
-    /// [`Moe::offsets`].
+    /// Sends the tokens x (token, column) to their experts. Later work on the stream can read
+    /// [`Moe::received`] and [`Moe::offsets`].
     ///
     /// # Errors
     /// Fails for operands of other types, shapes or strides (R0502), for a grid that the GPU cannot hold (R0503), and for a
@@ -272,8 +279,8 @@ impl Moe {
         self.send(stream, &Calls { x, scales: None, routes })
     }
 
-    /// Dispatches like [`dispatch`](Moe::dispatch), for tokens of 8 bits with a scale each: `scales`, f32 (token). They arrive in
-    /// [`Moe::received_scales`].
+    /// Dispatches like [`dispatch`](Moe::dispatch), for tokens of 8 bits. `scales` is f32 (token),
+    /// and the scales arrive in [`Moe::received_scales`].
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails, and for a problem without scales (R0505).
@@ -295,9 +302,10 @@ impl Moe {
         }
     }
 
-    /// Sends the tokens x to their experts, and multiplies each by the transpose of its expert's matrix (column of the
-    /// result, column of x). `b` has the matrices of this PE's experts behind each other. For many tokens it is one
-    /// launch, in which an expert begins when its tokens are complete.
+    /// Sends the tokens x to their experts, and multiplies each by the transpose of its expert's
+    /// matrix (column of the result, column of x). `b` contains the matrices of this PE's experts
+    /// one after the other. For many tokens, it is one launch in which an expert begins when its
+    /// tokens are complete.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.
@@ -312,8 +320,9 @@ impl Moe {
         self.multiply(stream, &Calls { x, scales: None, routes }, (b, &self.shared.unread))
     }
 
-    /// Multiplies like [`experts`](Moe::experts), for tokens and matrices of 8 bits: `scales`, f32 (token), and `scale_b`, f32 with one
-    /// for each column of the results of each of this PE's experts, whose columns lie together.
+    /// Multiplies like [`experts`](Moe::experts), for tokens and matrices of 8 bits. `scales` is
+    /// f32 (token). `scale_b` is f32, with a scale for each column of the results of each of this
+    /// PE's experts. The scales of an expert are contiguous.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch_scaled`] fails.
@@ -343,9 +352,10 @@ impl Moe {
         }
     }
 
-    /// Computes the whole layer: what [`experts`](Moe::experts) and [`combine`](Moe::combine) do. In the form for many tokens,
-    /// where few tokens have several experts of one PE, results go back to their tokens while others are multiplied, and are
-    /// added up in the order of choices.
+    /// Computes the whole layer, like [`experts`](Moe::experts) followed by
+    /// [`combine`](Moe::combine). In the form for many tokens, if few tokens have several experts
+    /// of one PE, results are sent back to their tokens while others are multiplied, and are added
+    /// up in the order of choices.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.
@@ -397,11 +407,12 @@ impl Moe {
         }
     }
 
-    /// Writes to `out` (token, column) the results of each token's experts times `gates`, `f32` (token, choice), added
-    /// up in f32, in the order of choices. In the form for many tokens, a PE that has several experts of a token adds up
-    /// their results in the order of choices, and sends the sum, rounded to the type of results; the token's PE adds up
-    /// these sums in the order of PEs. Nothing is written for tokens beyond `live`, and after an error. Call a dispatch
-    /// between two calls.
+    /// Writes to `out` (token, column) the sum of the results of each token's experts times
+    /// `gates`, `f32` (token, choice). The sum is in f32, in the order of choices. In the form for
+    /// many tokens, a PE that has several experts of a token adds up their results in the order of
+    /// choices, and sends the sum, rounded to the type of results. The token's PE adds up these
+    /// sums in the order of PEs. Nothing is written for tokens beyond `live`, or after an error.
+    /// Call a dispatch between two calls.
     ///
     /// # Errors
     /// Fails where [`Moe::dispatch`] fails.
@@ -419,11 +430,11 @@ impl Moe {
         }
     }
 
-    /// Waits for the stream, and says whether the newest dispatch was carried out.
+    /// Waits for the stream, and checks that the newest dispatch succeeded.
     ///
     /// # Errors
-    /// Fails on every PE of the team (R0506) for experts that do not exist, for more tokens than there is room for, and
-    /// where PEs have tokens of different widths.
+    /// Fails on every PE of the team (R0506) for experts that do not exist, for more tokens than
+    /// there is room for, and if PEs have tokens of different widths.
     pub fn check(&self, stream: &Stream) -> Result<(), GpuError> {
         let code = self.shared.status.to_vec(stream)?.first().copied().unwrap_or_default();
         let Problem { tokens, experts, .. } = self.shared.problem;

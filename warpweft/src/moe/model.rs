@@ -1,20 +1,23 @@
-//! How long a mixture of experts is likely to take, on GPUs that are not there.
+//! Predicts the time of a mixture of experts on GPUs that were not measured.
 //!
 //! The model assumes this:
 //!
-//! - Every choice of a token is as likely to be any expert as any other, and a token has an expert once. So a token goes to
-//!   a PE with the probability that one of its experts is there, and crosses the link once.
-//! - The launch with products takes as long as the products, in tiles of whole rows, or as the bytes that it moves,
-//!   whichever is longer, and the time until the rows of the first expert are there. Bytes may take [`SHARE`] of a link
-//!   before they slow products down.
-//! - Bytes go through the busiest port of a GPU, at the rates of [`Links`]. A result goes back for each choice, beside the
-//!   products. Those of the last wave of tiles are not hidden. Where a PE adds up what its experts make of a token, a sum
-//!   goes back for each token and PE, behind the products.
-//! - A PE copies a token to its further rows at [`COPY_GBPS`], beside the products, and adds results up at that rate.
+//! - Every expert is equally likely for each choice of a token, and a token has an expert once. So
+//!   a token goes to a PE with the probability that one of its experts is there, and crosses the
+//!   link once.
+//! - The launch with products takes as long as the products in tiles of whole rows, or as the bytes
+//!   that it moves, whichever is longer, and the time until the rows of the first expert arrive.
+//!   Bytes may take [`SHARE`] of a link before they slow products down.
+//! - Bytes go through the busiest port of a GPU, at the rates of [`Links`]. A result is sent back
+//!   for each choice during the products, and those of the last wave of tiles are not hidden. If a
+//!   PE adds up its results of a token, one sum is sent back for each token and PE after the
+//!   products.
+//! - A PE copies a token to its further rows at [`COPY_GBPS`] during the products, and adds results
+//!   up at that rate.
 //! - In the form for few tokens, nothing is hidden, and packets are twice as large as their data.
 //! - Counts take two barriers of the grid, a word to the other PEs, and [`COUNTS_US`] for the entries themselves.
 //!
-//! Nothing of it was measured for mixtures of experts.
+//! The model was not fitted to measurements of mixtures of experts.
 
 use super::{Plan, Problem};
 use crate::collective::Links;
@@ -24,39 +27,40 @@ use crate::gemm::{self, FusedTeam, Machine, Param, Shape};
 /// The part of a link's bandwidth that pushes may take before loads of the same multiprocessors stall, as in fused
 /// products.
 const SHARE: f64 = 0.75;
-/// 10^9 bytes a second that a GPU reads of its own memory and writes to it, each.
+/// The bandwidth at which a GPU reads its own memory and at the same time writes to it, in 10^9
+/// bytes per second.
 const COPY_GBPS: f64 = 1500.0;
 /// Microseconds in which the CTAs count the entries and list the tokens.
 const COUNTS_US: f64 = 5.0;
 
-/// Multiprocessors of the GPUs that the kernels are written for.
+/// The number of multiprocessors of the GPUs that the kernels are written for.
 const SMS: f64 = 132.0;
-/// Elements of a tile whose results are sent when nothing is left to multiply.
+/// Elements of a tile whose results are sent after the last product.
 const LAST_TILE: f64 = 128.0 * 256.0;
 
-/// Bytes of a PE.
+/// The bytes that a PE moves.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bytes {
-    /// Tokens to other PEs.
+    /// Tokens that are sent to other PEs.
     pub dispatch: f64,
     /// Tokens that a PE copies to further rows in its own memory.
     pub copies: f64,
-    /// Results from other PEs.
+    /// Results that arrive from other PEs.
     pub combine: f64,
 }
 
-/// Microseconds of both launches, by what they are for.
+/// The predicted microseconds of both launches, by cause.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// The products of the experts.
     pub product_us: f64,
-    /// Moving tokens, at the same time.
+    /// The transfer of tokens during the products.
     pub dispatch_us: f64,
-    /// Until the rows of the first expert are there.
+    /// The time until the rows of the first expert arrive.
     pub first_us: f64,
-    /// What is left of moving results back when the products are made, and adding them up.
+    /// The part of sending results back that follows the products, and adding them up.
     pub combine_us: f64,
-    /// The launches, counts, and waiting for others.
+    /// The launches, the counts, and waits for other PEs.
     pub start_us: f64,
 }
 
@@ -74,22 +78,23 @@ fn none_of(experts: u32, own: u32, choices: u32) -> f64 {
     (0..choices.min(experts)).map(factor).product()
 }
 
-/// Whether a PE adds up what its experts make of a token before it sends that: where a token has enough experts of a PE,
-/// which is where a quarter of the rows at least are saved.
+/// Whether a PE adds up its results of a token before it sends the sum. It does so if a token has
+/// enough experts of a PE for this to save at least a quarter of the rows.
 pub(super) fn adds_at_experts(problem: &Problem, pes: u32) -> bool {
     let pes = pes.max(1);
     let here = 1.0 - none_of(problem.experts, problem.experts / pes, problem.choices);
     pes > 1 && f64::from(pes) * here <= 0.75 * f64::from(problem.choices)
 }
 
-/// Whether results go back one by one beside the products, in the form for many tokens. Where a PE adds up what its experts
-/// make of a token, that is faster: on two H100s, 4096 tokens with 8 of 64 experts take 2172 us so, and 2728 us beside the
-/// products; with 2 of 8 experts they take 522 us beside the products, and 587 us otherwise.
+/// Whether results are sent back one by one during the products, in the form for many tokens. If a
+/// PE adds up its results of a token, sums after the products are faster. On two H100s, 4096 tokens
+/// with 8 of 64 experts take 2172 us with sums, and 2728 us otherwise. With 2 of 8 experts, they
+/// take 587 us with sums, and 522 us otherwise.
 pub(super) fn returns_beside(problem: &Problem, pes: u32) -> bool {
     !adds_at_experts(problem, pes)
 }
 
-/// Bytes that a dispatch and the way back on so many PEs move.
+/// Bytes that a dispatch and the way back on `pes` PEs move.
 pub(super) fn bytes(problem: &Problem, pes: u32) -> Bytes {
     let pes = pes.max(1);
     let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *problem;
@@ -109,13 +114,15 @@ fn us(bytes: f64, gbps: f64) -> f64 {
     bytes / gbps / 1e3
 }
 
-/// Microseconds of adding results up: a copy reads and writes, and this reads a row for each choice.
+/// Microseconds of adding results up. A copy reads and writes, and this reads a row for each
+/// choice.
 fn sum_us(problem: &Problem) -> f64 {
     let rows = (problem.entries() + problem.tokens) as f64 / 2.0;
     us(rows * (problem.columns * u64::from(problem.out.bytes())) as f64, COPY_GBPS)
 }
 
-/// What moves and waits in the form for few tokens, and in the one for many, beside the products.
+/// The transfers and waits besides the products, in the form for few tokens and in the one for
+/// many.
 fn moved_us(problem: &Problem, pes: u32, links: &Links) -> [Estimate; 2] {
     let Bytes { dispatch, copies, combine } = bytes(problem, pes);
     let push = if pes > 2 { links.push_gbps } else { links.neighbour_gbps };
@@ -130,33 +137,34 @@ fn moved_us(problem: &Problem, pes: u32, links: &Links) -> [Estimate; 2] {
         combine_us: packets(combine) + sum_us(problem),
         start_us: 3.0 * launch + waits,
     };
-    // The tokens that the first expert leads, of all that come.
+    // The part of all tokens that have their first row at the first expert.
     let first = 1.0 - none_of(problem.experts, 1, problem.choices);
     let own = problem.experts / pes.max(1);
     let here = (1.0 - none_of(problem.experts, own, problem.choices)).max(f64::MIN_POSITIVE);
     let last = LAST_TILE * SMS * f64::from(problem.out.bytes()) * f64::from(pes - 1) / f64::from(pes);
     let dispatch_us = us(dispatch, push) + us(copies, COPY_GBPS);
-    let (beside, behind) = match returns_beside(problem, pes) {
+    let (hidden, exposed) = match returns_beside(problem, pes) {
         true => (us(combine, push), us(combine.min(last), push)),
-        // A sum for each token and PE that has an expert of it.
+        // One sum for each token and PE that has an expert of it.
         false => (0.0, us(combine * f64::from(pes) * here / f64::from(problem.choices), push)),
     };
     let many = Estimate {
         product_us: 0.0,
-        dispatch_us: dispatch_us + beside,
+        dispatch_us: dispatch_us + hidden,
         first_us: dispatch_us * first / here,
-        combine_us: behind + sum_us(problem),
+        combine_us: exposed + sum_us(problem),
         start_us: 2.0 * launch + COUNTS_US + waits + if pes < 2 { 0.0 } else { links.flight_us },
     };
     [few, many]
 }
 
-/// Cycles that a store role lets pass after each half of a strip of results, so that all of them together take [`SHARE`]
-/// of a link; but so few that a tile's strips are sent while the next tile is multiplied.
+/// Cycles that a store role waits after each half of a strip of results, so that all roles together
+/// take [`SHARE`] of a link. They are few enough for a tile's strips to be sent while the next tile
+/// is multiplied.
 pub(super) fn pace(problem: &Problem, plan: &Plan, pes: u32, links: &Links) -> i64 {
     /// Bytes of half a strip of 64 rows and 64 columns, of elements of 16 bits.
     const HALF: f64 = 4096.0;
-    /// Multiplications and additions of elements of 16 bits in a cycle.
+    /// Multiply-adds of elements of 16 bits in a cycle.
     const RATE: f64 = 2048.0;
     if pes < 2 {
         return 0;
@@ -169,13 +177,13 @@ pub(super) fn pace(problem: &Problem, plan: &Plan, pes: u32, links: &Links) -> i
     (us(crossing, gbps) * FusedTeam::CLOCK).min(SHARE * tile / halves) as i64
 }
 
-/// Whether the form for few tokens is likely to take less time.
+/// Whether the form for few tokens is predicted to take less time.
 pub(super) fn is_few(problem: &Problem, pes: u32, links: &Links) -> bool {
     let [few, many] = moved_us(problem, pes.max(1), links);
     few.total() < many.total()
 }
 
-/// What the layer is likely to take on so many PEs.
+/// Predicts the time of the layer on `pes` PEs.
 pub(super) fn estimate(
     problem: &Problem,
     plan: &Plan,
@@ -185,7 +193,7 @@ pub(super) fn estimate(
 ) -> Estimate {
     let pes = pes.max(1);
     let local = u64::from(problem.experts / pes).max(1);
-    // Each expert gets as many rows as every other one, in whole tiles.
+    // Each expert gets an equal number of rows, in whole tiles.
     let rows = problem.entries().div_ceil(local).max(1);
     let shape = Shape::new(rows.next_multiple_of(Problem::ALIGN) * local, problem.columns, problem.hidden);
     let product = gemm::Problem { out: problem.out, ..gemm::Problem::new(shape, problem.dtype) };
@@ -206,10 +214,11 @@ mod tests {
     fn tokens_cross_a_link_once() {
         let problem = |experts, choices| Problem::new(4096, 4096, experts, choices, DType::BF16);
         let row = 4096.0 * 2.0;
-        // One expert each: half of the tokens are for the other one of two PEs.
+        // One expert for each token: half of the tokens go to the other one of two PEs.
         let one = bytes(&problem(8, 1), 2);
         assert!((one.dispatch - 2048.0 * row).abs() < 1.0 && one.copies == 0.0, "{one:?}");
-        // Two of eight: 1 - (4/8) (3/7) of the tokens, and the rest of the rows are copies.
+        // Two of eight experts: 1 - (4/8) (3/7) of the tokens go to the other PE, and the rest of
+        // the rows are copies.
         let two = bytes(&problem(8, 2), 2);
         let here = 1.0 - 0.5 * 3.0 / 7.0;
         assert!((two.dispatch - 4096.0 * here * row).abs() < 1.0, "{two:?}");
@@ -232,7 +241,7 @@ mod tests {
         let two = of(64, 8, 2);
         assert!(two.dispatch_us < two.product_us && two.first_us < two.dispatch_us / 4.0, "{two:?}");
         assert!(two.total() > two.product_us + two.combine_us);
-        // More PEs get as many rows each, and more of them from others.
+        // With more PEs, each gets as many rows, and more of them come from others.
         assert!(of(64, 8, 8).dispatch_us > two.dispatch_us);
         assert!(of(64, 8, 1).combine_us < of(64, 8, 2).combine_us);
     }

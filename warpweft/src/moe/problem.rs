@@ -1,4 +1,4 @@
-//! What a mixture of experts computes, and how.
+//! Problems and plans of mixtures of experts.
 
 use super::model::{self, Bytes, Estimate};
 use crate::collective::Links;
@@ -11,13 +11,13 @@ use weft_runtime::{DType, Error, error};
 /// Tokens, experts, and the product of each expert.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Problem {
-    /// The most tokens of a PE.
+    /// The largest number of tokens of a PE.
     pub tokens: u64,
     /// The number of columns of a token.
     pub hidden: u64,
     /// The number of columns of a result.
     pub columns: u64,
-    /// Experts of all PEs together.
+    /// The number of experts of all PEs together.
     pub experts: u32,
     /// The number of experts of a token.
     pub choices: u32,
@@ -25,28 +25,29 @@ pub struct Problem {
     pub dtype: DType,
     /// Element type of results.
     pub out: DType,
-    /// Rows that a PE has room for, where it is not enough for any route.
+    /// The number of rows that a PE has room for. By default, there is room for any route.
     pub most_rows: Option<u64>,
 }
 
 impl Problem {
-    /// The rows of each expert begin at a multiple of it: the rows of a tile.
+    /// The rows of each expert begin at a multiple of this number, which is the number of rows of a
+    /// tile.
     pub const ALIGN: u64 = 128;
 
-    /// Results with as many columns as tokens, of the same type, and room for any route. Where tokens are of 8 bits, results
-    /// are bf16.
+    /// A problem whose results have as many columns as tokens and the same type, with room for any
+    /// route. If tokens have 8 bits, results are bf16.
     pub fn new(tokens: u64, hidden: u64, experts: u32, choices: u32, dtype: DType) -> Problem {
         let out = if dtype.bytes() == 1 { DType::BF16 } else { dtype };
         let (columns, most_rows) = (hidden, None);
         Problem { tokens, hidden, columns, experts, choices, dtype, out, most_rows }
     }
 
-    /// Whether tokens and matrices have scales: those of 8 bits do.
+    /// Whether tokens and matrices have scales. Those of 8 bits do.
     pub fn is_scaled(&self) -> bool {
         self.dtype.bytes() == 1
     }
 
-    /// Choices of all tokens of a PE.
+    /// The number of choices of all tokens of a PE.
     pub(super) fn entries(&self) -> u64 {
         self.tokens.saturating_mul(self.choices.into())
     }
@@ -56,12 +57,12 @@ impl Problem {
         model::is_few(self, pes, &Links::H200)
     }
 
-    /// Returns the bytes that a dispatch and the way back on so many PEs move.
+    /// Returns the bytes that a dispatch and the way back on `pes` PEs move.
     pub fn bytes(&self, pes: u32) -> Bytes {
         model::bytes(self, pes)
     }
 
-    /// Returns the time that the layer is likely to take on so many PEs.
+    /// Returns the predicted time of the layer on `pes` PEs.
     pub fn estimate(&self, plan: &Plan, pes: u32, machine: Machine, links: &Links) -> Estimate {
         model::estimate(self, plan, pes, machine, links)
     }
@@ -71,8 +72,8 @@ impl Problem {
         Problem { most_rows: Some(rows), ..self }
     }
 
-    /// Rows that a PE has room for. A token has at most one row for each of its choices, and each expert leaves less than
-    /// [`ALIGN`](Self::ALIGN) rows to the next one.
+    /// The number of rows that a PE has room for. A token has at most one row for each of its
+    /// choices, and each expert leaves fewer than [`ALIGN`](Self::ALIGN) rows unused.
     pub fn rows(&self, pes: u32) -> u64 {
         let local = u64::from(self.experts / pes.max(1));
         let all = u64::from(pes) * self.tokens * u64::from(self.choices);
@@ -85,7 +86,7 @@ impl Problem {
         self.rows(pes) * row
     }
 
-    /// Whether the kernels compute it on so many PEs.
+    /// Checks that the kernels compute the problem on `pes` PEs.
     ///
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).
@@ -124,8 +125,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Parameters of the kernel that multiplies. As text it is `bn=256,bk=64,stages=3,piece=12`; what is left out has its
-/// usual value.
+/// Parameters of the kernel that multiplies. As text they are `bn=256,bk=64,stages=3,piece=12`,
+/// where omitted parameters have their defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
     /// The number of columns of a tile.
@@ -134,7 +135,7 @@ pub struct Plan {
     pub bk: u32,
     /// Stages of the pipeline that feeds the matrix instructions.
     pub stages: u32,
-    /// Rows that a CTA sends before it says so.
+    /// The number of rows after which a CTA raises a flag.
     pub piece: u32,
 }
 
@@ -152,7 +153,7 @@ const PARAMETERS: [(&str, u32, u32); 4] =
     [("BN", 64, 256), ("BK", 32, 128), ("STAGES", 2, 8), ("PIECE", 1, 1024)];
 
 impl Plan {
-    /// The plan where nothing else is said: rows of 128 bytes in a stage, and narrower tiles where columns have scales.
+    /// The default plan: rows of 128 bytes in a stage, and narrower tiles if columns have scales.
     pub fn of(problem: &Problem) -> Plan {
         match problem.is_scaled() {
             true => Plan { bn: 128, bk: 128, stages: 4, ..Plan::default() },
@@ -168,13 +169,13 @@ impl Plan {
         PARAMETERS.iter().zip(self.values()).map(|((name, ..), n)| (*name, Define::Int(n.into())))
     }
 
-    /// Strips of results of 64 columns that a row of a tile has room for: two where they fit.
+    /// The number of strips of 64 columns of results that shared memory holds: two if they fit.
     pub(super) fn strips(&self, problem: &Problem, pes: u32) -> u32 {
         if self.bytes_with(2, problem, pes) <= MOST_SHARED { 2 } else { 1 }
     }
 
-    /// Such strips where results go back: as many as a tile has, so that nobody who multiplies waits for a store role;
-    /// or as many as fit.
+    /// The number of strips if results are sent back: as many as a tile has, so that no multiplying
+    /// role waits for a store role, or as many as fit.
     pub(super) fn strips_back(&self, problem: &Problem, pes: u32) -> u32 {
         let all = (self.bn / 64).clamp(1, 4);
         if self.bytes_with(all, problem, pes) <= MOST_SHARED { all } else { self.strips(problem, pes) }
@@ -188,11 +189,12 @@ impl Plan {
     fn bytes_with(&self, strips: u32, problem: &Problem, pes: u32) -> u64 {
         /// Columns of a strip of results.
         const STRIP: u64 = 64;
-        /// Barriers of the pipelines, what the memory's alignment leaves, an expert and a mark of each thread, and where
-        /// each row of a tile goes.
+        /// Bytes of the pipelines' barriers, of gaps from alignment, of an expert and a mark for
+        /// each thread, and of the destination of each row of a tile.
         const BESIDE: u64 = 2048 + 8 * 384 + 8 * Problem::ALIGN;
         let [bn, bk, stages, _] = self.values().map(u64::from);
-        // Entries and leads of each expert, here and of all CTAs; entries from each PE; and two places.
+        // Entries and leads of each expert in this CTA and in all CTAs, entries from each PE, and
+        // two positions.
         let counts = (u64::from(problem.experts) * (u64::from(pes) + 6) + 4 * u64::from(pes)) * 4;
         stages * (Problem::ALIGN + bn) * bk * u64::from(problem.dtype.bytes())
             + Problem::ALIGN * STRIP * u64::from(strips) * u64::from(problem.out.bytes())
@@ -201,7 +203,7 @@ impl Plan {
             + BESIDE
     }
 
-    /// Whether a problem can be computed with it.
+    /// Checks that a problem can be computed with the plan.
     ///
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).

@@ -30,26 +30,26 @@ pub struct Library {
     hash: String,
 }
 
-/// Why there is no code with NVSHMEM's functions in it.
+/// The reason why code cannot be linked with NVSHMEM's functions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// No library, or none to be used.
+    /// The library is not found or cannot be used.
     #[error(transparent)]
     Nvshmem(#[from] NvshmemError),
-    /// It lacks a function.
+    /// The library lacks a function.
     #[error("error[{}]: {}{}", .0.code, .0.message, super::help(.0))]
     Function(Diagnostic),
     /// The linker, or the program that replaces it, rejected the code.
     #[error(transparent)]
     JitLink(weft_runtime::Error),
-    /// The assembler did not take it.
+    /// The assembler rejected the code.
     #[error(transparent)]
     Tool(#[from] ToolError),
 }
 
 impl LinkError {
-    /// Whether no linker is there: neither nvJitLink nor ptxas and nvlink.
+    /// Whether no linker was found: neither nvJitLink nor ptxas and nvlink.
     pub fn is_absence(&self) -> bool {
         match self {
             LinkError::Tool(e) => matches!(e, ToolError::NotFound { .. }),
@@ -63,7 +63,7 @@ impl LinkError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object(pub Vec<u8>);
 
-/// What is known of a file of bitcode.
+/// The identifying data of a file of bitcode.
 struct Identity {
     version: [u32; 3],
     hash: [u8; blake3::OUT_LEN],
@@ -84,7 +84,7 @@ impl Kept for Object {
 impl Kept for Identity {
     const EXTENSION: &'static str = "library";
 
-    /// Three numbers, the hash.
+    /// Encodes the three numbers of the version, and the hash.
     fn encode(&self) -> io::Result<Vec<u8>> {
         let numbers = self.version.iter().flat_map(|n| n.to_le_bytes());
         Ok(numbers.chain(self.hash).collect())
@@ -166,10 +166,10 @@ impl Library {
         &self.hash
     }
 
-    /// A relocatable object with the functions that are called, from the cache, or made with ptxas.
+    /// A relocatable object with the called functions, from the cache or made with ptxas.
     ///
     /// # Errors
-    /// Fails if it lacks one of them, or ptxas is not there.
+    /// Fails if the library lacks one of them, or if ptxas is not found.
     pub fn object(&self, caller: &Caller<'_>, objects: &Objects) -> Result<(Arc<Object>, Found), LinkError> {
         objects.get_or_make(&self.object_key(caller)?, || {
             let ptx = self.ptx(caller)?;
@@ -182,7 +182,7 @@ impl Library {
         functions.sort_unstable();
         let mut parts = Parts::default();
         let ptxas = Tool::Ptxas.find()?;
-        // Where its stamp cannot be had it cannot be run.
+        // A tool without a stamp cannot be run either.
         parts.add(&["object", &stamp(&ptxas).unwrap_or_default()]);
         parts.add(&[
             env!("CARGO_PKG_VERSION"),
@@ -200,8 +200,8 @@ impl Library {
         out.map(|out| out.ptx).map_err(LinkError::Function)
     }
 
-    /// Joins PTX with the functions that it calls: a cubin that loads. By nvJitLink, or, where that is absent or
-    /// refuses, by ptxas and nvlink.
+    /// Links PTX with the functions that it calls to a cubin that loads. It uses nvJitLink, or
+    /// ptxas and nvlink if nvJitLink is absent or fails.
     ///
     /// # Errors
     /// Fails where [`object`](Library::object) fails, if nvJitLink is not found (R0107), or if the code
@@ -212,7 +212,7 @@ impl Library {
         let read = |(cubin, log): (Vec<u8>, String)| Assembled { cubin, remarks: remarks(&log, caller.ptx) };
         let object = match (self.object(caller, objects), &linker) {
             (Ok((object, _)), _) => object,
-            // Without ptxas the linker assembles all of it, each time.
+            // Without ptxas, the linker assembles the whole library each time.
             (Err(LinkError::Tool(ToolError::NotFound { .. })), Ok(linker)) => {
                 let functions = self.ptx(caller)?;
                 let inputs = [kernel, Input::Ptx("nvshmem.ptx", &functions)];
@@ -231,22 +231,23 @@ impl Library {
     }
 }
 
-/// Kernels that call functions of NVSHMEM's.
+/// Kernels that call functions of NVSHMEM.
 #[derive(Clone, Debug)]
 pub struct Caller<'a> {
-    /// Their PTX, which declares the functions.
+    /// The PTX, which declares the functions.
     pub ptx: &'a str,
     /// The functions that the kernels call.
     pub functions: Vec<&'a str>,
     /// The target of the PTX.
     pub target: Target,
-    /// Threads of their largest CTA.
+    /// The number of threads of the largest CTA.
     pub threads: u32,
 }
 
 impl Caller<'_> {
-    /// Most registers of a thread in the functions, if there is a limit: a CTA has 65536 for all its threads, and code
-    /// that is assembled apart from its kernel does not know how many these are. Few steps, so that objects are shared.
+    /// The most registers of a thread in the functions, if there is a limit. A CTA has 65536
+    /// registers for all its threads, and functions that are assembled separately do not know how
+    /// many threads it has. There are few values, so that kernels share objects.
     fn registers(&self) -> Option<u32> {
         [(256, None), (512, Some(128))]
             .iter()

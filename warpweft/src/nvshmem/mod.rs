@@ -1,5 +1,5 @@
-//! NVSHMEM's two halves on this machine: the host library, which a process opens, and the device bitcode, which
-//! kernels are linked with. Joins the rooms that can read one each.
+//! NVSHMEM's two halves on this machine: the host library, which a process opens, and the device
+//! bitcode, which kernels are linked with.
 
 mod library;
 
@@ -11,7 +11,7 @@ use weft_ir::diag::Diagnostic;
 use weft_runtime::Error;
 use weft_runtime::nvshmem::Version;
 
-/// Why NVSHMEM cannot be used.
+/// The reason why NVSHMEM cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NvshmemError {
@@ -33,7 +33,7 @@ impl From<Error> for NvshmemError {
     }
 }
 
-/// As the room of LLVM says it of what it cannot open.
+/// The error for bitcode that cannot be opened, in the words of the LLVM back end.
 fn unreadable(path: &Path, why: &std::io::Error) -> NvshmemError {
     let message = format!("{}: {why}", path.display());
     NvshmemError::Bitcode(Diagnostic::error(

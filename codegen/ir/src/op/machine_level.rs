@@ -29,13 +29,13 @@ family! {
         teams [], name "an address", spread Operands, result |t| t.map_to_cta(*ptr, *cta);
         /// Makes an address from an `i64`.
         pure FromInt = "int_to_ptr" {
-            /// The address.
+            /// The address in bytes, as an `i64`.
             a: Value,
         }
         teams [], name "an address", spread Operands, result |t| t.int_to_ptr(*a);
         /// Converts an address to an `i64`.
         pure ToInt = "ptr_to_int" {
-            /// The pointer.
+            /// The address that is converted.
             a: Value,
         }
         teams [], name "an address", spread Operands, result |t| t.ptr_to_int(*a);
@@ -58,7 +58,7 @@ family! {
     Memory {
         /// Reads a value of the result's type.
         effect Load = "ld" {
-            /// The address.
+            /// The address of the first element. It is aligned to the access.
             ptr: Value,
             /// The memory order: `weak`, `relaxed` or `acquire`.
             sem: Sem,
@@ -69,7 +69,7 @@ family! {
         teams [], name "load", spread of_read(*sem), result |t| t.read_at(*ptr, false);
         /// Writes a value.
         effect Store = "st" {
-            /// The address.
+            /// The address of the first element. It is aligned to the access.
             ptr: Value,
             /// The value that is written.
             value: Value,
@@ -112,7 +112,7 @@ family! {
         effect McRed = "multimem_red" {
             /// The address in multicast space.
             ptr: Value,
-            /// The value that is written.
+            /// The operand of the reduction, with one lane for each element.
             value: Value,
             /// The reduction operation.
             op: RedOp,
@@ -125,9 +125,9 @@ family! {
         teams [], name "red", spread Operands, result |t| t.reduce_at(*ptr, *value, Some(*op), true).and_then(|_| t.unit());
         /// Atomic read-modify-write of each lane that does not return the old value.
         effect Red = "atom_red" {
-            /// The address.
+            /// The address of the first lane's element.
             ptr: Value,
-            /// The value that is written.
+            /// The operand of the reduction, with one lane for each element.
             value: Value,
             /// The reduction operation.
             op: RedOp,
@@ -140,9 +140,9 @@ family! {
         teams [], name "red", spread Operands, result |t| t.reduce_at(*ptr, *value, Some(*op), false).and_then(|_| t.unit());
         /// Atomic read-modify-write of one element. Result: the old value.
         effect Atomic = "atom" {
-            /// The address.
+            /// The address of the element.
             ptr: Value,
-            /// The operand.
+            /// The operand of `op`, or the new value of an exchange.
             value: Value,
             /// The reduction operation. Without one, the value is exchanged.
             op: Option<RedOp>,
@@ -155,7 +155,7 @@ family! {
         teams [], name "atomic", spread Threads, result |t| t.reduce_at(*ptr, *value, *op, false);
         /// Atomic compare and swap of one element. Result: the old value.
         effect AtomicCas = "atom_cas" {
-            /// The address.
+            /// The address of the element.
             ptr: Value,
             /// The value that the old value is compared with.
             expected: Value,

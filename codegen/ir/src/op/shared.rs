@@ -32,7 +32,7 @@ family! {
         pure Unary = "unary" {
             /// The operation.
             op: UnOp,
-            /// The operand.
+            /// The scalar or vector that the operation is applied to, lane by lane.
             a: Value,
         }
         teams [], name op.name(), spread Operands, result |t| t.unary(*op, *a);
@@ -80,31 +80,31 @@ family! {
         /// from float to integer truncates and saturates. A conversion to fp8 saturates to the
         /// largest finite value.
         pure Convert = "convert" {
-            /// The operand.
+            /// The scalar or vector of numbers that is converted.
             a: Value,
         }
         teams [], name "to", spread Operands, result |t| t.convert(*a);
         /// Reinterprets the bits as another type of the same size.
         pure Bitcast = "bitcast" {
-            /// The operand.
+            /// The scalar or vector whose bits are reinterpreted.
             a: Value,
         }
         teams [], name "bitcast", spread Operands, result |t| t.bitcast(*a);
         /// Makes a vector from one scalar.
         pure Splat = "splat" {
-            /// The operand.
+            /// The scalar that every lane of the vector gets.
             a: Value,
         }
         teams [], name "splat", spread Operands, result |t| t.splat(*a);
         /// Makes a vector from the lanes of scalars and vectors, in order.
         pure Concat = "concat" {
-            /// The operands, in order.
+            /// The scalars and vectors whose lanes are concatenated, in order.
             parts: Vec<Value>,
         }
         teams [], name "concat", spread Operands, result |t| t.concat(parts);
         /// Takes consecutive lanes of a vector from `first`. The result's type gives their number.
         pure Slice = "slice" {
-            /// The vector.
+            /// The vector that lanes are taken from.
             a: Value,
             /// The first lane that is taken.
             first: u32,
@@ -112,7 +112,7 @@ family! {
         teams [], name "slice", spread Operands, result |t| t.slice(*a, *first);
         /// Takes one lane of a vector, selected by a run-time index.
         pure Extract = "extract" {
-            /// The vector.
+            /// The vector that the lane is taken from.
             a: Value,
             /// The index of the lane (`i64` or `i32`).
             lane: Value,
@@ -120,7 +120,7 @@ family! {
         teams [], name "extract", spread Operands, result |t| t.extract(*a, *lane);
         /// Replaces one lane of a vector.
         pure Insert = "insert" {
-            /// The vector.
+            /// The vector whose other lanes the result keeps.
             a: Value,
             /// The index of the lane (`i64` or `i32`).
             lane: Value,
@@ -205,7 +205,7 @@ family! {
         teams [], name "wait_dependencies", spread Operands, result |t| t.unit();
         /// Reads another lane's value (`shfl.sync` with all lanes).
         effect Shuffle = "shuffle" {
-            /// The operand.
+            /// The scalar or vector that the selected lane passes on.
             value: Value,
             /// The way in which the lane is selected.
             mode: ShuffleMode,

@@ -54,7 +54,7 @@ family! {
         /// A view of a part of a tensor. It has the result's layout (and bounds) and begins
         /// `offset` elements after the base's first.
         pure Part = "view" {
-            /// The tensor.
+            /// The tensor that the view is a part of.
             base: Value,
             /// The offset from the base's first element, in elements.
             offset: Int,
@@ -144,7 +144,7 @@ family! {
     Access {
         /// Reads a tensor's elements in coordinate order (mode 0 fastest), and 0 out of bounds.
         effect Load = "load" {
-            /// The tensor.
+            /// The tensor that is read.
             place: Value,
             /// The memory order: `weak`, `relaxed` or `acquire`.
             sem: Sem,
@@ -155,7 +155,7 @@ family! {
         teams [], name "load", spread of_read(*sem), result |t| t.load(*place);
         /// Writes a tensor's elements in coordinate order. Elements out of bounds are not written.
         effect Store = "store" {
-            /// The tensor.
+            /// The tensor that is written.
             place: Value,
             /// The value, with one lane per element.
             value: Value,
@@ -211,7 +211,7 @@ family! {
         teams [], name "red", spread Operands, result |t| t.reduce_into(*place, *value, *op, true);
         /// Atomic read-modify-write of each element that does not return the old value.
         effect Red = "red" {
-            /// The tensor.
+            /// The tensor whose elements are updated.
             place: Value,
             /// The value, with one lane per element.
             value: Value,
@@ -228,7 +228,7 @@ family! {
         effect Atomic = "atomic" {
             /// The tensor, which has one element.
             place: Value,
-            /// The operand.
+            /// The operand of `op`, or the new value of an exchange.
             value: Value,
             /// The reduction operation. Without one, the value is exchanged.
             op: Option<RedOp>,
@@ -351,7 +351,7 @@ family! {
         /// Reduces each lane over the threads of the group. All threads get the result. The order
         /// is a tree that the thread index determines.
         effect Reduce = "reduce" {
-            /// The operand.
+            /// The scalar or vector of each thread that is reduced, lane by lane.
             value: Value,
             /// The reduction operation.
             op: RedOp,

@@ -2,8 +2,8 @@
 //! are: how they combine with tensors in memory, and operations on their rows.
 
 use super::arith::with;
-use super::value::{Dealt, Frag, Share, Tensor, Val};
-use super::{Elab, R};
+use super::value::{Distribution, Fragment, Share, Tensor, Val};
+use super::{Elab, Result};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, WRONG_KIND};
 use weft_ir::builder::moved;
 use weft_ir::diag::{Diagnostic, Span};
@@ -23,7 +23,7 @@ impl Elab<'_> {
         (acc, ty): (Value, Accumulator),
         coords: &[(Val, Span)],
         span: Span,
-    ) -> R<Val> {
+    ) -> Result<Val> {
         let known = |n: &Int| n.as_const().and_then(|n| u32::try_from(n).ok());
         let range = match coords {
             [(Val::Whole, _)] | [(Val::Whole, _), (Val::Whole, _)] => Some((0, ty.cols)),
@@ -44,11 +44,11 @@ impl Elab<'_> {
             ));
         };
         let value = self.b.accumulator_read(acc, first, cols)?;
-        self.dealt(value, Share { rows: ty.rows, cols, over: ty.over }, span).map(Val::Frag)
+        self.tile_fragment(value, Share { rows: ty.rows, cols, over: ty.over }, span).map(Val::Fragment)
     }
 
     /// Makes an accumulator that begins with elements in registers.
-    pub(super) fn begun_with(&mut self, x: &Val, span: Span) -> R<Val> {
+    pub(super) fn begun_with(&mut self, x: &Val, span: Span) -> Result<Val> {
         let (f, share) = self.of_accumulator("accumulator", x, span)?;
         let elem = self.b.ty(f.value).elem().unwrap_or(Scalar::F32);
         let ty = Accumulator { elem, rows: share.rows, cols: share.cols, over: share.over };
@@ -57,9 +57,11 @@ impl Elab<'_> {
     }
 
     /// The elements of an accumulator, or the values of its rows, as the argument of a function.
-    pub(super) fn of_accumulator(&self, name: &str, x: &Val, span: Span) -> R<(Frag, Share)> {
+    pub(super) fn of_accumulator(&self, name: &str, x: &Val, span: Span) -> Result<(Fragment, Share)> {
         match x {
-            Val::Frag(f @ Frag { dealt: Some(Dealt::Accumulated(share)), .. }) => Ok((f.clone(), *share)),
+            Val::Fragment(f @ Fragment { distribution: Some(Distribution::Accumulated(share)), .. }) => {
+                Ok((f.clone(), *share))
+            }
             other => Err(Diagnostic::error(
                 WRONG_KIND,
                 span,
@@ -70,16 +72,22 @@ impl Elab<'_> {
     }
 
     /// The register tensor with the elements that a thread has of a tile.
-    pub(super) fn dealt(&self, value: Value, share: Share, span: Span) -> R<Frag> {
+    pub(super) fn tile_fragment(&self, value: Value, share: Share, span: Span) -> Result<Fragment> {
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
         let all = share.layout().map_err(bad)?;
         let shape = all.mode(0).unwrap_or_else(Layout::one).shape().clone();
-        Ok(Frag { value, shape, bounds: Vec::new(), dealt: Some(Dealt::Accumulated(share)), order: None })
+        Ok(Fragment {
+            value,
+            shape,
+            bounds: Vec::new(),
+            distribution: Some(Distribution::Accumulated(share)),
+            order: None,
+        })
     }
 
     /// The part of a tile that this thread has if the tile is distributed as accumulators of matrix
     /// products are.
-    fn deal_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
+    fn deal_as(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
         let ty = self.tensor_type_of(t);
         let extent = |i: usize| ty.layout.mode(i).map(|m| m.size());
         let want: Vec<_> = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
@@ -93,9 +101,9 @@ impl Elab<'_> {
         let bad = |x: LayoutError| Diagnostic::error(BAD_PARTITION, span, x.to_string());
         let all = share.layout().map_err(bad)?;
         let at = Coord::Tuple(vec![Coord::All, Coord::Int(self.threads(false)?.index)]);
-        let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
-        let (layout, offset) = deal(&ty.layout).map_err(bad)?;
-        let bounds = moved(&ty.bounds, deal).map_err(bad)?;
+        let divide = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
+        let (layout, offset) = divide(&ty.layout).map_err(bad)?;
+        let bounds = moved(&ty.bounds, divide).map_err(bad)?;
         let value = match share.is_rows() {
             true => self.b.view(t.value, offset, layout, bounds)?,
             false => self.b.dealt(t.value, offset, layout, bounds, share.over)?,
@@ -105,7 +113,7 @@ impl Elab<'_> {
 
     /// Reads a tensor with the distribution of an accumulator. If all columns are the same, there
     /// is one value for each row.
-    pub(super) fn read_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Frag> {
+    pub(super) fn read_as(&mut self, t: Tensor, share: Share, span: Span) -> Result<Fragment> {
         let ty = self.tensor_type_of(t);
         let one_column = |l: &Layout| {
             l.mode(1).is_some_and(|m| m.stride().leaves().iter().all(|d| d.is(0)) && l.rank() == 2)
@@ -118,12 +126,12 @@ impl Elab<'_> {
         self.b.converge(Group::Block)?;
         self.b.at(span);
         let value = self.b.load(part.value)?;
-        Ok(self.frag(part, value, Some(Dealt::Accumulated(share))))
+        Ok(self.fragment(part, value, Some(Distribution::Accumulated(share))))
     }
 
     /// The part of a tile that this thread writes. The first of the threads that have the value of
     /// a row writes it.
-    pub(super) fn written_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
+    pub(super) fn written_as(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
         let part = self.deal_as(t, share, span)?;
         if !share.is_rows() {
             return Ok(part);
@@ -142,17 +150,17 @@ impl Elab<'_> {
 
     /// Reads a tensor with the distribution of the elements in registers that it is combined with.
     /// Other values do not change.
-    pub(super) fn dealt_as(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
+    pub(super) fn dealt_as(&mut self, val: Val, other: &Val, span: Span) -> Result<Val> {
         match (&val, other) {
-            (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }))
-                if !t.private && !t.element =>
-            {
-                self.read_as(*t, *share, span).map(Val::Frag)
-            }
-            (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Evenly(turns)), .. }))
-                if self.is_read_together(*t) && self.has(*t, *turns) =>
-            {
-                self.load_as(*t, *turns, span).map(Val::Frag)
+            (
+                Val::Tensor(t),
+                Val::Fragment(Fragment { distribution: Some(Distribution::Accumulated(share)), .. }),
+            ) if !t.private && !t.element => self.read_as(*t, *share, span).map(Val::Fragment),
+            (
+                Val::Tensor(t),
+                Val::Fragment(Fragment { distribution: Some(Distribution::Evenly(turns)), .. }),
+            ) if self.is_read_together(*t) && self.has(*t, *turns) => {
+                self.load_as(*t, *turns, span).map(Val::Fragment)
             }
             _ => Ok(val),
         }
@@ -160,14 +168,16 @@ impl Elab<'_> {
 
     /// Values of rows that are combined with the elements of a tile with these rows become a value
     /// for each element.
-    pub(super) fn rows_alike(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
+    pub(super) fn rows_alike(&mut self, val: Val, other: &Val, span: Span) -> Result<Val> {
         let share = |v: &Val| match v {
-            Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }) => Some(*share),
+            Val::Fragment(Fragment { distribution: Some(Distribution::Accumulated(share)), .. }) => {
+                Some(*share)
+            }
             _ => None,
         };
         match (&val, share(&val), share(other)) {
-            (Val::Frag(f), Some(mine), Some(all)) if mine == all.of_rows() && !all.is_rows() => {
-                self.spread(f, all, span).map(Val::Frag)
+            (Val::Fragment(f), Some(mine), Some(all)) if mine == all.of_rows() && !all.is_rows() => {
+                self.spread(f, all, span).map(Val::Fragment)
             }
             _ => Ok(val),
         }
@@ -175,26 +185,26 @@ impl Elab<'_> {
 
     /// Does what [`rows_alike`](Self::rows_alike) does. In addition, a scalar becomes a value for
     /// each element of any register tensor.
-    pub(super) fn alike(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
+    pub(super) fn alike(&mut self, val: Val, other: &Val, span: Span) -> Result<Val> {
         match (&val, other) {
-            (Val::Rt(x), Val::Frag(f)) => {
+            (Val::Runtime(x), Val::Fragment(f)) => {
                 let elem = self.b.ty(*x).elem().unwrap_or(Scalar::Bool);
                 let ty = self.b.ty(f.value).with_elem(elem);
                 let value = self.b.splat(*x, &ty)?;
-                Ok(with(Val::Frag(Frag { bounds: Vec::new(), ..f.clone() }), value))
+                Ok(with(Val::Fragment(Fragment { bounds: Vec::new(), ..f.clone() }), value))
             }
             _ => self.rows_alike(val, other, span),
         }
     }
 
     /// Turns one value for each row of a tile into a value for each element.
-    fn spread(&mut self, f: &Frag, share: Share, span: Span) -> R<Frag> {
+    fn spread(&mut self, f: &Fragment, share: Share, span: Span) -> Result<Fragment> {
         let rows = self.lanes_of(f.value)?;
         let lanes = share.own_cols() / 4 * (rows.len() as u32);
         let parts = (0..lanes).filter_map(|lane| rows.get(row_of(lane, share)).copied()).collect();
         let ty = Type::lanes_of(self.b.ty(f.value).elem().unwrap_or(Scalar::F32), lanes);
         let value = self.b.emit_as(Arith::Concat { parts }, ty)?;
-        let mut out = self.dealt(value, share, span)?;
+        let mut out = self.tile_fragment(value, share, span)?;
         for b in &f.bounds {
             out.bounds.push(spread_bound(b, &out.shape, span)?);
         }
@@ -202,7 +212,7 @@ impl Elab<'_> {
     }
 
     /// The elements of a vector as scalars.
-    fn lanes_of(&mut self, value: Value) -> R<Vec<Value>> {
+    fn lanes_of(&mut self, value: Value) -> Result<Vec<Value>> {
         let ty = self.b.ty(value).clone();
         let elem = Type::Scalar(ty.elem().unwrap_or(Scalar::F32));
         (0..ty.lanes().unwrap_or(1))
@@ -212,7 +222,7 @@ impl Elab<'_> {
 
     /// Reduces the elements of each row of a tile to one value, first in each thread and then over
     /// the threads that have elements of the row.
-    pub(super) fn reduce_rows(&mut self, value: Value, share: Share, op: BinOp, span: Span) -> R<Val> {
+    pub(super) fn reduce_rows(&mut self, value: Value, share: Share, op: BinOp, span: Span) -> Result<Val> {
         if share.over[1] > 1 || share.is_rows() {
             return Err(Diagnostic::error(
                 WRONG_KIND,
@@ -244,11 +254,11 @@ impl Elab<'_> {
             parts.push(sum);
         }
         let value = self.b.emit_as(Arith::Concat { parts }, Type::lanes_of(elem, rows as u32))?;
-        self.dealt(value, share.of_rows(), span).map(Val::Frag)
+        self.tile_fragment(value, share.of_rows(), span).map(Val::Fragment)
     }
 
     /// Combines values pairwise. The result is `None` if there are no values.
-    fn tree(&mut self, mut values: Vec<Value>, op: BinOp) -> R<Option<Value>> {
+    fn tree(&mut self, mut values: Vec<Value>, op: BinOp) -> Result<Option<Value>> {
         while values.len() > 1 {
             let mut next = Vec::with_capacity(values.len().div_ceil(2));
             for pair in values.chunks(2) {
@@ -271,7 +281,7 @@ pub(super) fn row_of(lane: u32, share: Share) -> usize {
 
 /// Turns a bound of values of rows into a bound of the elements, whose shape is (2, 2, groups of
 /// columns, blocks of rows).
-fn spread_bound(b: &Bound, shape: &IntTuple, span: Span) -> R<Bound> {
+fn spread_bound(b: &Bound, shape: &IntTuple, span: Span) -> Result<Bound> {
     let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
     let at = |i: i64| b.layout.crd2idx(&Int::from(i).into()).map_err(bad);
     let first = at(0)?;

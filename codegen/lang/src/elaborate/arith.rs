@@ -1,9 +1,9 @@
 //! Arithmetic, which is done at compile time if both operands are known or symbolic, and
 //! elementwise at run time otherwise.
 
-use super::dealt::same_order;
-use super::value::{Frag, Val};
-use super::{Elab, R, fail};
+use super::distribution::same_order;
+use super::value::{Fragment, Val};
+use super::{Elab, Result, fail};
 use crate::ast::{BinOp as A, Expr, ExprKind, UnOp as U};
 use crate::codes::meaning::{MISMATCH, NOT_CONSTANT, WRONG_KIND};
 use weft_ir::diag::{Diagnostic, Span};
@@ -43,7 +43,7 @@ pub(super) fn cmp_op(op: A) -> Option<CmpOp> {
 
 impl Elab<'_> {
     /// Evaluates a chain of infix operators from left to right, without recursion on its length.
-    pub(super) fn binary_chain(&mut self, e: &Expr) -> R<Val> {
+    pub(super) fn binary_chain(&mut self, e: &Expr) -> Result<Val> {
         let mut right = Vec::new();
         let mut left = e;
         while let ExprKind::Binary(op, a, b) = &left.kind {
@@ -60,7 +60,7 @@ impl Elab<'_> {
         Ok(acc)
     }
 
-    pub(super) fn unary(&mut self, op: U, a: Val, span: Span) -> R<Val> {
+    pub(super) fn unary(&mut self, op: U, a: Val, span: Span) -> Result<Val> {
         match (op, a) {
             (U::Neg, Val::Int(n)) => Ok(Val::Int(-n)),
             (U::Neg, Val::Float(x)) => Ok(Val::Float(-x)),
@@ -73,13 +73,13 @@ impl Elab<'_> {
     }
 
     /// Applies an elementwise function with one operand.
-    pub(super) fn map(&mut self, op: UnOp, a: Val, span: Span) -> R<Val> {
+    pub(super) fn map(&mut self, op: UnOp, a: Val, span: Span) -> Result<Val> {
         let a = self.scalar_or_frag(a, None, span)?;
         let value = self.b.unary(op, raw(&a))?;
         Ok(with(a, value))
     }
 
-    pub(super) fn binary(&mut self, op: A, a: Val, b: Val, span: Span) -> R<Val> {
+    pub(super) fn binary(&mut self, op: A, a: Val, b: Val, span: Span) -> Result<Val> {
         match (op, &a, &b) {
             (_, Val::Int(x), Val::Int(y)) => return self.int_binary(op, x, y, span),
             (A::And, Val::Bool(x), Val::Bool(y)) => return Ok(Val::Bool(*x && *y)),
@@ -111,7 +111,7 @@ impl Elab<'_> {
         Ok(join(a, b, value))
     }
 
-    fn int_binary(&mut self, op: A, x: &Int, y: &Int, span: Span) -> R<Val> {
+    fn int_binary(&mut self, op: A, x: &Int, y: &Int, span: Span) -> Result<Val> {
         if let (Some(x), Some(y)) = (x.as_const(), y.as_const()) {
             return self.const_binary(op, x, y, span);
         }
@@ -134,7 +134,7 @@ impl Elab<'_> {
             _ => {
                 let (a, b) = (self.b.index(x.clone())?, self.b.index(y.clone())?);
                 return match (ir_op(op), cmp_op(op)) {
-                    (_, Some(op)) => self.b.compare(op, a, b).map(Val::Rt),
+                    (_, Some(op)) => self.b.compare(op, a, b).map(Val::Runtime),
                     (Some(op), _) => {
                         let v = self.b.binary(op, a, b)?;
                         self.symbol(v).map(Val::Int)
@@ -156,7 +156,7 @@ impl Elab<'_> {
         }
     }
 
-    fn const_binary(&mut self, op: A, x: i64, y: i64, span: Span) -> R<Val> {
+    fn const_binary(&mut self, op: A, x: i64, y: i64, span: Span) -> Result<Val> {
         let shift = u32::try_from(y).ok().filter(|n| *n < 64);
         let out = match op {
             A::Add => x.checked_add(y),
@@ -188,7 +188,7 @@ impl Elab<'_> {
 
     /// Whether the text converts only a literal where the result was meant, as in `n - 1.to<u32>()`
     /// with an `int` n. A literal takes the type of the other operand anyway.
-    fn converts_only_a_literal(&self, left: &Val, right: &Expr, value: &Val) -> R<()> {
+    fn converts_only_a_literal(&self, left: &Val, right: &Expr, value: &Val) -> Result<()> {
         let ExprKind::Method { recv, name, .. } = &right.kind else { return Ok(()) };
         let (ExprKind::Int(literal), "to", true) = (&recv.kind, &*name.name, self.widens(left, value)) else {
             return Ok(());
@@ -205,11 +205,11 @@ impl Elab<'_> {
 
     /// Makes both operands an `int`, if one is an `int` that is not a literal and the other is a
     /// run-time integer whose values all fit an `int`.
-    pub(super) fn as_ints(&mut self, a: &Val, b: &Val, span: Span) -> R<Option<(Int, Int)>> {
+    pub(super) fn as_ints(&mut self, a: &Val, b: &Val, span: Span) -> Result<Option<(Int, Int)>> {
         let single = |v: &Val| match v {
             Val::Int(n) => n.as_const().is_none(),
             Val::Tensor(t) => t.element,
-            v => matches!(v, Val::Rt(_)),
+            v => matches!(v, Val::Runtime(_)),
         };
         if !(single(a) && single(b) && (self.widens(a, b) || self.widens(b, a))) {
             return Ok(None);
@@ -229,15 +229,15 @@ impl Elab<'_> {
 
     fn elem(&self, v: &Val) -> Option<Scalar> {
         match v {
-            Val::Rt(v) => self.b.ty(*v).elem(),
-            Val::Frag(f) => self.b.ty(f.value).elem(),
+            Val::Runtime(v) => self.b.ty(*v).elem(),
+            Val::Fragment(f) => self.b.ty(f.value).elem(),
             Val::Tensor(t) => self.b.ty(t.value).elem(),
             _ => None,
         }
     }
 
     /// A value for an `int` variable, which narrow integers fit.
-    pub(super) fn as_int_of(&mut self, val: Val, span: Span) -> R<Val> {
+    pub(super) fn as_int_of(&mut self, val: Val, span: Span) -> Result<Val> {
         match self.elem(&val) {
             Some(s) if s.is_int() && s.bits() < Scalar::I64.bits() => self.widened(val, span),
             _ => Ok(val),
@@ -245,7 +245,7 @@ impl Elab<'_> {
     }
 
     /// A run-time integer, extended to 64 bits.
-    fn widened(&mut self, val: Val, span: Span) -> R<Val> {
+    fn widened(&mut self, val: Val, span: Span) -> Result<Val> {
         let val = self.scalar_or_frag(val, None, span)?;
         let value = self.b.convert(raw(&val), Scalar::I64)?;
         Ok(with(val, value))
@@ -253,7 +253,7 @@ impl Elab<'_> {
 
     /// Makes two operands agree in type and shape. Literals take the other's type, narrow integers
     /// become `int` if the other is one, and scalars are repeated over the other's lanes.
-    pub(super) fn pair(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
+    pub(super) fn pair(&mut self, a: Val, b: Val, span: Span) -> Result<(Val, Val)> {
         let (a, b) = (self.plain_numbers(a)?, self.plain_numbers(b)?);
         let (a, b) = match (self.widens(&a, &b), self.widens(&b, &a)) {
             (true, _) => (a, self.widened(b, span)?),
@@ -277,9 +277,11 @@ impl Elab<'_> {
                 .help("convert one of them: `.to<f32>()`"));
         }
         match (&a, &b) {
-            (Val::Frag(x), Val::Frag(y)) if ta.lanes() != tb.lanes() || x.dealt != y.dealt => {
+            (Val::Fragment(x), Val::Fragment(y))
+                if ta.lanes() != tb.lanes() || x.distribution != y.distribution =>
+            {
                 if ta.lanes() == tb.lanes() {
-                    self.same_deal(&b, Some(x), span)?;
+                    self.same_distribution(&b, Some(x), span)?;
                 }
                 Err(Diagnostic::error(
                     MISMATCH,
@@ -288,19 +290,19 @@ impl Elab<'_> {
                 )
                 .help("both sides must have the same elements in the same threads"))
             }
-            (Val::Frag(x), Val::Frag(y)) => {
+            (Val::Fragment(x), Val::Fragment(y)) => {
                 same_order(x.order, y.order, span)?;
                 let order = x.order.or(y.order);
-                let ordered = |f: &Frag| Val::Frag(Frag { order, ..f.clone() });
+                let ordered = |f: &Fragment| Val::Fragment(Fragment { order, ..f.clone() });
                 Ok((ordered(x), ordered(y)))
             }
-            (Val::Rt(x), Val::Frag(f)) => {
+            (Val::Runtime(x), Val::Fragment(f)) => {
                 let value = self.b.splat(*x, &tb)?;
-                Ok((Val::Frag(Frag { value, bounds: Vec::new(), ..f.clone() }), b))
+                Ok((Val::Fragment(Fragment { value, bounds: Vec::new(), ..f.clone() }), b))
             }
-            (Val::Frag(f), Val::Rt(y)) => {
+            (Val::Fragment(f), Val::Runtime(y)) => {
                 let value = self.b.splat(*y, &ta)?;
-                let b = Val::Frag(Frag { value, bounds: Vec::new(), ..f.clone() });
+                let b = Val::Fragment(Fragment { value, bounds: Vec::new(), ..f.clone() });
                 Ok((a, b))
             }
             _ => Ok((a, b)),
@@ -309,27 +311,29 @@ impl Elab<'_> {
 
     /// The value as a run-time scalar or register tensor. Tensors are loaded, and literals become
     /// constants of type `like`.
-    pub(super) fn scalar_or_frag(&mut self, val: Val, like: Option<Scalar>, span: Span) -> R<Val> {
+    pub(super) fn scalar_or_frag(&mut self, val: Val, like: Option<Scalar>, span: Span) -> Result<Val> {
         match val {
-            Val::Rt(_) | Val::Frag(_) => Ok(val),
+            Val::Runtime(_) | Val::Fragment(_) => Ok(val),
             Val::Coordinates(c) => self.numbers(&c),
             Val::Tensor(t) => {
                 let f = self.load(t, span)?;
-                Ok(if t.element { Val::Rt(f.value) } else { Val::Frag(f) })
+                Ok(if t.element { Val::Runtime(f.value) } else { Val::Fragment(f) })
             }
             Val::Bool(b) => self
                 .b
                 .emit_as(Arith::Const { value: Constant::Bool(b) }, Type::Scalar(Scalar::Bool))
-                .map(Val::Rt),
+                .map(Val::Runtime),
             Val::Float(x) => match like.unwrap_or(Scalar::F32) {
-                s if s.is_float() && !s.is_fp8() => self.b.float(s, x).map(Val::Rt),
+                s if s.is_float() && !s.is_fp8() => self.b.float(s, x).map(Val::Runtime),
                 s => Err(Diagnostic::error(MISMATCH, span, format!("the literal {x} is not a value of {s}"))
                     .help("write an integer, or convert the other side: `.to<f32>()`")),
             },
             Val::Int(n) => match (n.as_const(), like) {
-                (Some(n), Some(s)) if s.is_float() && !s.is_fp8() => self.b.float(s, n as f64).map(Val::Rt),
-                (Some(n), Some(s)) if s.is_int() => self.b.int(s, n).map(Val::Rt),
-                (_, None | Some(Scalar::I64)) => self.b.index(n).map(Val::Rt),
+                (Some(n), Some(s)) if s.is_float() && !s.is_fp8() => {
+                    self.b.float(s, n as f64).map(Val::Runtime)
+                }
+                (Some(n), Some(s)) if s.is_int() => self.b.int(s, n).map(Val::Runtime),
+                (_, None | Some(Scalar::I64)) => self.b.index(n).map(Val::Runtime),
                 (_, Some(s)) => {
                     let d = Diagnostic::error(MISMATCH, span, format!("an `int` where {s} is needed"));
                     Err(match s.is_int() {
@@ -349,7 +353,7 @@ impl Elab<'_> {
     }
 
     /// Checks that the element type is `want`, if one is required.
-    pub(super) fn check_elem(&self, val: Val, want: Option<Scalar>, span: Span) -> R<Val> {
+    pub(super) fn check_elem(&self, val: Val, want: Option<Scalar>, span: Span) -> Result<Val> {
         let have = self.b.ty(raw(&val)).elem();
         match want {
             Some(w) if have != Some(w) => {
@@ -361,7 +365,7 @@ impl Elab<'_> {
     }
 
     /// Evaluates `.to<T>()`.
-    pub(super) fn convert(&mut self, val: Val, to: Scalar, span: Span) -> R<Val> {
+    pub(super) fn convert(&mut self, val: Val, to: Scalar, span: Span) -> Result<Val> {
         match (&val, to.is_float() && !to.is_fp8()) {
             (Val::Int(n), true) if n.as_const().is_some() => return self.scalar_or_frag(val, Some(to), span),
             (Val::Int(n), false) if n.as_const().is_some() && to.is_int() => {
@@ -379,8 +383,8 @@ impl Elab<'_> {
 /// The IR value of a run-time scalar or register tensor.
 pub(super) fn raw(val: &Val) -> Value {
     match val {
-        Val::Rt(v) => *v,
-        Val::Frag(f) => f.value,
+        Val::Runtime(v) => *v,
+        Val::Fragment(f) => f.value,
         // Callers pass the results of `scalar_or_frag`.
         _ => Value(u32::MAX),
     }
@@ -389,24 +393,24 @@ pub(super) fn raw(val: &Val) -> Value {
 /// The same shape with another IR value.
 pub(super) fn with(val: Val, value: Value) -> Val {
     match val {
-        Val::Frag(f) => Val::Frag(Frag { value, ..f }),
-        _ => Val::Rt(value),
+        Val::Fragment(f) => Val::Fragment(Fragment { value, ..f }),
+        _ => Val::Runtime(value),
     }
 }
 
 /// The result of an operation with two operands. A lane exists if it exists in both.
 pub(super) fn join(a: Val, b: Val, value: Value) -> Val {
     match (a, b) {
-        (Val::Frag(mut f), Val::Frag(g)) => {
+        (Val::Fragment(mut f), Val::Fragment(g)) => {
             for bound in g.bounds {
                 if !f.bounds.contains(&bound) {
                     f.bounds.push(bound);
                 }
             }
-            Val::Frag(Frag { value, ..f })
+            Val::Fragment(Fragment { value, ..f })
         }
-        (Val::Frag(f), _) | (_, Val::Frag(f)) => Val::Frag(Frag { value, ..f }),
-        _ => Val::Rt(value),
+        (Val::Fragment(f), _) | (_, Val::Fragment(f)) => Val::Fragment(Fragment { value, ..f }),
+        _ => Val::Runtime(value),
     }
 }
 

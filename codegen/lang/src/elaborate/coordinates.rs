@@ -7,8 +7,8 @@
 
 use super::accumulated::row_of;
 use super::arith::cmp_op;
-use super::value::{Frag, Share, Val};
-use super::{Elab, R};
+use super::value::{Fragment, Share, Val};
+use super::{Elab, Result};
 use crate::ast::BinOp as A;
 use crate::codes::meaning::LAYOUT;
 use weft_ir::diag::{Diagnostic, Span};
@@ -38,19 +38,19 @@ impl Coordinates {
 
 impl Elab<'_> {
     /// The row of each value of the rows.
-    pub(super) fn row_coordinates(&mut self, share: Share, span: Span) -> R<Val> {
+    pub(super) fn row_coordinates(&mut self, share: Share, span: Span) -> Result<Val> {
         let share = share.of_rows();
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
         let thread = Coord::Int(self.threads(false)?.index);
         let all = share.layout().map_err(bad)?;
         let (own, base) = all.slice_and_offset(&Coord::Tuple(vec![Coord::All, thread])).map_err(bad)?;
         let at = |i: i64| Ok(own.crd2idx(&Int::from(i).into()).map_err(bad)?.as_const().unwrap_or(0));
-        let each = (0..own.size().as_const().unwrap_or(0)).map(at).collect::<R<_>>()?;
+        let each = (0..own.size().as_const().unwrap_or(0)).map(at).collect::<Result<_>>()?;
         Ok(Val::Coordinates(Coordinates { share, base, each }))
     }
 
     /// The column of each element.
-    pub(super) fn column_coordinates(&mut self, share: Share) -> R<Val> {
+    pub(super) fn column_coordinates(&mut self, share: Share) -> Result<Val> {
         let thread = self.threads(false)?.index;
         let warpgroup = thread.floor_div(&Int::from(i64::from(WARPGROUP * share.over[0])));
         let own = i64::from(share.own_cols());
@@ -63,7 +63,7 @@ impl Elab<'_> {
 
     /// A sum, difference or comparison of coordinates with coordinates or integers. The result is
     /// `None` for other operands.
-    pub(super) fn of_coordinates(&mut self, op: A, a: &Val, b: &Val) -> R<Option<Val>> {
+    pub(super) fn of_coordinates(&mut self, op: A, a: &Val, b: &Val) -> Result<Option<Val>> {
         let ((Val::Coordinates(_), _) | (_, Val::Coordinates(_))) = (a, b) else { return Ok(None) };
         let (Some(x), Some(y)) = (side(a), side(b)) else { return Ok(None) };
         match (op, cmp_op(op)) {
@@ -78,7 +78,7 @@ impl Elab<'_> {
     }
 
     /// Compares `base + each[i]` with 0.
-    fn compared(&mut self, op: CmpOp, c: Coordinates) -> R<Val> {
+    fn compared(&mut self, op: CmpOp, c: Coordinates) -> Result<Val> {
         // Values beyond all constants are equivalent, so 32 bits suffice.
         let most = 1 + c.each.iter().map(|n| n.abs()).max().unwrap_or(0);
         let limit = (-c.base).max(&Int::from(-most)).min(&Int::from(most));
@@ -92,7 +92,7 @@ impl Elab<'_> {
     }
 
     /// Turns coordinates into numbers. Other values do not change.
-    pub(super) fn plain_numbers(&mut self, val: Val) -> R<Val> {
+    pub(super) fn plain_numbers(&mut self, val: Val) -> Result<Val> {
         match val {
             Val::Coordinates(c) => self.numbers(&c),
             other => Ok(other),
@@ -100,7 +100,7 @@ impl Elab<'_> {
     }
 
     /// Turns coordinates into numbers of 32 bits.
-    pub(super) fn numbers(&mut self, c: &Coordinates) -> R<Val> {
+    pub(super) fn numbers(&mut self, c: &Coordinates) -> Result<Val> {
         let base = self.b.index(c.base.clone())?;
         let base = self.b.convert(base, Scalar::I32)?;
         let sum = |e: &mut Self, n: i64| {
@@ -115,12 +115,12 @@ impl Elab<'_> {
         share: Share,
         each: &[i64],
         elem: Scalar,
-        f: impl Fn(&mut Self, i64) -> R<Value>,
-    ) -> R<Val> {
-        let parts = each.iter().map(|n| f(self, *n)).collect::<R<Vec<_>>>()?;
+        f: impl Fn(&mut Self, i64) -> Result<Value>,
+    ) -> Result<Val> {
+        let parts = each.iter().map(|n| f(self, *n)).collect::<Result<Vec<_>>>()?;
         let ty = Type::lanes_of(elem, each.len() as u32);
         let value = self.b.emit_as(Arith::Concat { parts }, ty)?;
-        self.dealt(value, share, Span::NONE).map(|f: Frag| Val::Frag(f))
+        self.tile_fragment(value, share, Span::NONE).map(|f: Fragment| Val::Fragment(f))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The evaluation of expressions: names, literals, indices, conditions, calls.
 
 use super::head::silent;
-use super::value::{Frag, Tensor, Val};
-use super::{Binding, Elab, MAX_CALLS, R, builtin, fail, names};
+use super::value::{Fragment, Tensor, Val};
+use super::{Binding, Elab, MAX_CALLS, Result, builtin, fail, names};
 use crate::ast::{self, Expr, ExprKind};
 use crate::codes::meaning::{
     BAD_INDEX, LAYOUT, MISMATCH, NOT_CONSTANT, TOO_DEEP, TOO_LARGE, WRONG_ARGS, WRONG_KIND,
@@ -24,7 +24,7 @@ pub(super) struct Call<'e> {
 
 impl Elab<'_> {
     /// The meaning of an expression.
-    pub(super) fn expr(&mut self, e: &Expr) -> R<Val> {
+    pub(super) fn expr(&mut self, e: &Expr) -> Result<Val> {
         self.b.at(e.span);
         match &e.kind {
             ExprKind::Int(n) => Ok(Val::Int((*n).into())),
@@ -35,7 +35,7 @@ impl Elab<'_> {
             ExprKind::Name(name) => self.name(name),
             ExprKind::Paren(inner) => self.expr(inner),
             ExprKind::Tuple(items) => {
-                let items = items.iter().map(|i| self.expr(i)).collect::<R<Vec<_>>>()?;
+                let items = items.iter().map(|i| self.expr(i)).collect::<Result<Vec<_>>>()?;
                 let leaves: usize = items.iter().map(Val::leaves).sum();
                 if leaves > MAX_LEAVES {
                     return fail(TOO_LARGE, e.span, format!("a tuple of more than {MAX_LEAVES} elements"));
@@ -62,7 +62,8 @@ impl Elab<'_> {
             ExprKind::Range(lo, hi) => Ok(Val::Range(self.int(lo)?, self.int(hi)?)),
             ExprKind::Index { base, indices } => {
                 let base = self.expr(base)?;
-                let coords = indices.iter().map(|i| Ok((self.expr(i)?, i.span))).collect::<R<Vec<_>>>()?;
+                let coords =
+                    indices.iter().map(|i| Ok((self.expr(i)?, i.span))).collect::<Result<Vec<_>>>()?;
                 self.b.at(e.span);
                 self.index(base, &coords, e.span)
             }
@@ -87,7 +88,7 @@ impl Elab<'_> {
     }
 
     /// Evaluates `(x = a, y = b)`.
-    fn record(&mut self, fields: &[(ast::Ident, Expr)], span: Span) -> R<Val> {
+    fn record(&mut self, fields: &[(ast::Ident, Expr)], span: Span) -> Result<Val> {
         let mut out: Vec<(Arc<str>, Val)> = Vec::new();
         for (name, value) in fields {
             if out.iter().any(|(n, _)| *n == name.name) {
@@ -103,7 +104,7 @@ impl Elab<'_> {
     }
 
     /// Evaluates `r.x`.
-    fn field(&mut self, base: &Val, name: &ast::Ident) -> R<Val> {
+    fn field(&mut self, base: &Val, name: &ast::Ident) -> Result<Val> {
         let Val::Record(fields) = base else {
             return Err(Diagnostic::error(
                 WRONG_KIND,
@@ -117,22 +118,22 @@ impl Elab<'_> {
         found.map(|(_, v)| v.clone()).ok_or_else(no_field)
     }
 
-    fn args<'e>(&mut self, args: &'e [ast::Arg]) -> R<Vec<(Option<&'e ast::Ident>, Val, Span)>> {
+    fn args<'e>(&mut self, args: &'e [ast::Arg]) -> Result<Vec<(Option<&'e ast::Ident>, Val, Span)>> {
         args.iter().map(|a| Ok((a.name.as_ref(), self.expr(&a.value)?, a.value.span))).collect()
     }
 
-    fn name(&mut self, name: &ast::Ident) -> R<Val> {
+    fn name(&mut self, name: &ast::Ident) -> Result<Val> {
         match self.lookup(&name.name).cloned() {
             Some(Binding::Val(Val::Error)) => Err(silent()),
             Some(Binding::Val(v)) => Ok(v),
-            Some(Binding::Local(local, frag)) => {
+            Some(Binding::Local(local, fragment)) => {
                 let value = self.b.get(local)?;
                 self.varying.insert(value);
-                match (frag, self.b.ty(value)) {
-                    (Some(frag), _) => Ok(Val::Frag(Frag { value, ..frag })),
+                match (fragment, self.b.ty(value)) {
+                    (Some(fragment), _) => Ok(Val::Fragment(Fragment { value, ..fragment })),
                     (None, Type::Accumulator(ty)) => Ok(Val::Accumulator(value, *ty)),
                     (None, Type::Scalar(Scalar::I64)) => Ok(Val::Int(self.symbol(value)?)),
-                    _ => Ok(Val::Rt(value)),
+                    _ => Ok(Val::Runtime(value)),
                 }
             }
             None => match self.program.library.consts.get(&name.name) {
@@ -152,7 +153,7 @@ impl Elab<'_> {
     }
 
     /// Runs `f` one call deeper, with only global names in scope.
-    pub(super) fn in_callee<T>(&mut self, span: Span, f: impl FnOnce(&mut Self) -> R<T>) -> R<T> {
+    pub(super) fn in_callee<T>(&mut self, span: Span, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.calls >= MAX_CALLS {
             return Err(Diagnostic::error(TOO_DEEP, span, format!("calls nest deeper than {MAX_CALLS}"))
                 .help("functions are inlined and cannot recurse, and a constant cannot refer to itself"));
@@ -172,7 +173,7 @@ impl Elab<'_> {
             && !self.program.library.functions.contains_key(&callee.name)
     }
 
-    fn call(&mut self, callee: &ast::Ident, call: Call<'_>) -> R<Val> {
+    fn call(&mut self, callee: &ast::Ident, call: Call<'_>) -> Result<Val> {
         self.check_size(call.span)?;
         if let Some(Binding::Val(Val::Function(f))) = self.lookup(&callee.name).cloned() {
             return self.inline(&f, call);
@@ -209,7 +210,7 @@ impl Elab<'_> {
     }
 
     /// A compile-time argument of a function.
-    fn generic_argument(&mut self, w: &ast::Arg, g: Option<&ast::GenericParam>) -> R<Val> {
+    fn generic_argument(&mut self, w: &ast::Arg, g: Option<&ast::GenericParam>) -> Result<Val> {
         match (&w.value.kind, g) {
             (ExprKind::Name(n), Some(g)) if &*g.bound.name == "reduction" => match RedOp::parse(&n.name) {
                 Some(op) => Ok(Val::Reduction(op)),
@@ -226,7 +227,7 @@ impl Elab<'_> {
     }
 
     /// A function of the text, or the function for which a parameter stands.
-    fn function_named(&self, name: &ast::Ident) -> R<Val> {
+    fn function_named(&self, name: &ast::Ident) -> Result<Val> {
         if let Some(Binding::Val(f @ Val::Function(_))) = self.lookup(&name.name) {
             return Ok(f.clone());
         }
@@ -236,13 +237,14 @@ impl Elab<'_> {
         }
     }
 
-    fn inline(&mut self, f: &ast::Function, call: Call<'_>) -> R<Val> {
+    fn inline(&mut self, f: &ast::Function, call: Call<'_>) -> Result<Val> {
         if let Some(wrong) = wrong_count(f, call.args.len(), call.words.len(), call.span) {
             return Err(wrong);
         }
         // The words in brackets are evaluated in the scope of the call.
         let given = call.words.iter().enumerate();
-        let given = given.map(|(i, w)| self.generic_argument(w, f.generics.get(i))).collect::<R<Vec<_>>>()?;
+        let given =
+            given.map(|(i, w)| self.generic_argument(w, f.generics.get(i))).collect::<Result<Vec<_>>>()?;
         let out = self.in_callee(call.span, |e| {
             for (i, g) in f.generics.iter().enumerate() {
                 let val = match (given.get(i), &g.default) {
@@ -304,26 +306,32 @@ impl Elab<'_> {
 
     /// Converts a value to the type that the text states. A scalar takes the type, and other values
     /// must be of its kind.
-    pub(super) fn fit(&mut self, val: Val, ty: &ast::TypeExpr, span: Span) -> R<Val> {
+    pub(super) fn fit(&mut self, val: Val, ty: &ast::TypeExpr, span: Span) -> Result<Val> {
         let name = &*ty.name.name;
         let dtype = match self.lookup(name) {
             Some(Binding::Val(Val::Dtype(s))) => Some(*s),
             _ => None,
         };
         let ok = match (name, &val) {
-            (_, Val::Int(_) | Val::Float(_) | Val::Bool(_) | Val::Rt(_) | Val::Frag(_) | Val::Tensor(_))
-                if dtype.is_some() =>
-            {
+            (
+                _,
+                Val::Int(_)
+                | Val::Float(_)
+                | Val::Bool(_)
+                | Val::Runtime(_)
+                | Val::Fragment(_)
+                | Val::Tensor(_),
+            ) if dtype.is_some() => {
                 let v = self.scalar_or_frag(val, dtype, span)?;
                 return self.check_elem(v, dtype, span);
             }
-            ("int", Val::Rt(_)) => return self.as_int(val, span).map(Val::Int),
+            ("int", Val::Runtime(_)) => return self.as_int(val, span).map(Val::Int),
             ("int", Val::Int(_)) | ("team", Val::Team(_)) | ("barrier", Val::Barrier(_)) => true,
             ("layout", Val::Layout(_)) | ("threads", Val::Threads(_)) | ("dtype", Val::Dtype(_)) => true,
             ("tensor" | "symm" | "global" | "peer" | "multicast" | "shared", Val::Tensor(t)) => {
                 name == "tensor" || self.b.ty(t.value).space().is_some_and(|s| s.name() == name)
             }
-            ("register", Val::Frag(_)) => true,
+            ("register", Val::Fragment(_)) => true,
             _ => false,
         };
         if ok {
@@ -336,22 +344,22 @@ impl Elab<'_> {
     /// A description of a value, with its type if it has one.
     pub(super) fn describe(&self, val: &Val) -> String {
         match val {
-            Val::Rt(v) => format!("a {}", self.b.ty(*v)),
-            Val::Frag(f) => format!("a register tensor {}", self.b.ty(f.value)),
-            Val::Tensor(t) => format!("a {}", self.b.ty(t.value)),
+            Val::Runtime(v) => with_article(self.b.ty(*v)),
+            Val::Fragment(f) => format!("a register tensor {}", self.b.ty(f.value)),
+            Val::Tensor(t) => with_article(self.b.ty(t.value)),
             Val::Int(n) if n.as_const().is_some() => format!("the integer {n}"),
             other => other.kind().to_owned(),
         }
     }
 
     /// Evaluates an expression that must be an integer, known at compile time or symbolic.
-    pub(super) fn int(&mut self, e: &Expr) -> R<Int> {
+    pub(super) fn int(&mut self, e: &Expr) -> Result<Int> {
         let val = self.expr(e)?;
         self.as_int(val, e.span)
     }
 
     /// Evaluates an expression that must be a compile-time integer.
-    pub(super) fn constant(&mut self, e: &Expr) -> R<i64> {
+    pub(super) fn constant(&mut self, e: &Expr) -> Result<i64> {
         let n = self.int(e)?;
         n.as_const().ok_or_else(|| {
             Diagnostic::error(NOT_CONSTANT, e.span, "this must be known when the kernel is compiled")
@@ -359,24 +367,24 @@ impl Elab<'_> {
         })
     }
 
-    pub(super) fn as_int(&mut self, val: Val, span: Span) -> R<Int> {
+    pub(super) fn as_int(&mut self, val: Val, span: Span) -> Result<Int> {
         match val {
             Val::Int(n) => Ok(n),
             Val::Tensor(t) => {
                 let f = self.load(t, span)?;
-                self.as_int(Val::Rt(f.value), span)
+                self.as_int(Val::Runtime(f.value), span)
             }
-            Val::Frag(f) if matches!(self.b.ty(f.value), Type::Scalar(_)) => {
-                self.as_int(Val::Rt(f.value), span)
+            Val::Fragment(f) if matches!(self.b.ty(f.value), Type::Scalar(_)) => {
+                self.as_int(Val::Runtime(f.value), span)
             }
-            Val::Rt(v) => match self.b.ty(v) {
+            Val::Runtime(v) => match self.b.ty(v) {
                 Type::Scalar(Scalar::I32 | Scalar::I64) => self.symbol(v),
                 Type::Scalar(s) if s.is_int() => {
                     let wide = self.b.convert(v, Scalar::I64)?;
                     self.symbol(wide)
                 }
                 other => {
-                    let message = format!("expected an integer, found a {other}");
+                    let message = format!("expected an integer, found {}", with_article(other));
                     Err(Diagnostic::error(WRONG_KIND, span, message).help("convert it: `.to<int>()`"))
                 }
             },
@@ -385,11 +393,11 @@ impl Elab<'_> {
     }
 
     /// A shape or stride as written. Parentheses make a tuple, even of one element.
-    pub(super) fn shape(&mut self, e: &Expr) -> R<IntTuple> {
+    pub(super) fn shape(&mut self, e: &Expr) -> Result<IntTuple> {
         match &e.kind {
             ExprKind::Paren(inner) => Ok(IntTuple::Tuple(vec![self.shape(inner)?])),
             ExprKind::Tuple(items) => {
-                items.iter().map(|i| self.shape(i)).collect::<R<_>>().map(IntTuple::Tuple)
+                items.iter().map(|i| self.shape(i)).collect::<Result<_>>().map(IntTuple::Tuple)
             }
             _ => {
                 let val = self.expr(e)?;
@@ -399,10 +407,10 @@ impl Elab<'_> {
     }
 
     /// The value as an integer or as tuples of integers.
-    pub(super) fn as_tuple(&mut self, val: &Val, span: Span) -> R<IntTuple> {
+    pub(super) fn as_tuple(&mut self, val: &Val, span: Span) -> Result<IntTuple> {
         match val {
             Val::Tuple(items) => {
-                items.iter().map(|i| self.as_tuple(i, span)).collect::<R<_>>().map(IntTuple::Tuple)
+                items.iter().map(|i| self.as_tuple(i, span)).collect::<Result<_>>().map(IntTuple::Tuple)
             }
             other => self.as_int(other.clone(), span).map(IntTuple::Int),
         }
@@ -410,7 +418,7 @@ impl Elab<'_> {
 
     /// Evaluates an expression that must be a layout. A shape stands for its compact column-major
     /// layout.
-    pub(super) fn layout(&mut self, e: &Expr) -> R<Layout> {
+    pub(super) fn layout(&mut self, e: &Expr) -> Result<Layout> {
         let val = match &e.kind {
             ExprKind::Paren(_) => match self.shape(e)? {
                 // `((8):(1))` is a layout in parentheses, and `(8)` is a shape.
@@ -425,7 +433,7 @@ impl Elab<'_> {
         self.as_layout(val, e.span)
     }
 
-    pub(super) fn as_layout(&mut self, val: Val, span: Span) -> R<Layout> {
+    pub(super) fn as_layout(&mut self, val: Val, span: Span) -> Result<Layout> {
         match val {
             Val::Layout(l) => Ok(l),
             Val::Tensor(t) => Ok(self.tensor_type_of(t).layout.clone()),
@@ -437,10 +445,10 @@ impl Elab<'_> {
         }
     }
 
-    fn index(&mut self, base: Val, coords: &[(Val, Span)], span: Span) -> R<Val> {
+    fn index(&mut self, base: Val, coords: &[(Val, Span)], span: Span) -> Result<Val> {
         match base {
             Val::Tensor(t) => self.slice(t, coords, span).map(Val::Tensor),
-            Val::Frag(f) => self.lanes(&f, coords, span),
+            Val::Fragment(f) => self.lanes(&f, coords, span),
             Val::Accumulator(acc, ty) => self.accumulated((acc, ty), coords, span),
             Val::Layout(l) => {
                 let coord = self.coord(coords, l.shape(), span)?;
@@ -470,38 +478,35 @@ impl Elab<'_> {
     }
 
     /// The indices as a coordinate of that shape. A single index for several modes is linear.
-    pub(super) fn coord(&mut self, coords: &[(Val, Span)], shape: &IntTuple, span: Span) -> R<Coord> {
+    pub(super) fn coord(&mut self, coords: &[(Val, Span)], shape: &IntTuple, span: Span) -> Result<Coord> {
         let rank = shape.as_tuple().map_or(1, <[IntTuple]>::len);
         if coords.len() != rank && coords.len() != 1 {
-            return Err(Diagnostic::error(
-                BAD_INDEX,
-                span,
-                format!("{} indices for {rank} modes", coords.len()),
-            )
-            .help("write one index for each mode, where `_` keeps a whole mode, or a single linear index"));
+            return Err(Diagnostic::error(BAD_INDEX, span, indices_for_modes(coords.len(), rank)).help(
+                "write one index for each mode, where `_` keeps a whole mode, or a single linear index",
+            ));
         }
-        let mut all = coords.iter().map(|(v, at)| self.as_coord(v, *at)).collect::<R<Vec<_>>>()?;
+        let mut all = coords.iter().map(|(v, at)| self.as_coord(v, *at)).collect::<Result<Vec<_>>>()?;
         let linear = all.len() == 1 && (rank != 1 || shape.as_tuple().is_none());
         Ok(if linear { all.remove(0) } else { Coord::Tuple(all) })
     }
 
-    fn as_coord(&mut self, val: &Val, span: Span) -> R<Coord> {
+    fn as_coord(&mut self, val: &Val, span: Span) -> Result<Coord> {
         match val {
             Val::Whole => Ok(Coord::All),
             Val::Tuple(items) => {
-                items.iter().map(|i| self.as_coord(i, span)).collect::<R<_>>().map(Coord::Tuple)
+                items.iter().map(|i| self.as_coord(i, span)).collect::<Result<_>>().map(Coord::Tuple)
             }
             other => self.as_int(other.clone(), span).map(Coord::Int),
         }
     }
 
     /// The lanes of a register tensor at the indices: one lane, or those of the kept modes.
-    fn lanes(&mut self, f: &Frag, coords: &[(Val, Span)], span: Span) -> R<Val> {
-        let layout = self.frag_layout(f, span)?;
+    fn lanes(&mut self, f: &Fragment, coords: &[(Val, Span)], span: Span) -> Result<Val> {
+        let layout = self.fragment_layout(f, span)?;
         let coord = self.coord(coords, layout.shape(), span)?;
         let bad = |x: weft_layout::LayoutError| Diagnostic::error(BAD_INDEX, span, x.to_string());
         let (rest, offset) = layout.slice_and_offset(&coord).map_err(bad)?;
-        if f.dealt.is_some() {
+        if f.distribution.is_some() {
             return Err(Diagnostic::error(
                 BAD_INDEX,
                 span,
@@ -511,10 +516,10 @@ impl Elab<'_> {
         }
         if !coord.has_all() {
             if matches!(self.b.ty(f.value), Type::Scalar(_)) {
-                return Ok(Val::Rt(f.value));
+                return Ok(Val::Runtime(f.value));
             }
             let lane = self.b.index(offset)?;
-            return self.b.emit(Arith::Extract { a: f.value, lane }).map(Val::Rt);
+            return self.b.emit(Arith::Extract { a: f.value, lane }).map(Val::Runtime);
         }
         let elem = self.b.ty(f.value).elem().unwrap_or(Scalar::F32);
         let mut parts = Vec::new();
@@ -526,11 +531,17 @@ impl Elab<'_> {
         }
         let value = self.b.emit_as(Arith::Concat { parts }, Type::lanes_of(elem, n as u32))?;
         let bounds = moved(&f.bounds, |l| l.slice_and_offset(&coord)).map_err(bad)?;
-        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None, order: f.order }))
+        Ok(Val::Fragment(Fragment {
+            value,
+            shape: rest.shape().clone(),
+            bounds,
+            distribution: None,
+            order: f.order,
+        }))
     }
 
     /// The layout from coordinates to the lanes of a register tensor.
-    pub(super) fn frag_layout(&self, f: &Frag, span: Span) -> R<Layout> {
+    pub(super) fn fragment_layout(&self, f: &Fragment, span: Span) -> Result<Layout> {
         Layout::col_major(f.shape.clone()).map_err(|x| Diagnostic::error(LAYOUT, span, x.to_string()))
     }
 
@@ -587,8 +598,8 @@ fn infer(
             return None;
         }
         match val {
-            Val::Rt(v) => e.b.ty(*v).elem().map(Val::Dtype),
-            Val::Frag(f) => e.b.ty(f.value).elem().map(Val::Dtype),
+            Val::Runtime(v) => e.b.ty(*v).elem().map(Val::Dtype),
+            Val::Fragment(f) => e.b.ty(f.value).elem().map(Val::Dtype),
             Val::Tensor(t) => e.b.ty(t.value).elem().map(Val::Dtype),
             _ => None,
         }
@@ -617,4 +628,21 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// A type with its article, such as `an f32` or `a bf16`.
+fn with_article(ty: &Type) -> String {
+    let name = ty.to_string();
+    let has_vowel = ["f16", "f32", "f64", "i", "e"].iter().any(|start| name.starts_with(start));
+    format!("{} {name}", if has_vowel { "an" } else { "a" })
+}
+
+/// The message for a number of indices that differs from the number of modes.
+pub(super) fn indices_for_modes(indices: usize, modes: usize) -> String {
+    format!("{} for {}", counted(indices, "index", "indices"), counted(modes, "mode", "modes"))
+}
+
+/// A number with its noun, such as `1 mode` or `2 modes`.
+pub(crate) fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }

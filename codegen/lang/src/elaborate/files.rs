@@ -1,7 +1,7 @@
 //! A file together with everything that it uses, by name.
 
 use super::expr::nearest;
-use super::{R, fail};
+use super::{Result, fail};
 use crate::ast::{self, Item, UsePath};
 use crate::codes::meaning::{DUPLICATE, NO_FILE};
 use crate::evaluate::Library;
@@ -96,7 +96,7 @@ impl Program {
         if errors.is_empty() { Ok(program) } else { Err(errors) }
     }
 
-    fn name(&mut self, name: &ast::Ident) -> R<()> {
+    fn name(&mut self, name: &ast::Ident) -> Result<()> {
         match self.spans.insert(name.name.clone(), name.span) {
             None => Ok(()),
             Some(first) => {
@@ -115,7 +115,7 @@ fn load_use(
     u: &ast::Use,
     loader: &dyn Loader,
     seen: &mut HashMap<String, u32>,
-) -> R<Option<u32>> {
+) -> Result<Option<u32>> {
     let (name, text) = match &u.path {
         UsePath::File(path) => {
             let from = sources.name(from).unwrap_or_default().to_owned();

@@ -5,7 +5,7 @@ use super::jump::cut;
 use super::kinds::Kinds;
 use super::names::NUMBERS;
 use super::value::{Threads, Val};
-use super::{Binding, Elab, Program, R, SILENT, fail};
+use super::{Binding, Elab, Program, Result, SILENT, fail};
 use crate::ast::{self, ExprKind};
 use crate::codes::meaning::{
     BAD_ATTR, BAD_DEFINE, BAD_ROLE, DUPLICATE, NO_KERNEL, NOT_CONSTANT, NOT_GIVEN, WRONG_ARGS,
@@ -220,7 +220,7 @@ impl Elab<'_> {
         }
     }
 
-    fn head(&mut self, k: &ast::Kernel, defines: &Defines, bound: &mut Defines) -> R<Option<Reference>> {
+    fn head(&mut self, k: &ast::Kernel, defines: &Defines, bound: &mut Defines) -> Result<Option<Reference>> {
         let mut names = HashSet::new();
         let all = k.generics.iter().map(|g| &g.name).chain(k.params.iter().map(|p| &p.name));
         for name in all {
@@ -306,7 +306,7 @@ impl Elab<'_> {
 
     /// Evaluates `signaled(sig, flags)`, which names parameters that the host or other kernels
     /// signal.
-    fn signaled(&self, attr: &ast::Attr) -> R<Vec<u32>> {
+    fn signaled(&self, attr: &ast::Attr) -> Result<Vec<u32>> {
         let index = |arg: &ast::Expr| {
             let name = match &arg.kind {
                 ExprKind::Name(n) => n.name.clone(),
@@ -322,7 +322,7 @@ impl Elab<'_> {
     }
 
     /// Evaluates extents that are known at compile time, each from 1 to `most`.
-    fn constant_dims(&mut self, attr: &ast::Attr, most: u32) -> R<[u32; 3]> {
+    fn constant_dims(&mut self, attr: &ast::Attr, most: u32) -> Result<[u32; 3]> {
         let mut out = [1; 3];
         for (own, d) in out.iter_mut().zip(self.dims(attr)?) {
             let n = d.as_const().and_then(|n| u32::try_from(n).ok());
@@ -335,14 +335,14 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    fn dims(&mut self, attr: &ast::Attr) -> R<Vec<Int>> {
+    fn dims(&mut self, attr: &ast::Attr) -> Result<Vec<Int>> {
         if attr.args.is_empty() || attr.args.len() > 3 {
             return fail(BAD_ATTR, attr.span, format!("`{}` takes 1 to 3 extents", attr.name.name));
         }
         attr.args.iter().map(|e| self.int(e)).collect()
     }
 
-    fn generic(&mut self, g: &ast::GenericParam, given: Option<Define>) -> R<Val> {
+    fn generic(&mut self, g: &ast::GenericParam, given: Option<Define>) -> Result<Val> {
         let val = match (given, &g.default) {
             (Some(Define::Int(n)), _) => Val::Int(n.into()),
             (Some(Define::Float(x)), _) => Val::Float(x),
@@ -416,7 +416,7 @@ impl Elab<'_> {
 
     /// The function that `computes` names. A parameter that stands for a reduction is replaced by
     /// the reduction's name.
-    fn reference(&self, attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
+    fn reference(&self, attr: &ast::Attr, params: &[ast::Param]) -> Result<Reference> {
         if let Some(reference) = self.own_reference(attr)? {
             return Ok(reference);
         }
@@ -430,7 +430,7 @@ impl Elab<'_> {
     }
 
     /// The function that `computes` names, if it is a `reference fn` of the text.
-    fn own_reference(&self, attr: &ast::Attr) -> R<Option<Reference>> {
+    fn own_reference(&self, attr: &ast::Attr) -> Result<Option<Reference>> {
         let [ast::Expr { kind: ExprKind::Call { callee, generics, args }, .. }] = &attr.args[..] else {
             return Ok(None);
         };
@@ -452,13 +452,13 @@ impl Elab<'_> {
             )
             .help("a compile-time parameter can be passed too; the function can refer to constants itself")),
         };
-        let args = args.iter().map(name).collect::<R<_>>()?;
+        let args = args.iter().map(name).collect::<Result<_>>()?;
         let function = ReferenceFn { function: function.clone(), library: self.program.library.clone() };
         Ok(Some(Reference { name: callee.name.clone(), words: Vec::new(), args, function: Some(function) }))
     }
 
     /// The set of all threads of the CTA or of the grid, and this thread's place in it.
-    pub(super) fn threads(&mut self, grid: bool) -> R<Threads> {
+    pub(super) fn threads(&mut self, grid: bool) -> Result<Threads> {
         use weft_ir::{Dim, Sreg};
         let [x, y, z] = self.b.kernel().block.map(i64::from);
         let per_cta = Int::from(x * y * z);
@@ -489,7 +489,7 @@ impl Elab<'_> {
     }
 
     /// A special register as a symbol.
-    pub(super) fn special(&mut self, reg: weft_ir::Sreg, dim: weft_ir::Dim) -> R<Int> {
+    pub(super) fn special(&mut self, reg: weft_ir::Sreg, dim: weft_ir::Dim) -> Result<Int> {
         let v = self.b.special(reg, dim)?;
         if matches!(
             self.b.kernel().op(v),
@@ -502,7 +502,7 @@ impl Elab<'_> {
 }
 
 /// Reads `computes(allreduce<add>(x, out))`.
-fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
+fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> Result<Reference> {
     let bad = || {
         Diagnostic::error(
             BAD_ATTR,
@@ -542,7 +542,7 @@ fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
 
 /// Checks the role of a parameter in `computes`: an operand must hold data before the launch, and a
 /// result must be kept after it.
-fn check_role(attr: &ast::Attr, params: &[ast::Param], name: &str, is_result: bool) -> R<()> {
+fn check_role(attr: &ast::Attr, params: &[ast::Param], name: &str, is_result: bool) -> Result<()> {
     let Some(param) = params.iter().find(|p| *p.name.name == *name) else { return Ok(()) };
     let why = match (param.role, is_result) {
         (Some(Role::Workspace), true) => "is its result, but a workspace cannot be a result",

@@ -7,8 +7,8 @@
 //! the body of a function that returns before its end, because it is inlined.
 
 use super::arith::raw;
-use super::value::{Frag, Val};
-use super::{Elab, R, fail};
+use super::value::{Fragment, Val};
+use super::{Elab, Result, fail};
 use crate::ast::{self, Arg, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
 use crate::codes::meaning::{BAD_RETURN, MISMATCH, NO_LOOP};
 use weft_ir::diag::{Diagnostic, Span};
@@ -51,7 +51,7 @@ struct Returns {
 struct Returned {
     local: LocalId,
     ty: Type,
-    frag: Option<Frag>,
+    fragment: Option<Fragment>,
 }
 
 /// The jumps of a text, apart from those within its own loops.
@@ -164,7 +164,10 @@ pub(super) fn cut(k: &Kernel, block: &mut weft_ir::Block) {
 
 impl Elab<'_> {
     /// The ops that `f` emits as a block of their own, and whether the block always jumps away.
-    pub(super) fn nested(&mut self, f: impl FnOnce(&mut Self) -> R<()>) -> R<(weft_ir::Block, bool)> {
+    pub(super) fn nested(
+        &mut self,
+        f: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<(weft_ir::Block, bool)> {
         self.b.open();
         let before = std::mem::replace(&mut self.flow.ended, false);
         let result = f(self);
@@ -176,7 +179,7 @@ impl Elab<'_> {
 
     /// Generates code in a loop or in a block that jumps can leave. Also returns whether a jump
     /// leaves it.
-    pub(super) fn inside<T>(&mut self, f: impl FnOnce(&mut Self) -> R<T>) -> R<(T, bool)> {
+    pub(super) fn inside<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, bool)> {
         self.flow.around.push(false);
         let result = f(self);
         let left = self.flow.around.pop().unwrap_or(false);
@@ -184,7 +187,7 @@ impl Elab<'_> {
     }
 
     /// Generates the code of a loop of the IR.
-    pub(super) fn in_loop<T>(&mut self, f: impl FnOnce(&mut Self) -> R<T>) -> R<(T, bool)> {
+    pub(super) fn in_loop<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, bool)> {
         self.inside(|e| {
             let here = e.flow.around.len() - 1;
             e.in_text_loop(here, (here, false), f)
@@ -195,8 +198,8 @@ impl Elab<'_> {
         &mut self,
         behind: usize,
         next: (usize, bool),
-        f: impl FnOnce(&mut Self) -> R<T>,
-    ) -> R<T> {
+        f: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         self.flow.loops.push(Loop { behind, next });
         let result = f(self);
         self.flow.loops.pop();
@@ -204,7 +207,7 @@ impl Elab<'_> {
     }
 
     /// Generates a `once` around the ops of `f`, if `wanted` is set.
-    fn once_if(&mut self, wanted: bool, f: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
+    fn once_if(&mut self, wanted: bool, f: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if !wanted {
             return f(self);
         }
@@ -219,8 +222,8 @@ impl Elab<'_> {
     pub(super) fn in_unrolled(
         &mut self,
         body: &Block,
-        rounds: impl FnOnce(&mut Self, &dyn Fn(&mut Self) -> R<()>) -> R<()>,
-    ) -> R<()> {
+        rounds: impl FnOnce(&mut Self, &dyn Fn(&mut Self) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
         let jumps = Jumps::of(body);
         self.once_if(jumps.breaks, |e| {
             let behind = e.flow.around.len().saturating_sub(1);
@@ -234,7 +237,7 @@ impl Elab<'_> {
     }
 
     /// Elaborates `break` and `continue`.
-    pub(super) fn jump(&mut self, again: bool, span: Span) -> R<()> {
+    pub(super) fn jump(&mut self, again: bool, span: Span) -> Result<()> {
         let name = if again { "continue" } else { "break" };
         let Some(Loop { behind, next }) = self.flow.loops.last() else {
             let message = format!("`{name}` is outside of a loop");
@@ -248,7 +251,7 @@ impl Elab<'_> {
         self.leave(to, again)
     }
 
-    fn leave(&mut self, to: usize, again: bool) -> R<()> {
+    fn leave(&mut self, to: usize, again: bool) -> Result<()> {
         let depth = self.flow.around.len().saturating_sub(1 + to) as u32;
         if let Some(left) = self.flow.around.get_mut(to) {
             *left |= !again;
@@ -258,7 +261,7 @@ impl Elab<'_> {
     }
 
     /// Elaborates `return`.
-    pub(super) fn return_(&mut self, value: Option<&Expr>, span: Span) -> R<()> {
+    pub(super) fn return_(&mut self, value: Option<&Expr>, span: Span) -> Result<()> {
         let Some(Returns { behind, .. }) = &self.flow.returns else {
             if let Some(value) = value {
                 return fail(BAD_RETURN, value.span, "a kernel returns no value");
@@ -274,7 +277,7 @@ impl Elab<'_> {
     }
 
     /// Stores the value that a function returns.
-    fn give(&mut self, val: Val, span: Span) -> R<()> {
+    fn give(&mut self, val: Val, span: Span) -> Result<()> {
         let Some(ways) = &mut self.flow.returns else { return Ok(()) };
         let unit = matches!(val, Val::Unit);
         ways.nothing |= unit;
@@ -291,8 +294,8 @@ impl Elab<'_> {
         let local = match known {
             Some((local, expected)) if expected == ty => {
                 let ways = self.flow.returns.as_ref().and_then(|ways| ways.value.as_ref());
-                let frag = ways.and_then(|known| known.frag.clone());
-                self.same_deal(&v, frag.as_ref(), span)?;
+                let fragment = ways.and_then(|known| known.fragment.clone());
+                self.same_distribution(&v, fragment.as_ref(), span)?;
                 local
             }
             Some((_, expected)) => {
@@ -302,9 +305,9 @@ impl Elab<'_> {
             }
             None => {
                 let local = self.b.local("returned", ty.clone());
-                let frag = if let Val::Frag(f) = &v { Some(f.clone()) } else { None };
+                let fragment = if let Val::Fragment(f) = &v { Some(f.clone()) } else { None };
                 if let Some(ways) = &mut self.flow.returns {
-                    ways.value = Some(Returned { local, ty, frag });
+                    ways.value = Some(Returned { local, ty, fragment });
                 }
                 local
             }
@@ -314,7 +317,7 @@ impl Elab<'_> {
 
     /// Elaborates a function's body. Jumps in it cannot leave loops of the caller, and it can
     /// return from anywhere.
-    pub(super) fn function_body(&mut self, f: &ast::Function) -> R<Val> {
+    pub(super) fn function_body(&mut self, f: &ast::Function) -> Result<Val> {
         let loops = std::mem::take(&mut self.flow.loops);
         let returns = self.flow.returns.take();
         let result = if returns_early(&f.body) { self.early(f) } else { self.one_way(&f.body) };
@@ -325,7 +328,7 @@ impl Elab<'_> {
 
     /// Elaborates the body of a function that ends in one place. Its last statement can be
     /// `return`.
-    fn one_way(&mut self, body: &Block) -> R<Val> {
+    fn one_way(&mut self, body: &Block) -> Result<Val> {
         match (&body.value, body.stmts.split_last()) {
             (None, Some((Stmt { kind: StmtKind::Return(value), .. }, rest))) => {
                 self.scoped(|e| e.statements(rest, value.as_ref()))
@@ -335,27 +338,28 @@ impl Elab<'_> {
     }
 
     /// Elaborates the body of a function that returns before its end.
-    fn early(&mut self, f: &ast::Function) -> R<Val> {
+    fn early(&mut self, f: &ast::Function) -> Result<Val> {
         let behind = self.flow.around.len();
         self.flow.returns = Some(Returns { behind, ty: f.ret.clone(), value: None, nothing: false });
         self.once_if(true, |e| {
             let val = e.block(&f.body)?;
             if e.flow.ended { Ok(()) } else { e.give(val, f.body.value.as_ref().map_or(f.span, |v| v.span)) }
         })?;
-        let Some(Returned { local, ty, frag }) = self.flow.returns.take().and_then(|ways| ways.value) else {
+        let Some(Returned { local, ty, fragment }) = self.flow.returns.take().and_then(|ways| ways.value)
+        else {
             return Ok(Val::Unit);
         };
-        self.read(local, &ty, frag)
+        self.read(local, &ty, fragment)
     }
 
     /// Reads a variable that the elaborator made.
-    pub(super) fn read(&mut self, local: LocalId, ty: &Type, frag: Option<Frag>) -> R<Val> {
+    pub(super) fn read(&mut self, local: LocalId, ty: &Type, fragment: Option<Fragment>) -> Result<Val> {
         let value = self.b.get(local)?;
         self.varying.insert(value);
-        match frag {
-            Some(f) => Ok(Val::Frag(Frag { value, ..f })),
+        match fragment {
+            Some(f) => Ok(Val::Fragment(Fragment { value, ..f })),
             None if *ty == Type::Scalar(Scalar::I64) => self.symbol(value).map(Val::Int),
-            None => Ok(Val::Rt(value)),
+            None => Ok(Val::Runtime(value)),
         }
     }
 }

@@ -6,8 +6,8 @@ mod accumulated;
 mod arith;
 mod builtin;
 mod coordinates;
-mod dealt;
 mod description;
+mod distribution;
 mod expr;
 mod files;
 mod head;
@@ -22,6 +22,7 @@ mod value;
 
 pub use builtin::{Builtin, all as builtins, markdown};
 pub use description::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
+pub(crate) use expr::counted;
 pub use files::{Loader, NoFiles, Program};
 pub use kinds::Kinds;
 pub use names::Resolution;
@@ -35,7 +36,7 @@ use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_ir::{Bound, Int, LocalId, Value, ValueType};
 
 /// A result whose error is a diagnostic.
-pub(crate) type R<T> = Result<T, Diagnostic>;
+pub(crate) type Result<T, E = Diagnostic> = std::result::Result<T, E>;
 
 /// The maximum number of instructions of a kernel before its passes (also of statements elaborated
 /// for it), of numbers that these compute together, and of nested calls.
@@ -51,7 +52,7 @@ pub(crate) const SILENT: Code = Code(0);
 enum Binding {
     Val(Val),
     /// A variable that can be assigned. It has the shape of the register tensor, if it holds one.
-    Local(LocalId, Option<value::Frag>),
+    Local(LocalId, Option<value::Fragment>),
 }
 
 /// The state of the elaboration of one kernel.
@@ -85,7 +86,7 @@ pub(crate) struct Elab<'a> {
     kinds: Option<kinds::Kinds>,
 }
 
-pub(crate) fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
+pub(crate) fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> Result<T> {
     Err(Diagnostic::error(code, span, message))
 }
 
@@ -138,7 +139,7 @@ impl<'a> Elab<'a> {
     }
 
     /// Counts a step, and fails if the kernel has grown too large.
-    fn check_size(&mut self, span: Span) -> R<()> {
+    fn check_size(&mut self, span: Span) -> Result<()> {
         self.steps += 1;
         let insts = &self.b.kernel().insts;
         while self.counted < insts.len() {
@@ -157,7 +158,7 @@ impl<'a> Elab<'a> {
         Ok(())
     }
 
-    fn symbol(&self, v: Value) -> R<Int> {
+    fn symbol(&self, v: Value) -> Result<Int> {
         self.b.symbol(v)
     }
 }

@@ -380,7 +380,7 @@ pub(super) fn unknown<'n>(
     let unknown = Diagnostic::error(UNKNOWN_NAME, name.span, format!("`{name}` is not defined here"));
     match nearest(all, &name.name) {
         Some(near) => unknown.help(format!("did you mean `{near}`?")),
-        None => unknown,
+        None => unknown.help("declare it, or `use` the file that declares it"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The run-time parameters of a kernel.
 
 use super::value::{Tensor, Val};
-use super::{Binding, Elab, R, fail};
+use super::{Binding, Elab, Result, fail};
 use crate::ast;
 use crate::codes::meaning::{BAD_PARAM, BAD_ROLE, LAYOUT, WRONG_ARGS};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use weft_ir::{Layout, Op, ParamKind, Scalar, Space, Team, TensorType, Type, Valu
 
 impl Elab<'_> {
     /// Defines the parameters. Scalars come first, because layouts of tensors refer to them.
-    pub(super) fn params(&mut self, params: &[ast::Param]) -> R<()> {
+    pub(super) fn params(&mut self, params: &[ast::Param]) -> Result<()> {
         for p in params {
             let Some(ty) = &p.ty else {
                 return fail(BAD_PARAM, p.span, format!("`{}` needs a type", p.name.name));
@@ -46,7 +46,7 @@ impl Elab<'_> {
                 Type::Team => Val::Team(weft_ir::TeamRef(index)),
                 Type::Barrier => Val::Barrier(v),
                 Type::Scalar(_) if is_int => Val::Int(self.symbol(v)?),
-                Type::Scalar(_) => Val::Rt(v),
+                Type::Scalar(_) => Val::Runtime(v),
                 // A tensor has no name before its own type is known.
                 _ => continue,
             };
@@ -72,7 +72,7 @@ impl Elab<'_> {
     }
 
     /// Evaluates a type such as `symm<T, (N):(1), align = 16>`.
-    fn tensor_type(&mut self, ty: &ast::TypeExpr) -> R<TensorType> {
+    fn tensor_type(&mut self, ty: &ast::TypeExpr) -> Result<TensorType> {
         let space = match &*ty.name.name {
             "symm" => Space::Symmetric,
             "global" => Space::Global,

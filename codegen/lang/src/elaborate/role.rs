@@ -1,6 +1,6 @@
 //! Roles: groups of warps of a CTA, each with code and a number of registers of its own.
 
-use super::{Elab, R, fail};
+use super::{Elab, Result, fail};
 use crate::ast::{self, Stmt, StmtKind};
 use crate::codes::meaning::{BAD_ATTR, NOT_CONSTANT, WRONG_ARGS};
 use weft_ir::Control;
@@ -30,7 +30,7 @@ fn before_roles(body: &ast::Block) -> usize {
 impl Elab<'_> {
     /// Places the roles of a kernel's body one after the other. Returns the number of threads of
     /// the CTA, or 0 if there is no role.
-    pub(super) fn plan_roles(&mut self, body: &ast::Block) -> R<u32> {
+    pub(super) fn plan_roles(&mut self, body: &ast::Block) -> Result<u32> {
         let roles = &body.stmts[before_roles(body)..];
         let mut next = 0;
         for s in roles {
@@ -72,7 +72,7 @@ impl Elab<'_> {
     }
 
     /// The numbers of threads and registers of a role.
-    fn role_arguments(&mut self, name: &ast::Ident, args: &[ast::Arg]) -> R<(u32, u32)> {
+    fn role_arguments(&mut self, name: &ast::Ident, args: &[ast::Arg]) -> Result<(u32, u32)> {
         let (mut threads, mut regs) = (None, 0);
         for arg in args {
             let at = arg.value.span;
@@ -114,7 +114,7 @@ impl Elab<'_> {
     }
 
     /// Elaborates a kernel's body: the code of all threads, followed by the roles.
-    pub(super) fn body(&mut self, body: &ast::Block) -> R<()> {
+    pub(super) fn body(&mut self, body: &ast::Block) -> Result<()> {
         let split = before_roles(body);
         self.scoped(|e| {
             if split == body.stmts.len() {
@@ -145,7 +145,7 @@ impl Elab<'_> {
         out
     }
 
-    fn share(&mut self, share: &Share, stmts: &[Stmt]) -> R<()> {
+    fn share(&mut self, share: &Share, stmts: &[Stmt]) -> Result<()> {
         let plans: Vec<_> = self.roles[share.roles.clone()].to_vec();
         let stmts = &stmts[share.roles.clone()];
         if let ([plan], [stmt]) = (&plans[..], stmts)
@@ -159,7 +159,7 @@ impl Elab<'_> {
     }
 
     /// Elaborates a role, in which the CTA stands for the role. A role without threads is left out.
-    fn role(&mut self, s: &Stmt, plan: Plan) -> R<()> {
+    fn role(&mut self, s: &Stmt, plan: Plan) -> Result<()> {
         let StmtKind::Role { name, body, .. } = &s.kind else { return Ok(()) };
         if plan.threads == 0 {
             return Ok(());
@@ -171,7 +171,7 @@ impl Elab<'_> {
         self.emit_role(&name.name, plan, inner, name.span)
     }
 
-    fn emit_role(&mut self, name: &str, plan: Plan, body: weft_ir::Block, span: Span) -> R<()> {
+    fn emit_role(&mut self, name: &str, plan: Plan, body: weft_ir::Block, span: Span) -> Result<()> {
         let Plan { first, threads, regs } = plan;
         self.b.at(span);
         self.b.emit(Control::Role { name: name.into(), first, threads, regs, body }).map(|_| ())

@@ -1,8 +1,8 @@
 //! Statements and control flow.
 
 use super::arith::raw;
-use super::value::{Frag, Val};
-use super::{Binding, Elab, R, fail};
+use super::value::{Fragment, Val};
+use super::{Binding, Elab, Result, fail};
 use crate::ast::{self, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
 use crate::codes::meaning::{
     BAD_RETURN, MISMATCH, NOT_ASSIGNABLE, NOT_CONSTANT, TOO_LARGE, UNKNOWN_NAME, WRONG_KIND,
@@ -16,13 +16,13 @@ use weft_ir::{
 impl Elab<'_> {
     /// Elaborates a block in a scope of its own and returns its value. Errors of statements are
     /// collected, so that all of them are reported.
-    pub(super) fn block(&mut self, block: &Block) -> R<Val> {
+    pub(super) fn block(&mut self, block: &Block) -> Result<Val> {
         self.scoped(|e| e.statements(&block.stmts, block.value.as_deref()))
     }
 
     /// Elaborates statements and a value. If the statements always jump away, the code after the
     /// jump is dropped and there is no value.
-    pub(super) fn statements(&mut self, stmts: &[Stmt], value: Option<&Expr>) -> R<Val> {
+    pub(super) fn statements(&mut self, stmts: &[Stmt], value: Option<&Expr>) -> Result<Val> {
         for (at, s) in stmts.iter().enumerate() {
             if self.flow.ended {
                 return Ok(Val::Unit);
@@ -51,7 +51,7 @@ impl Elab<'_> {
 
     /// Elaborates a statement and reports its errors. Only the error that the kernel has grown too
     /// large stops at once.
-    fn stmt_or_report(&mut self, s: &Stmt) -> R<()> {
+    fn stmt_or_report(&mut self, s: &Stmt) -> Result<()> {
         if let Err(d) = self.check_size(s.span).and_then(|()| self.stmt(s)) {
             // The statement jumped away before its end, so errors in the rest follow from that.
             if self.flow.ended && d.code != TOO_LARGE {
@@ -68,7 +68,7 @@ impl Elab<'_> {
         Ok(())
     }
 
-    fn stmt(&mut self, s: &Stmt) -> R<()> {
+    fn stmt(&mut self, s: &Stmt) -> Result<()> {
         self.b.at(s.span);
         match &s.kind {
             StmtKind::Let { mutable, name, ty, value } => self.let_(*mutable, name, ty.as_ref(), value),
@@ -118,7 +118,13 @@ impl Elab<'_> {
         }
     }
 
-    fn let_(&mut self, mutable: bool, name: &ast::Ident, ty: Option<&ast::TypeExpr>, value: &Expr) -> R<()> {
+    fn let_(
+        &mut self,
+        mutable: bool,
+        name: &ast::Ident,
+        ty: Option<&ast::TypeExpr>,
+        value: &Expr,
+    ) -> Result<()> {
         let mut val = self.expr(value)?;
         self.b.at(value.span);
         if let Some(ty) = ty {
@@ -141,7 +147,7 @@ impl Elab<'_> {
             self.bind(name, Binding::Val(val));
             return Ok(());
         }
-        let (local, frag) = match val {
+        let (local, fragment) = match val {
             Val::Layout(_)
             | Val::Swizzled(..)
             | Val::Pipeline(_)
@@ -169,18 +175,18 @@ impl Elab<'_> {
                 let ty = self.b.ty(raw(&v)).clone();
                 let local = self.b.local(&name.name, ty);
                 self.b.set(local, raw(&v))?;
-                (local, if let Val::Frag(f) = v { Some(f) } else { None })
+                (local, if let Val::Fragment(f) = v { Some(f) } else { None })
             }
         };
-        self.bind(name, Binding::Local(local, frag));
+        self.bind(name, Binding::Local(local, fragment));
         Ok(())
     }
 
-    fn assign(&mut self, target: &Expr, op: Option<ast::BinOp>, value: &Expr, span: Span) -> R<()> {
+    fn assign(&mut self, target: &Expr, op: Option<ast::BinOp>, value: &Expr, span: Span) -> Result<()> {
         let mut val = self.expr(value)?;
         match &target.kind {
             ExprKind::Name(name) => {
-                let Some(Binding::Local(local, frag)) = self.lookup(&name.name).cloned() else {
+                let Some(Binding::Local(local, fragment)) = self.lookup(&name.name).cloned() else {
                     return Err(match self.lookup(&name.name) {
                         Some(_) => Diagnostic::error(
                             NOT_ASSIGNABLE,
@@ -203,19 +209,19 @@ impl Elab<'_> {
                 if let Type::Accumulator(_) = ty {
                     return self.assign_accumulator(local, &val, (value.span, span));
                 }
-                let val = match &frag {
-                    Some(old) => self.dealt_as(val, &Val::Frag(old.clone()), value.span)?,
+                let val = match &fragment {
+                    Some(old) => self.dealt_as(val, &Val::Fragment(old.clone()), value.span)?,
                     None => val,
                 };
                 let v = self.scalar_or_frag(val, ty.elem(), value.span)?;
-                self.same_deal(&v, frag.as_ref(), value.span)?;
+                self.same_distribution(&v, fragment.as_ref(), value.span)?;
                 let v = match ty {
                     Type::Scalar(Scalar::I64) => self.as_int_of(v, value.span)?,
                     _ => v,
                 };
                 let v = self.check_elem(v, ty.elem(), value.span)?;
-                let v = match (&v, &frag) {
-                    (Val::Rt(x), Some(_)) => self.b.splat(*x, &ty)?,
+                let v = match (&v, &fragment) {
+                    (Val::Runtime(x), Some(_)) => self.b.splat(*x, &ty)?,
                     _ => raw(&v),
                 };
                 self.b.at(span);
@@ -227,9 +233,9 @@ impl Elab<'_> {
                     inner = e;
                 }
                 if let ExprKind::Name(name) = &inner.kind
-                    && let Some(Binding::Local(local, Some(frag))) = self.lookup(&name.name).cloned()
+                    && let Some(Binding::Local(local, Some(fragment))) = self.lookup(&name.name).cloned()
                 {
-                    return self.assign_lane(local, &frag, target, indices, op, (val, value.span));
+                    return self.assign_lane(local, &fragment, target, indices, op, (val, value.span));
                 }
                 let place = self.expr(target)?;
                 let Val::Tensor(t) = place else {
@@ -253,7 +259,7 @@ impl Elab<'_> {
 
     /// Assigns to a variable that holds an accumulator. The new value must be an accumulator of the
     /// same tile.
-    fn assign_accumulator(&mut self, local: LocalId, val: &Val, (at, span): (Span, Span)) -> R<()> {
+    fn assign_accumulator(&mut self, local: LocalId, val: &Val, (at, span): (Span, Span)) -> Result<()> {
         let ty = self.b.kernel().locals[local].ty.clone();
         match val {
             Val::Accumulator(v, of) if Type::Accumulator(*of) == ty => {
@@ -267,18 +273,18 @@ impl Elab<'_> {
     fn assign_lane(
         &mut self,
         local: LocalId,
-        frag: &Frag,
+        fragment: &Fragment,
         target: &Expr,
         indices: &[Expr],
         op: Option<ast::BinOp>,
         (mut val, at): (Val, Span),
-    ) -> R<()> {
+    ) -> Result<()> {
         if let Some(op) = op {
             let old = self.expr(target)?;
             val = self.binary(op, old, val, target.span)?;
         }
-        let layout = self.frag_layout(frag, target.span)?;
-        let coords = indices.iter().map(|i| Ok((self.expr(i)?, i.span))).collect::<R<Vec<_>>>()?;
+        let layout = self.fragment_layout(fragment, target.span)?;
+        let coords = indices.iter().map(|i| Ok((self.expr(i)?, i.span))).collect::<Result<Vec<_>>>()?;
         let coord = self.coord(&coords, layout.shape(), target.span)?;
         let ty = self.b.kernel().locals[local].ty.clone();
         let v = self.scalar_or_frag(val, ty.elem(), at)?;
@@ -286,14 +292,14 @@ impl Elab<'_> {
         let bad = |x: weft_layout::LayoutError| Diagnostic::error(NOT_ASSIGNABLE, target.span, x.to_string());
         let (rest, offset) = layout.slice_and_offset(&coord).map_err(bad)?;
         let n = if coord.has_all() { rest.size().as_const().unwrap_or(1) } else { 1 };
-        if frag.dealt.is_some() {
+        if fragment.distribution.is_some() {
             return fail(
                 NOT_ASSIGNABLE,
                 target.span,
                 "this tensor is distributed over the CTA: assign all of it",
             );
         }
-        if matches!(v, Val::Frag(_)) && self.b.ty(raw(&v)).lanes().map(i64::from) != Some(n) {
+        if matches!(v, Val::Fragment(_)) && self.b.ty(raw(&v)).lanes().map(i64::from) != Some(n) {
             return fail(MISMATCH, at, format!("expected {n} elements, found {}", self.describe(&v)));
         }
         if matches!(ty, Type::Scalar(_)) {
@@ -319,19 +325,19 @@ impl Elab<'_> {
     }
 
     /// Evaluates a condition, which is known at compile time or computed at run time.
-    fn cond(&mut self, e: &Expr) -> R<Val> {
+    fn cond(&mut self, e: &Expr) -> Result<Val> {
         let val = self.expr(e)?;
         self.condition(val, e.span)
     }
 
     /// A value as a condition.
-    pub(crate) fn condition(&mut self, val: Val, at: Span) -> R<Val> {
+    pub(crate) fn condition(&mut self, val: Val, at: Span) -> Result<Val> {
         match val {
             Val::Bool(_) => Ok(val),
             other => {
                 let v = self.scalar_or_frag(other, None, at)?;
                 match self.b.ty(raw(&v)) {
-                    Type::Scalar(Scalar::Bool) => Ok(Val::Rt(raw(&v))),
+                    Type::Scalar(Scalar::Bool) => Ok(Val::Runtime(raw(&v))),
                     ty => {
                         let message = format!("a condition must be a bool, not a {ty}");
                         Err(Diagnostic::error(WRONG_KIND, at, message).help("compare it: `x != 0`"))
@@ -341,7 +347,7 @@ impl Elab<'_> {
         }
     }
 
-    fn if_stmt(&mut self, cond: &Expr, then: &Block, otherwise: Option<&Block>) -> R<()> {
+    fn if_stmt(&mut self, cond: &Expr, then: &Block, otherwise: Option<&Block>) -> Result<()> {
         match self.cond(cond)? {
             Val::Bool(true) => self.block(then).map(|_| ()),
             Val::Bool(false) => otherwise.map_or(Ok(()), |b| self.block(b).map(|_| ())),
@@ -363,7 +369,7 @@ impl Elab<'_> {
         then: &Block,
         otherwise: Option<&Block>,
         span: Span,
-    ) -> R<Val> {
+    ) -> Result<Val> {
         let Some(otherwise) = otherwise.filter(|b| b.value.is_some() && then.value.is_some()) else {
             return self.if_stmt(cond, then, otherwise).map(|()| Val::Unit);
         };
@@ -378,12 +384,17 @@ impl Elab<'_> {
         self.b.at(span);
         self.flow.ended = gone && gone_too;
         self.b.emit(Control::If { cond: c, then, otherwise })?;
-        kept.map_or(Ok(Val::Unit), |(local, ty, frag)| self.read(local, &ty, frag))
+        kept.map_or(Ok(Val::Unit), |(local, ty, fragment)| self.read(local, &ty, fragment))
     }
 
     /// Elaborates a branch that has a value, unless it jumps away. The value is stored in a
     /// variable whose type is that of the first branch with a value.
-    fn way(&mut self, block: &Block, kept: &mut Option<(LocalId, Type, Option<Frag>)>, span: Span) -> R<()> {
+    fn way(
+        &mut self,
+        block: &Block,
+        kept: &mut Option<(LocalId, Type, Option<Fragment>)>,
+        span: Span,
+    ) -> Result<()> {
         let v = self.block(block)?;
         if self.flow.ended {
             return Ok(());
@@ -393,11 +404,11 @@ impl Elab<'_> {
         let local = match kept {
             None => {
                 let local = self.b.local("if", ty.clone());
-                *kept = Some((local, ty, if let Val::Frag(f) = &v { Some(f.clone()) } else { None }));
+                *kept = Some((local, ty, if let Val::Fragment(f) = &v { Some(f.clone()) } else { None }));
                 local
             }
-            Some((local, first, frag)) if *first == ty => {
-                self.same_deal(&v, frag.as_ref(), span)?;
+            Some((local, first, fragment)) if *first == ty => {
+                self.same_distribution(&v, fragment.as_ref(), span)?;
                 *local
             }
             Some((_, first, _)) => {
@@ -413,7 +424,7 @@ impl Elab<'_> {
         (lo, hi, step): (Int, Int, Int),
         unroll: u32,
         body: &Block,
-    ) -> R<()> {
+    ) -> Result<()> {
         let bounds = [self.b.index(lo.clone())?, self.b.index(hi.clone())?, self.b.index(step.clone())?];
         let (v, rounds) = self.rounds(var, (&lo, &hi, &step), body, 1)?;
         self.b.at(var.span);
@@ -439,7 +450,7 @@ impl Elab<'_> {
         (lo, hi, step): (&Int, &Int, &Int),
         body: &Block,
         count: u32,
-    ) -> R<(Value, weft_ir::Block)> {
+    ) -> Result<(Value, weft_ir::Block)> {
         let range = Range::of(lo, hi, &(step * Int::from(count)));
         let op = Op::Var(Var::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div });
         let v = self.b.detached(op, Type::Scalar(Scalar::I64));
@@ -464,7 +475,7 @@ impl Elab<'_> {
         [lo, hi, step]: [Value; 3],
         unroll: u32,
         body: weft_ir::Block,
-    ) -> R<()> {
+    ) -> Result<()> {
         let var = weft_ir::kernel::Induction(var);
         self.b.emit(Control::For { var, lo, hi, step, unroll, body }).map(|_| ())
     }
@@ -490,7 +501,7 @@ impl Elab<'_> {
         (lo, hi, step): (&Int, &Int, &Int),
         body: &Block,
         span: Span,
-    ) -> R<()> {
+    ) -> Result<()> {
         let (Some(lo), Some(hi), Some(step)) = (lo.as_const(), hi.as_const(), step.as_const()) else {
             return Err(Diagnostic::error(
                 NOT_CONSTANT,
@@ -519,7 +530,7 @@ impl Elab<'_> {
     }
 
     /// Elaborates `while`, or `loop`, which has no condition.
-    fn while_loop(&mut self, cond: Option<&Expr>, body: &Block, span: Span) -> R<()> {
+    fn while_loop(&mut self, cond: Option<&Expr>, body: &Block, span: Span) -> Result<()> {
         let mut known = (None, false);
         let ((head, body), left) = self.in_loop(|e| {
             let (head, _) = e.nested(|e| {

@@ -1,9 +1,10 @@
 //! Tensors in memory: slices, divisions, partitions, loads and stores.
 
 use super::arith::raw;
-use super::dealt::{rows_of, same_order, unwrapped};
-use super::value::{Dealt, Frag, Order, Tensor, Threads, Val};
-use super::{Elab, R, fail};
+use super::distribution::{rows_of, same_order, unwrapped};
+use super::expr::indices_for_modes;
+use super::value::{Distribution, Fragment, Order, Tensor, Threads, Val};
+use super::{Elab, Result, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
 use std::sync::Arc;
 use weft_ir::builder::{moved, sliced};
@@ -18,7 +19,13 @@ use weft_layout::{Coord, LayoutError, Node, Var};
 
 impl Elab<'_> {
     /// A view with another layout and other bounds that begins `offset` elements after the tensor.
-    pub(super) fn view(&mut self, t: Tensor, offset: Int, layout: Layout, bounds: Vec<Bound>) -> R<Tensor> {
+    pub(super) fn view(
+        &mut self,
+        t: Tensor,
+        offset: Int,
+        layout: Layout,
+        bounds: Vec<Bound>,
+    ) -> Result<Tensor> {
         let private = t.private || self.varies(&offset);
         let value = self.b.view(t.value, offset, layout, bounds)?;
         Ok(Tensor { value, private, element: false, order: t.order })
@@ -58,7 +65,7 @@ impl Elab<'_> {
     }
 
     /// Evaluates `t[i, _, j]`.
-    pub(super) fn slice(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> R<Tensor> {
+    pub(super) fn slice(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> Result<Tensor> {
         if coords.iter().any(|(v, _)| matches!(v, Val::Range(..))) {
             return self.slice_ranges(t, coords, span);
         }
@@ -134,12 +141,12 @@ impl Elab<'_> {
 
     /// Applies ranges first, which keep their mode with a smaller extent, and then the other
     /// indices.
-    fn slice_ranges(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> R<Tensor> {
+    fn slice_ranges(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> Result<Tensor> {
         let ty = self.tensor_type_of(t);
         if coords.len() != ty.layout.rank() {
-            return fail(BAD_INDEX, span, format!("{} indices for {} modes", coords.len(), ty.layout.rank()));
+            return fail(BAD_INDEX, span, indices_for_modes(coords.len(), ty.layout.rank()));
         }
-        let cut = |l: &Layout| -> R<(Layout, Int)> {
+        let cut = |l: &Layout| -> Result<(Layout, Int)> {
             let (mut shapes, mut strides) = (Vec::new(), Vec::new());
             let mut offset = Int::from(0);
             for (i, (val, at)) in coords.iter().enumerate() {
@@ -200,7 +207,7 @@ impl Elab<'_> {
         t: Tensor,
         span: Span,
         f: impl Fn(&Layout) -> Result<Layout, LayoutError>,
-    ) -> R<Tensor> {
+    ) -> Result<Tensor> {
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
         let f = |l: &Layout| extend(l, &f);
         let ty = self.tensor_type_of(t);
@@ -236,7 +243,7 @@ impl Elab<'_> {
         threads: &Threads,
         vector: Option<i64>,
         span: Span,
-    ) -> R<Tensor> {
+    ) -> Result<Tensor> {
         if let Some(order) = rows_of(&self.tensor_type_of(t).layout) {
             let rows = self.relayout(t, span, reversed)?;
             if let Ok(part) = self.partition_as_it_is(rows, threads, vector, span) {
@@ -254,18 +261,18 @@ impl Elab<'_> {
         threads: &Threads,
         vector: Option<i64>,
         span: Span,
-    ) -> R<Tensor> {
+    ) -> Result<Tensor> {
         let widest = i64::from(16 / self.tensor_type_of(t).elem.bytes());
         let mut v = vector.unwrap_or(widest);
         loop {
-            match self.deal(t, threads, v, span) {
+            match self.partition_by(t, threads, v, span) {
                 Err(_) if vector.is_none() && v > 1 => v /= 2,
                 other => return other,
             }
         }
     }
 
-    fn deal(&mut self, t: Tensor, threads: &Threads, v: i64, span: Span) -> R<Tensor> {
+    fn partition_by(&mut self, t: Tensor, threads: &Threads, v: i64, span: Span) -> Result<Tensor> {
         let ty = self.tensor_type_of(t);
         let total = ty.layout.size();
         let round = &threads.count * Int::from(v);
@@ -285,7 +292,7 @@ impl Elab<'_> {
             )
             .help("partition row by row, or choose a tile whose extents the vectors and threads divide")
         };
-        let deal = |l: &Layout| -> Result<(Layout, Int), LayoutError> {
+        let divide = |l: &Layout| -> Result<(Layout, Int), LayoutError> {
             let flat = l.coalesce()?;
             match (leaf(flat.shape()), leaf(flat.stride())) {
                 (Some(_), Some(s)) => {
@@ -298,7 +305,7 @@ impl Elab<'_> {
                         IntTuple::Tuple(vec![v.into(), threads.count.clone().into(), steps.clone().into()]),
                         IntTuple::Tuple(vec![Int::from(1).into(), v.into(), round.clone().into()]),
                     )?;
-                    let dealt = match l.composition(&all) {
+                    let distribution = match l.composition(&all) {
                         // There are at most as many elements as threads, so each thread finds its
                         // own element whatever the shape is.
                         Err(_) if v == 1 && steps.is(1) => {
@@ -306,7 +313,7 @@ impl Elab<'_> {
                         }
                         other => other?,
                     };
-                    dealt.slice_and_offset(&Coord::Tuple(vec![
+                    distribution.slice_and_offset(&Coord::Tuple(vec![
                         Coord::All,
                         Coord::Int(threads.index.clone()),
                         Coord::All,
@@ -314,8 +321,8 @@ impl Elab<'_> {
                 }
             }
         };
-        let (layout, offset) = deal(&ty.layout).map_err(bad)?;
-        let mut bounds = moved(&ty.bounds, deal).map_err(bad)?;
+        let (layout, offset) = divide(&ty.layout).map_err(bad)?;
+        let mut bounds = moved(&ty.bounds, divide).map_err(bad)?;
         if steps.clone() * round.clone() != total {
             bounds.push(Bound {
                 limit: total,
@@ -330,49 +337,64 @@ impl Elab<'_> {
 
     /// Reads a tensor's elements into registers. If the tensor differs by thread, each thread reads
     /// its own. If it is the same for the whole CTA, its elements are distributed over the threads.
-    pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
+    pub(super) fn load(&mut self, t: Tensor, span: Span) -> Result<Fragment> {
         let ty = self.tensor_type_of(t);
         // The rule of the op reports errors of a load from multicast memory.
-        let (part, dealt) = if t.private || t.element || ty.space == Space::Multicast {
+        let (part, distribution) = if t.private || t.element || ty.space == Space::Multicast {
             (t, None)
         } else {
-            let (part, turns) = self.deal_out(t, span)?;
-            (part, Some(Dealt::Evenly(turns)))
+            let (part, turns) = self.distribute(t, span)?;
+            (part, Some(Distribution::Evenly(turns)))
         };
         self.b.at(span);
         let value = self.b.load(part.value)?;
-        Ok(self.frag(part, value, dealt))
+        Ok(self.fragment(part, value, distribution))
     }
 
     /// The register tensor that results from an op on `part`.
-    pub(super) fn frag(&mut self, part: Tensor, value: Value, dealt: Option<Dealt>) -> Frag {
+    pub(super) fn fragment(
+        &mut self,
+        part: Tensor,
+        value: Value,
+        distribution: Option<Distribution>,
+    ) -> Fragment {
         let ty = self.tensor_type_of(part);
-        Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), dealt, order: part.order }
+        Fragment {
+            value,
+            shape: ty.layout.shape().clone(),
+            bounds: ty.bounds.clone(),
+            distribution,
+            order: part.order,
+        }
     }
 
     /// The part of a tensor that this thread accesses in a cooperative operation, and its
     /// distribution.
-    pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> R<(Tensor, Option<Dealt>)> {
+    pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> Result<(Tensor, Option<Distribution>)> {
         if t.private || t.element {
             return Ok((t, None));
         }
-        self.deal_out(t, span).map(|(p, n)| (p, Some(Dealt::Evenly(n))))
+        self.distribute(t, span).map(|(p, n)| (p, Some(Distribution::Evenly(n))))
     }
 
     /// The target and the value of a store, which must have the same elements and type. A scalar is
     /// stored to every element.
-    pub(super) fn place(&mut self, t: Tensor, val: Val, span: Span) -> R<(Tensor, Value)> {
+    pub(super) fn place(&mut self, t: Tensor, val: Val, span: Span) -> Result<(Tensor, Value)> {
         let ty = self.tensor_type_of(t);
         let val = self.read_for(t, val, span)?;
         let val = self.scalar_or_frag(val, Some(ty.elem), span)?;
         let val = self.check_elem(val, Some(ty.elem), span)?;
-        let (part, dealt) = match &val {
-            Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }) if !t.private && !t.element => {
+        let (part, distribution) = match &val {
+            Val::Fragment(Fragment { distribution: Some(Distribution::Accumulated(share)), .. })
+                if !t.private && !t.element =>
+            {
                 self.b.emit(Together::Converge { group: Group::Block })?;
-                (self.written_as(t, *share, span)?, Some(Dealt::Accumulated(*share)))
+                (self.written_as(t, *share, span)?, Some(Distribution::Accumulated(*share)))
             }
-            Val::Frag(Frag { dealt: Some(Dealt::Evenly(turns)), .. }) if self.has(t, *turns) => {
-                (self.deal_out_as(t, *turns, span)?, Some(Dealt::Evenly(*turns)))
+            Val::Fragment(Fragment { distribution: Some(Distribution::Evenly(turns)), .. })
+                if self.has(t, *turns) =>
+            {
+                (self.distribute_as(t, *turns, span)?, Some(Distribution::Evenly(*turns)))
             }
             _ => self.part_of(t, span)?,
         };
@@ -385,14 +407,14 @@ impl Elab<'_> {
             );
         };
         let want = Type::lanes_of(ty.elem, n);
-        if let Val::Frag(f) = &val {
+        if let Val::Fragment(f) = &val {
             same_order(f.order, part.order, span)?;
         }
         let value = match &val {
-            Val::Frag(f) if f.dealt == dealt && *self.b.ty(f.value) == want => f.value,
-            Val::Frag(f) => {
-                let (have, how_have) = (self.b.ty(f.value).to_string(), how(f.dealt));
-                let message = format!("expected {want} {}, found {have} {how_have}", how(dealt));
+            Val::Fragment(f) if f.distribution == distribution && *self.b.ty(f.value) == want => f.value,
+            Val::Fragment(f) => {
+                let (have, how_have) = (self.b.ty(f.value).to_string(), how(f.distribution));
+                let message = format!("expected {want} {}, found {have} {how_have}", how(distribution));
                 return Err(Diagnostic::error(MISMATCH, span, message)
                     .help("both sides must have the same elements, partitioned in the same way"));
             }
@@ -404,7 +426,7 @@ impl Elab<'_> {
 
     /// Evaluates `t[...] = v`, which is a weak store, or `multimem.st.relaxed.sys` to a multicast
     /// address.
-    pub(super) fn store(&mut self, t: Tensor, val: Val, span: Span) -> R<()> {
+    pub(super) fn store(&mut self, t: Tensor, val: Val, span: Span) -> Result<()> {
         let (part, value) = self.place(t, val, span)?;
         if self.b.ty(part.value).space() == Some(Space::Multicast) {
             self.b.mc_store(part.value, value).map(|_| ())
@@ -446,11 +468,11 @@ impl Elab<'_> {
 }
 
 /// The distribution of elements, for messages.
-fn how(dealt: Option<Dealt>) -> String {
-    match dealt {
+fn how(distribution: Option<Distribution>) -> String {
+    match distribution {
         None => "in one thread".to_owned(),
-        Some(Dealt::Evenly(turns)) => format!("of {turns} over the CTA"),
-        Some(Dealt::Accumulated(share)) => format!("of an accumulator's {share}"),
+        Some(Distribution::Evenly(turns)) => format!("of {turns} over the CTA"),
+        Some(Distribution::Accumulated(share)) => format!("of an accumulator's {share}"),
     }
 }
 

@@ -27,9 +27,9 @@ pub enum Val {
     /// A reduction that is passed to functions.
     Reduction(RedOp),
     /// A scalar that is known at run time.
-    Rt(Value),
+    Runtime(Value),
     /// Elements that the threads hold in registers.
-    Frag(Frag),
+    Fragment(Fragment),
     /// Coordinates of elements in registers.
     Coordinates(Coordinates),
     /// A tensor in memory (an IR value of tensor type).
@@ -92,7 +92,7 @@ pub enum Order {
 
 /// Elements that the threads hold in registers.
 #[derive(Clone, Debug)]
-pub struct Frag {
+pub struct Fragment {
     /// A scalar or vector with its lanes in coordinate order, mode 0 fastest.
     pub value: Value,
     /// The extents, known at compile time.
@@ -100,7 +100,7 @@ pub struct Frag {
     /// The bounds that say which lanes hold existing elements.
     pub bounds: Vec<Bound>,
     /// The distribution over the threads, if the tensor is the same for all threads.
-    pub dealt: Option<Dealt>,
+    pub distribution: Option<Distribution>,
     /// The order in which `partition` distributed the elements, if they belong to a tensor that it
     /// made.
     pub order: Option<Order>,
@@ -108,7 +108,7 @@ pub struct Frag {
 
 /// The way in which the elements of a tensor are distributed over the threads of a CTA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dealt {
+pub enum Distribution {
     /// The elements are distributed in turn.
     Evenly(Turns),
     /// The elements are distributed as those of accumulators of matrix products are.
@@ -208,8 +208,8 @@ impl Val {
             Val::Str(_) => "a string",
             Val::Dtype(_) => "a type",
             Val::Reduction(_) => "a reduction",
-            Val::Rt(_) => "a run-time scalar",
-            Val::Frag(_) => "a register tensor",
+            Val::Runtime(_) => "a run-time scalar",
+            Val::Fragment(_) => "a register tensor",
             Val::Coordinates(_) => "coordinates of elements",
             Val::Tensor(_) => "a tensor",
             Val::Layout(_) => "a layout",

@@ -2,7 +2,7 @@
 //! of the text.
 
 use super::number::{FUNCTIONS, Number, Real};
-use super::{R, Run, Value};
+use super::{Result, Run, Value};
 use crate::ast::{self, ExprKind};
 use crate::codes::meaning::{BAD_INDEX, UNKNOWN_NAME, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::fail;
@@ -10,7 +10,7 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{NumberKind, Scalar};
 
 /// A function of the language: its name, the number of its arguments, and its evaluation.
-type Row = (&'static str, usize, fn(&mut Run<'_>, &[ast::Arg], Span) -> R<Value>);
+type Row = (&'static str, usize, fn(&mut Run<'_>, &[ast::Arg], Span) -> Result<Value>);
 
 const BUILTINS: [Row; 9] = [
     ("my_pe", 0, |run, _, _| Ok(int(run.place.pe as i128))),
@@ -43,7 +43,7 @@ fn int(n: i128) -> Value {
     Value::Number(Number::Int(n))
 }
 
-fn positive(n: i128, span: Span) -> R<()> {
+fn positive(n: i128, span: Span) -> Result<()> {
     if n > 0 { Ok(()) } else { Ok(fail(WRONG_KIND, span, format!("a division by {n}"))?) }
 }
 
@@ -54,7 +54,7 @@ impl Run<'_> {
         generics: &[ast::Arg],
         args: &[ast::Arg],
         span: Span,
-    ) -> R<Value> {
+    ) -> Result<Value> {
         let name = &*callee.name;
         if let Some(named) = args.iter().find_map(|arg| arg.name.as_ref()) {
             fail(WRONG_ARGS, named.span, format!("`{name}` has no parameter named `{named}` here"))?;
@@ -93,12 +93,12 @@ impl Run<'_> {
                 .help(format!("it can call functions of the file, and {}", known.join(", ")))
                 .into());
         };
-        let arguments = args.iter().map(|arg| self.expr(&arg.value)).collect::<R<Vec<_>>>()?;
+        let arguments = args.iter().map(|arg| self.expr(&arg.value)).collect::<Result<Vec<_>>>()?;
         self.call(f, arguments, span)
     }
 
     /// Evaluates `size(x)` and `size<1>(x)`.
-    fn size(&mut self, generics: &[ast::Arg], args: &[ast::Arg], span: Span) -> R<Value> {
+    fn size(&mut self, generics: &[ast::Arg], args: &[ast::Arg], span: Span) -> Result<Value> {
         let mode = match generics {
             [] => None,
             [ast::Arg { value: ast::Expr { kind: ExprKind::Int(n), .. }, .. }] => Some(*n),
@@ -122,7 +122,7 @@ impl Run<'_> {
     }
 
     /// Evaluates `peer(x, pe)`: the tensor of another PE as it was before the launch.
-    fn peer(&mut self, args: &[ast::Arg], span: Span) -> R<Value> {
+    fn peer(&mut self, args: &[ast::Arg], span: Span) -> Result<Value> {
         let Value::Tensor { tensor, .. } = self.expr(&args[0].value)? else {
             return Ok(fail(WRONG_KIND, args[0].value.span, "expected a tensor")?);
         };
@@ -133,7 +133,7 @@ impl Run<'_> {
         }
     }
 
-    fn choose(&mut self, args: &[ast::Arg], least: bool) -> R<Value> {
+    fn choose(&mut self, args: &[ast::Arg], least: bool) -> Result<Value> {
         let [a, b] = [self.number(&args[0].value)?, self.number(&args[1].value)?];
         Ok(Value::Number(match (a, b) {
             (Number::Int(a), Number::Int(b)) => Number::Int(if least { a.min(b) } else { a.max(b) }),
@@ -148,7 +148,7 @@ impl Run<'_> {
         name: &ast::Ident,
         generics: &[ast::Arg],
         args: &[ast::Arg],
-    ) -> R<Value> {
+    ) -> Result<Value> {
         let ([ast::Arg { value, .. }], [], "to") = (generics, args, &*name.name) else {
             return Ok(fail(WRONG_ARGS, name.span, "the only method in a reference function is `to<T>()`")?);
         };

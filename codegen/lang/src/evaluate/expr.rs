@@ -1,15 +1,15 @@
 //! The evaluation of expressions of reference functions.
 
 use super::number::Number;
-use super::{R, Run, Value};
+use super::{Result, Run, Value};
 use crate::ast::{self, BinOp, ExprKind, UnOp};
 use crate::codes::meaning::{BAD_INDEX, UNKNOWN_NAME, WRONG_KIND};
-use crate::elaborate::fail;
+use crate::elaborate::{counted, fail};
 use weft_ir::Scalar;
 use weft_ir::diag::Span;
 
 impl Run<'_> {
-    pub(super) fn expr(&mut self, e: &ast::Expr) -> R<Value> {
+    pub(super) fn expr(&mut self, e: &ast::Expr) -> Result<Value> {
         self.step(e.span)?;
         match &e.kind {
             ExprKind::Int(n) => Ok(Value::Number(Number::Int((*n).into()))),
@@ -53,7 +53,7 @@ impl Run<'_> {
         }
     }
 
-    fn name(&mut self, name: &str, span: Span) -> R<Value> {
+    fn name(&mut self, name: &str, span: Span) -> Result<Value> {
         if let Some(variable) = self.variable(name) {
             return Ok(variable.value);
         }
@@ -72,28 +72,28 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn number(&mut self, e: &ast::Expr) -> R<Number> {
+    pub(super) fn number(&mut self, e: &ast::Expr) -> Result<Number> {
         match self.expr(e)? {
             Value::Number(n) => Ok(n),
             _ => Ok(fail(WRONG_KIND, e.span, "expected a number")?),
         }
     }
 
-    pub(super) fn int(&mut self, e: &ast::Expr) -> R<i128> {
+    pub(super) fn int(&mut self, e: &ast::Expr) -> Result<i128> {
         match self.number(e)? {
             Number::Int(n) => Ok(n),
             other => Ok(fail(WRONG_KIND, e.span, format!("expected an integer, found {other}"))?),
         }
     }
 
-    pub(super) fn truth(&mut self, e: &ast::Expr) -> R<bool> {
+    pub(super) fn truth(&mut self, e: &ast::Expr) -> Result<bool> {
         match self.number(e)? {
             Number::Bool(b) => Ok(b),
             other => Ok(fail(WRONG_KIND, e.span, format!("expected true or false, found {other}"))?),
         }
     }
 
-    fn unary(&mut self, op: UnOp, inner: &ast::Expr) -> R<Value> {
+    fn unary(&mut self, op: UnOp, inner: &ast::Expr) -> Result<Value> {
         Ok(Value::Number(match (op, self.number(inner)?) {
             (UnOp::Neg, Number::Int(n)) => Number::Int(n.wrapping_neg()),
             (UnOp::Neg, Number::Real(x)) => Number::Real(x.negate()),
@@ -103,7 +103,7 @@ impl Run<'_> {
         }))
     }
 
-    pub(super) fn binary(&mut self, op: BinOp, a: Value, b: Value, span: Span) -> R<Value> {
+    pub(super) fn binary(&mut self, op: BinOp, a: Value, b: Value, span: Span) -> Result<Value> {
         let (Value::Number(a), Value::Number(b)) = (a, b) else {
             return Ok(fail(WRONG_KIND, span, "the operator needs numbers, such as elements of tensors")?);
         };
@@ -152,14 +152,15 @@ impl Run<'_> {
         base: &ast::Expr,
         indices: &[ast::Expr],
         span: Span,
-    ) -> R<(usize, usize, usize)> {
+    ) -> Result<(usize, usize, usize)> {
         let Value::Tensor { tensor, pe } = self.expr(base)? else {
             return Ok(fail(WRONG_KIND, base.span, "only tensors have elements")?);
         };
         let modes = self.tensors.shape(tensor).len();
         if indices.len() != modes {
-            let what = format!("{} coordinates for a tensor of {modes} modes", indices.len());
-            fail(BAD_INDEX, span, what)?;
+            let coordinates = counted(indices.len(), "coordinate", "coordinates");
+            let modes = counted(modes, "mode", "modes");
+            fail(BAD_INDEX, span, format!("{coordinates} for a tensor of {modes}"))?;
         }
         let mut at = 0;
         for (mode, index) in indices.iter().enumerate() {

@@ -170,7 +170,7 @@ impl From<Diagnostic> for Stop {
     }
 }
 
-type R<T> = Result<T, Stop>;
+type Result<T, E = Stop> = std::result::Result<T, E>;
 
 /// The state of an evaluation.
 struct Run<'a> {
@@ -185,7 +185,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn step(&mut self, span: Span) -> R<()> {
+    fn step(&mut self, span: Span) -> Result<()> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
             fail(TOO_LARGE, span, format!("the reference takes more than {MAX_STEPS} steps"))?;
@@ -202,7 +202,7 @@ impl Run<'_> {
     }
 
     /// Calls a function with values for its parameters.
-    fn call(&mut self, f: &ast::Function, arguments: Vec<Value>, span: Span) -> R<Value> {
+    fn call(&mut self, f: &ast::Function, arguments: Vec<Value>, span: Span) -> Result<Value> {
         if !f.generics.is_empty() || f.params.len() != arguments.len() {
             let (n, m) = (f.params.len(), arguments.len());
             let what = format!("`{}` needs {n} arguments and no compile-time ones here, but has {m}", f.name);
@@ -228,7 +228,7 @@ impl Run<'_> {
     }
 
     /// Runs a block in a scope of its own and returns the value of its last expression.
-    fn block(&mut self, block: &ast::Block) -> R<Value> {
+    fn block(&mut self, block: &ast::Block) -> Result<Value> {
         let depth = self.scope.len();
         let mut result = block.stmts.iter().try_for_each(|stmt| self.stmt(stmt)).map(|()| Value::Unit);
         if let (Ok(_), Some(value)) = (&result, &block.value) {
@@ -238,7 +238,7 @@ impl Run<'_> {
         result
     }
 
-    fn stmt(&mut self, stmt: &ast::Stmt) -> R<()> {
+    fn stmt(&mut self, stmt: &ast::Stmt) -> Result<()> {
         self.step(stmt.span)?;
         match &stmt.kind {
             StmtKind::Let { mutable, name, ty, value } => {
@@ -294,7 +294,7 @@ impl Run<'_> {
     }
 
     /// Runs a round of a loop. Returns whether another round can follow.
-    fn round(&mut self, body: &ast::Block, span: Span) -> R<bool> {
+    fn round(&mut self, body: &ast::Block, span: Span) -> Result<bool> {
         self.step(span)?;
         match self.block(body) {
             Ok(_) | Err(Stop::Jump(Jump::Continue)) => Ok(true),
@@ -303,7 +303,7 @@ impl Run<'_> {
         }
     }
 
-    fn assign(&mut self, target: &ast::Expr, op: Option<ast::BinOp>, value: &ast::Expr) -> R<()> {
+    fn assign(&mut self, target: &ast::Expr, op: Option<ast::BinOp>, value: &ast::Expr) -> Result<()> {
         let mut new = self.expr(value)?;
         if let Some(op) = op {
             let old = self.expr(target)?;

@@ -110,7 +110,7 @@ impl<'a> Matrices<'a> {
 }
 
 /// An access to the elements that a thread has of a tile which warpgroups divide.
-struct Dealt<'a> {
+struct DividedTile<'a> {
     /// Whether the access is a store.
     stores: bool,
     tile: &'a TensorAddress,
@@ -137,13 +137,13 @@ impl MemoryPass<'_> {
         if tile.route != Route::Local || tile.ty.space != Space::Shared {
             return Ok(Err(None));
         }
-        let dealt = Dealt { stores: value.is_some(), tile, over: *over };
-        let (operand, step) = match dealt.operand() {
+        let divided = DividedTile { stores: value.is_some(), tile, over: *over };
+        let (operand, step) = match divided.operand() {
             Ok(found) => found,
             Err(why) => return Ok(Err(Some(why))),
         };
         let trans = operand.mn_major;
-        let name = if dealt.stores { "stmatrix" } else { "ldmatrix" };
+        let name = if divided.stores { "stmatrix" } else { "ldmatrix" };
         let choice = fragments(name, FRAGMENT, trans).map(|choice| choice.check(self.options.target));
         if let Some(Err(no)) = choice {
             return Ok(Err(Some(no.to_string())));
@@ -153,7 +153,7 @@ impl MemoryPass<'_> {
         let warpgroup = linear(&mut e.b, Sreg::ThreadIdx)?.floor_div(&Int::from(i64::from(WARPGROUP)));
         let part = warpgroup.rem(&Int::from(i64::from(over[0])));
         let source = source_of(e, tile, (operand, &part * Int::from(step)))?;
-        let blocks = dealt.rows() / ATOM_ROWS;
+        let blocks = divided.rows() / ATOM_ROWS;
         let fragments = (0..blocks).flat_map(|block| (0..slices).map(move |slice| (block, slice)));
         let count = blocks as u32 * slices as u32;
         let mut matrices = Matrices::of_rows(e, &source, span)?;
@@ -201,7 +201,7 @@ impl MemoryPass<'_> {
     }
 }
 
-impl Dealt<'_> {
+impl DividedTile<'_> {
     /// The number of rows of each warpgroup.
     fn rows(&self) -> i64 {
         let rows = self.tile.ty.layout.mode(0).and_then(|m| m.size().as_const()).unwrap_or(0);

@@ -22,7 +22,7 @@ impl RemotePass<'_> {
         value: Value,
     ) -> Built<Action> {
         let (carrier, name) = carrier(elem(&e.b, dst).bytes());
-        self.reach(
+        self.by_transport(
             e,
             (dst, team, pe),
             &Type::Unit,
@@ -43,7 +43,7 @@ impl RemotePass<'_> {
     ) -> Built<Action> {
         let ty = elem(&e.b, src);
         let (carrier, name) = carrier(ty.bytes());
-        let value = self.reach(
+        let value = self.by_transport(
             e,
             (src, team, pe),
             &Type::Scalar(ty),
@@ -69,7 +69,7 @@ impl RemotePass<'_> {
         op: SignalKind,
         value: Value,
     ) -> Built<Action> {
-        self.reach(
+        self.by_transport(
             e,
             (signal, team, pe),
             &Type::Unit,
@@ -97,7 +97,7 @@ impl RemotePass<'_> {
             let old = atomic(&mut e.b, place, op, s, operands)?;
             return Ok(if op.fetches() { Action::Become(old) } else { Action::Drop });
         }
-        let value = self.reach(
+        let value = self.by_transport(
             e,
             (target, team, pe),
             &result,

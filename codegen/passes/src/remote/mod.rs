@@ -161,7 +161,7 @@ impl RemotePass<'_> {
     /// Emits an operation on another PE's copy of `tensor` for each implementation that the
     /// transport permits. One gets the tensor's address there, and the other gets the PE's number
     /// in NVSHMEM. Each returns a `result` unless that is `unit`.
-    fn reach(
+    fn by_transport(
         &mut self,
         e: &mut Editor,
         (tensor, team, pe): (Value, TeamRef, Value),

@@ -56,7 +56,7 @@ impl RemotePass<'_> {
         let pair = Pair::new(&dst, &src, span)?;
         let mut moved = Moved::default();
         let mut copied = None;
-        self.reach(
+        self.by_transport(
             e,
             (rma.remote(), rma.team, rma.pe),
             &Type::Unit,

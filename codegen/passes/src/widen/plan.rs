@@ -82,7 +82,7 @@ impl Plan {
 }
 
 /// A bound when it is first found: its greatest position in the first round, its stride, its limit.
-type Reach = (Int, Int, Int);
+type BoundRange = (Int, Int, Int);
 
 struct Touch {
     root: Value,
@@ -135,7 +135,7 @@ impl Loop {
 /// Fails with the reason why the loop stays unchanged.
 pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
     let mut plan = Plan {
-        rounds: asked(l)?,
+        rounds: requested_unroll(l)?,
         fewer: None,
         kinds: FxHashMap::default(),
         strides: FxHashMap::default(),
@@ -185,7 +185,7 @@ pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn asked(l: &Loop) -> Result<u32, String> {
+fn requested_unroll(l: &Loop) -> Result<u32, String> {
     let rounds = match (l.unroll, l.trip) {
         (0, Some(trip)) if trip <= MAX_FULL => trip,
         (0, Some(trip)) => return Err(format!("{trip} rounds are too many: the limit is {MAX_FULL}")),
@@ -246,7 +246,7 @@ fn access(
     place: Value,
     writes: bool,
     accesses: &mut Vec<Touch>,
-    reaches: &mut Vec<Reach>,
+    reaches: &mut Vec<BoundRange>,
 ) -> Result<u32, String> {
     let Type::Tensor(t) = k.ty(place) else { return Err("it accesses a pointer".into()) };
     // Symbols that the body computes in each round must not occur where the variable must not

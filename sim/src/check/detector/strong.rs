@@ -169,7 +169,7 @@ impl Detector {
             w.flags & SYNC == 0 && w.agent == Agent::Thread && (w.warp != number || w.lanes != 1 << lane)
         };
         let Some(w) = write.filter(other) else { return };
-        let why = if w.strong.is_some() { Why::NoRelease } else { Why::WeakWrite };
+        let why = if w.strong.is_some() { Unordered::NoRelease } else { Unordered::WeakWrite };
         let miss = Miss {
             why,
             chain: w.flags & UPDATE != 0,

@@ -41,7 +41,7 @@ pub(crate) struct Mbarrier {
 }
 
 /// The agent that changes an mbarrier.
-pub(crate) enum By<'a> {
+pub(crate) enum Changer<'a> {
     /// A lane of a warp's slot, which releases all that it knows.
     Thread(WarpSlot, usize),
     /// A lane that releases what it knew at its latest fence.
@@ -232,15 +232,15 @@ impl Asynchronous {
         &mut self,
         world: &mut World<'_>,
         at: Spot,
-        by: By<'_>,
+        by: Changer<'_>,
         f: impl FnOnce(&mut Mbarrier) -> Result<(), Wrong>,
     ) -> Result<u64, Wrong> {
         let b = self.valid(world.memory, at)?;
         let token = b.token();
         match (by, world.check.as_deref_mut()) {
-            (By::Thread(slot, lane), Some(d)) => d.leave(slot, 1 << lane, &mut b.clock),
-            (By::Relaxed(slot, lane), Some(d)) => d.leave_fenced(slot, lane, Scope::Cta, &mut b.clock),
-            (By::Operation(Some(ticket)), _) => ticket.publish(&mut b.clock, false),
+            (Changer::Thread(slot, lane), Some(d)) => d.leave(slot, 1 << lane, &mut b.clock),
+            (Changer::Relaxed(slot, lane), Some(d)) => d.leave_fenced(slot, lane, Scope::Cta, &mut b.clock),
+            (Changer::Operation(Some(ticket)), _) => ticket.publish(&mut b.clock, false),
             _ => {}
         }
         f(b)?;

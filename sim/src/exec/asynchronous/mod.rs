@@ -30,7 +30,7 @@ use crate::model::{CtaSlot, Table, WarpSlot};
 use crate::num::Combine;
 use crate::rng::Rng;
 use groups::Groups;
-use mbarrier::{Barriers, By};
+use mbarrier::{Barriers, Changer};
 use std::sync::Arc;
 
 /// The largest number of pending copies of a warp, and of pending bulk operations of the machine.
@@ -282,7 +282,7 @@ impl Asynchronous {
         at: Spot,
         change: impl FnOnce(&mut mbarrier::Mbarrier) -> Result<(), mbarrier::Wrong>,
     ) -> Result<(), Box<Failure>> {
-        let done = self.change(world, at, By::Operation(ticket), change);
+        let done = self.change(world, at, Changer::Operation(ticket), change);
         done.map(|_| ()).map_err(|(message, help)| {
             let message =
                 format!("when the operation completed on the mbarrier at shared {:#x}: {message}", at.at);

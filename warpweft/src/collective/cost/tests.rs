@@ -1,11 +1,12 @@
-//! The model against what was measured.
+//! Compares the model with measurements.
 
 use super::*;
 use crate::collective::{ALGORITHMS, Algorithm, Collective, Placement};
 use weft_runtime::DType;
 
-/// Published times of MSCCL++'s allreduce through the switch on 8 H100s (docs/dsl/results.md, read off its figures):
-/// the only ones that say what is in them. Two-shot: two barriers, 9/8 of the size each way.
+/// Published times of MSCCL++'s allreduce through the switch on 8 H100s (docs/dsl/results.md, read
+/// off its figures). No other published times describe their algorithm: two-shot, two barriers, 9/8
+/// of the size each way.
 #[test]
 fn published_times_of_the_switch_are_met() {
     let two_shot = Algorithm::find(Collective::AllReduce, "two_shot").unwrap();
@@ -25,8 +26,8 @@ fn published_times_of_the_switch_are_met() {
     }
 }
 
-/// `weft bench` on 2 H200s, bf16, in a CUDA graph, 2026-11-21 (docs/performance.md): microseconds of sizes from 1 KiB on,
-/// each four times the one before.
+/// Microseconds of `weft bench` on 2 H200s, bf16, in a CUDA graph, 2026-11-21
+/// (docs/performance.md). The first size is 1 KiB, and each is four times the one before.
 type Measured = (Collective, Placement, &'static str, &'static [f64]);
 
 #[rustfmt::skip]
@@ -72,7 +73,7 @@ fn request(collective: Collective, place: Placement, i: usize) -> Request {
     Request { place, ..Request::new(collective, DType::BF16, counts.count, 2) }
 }
 
-/// At every size, of every collective and place.
+/// Tests every size of every collective and placement.
 #[test]
 fn what_is_chosen_is_nearly_the_fastest_that_was_measured() {
     let mut slow = Vec::new();
@@ -104,7 +105,7 @@ fn times_are_near_those_that_were_measured() {
         for (i, us) in measured.iter().enumerate() {
             let request = request(*collective, *place, i);
             let ratio = Links::H200.time(&Plan::of(algorithm, &request, 132), &request) / us;
-            // (Packets of 64 MiB take longer than their bytes say: 0.7.)
+            // Packets of 64 MiB take longer than their bytes predict, with a ratio of 0.7.
             if !(0.68..1.25).contains(&ratio) {
                 far.push(format!("{collective} {place:?} {name} {}: {ratio:.2}", request.bytes()));
             }
@@ -113,7 +114,8 @@ fn times_are_near_those_that_were_measured() {
     assert!(far.is_empty(), "{far:#?}");
 }
 
-/// The same page: turns as 8 PEs take them, all to one other GPU, so that nothing meets in the switch.
+/// Compares the turns of 8 PEs (docs/performance.md). All bytes of a turn go to one other GPU, so
+/// none meet in the switch.
 #[test]
 fn turns_are_near_those_that_were_measured() {
     let rotate = Algorithm::find(Collective::AllReduce, "rotate").unwrap();
@@ -126,7 +128,7 @@ fn turns_are_near_those_that_were_measured() {
     }
 }
 
-/// Fewer CTAs have less bandwidth; plain memory leaves what any memory can.
+/// Fewer CTAs have less bandwidth. Plain memory excludes algorithms that need the symmetric heap.
 #[test]
 fn few_ctas_and_plain_memory_count() {
     let request = Request::new(Collective::AllReduce, DType::F32, 4 << 20, 8);
@@ -137,7 +139,7 @@ fn few_ctas_and_plain_memory_count() {
     assert_eq!(Plan::choose(&plain, 132, &Links::H200).unwrap().algorithm.name, "push");
 }
 
-/// No count of any size is too much for the sums.
+/// Any count gives a finite time.
 #[test]
 fn times_are_numbers() {
     for a in &ALGORITHMS {

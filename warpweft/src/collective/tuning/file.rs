@@ -4,21 +4,21 @@ use super::super::Links;
 use super::{Entry, Setting, Table};
 use crate::tuned::{Measured, TuningFile, tables};
 
-/// Another form of the file has another number.
+/// The number of the file's format.
 const FORM: u32 = 1;
 
-/// The file: `WEFT_TUNING` names another, or is `off`.
+/// The file, unless `WEFT_TUNING` names another or is `off`.
 const FILE: TuningFile =
     TuningFile { variable: "WEFT_TUNING", name: "tuning.json", command: "weft tune", form: FORM };
 
 tables!(FILE, "WEFT_TUNING", "tuning.json");
 
-/// The tables that are stored for a setting.
+/// The result of a search for a setting's table.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stored {
-    /// A table, without what no longer holds, and why that does not.
+    /// The table without entries that no longer hold, and the reasons why those do not.
     Table(Box<Table>, Vec<String>),
-    /// None, for that reason.
+    /// The reason why there is no table.
     None(String),
 }
 
@@ -40,7 +40,7 @@ impl Tables {
         }
     }
 
-    /// The measurements of links like those of a setting, if they were measured for a team of any size.
+    /// The links of a setting like this one with a team of any size, if they were measured.
     pub fn links(&self, setting: &Setting) -> Option<Links> {
         let other = |t: &&Table| Setting { n_pes: setting.n_pes, ..t.setting.clone() } == *setting;
         self.tables.iter().find(other).map(|t| t.links)

@@ -18,13 +18,13 @@ use weft_runtime::{DType, World, machine};
 pub struct Setting {
     /// The name of the GPUs.
     pub gpu: String,
-    /// PEs of the team.
+    /// The number of PEs of the team.
     pub n_pes: u32,
     /// The way in which the GPUs reach each other.
     pub wire: Wire,
     /// Whether the team has a multicast address.
     pub multicast: bool,
-    /// The driver's version, or CUDA's where NVML does not tell it.
+    /// The version of the driver, or of CUDA if NVML does not report a driver.
     pub driver: String,
 }
 
@@ -34,9 +34,9 @@ pub struct Setting {
 pub enum Wire {
     /// PEs reach each other by NVLink.
     NvLink,
-    /// PCIe peer access, some of them.
+    /// Some PEs reach each other by PCIe peer access.
     Pcie,
-    /// Some by NVSHMEM's operations alone.
+    /// Some PEs reach each other only by NVSHMEM's operations.
     Network,
 }
 
@@ -64,7 +64,7 @@ impl Setting {
         Ok(Setting { gpu: world.device().name()?, n_pes, wire, multicast, driver })
     }
 
-    /// Whether it is the same but for the driver.
+    /// Whether it differs at most in the driver.
     fn resembles(&self, other: &Setting) -> bool {
         Setting { driver: String::new(), ..self.clone() }
             == Setting { driver: String::new(), ..other.clone() }
@@ -79,7 +79,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// How far a size may lie from those measured, as a factor's logarithm: sixteen times.
+/// The logarithm of the largest factor between a size and the nearest measured one: sixteen.
 const FAR: f64 = 2.7726;
 
 /// The fastest plan of some sizes.
@@ -102,7 +102,8 @@ pub struct Entry {
     /// The limits of the plan.
     #[serde(flatten)]
     pub most: Limits,
-    /// Sizes that it was the fastest for, in bytes ([`Request::bytes`]), ascending, each with microseconds of a call.
+    /// The sizes in bytes ([`Request::bytes`]) for which it was the fastest, ascending, each with
+    /// microseconds of a call.
     pub sizes: Vec<(u64, f64)>,
 }
 
@@ -129,19 +130,19 @@ pub struct Table {
 }
 
 impl Entry {
-    /// The algorithm, if there is one of that name still.
+    /// The algorithm of that name, if it still exists.
     pub fn algorithm(&self) -> Option<&'static Algorithm> {
         Algorithm::find(self.collective, &self.algorithm).ok()
     }
 
-    /// How far a size is from those measured: a factor's logarithm.
+    /// The logarithm of the factor between a size and the nearest measured one.
     fn distance(&self, bytes: u64) -> f64 {
         let ln = |n: u64| (n.max(1) as f64).ln();
         let (from, to) = (self.sizes.first().map_or(0, |s| s.0), self.sizes.last().map_or(0, |s| s.0));
         (ln(from) - ln(bytes)).max(ln(bytes) - ln(to)).max(0.0)
     }
 
-    /// Why it cannot be what `weft tune` wrote.
+    /// The reason why `weft tune` cannot have written it.
     fn flaw(&self) -> Option<&'static str> {
         let Limits { ctas, threads, unroll } = self.most;
         let ascending = self.sizes.is_sorted_by(|a, b| a.0 < b.0);
@@ -179,8 +180,8 @@ impl Table {
         (Table { parts, ..self }, why)
     }
 
-    /// The plan of the entry whose sizes are nearest to a request's, of the type or else of one as wide; none where
-    /// nothing like it was measured.
+    /// The plan of the entry whose sizes are nearest to a request's, for the same type or else for
+    /// one of the same width. It is `None` if nothing similar was measured.
     pub fn plan(&self, request: &Request, most_ctas: u32) -> Option<Plan> {
         let plan = |e: &Entry| {
             let plan = Plan::within(e.algorithm()?, request, e.most, most_ctas);
@@ -196,18 +197,19 @@ impl Table {
         };
         let near = |e| Some((e, Entry::distance(e, bytes))).filter(|(_, far)| *far <= FAR);
         let mut found: Vec<_> = self.entries.iter().filter(fits).filter_map(near).collect();
-        // What holds for any memory holds for the symmetric heap, if not as well.
+        // Plans for any memory also hold for the symmetric heap, but those for the heap are better.
         let rank = |e: &Entry| (e.sums != request.sums, e.dtype != request.dtype, !e.symmetric);
         found.sort_by(|(a, from), (b, to)| rank(a).cmp(&rank(b)).then(from.total_cmp(to)));
         found.into_iter().find_map(|(e, _)| plan(e))
     }
 
-    /// Says that its entries hold for the library as it is.
+    /// Records that its entries hold for the library as it is now.
     pub fn stamp(&mut self) {
         self.parts = hashes(&self.entries);
     }
 
-    /// Takes over what a newer one of the same setting measured: of each collective and type all of it.
+    /// Takes over the measurements of a newer table of the same setting. They replace all of the
+    /// same collective and type.
     pub fn renew(&mut self, newer: Table) {
         let group = |e: &Entry| (e.collective, e.dtype, e.sums);
         let measured = |e: &Entry| newer.entries.iter().any(|n| group(n) == group(e));
@@ -218,7 +220,7 @@ impl Table {
         self.stamp();
     }
 
-    /// For people: a line for each entry.
+    /// The table for people, with a line for each entry.
     pub fn text(&self) -> String {
         let mut out = format!("# {}; warpweft {}, {}\n", self.setting, self.warpweft, self.date);
         let names = [
@@ -296,7 +298,7 @@ impl Default for Table {
     }
 }
 
-/// Hashes of the parts that entries are about.
+/// Hashes of the library's parts that entries depend on.
 fn hashes(entries: &[Entry]) -> BTreeMap<String, String> {
     let part = |e: &Entry| e.algorithm().map(|a| (a.part.to_owned(), hash(a.part)));
     entries.iter().filter_map(part).collect()

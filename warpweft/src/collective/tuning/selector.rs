@@ -1,4 +1,5 @@
-//! Which plan a request gets: of the table, or else of the model. All PEs of a team have the same.
+//! Chooses the plan of a request from a table, or else from a model. All PEs of a team choose the
+//! same plan.
 
 use super::super::{Links, Plan, Request};
 use super::{Setting, Stored, Table, Tables, Wire};
@@ -26,7 +27,8 @@ pub enum Tuning {
 pub enum By {
     /// The plan is from a table of measurements.
     Table,
-    /// The plan is from the model, which knows what each algorithm costs and how fast the links are.
+    /// The plan is from the model, which knows the cost of each algorithm and the speed of the
+    /// links.
     Model,
 }
 
@@ -56,12 +58,12 @@ impl Selector {
     /// # Errors
     ///
     /// Fails if the CUDA driver rejects a call (R0103).
-    fn of(asked: &Tuning, world: &World, team: &Team, links: (bool, bool)) -> Result<Selector, Error> {
+    fn of(requested: &Tuning, world: &World, team: &Team, links: (bool, bool)) -> Result<Selector, Error> {
         let setting = Setting::of(world, team.n_pes(), links)?;
         let model = |why: String| Selector::model(specified(&setting), why);
-        Ok(match asked {
+        Ok(match requested {
             Tuning::Table(table) => Selector::table(table.as_ref().clone().usable().0, "a table given"),
-            Tuning::Model => model("asked for".into()),
+            Tuning::Model => model("as requested".into()),
             Tuning::Stored => match Tables::path() {
                 None => model("WEFT_TUNING is off, or there is no folder for the table".into()),
                 Some(file) => {
@@ -76,7 +78,7 @@ impl Selector {
                             Selector::model(links, format!("{why}; `weft tune` measures one"))
                         }
                         Err(e) => {
-                            // One of a host is enough.
+                            // One warning for the team is enough.
                             if team.my_pe() == 0 {
                                 eprintln!("warning: collectives run without a tuning table: {e}");
                             }
@@ -96,32 +98,32 @@ impl Selector {
     /// Fails if the CUDA driver rejects a call (R0103), if another PE has ended (R0203), or if the
     /// PEs do not agree (R0301).
     pub(crate) fn agreed(
-        asked: &Tuning,
+        requested: &Tuning,
         world: &World,
         team: &Team,
         links: (bool, bool),
     ) -> Result<Selector, Error> {
-        let own = Selector::of(asked, world, team, links)?;
+        let own = Selector::of(requested, world, team, links)?;
         let text = serde_json::to_vec(&own).unwrap_or_default();
         let first = team.members().first().copied().unwrap_or(world.my_pe());
-        let said = [&first.to_le_bytes()[..], blake3::hash(&text).as_bytes()].concat();
-        let all = world.all_gather_host(&said)?;
+        let message = [&first.to_le_bytes()[..], blake3::hash(&text).as_bytes()].concat();
+        let all = world.all_gather_host(&message)?;
         let differs = differing(&all);
         if differs.is_empty() {
             return Ok(own);
         }
-        // Those whose team has other ones tell theirs.
-        let told = if differs.contains(&world.my_pe()) { &text[..] } else { &[] };
-        let told = world.all_gather_host(told)?;
+        // PEs of teams with different selectors send theirs.
+        let sent = if differs.contains(&world.my_pe()) { &text[..] } else { &[] };
+        let sent = world.all_gather_host(sent)?;
         if !differs.contains(&first) {
             return Ok(own);
         }
-        let of_first = told.get(first as usize).map(Vec::as_slice).unwrap_or_default();
+        let of_first = sent.get(first as usize).map(Vec::as_slice).unwrap_or_default();
         serde_json::from_slice(of_first)
             .map_err(|e| Error::new(error::TUNING, format!("PE {first}'s tuning table cannot be read: {e}")))
     }
 
-    /// The table that it uses.
+    /// The table of measurements, if the selector has one.
     pub fn measured(&self) -> Option<&Table> {
         self.table.as_ref()
     }
@@ -134,7 +136,7 @@ impl Selector {
     /// The plan of a request, for a handle with workspaces for `most_ctas` CTAs.
     ///
     /// # Errors
-    /// Says why no algorithm can do it.
+    /// Fails if no algorithm supports the request. The message says why.
     pub fn plan(&self, request: &Request, most_ctas: u32) -> Result<(Plan, By), String> {
         let measured = self.table.as_ref().and_then(|t| t.plan(request, most_ctas));
         match measured {
@@ -144,10 +146,11 @@ impl Selector {
     }
 }
 
-/// First PEs of teams, by what all said, that another of their team differs from.
+/// The first PEs of those teams in which a PE differs from the first, by the messages of all PEs.
 fn differing(all: &[Vec<u8>]) -> Vec<u32> {
-    let parse =
-        |said: &Vec<u8>| said.split_first_chunk().map(|(n, hash)| (u32::from_le_bytes(*n), hash.to_vec()));
+    let parse = |message: &Vec<u8>| {
+        message.split_first_chunk().map(|(n, hash)| (u32::from_le_bytes(*n), hash.to_vec()))
+    };
     let all: Vec<_> = all.iter().map(parse).collect();
     let hash = |pe: u32| all.get(pe as usize).and_then(|s| s.as_ref().map(|(_, hash)| hash));
     let mut out: Vec<u32> = all
@@ -168,7 +171,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// What links take by their specification.
+/// The specified latencies and bandwidths of a setting's links.
 fn specified(setting: &Setting) -> Links {
     if setting.wire == Wire::Pcie {
         return Links::PCIE;
@@ -187,14 +190,14 @@ mod tests {
 
     #[test]
     fn teams_whose_pes_differ_are_found() {
-        let said = |first: u32, hash: u8| [&first.to_le_bytes()[..], &[hash; 32]].concat();
-        assert_eq!(differing(&[said(0, 7), said(0, 7), said(0, 7)]), [0u32; 0]);
-        assert_eq!(differing(&[said(0, 7), said(0, 7), said(0, 8)]), [0]);
-        // Teams of even and of odd PEs, each with its own.
-        assert_eq!(differing(&[said(0, 7), said(1, 8), said(0, 7), said(1, 8)]), [0u32; 0]);
-        assert_eq!(differing(&[said(0, 7), said(1, 8), said(0, 8), said(1, 7)]), [0, 1]);
+        let message = |first: u32, hash: u8| [&first.to_le_bytes()[..], &[hash; 32]].concat();
+        assert_eq!(differing(&[message(0, 7), message(0, 7), message(0, 7)]), [0u32; 0]);
+        assert_eq!(differing(&[message(0, 7), message(0, 7), message(0, 8)]), [0]);
+        // Teams of even and of odd PEs, each with its own selector.
+        assert_eq!(differing(&[message(0, 7), message(1, 8), message(0, 7), message(1, 8)]), [0u32; 0]);
+        assert_eq!(differing(&[message(0, 7), message(1, 8), message(0, 8), message(1, 7)]), [0, 1]);
         // An answer that is invalid or from a PE that does not exist does not agree.
-        assert_eq!(differing(&[said(0, 7), vec![1, 2]]), [0u32; 0]);
-        assert_eq!(differing(&[said(9, 7)]), [9]);
+        assert_eq!(differing(&[message(0, 7), vec![1, 2]]), [0u32; 0]);
+        assert_eq!(differing(&[message(9, 7)]), [9]);
     }
 }

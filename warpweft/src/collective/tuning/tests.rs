@@ -70,11 +70,11 @@ fn the_nearest_size_is_taken() {
             name => assert_eq!(of(bytes), name, "{bytes}"),
         }
     }
-    // How large it is follows from the size, within what was measured.
+    // The plan's size follows from the request, within what was measured.
     let plan = |bytes| table.plan(&request(DType::BF16, bytes), 132).map(|p| (p.ctas, p.threads, p.unroll));
     assert_eq!(plan(1 << 10), Some((1, 128, 1)));
     assert_eq!(plan(64 << 20), Some((48, 128, 2)));
-    // A handle with fewer CTAs has no more.
+    // A handle with fewer CTAs limits the plan.
     assert_eq!(table.plan(&request(DType::BF16, 64 << 20), 8).map(|p| p.ctas), Some(8));
 }
 
@@ -87,12 +87,12 @@ fn types_memory_and_what_an_algorithm_can() {
         chosen(&table, &request)
     };
     assert_eq!(of(|_| {}), Some("one_shot"));
-    // A type as wide; another operation.
+    // Another type of the same width, and another operation.
     assert_eq!(of(|r| r.dtype = DType::F16), Some("one_shot"));
     assert_eq!(of(|r| r.op = Reduce::Max), Some("one_shot"));
     assert_eq!(of(|r| r.dtype = DType::I32), Some("push_direct"));
     assert_eq!(of(|r| r.dtype = DType::U8), None);
-    // Any memory, if only of one operand.
+    // If one operand is not symmetric, a plan for any memory holds.
     assert_eq!(of(|r| r.symmetric = [false; 2]), Some("push"));
     assert_eq!(of(|r| r.symmetric = [true, false]), Some("push"));
     assert_eq!(of(|r| r.place = Placement::InPlace), None);
@@ -111,11 +111,12 @@ fn each_kind_of_sums_has_entries_of_its_own() {
     };
     assert_eq!(of(Sums::Ordinary, true), Some("two_shot"));
     assert_eq!(of(Sums::Quantised, true), Some("quantised"));
-    // Entries of ordinary sums whose algorithms add in the order of ranks: not by the switch.
+    // Deterministic sums use entries of ordinary sums whose algorithms add in the order of ranks,
+    // without the switch.
     assert_eq!(of(Sums::Deterministic, false), Some("two_shot"));
     assert_eq!(of(Sums::Deterministic, true), Some("push"));
     assert!(table.text().contains("quantised (quantised)"), "{}", table.text());
-    // Others stay when one kind is measured anew.
+    // Measurements of one kind of sums leave those of other kinds.
     let newer = Table { entries: vec![quantised], ..table.clone() };
     let before = table.entries.len();
     table.renew(newer);
@@ -132,12 +133,12 @@ fn the_selector_has_the_model_for_what_is_not_there() {
     let none = by(&Request { op: Reduce::Xor, ..request(DType::U8, 1 << 26) }).unwrap_err();
     assert!(none.contains("no algorithm of allreduce"), "{none}");
     assert_eq!(selector.to_string(), "table: made up");
-    let model = Selector::model(Links::PCIE, "asked for");
-    assert_eq!(model.to_string(), "model: asked for");
+    let model = Selector::model(Links::PCIE, "as requested");
+    assert_eq!(model.to_string(), "model: as requested");
     assert_eq!(model.plan(&request(DType::BF16, 1 << 20), 132).unwrap().1, By::Model);
-    // As PEs tell each other.
-    let told = serde_json::to_vec(&selector).unwrap();
-    assert_eq!(serde_json::from_slice::<Selector>(&told).unwrap(), selector);
+    // PEs exchange selectors in this form.
+    let sent = serde_json::to_vec(&selector).unwrap();
+    assert_eq!(serde_json::from_slice::<Selector>(&sent).unwrap(), selector);
     assert_eq!(Tuning::default(), Tuning::Stored);
     assert_ne!(Tuning::Table(Arc::new(table())), Tuning::Model);
 }
@@ -154,11 +155,11 @@ fn files_read_back() {
     tables.add(Table { setting: Setting { n_pes: 2, ..setting() }, ..table() });
     tables.write(&file).unwrap();
     assert_eq!(Tables::read(&file).unwrap(), tables);
-    // An entry a line, and no file but that one.
+    // The file has a line for each entry, and no other file remains.
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().filter(|l| l.contains("\"two_shot\"")).count(), 2, "{text}");
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
-    // A folder is no file.
+    // A folder is not a file.
     let e = tables.write(folder.path()).unwrap_err().to_string();
     assert!(e.starts_with("error[R0111]: cannot write"), "{e}");
 }
@@ -227,7 +228,7 @@ fn what_no_longer_holds_is_left_out() {
         Stored::Table(table, why) => format!("{} entries; {}", table.entries.len(), why.join(", ")),
     };
     assert!(said(&tables, &setting()).contains("no entry in the table of"), "{}", said(&tables, &setting()));
-    // Another driver, other GPUs.
+    // Another driver, and other GPUs.
     let mut tables = Tables::new();
     tables.add(table());
     let newer = Setting { driver: "590.2".into(), ..setting() };
@@ -238,7 +239,7 @@ fn what_no_longer_holds_is_left_out() {
     // Links are the same for teams of any size.
     assert_eq!(tables.links(&Setting { n_pes: 3, ..setting() }), Some(Links::H200));
     assert_eq!((tables.links(&newer), tables.links(&other)), (None, None));
-    // What is measured with the new driver takes the place of all that was with the old one.
+    // A measurement with a new driver replaces all those with the old one.
     tables.add(Table { setting: newer.clone(), ..table() });
     assert_eq!((tables.tables.len(), said(&tables, &newer)), (1, "6 entries; ".into()));
 }
@@ -255,7 +256,7 @@ fn a_collective_and_type_is_renewed() {
     assert_eq!(there.parts, table().parts);
 }
 
-/// A hash is of all that a part uses.
+/// A part's hash covers all parts that it uses.
 #[test]
 fn hashes_differ_by_part() {
     let all: std::collections::BTreeSet<_> =
@@ -274,7 +275,7 @@ fn a_table_can_be_read() {
         lines[2].contains(" 1024 to 16384  ll ") && lines[2].ends_with("128       2  1.00 1.05"),
         "{text}"
     );
-    // Columns end where their names do.
+    // Numbers are aligned with the ends of their headings.
     let end = lines[1].find("at once").unwrap() + "at once".len();
     assert!(lines[2..].iter().all(|l| l.as_bytes()[end - 1] == b'2' && &l[end..end + 2] == "  "), "{text}");
     assert_eq!(Table::default().text().lines().count(), 1);

@@ -1,4 +1,5 @@
-//! What a fused product does to elements beside multiplying and adding them up.
+//! Epilogues of fused products: what a kernel does to elements after it has multiplied and added
+//! them up.
 
 use super::plan::{Choice, FusedPlan, MOST_SHARED, Part};
 use super::{Form, part_of, staging};
@@ -9,7 +10,7 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, Error, World, error};
 
-/// Scales of the operands of a product, which elements of the product are multiplied by.
+/// The scales by which elements of a product are multiplied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Scales {
@@ -47,7 +48,7 @@ impl Scales {
     }
 }
 
-/// The function that elements go through behind the bias.
+/// The function that is applied to elements after the bias.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Activation {
     /// Elements stay as they are.
@@ -55,26 +56,27 @@ pub enum Activation {
     None,
     /// The larger one of x and 0.
     Relu,
-    /// x times the normal distribution's function at x.
+    /// x times the distribution function of the standard normal distribution at x.
     Gelu,
     /// The approximation of GELU by tanh.
     GeluTanh,
-    /// x times the logistic function at x.
+    /// x times the logistic function of x.
     Silu,
 }
 
-/// What is done to elements of a sum or a product, in the order of the fields. The numbers that it reads are fields of
-/// [`FusedOperands`].
+/// The operations on elements of a sum or a product, in the order of the fields. The numbers that
+/// they read are fields of [`FusedOperands`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Epilogue {
     /// Each PE's product is multiplied by the scales of its own operands before it is sent.
     pub scales: Scales,
     /// A number is added to each column.
     pub bias: bool,
-    /// A function is applied.
+    /// The function that is applied to each element.
     pub activation: Activation,
-    /// For an all-gather: the first half of B's rows are gates. The activation is applied to them alone, and D, which has
-    /// half as many columns as B has rows, gets them times the others.
+    /// For an all-gather: the first half of B's rows are gates, and the activation is applied to
+    /// the gates only. D has half as many columns as B has rows, and its elements are gates times
+    /// the other half.
     pub gated: bool,
     /// A matrix like D is added. For an allreduce all PEs have the same one.
     pub residual: bool,
@@ -82,7 +84,8 @@ pub struct Epilogue {
     pub divide: bool,
 }
 
-/// What a launch reads and writes. What the product's [`Epilogue`] does not name must be none.
+/// The tensors that a launch reads and writes. Those that the product's [`Epilogue`] does not name
+/// must be `None`.
 #[derive(Clone, Copy)]
 pub struct FusedOperands<'a> {
     /// The matrix A of the product.
@@ -97,11 +100,11 @@ pub struct FusedOperands<'a> {
     pub scale_a: Option<&'a dyn AsArgument>,
     /// Scales of B, f32: one, one for each row, or rows of them for each 128 rows, one for each block of 128 elements.
     pub scale_b: Option<&'a dyn AsArgument>,
-    /// The bias of each column, of the type of D, and bf16 where that has 8 bits.
+    /// The bias of each column, of the type of D, or bf16 if D has 8 bits.
     pub bias: Option<&'a dyn AsArgument>,
-    /// The matrix that is added, of the same type.
+    /// The matrix that is added, of the same type as the bias.
     pub residual: Option<&'a dyn AsArgument>,
-    /// The number, f32, that the result is divided by.
+    /// One f32 by which the result is divided.
     pub scale: Option<&'a dyn AsArgument>,
 }
 
@@ -149,17 +152,18 @@ impl Unread {
 }
 
 impl Epilogue {
-    /// Whether nothing is done.
+    /// Whether the epilogue does nothing.
     pub fn is_none(&self) -> bool {
         *self == Epilogue::default()
     }
 
-    /// Whether it reads numbers for each column or element, which take registers beside those of sums.
+    /// Whether it reads numbers for each column or element, which need registers besides those of
+    /// sums.
     pub(super) fn reads(&self) -> bool {
         matches!(self.scales, Scales::Rows | Scales::Blocks) || self.bias || self.residual
     }
 
-    /// Whether it has each of [`FusedOperands::others`].
+    /// Whether it needs each of [`FusedOperands::others`].
     fn has(&self) -> [bool; 5] {
         let scales = self.scales != Scales::None;
         [scales, scales, self.bias, self.residual, self.divide]
@@ -201,7 +205,8 @@ impl Epilogue {
     /// Whether a choice computes a problem with it.
     ///
     /// # Errors
-    /// Fails for a kernel that has no place for it, or for gates without an all-gather (R0505).
+    /// Fails for a kernel that does not support the epilogue, or for gates without an all-gather
+    /// (R0505).
     pub fn fits(&self, form: Form, problem: &Problem, choice: &Choice) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         if self.is_none() {

@@ -27,19 +27,19 @@ pub use epilogue::{Activation, Epilogue, FusedOperands, Scales};
 pub use model::{Bytes, Estimate, FusedTeam};
 pub use plan::{Choice, FusedPlan};
 
-/// The architecture that the kernels are written for: their roles divide a CTA's registers and shared memory as Hopper has
-/// them.
+/// The architecture that the kernels are written for. Their roles divide a CTA's registers and
+/// shared memory according to Hopper's limits.
 const TARGET: &str = "sm_90a";
 
 /// What PEs compute together with a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// A (m / PEs, k) of every PE times the PE's own B (n, k): D (m, n).
+    /// D (m, n) is A (m / PEs, k) of every PE times the PE's own B (n, k).
     AllGather,
-    /// The sum over PEs of A (m, k) times B (n, k), of which each PE gets its part of the rows: D (m / PEs, n).
+    /// D (m / PEs, n) is the PE's part of the rows of the sum over PEs of A (m, k) times B (n, k).
     ReduceScatter,
-    /// The sum of the products of all PEs, of which each PE gets all rows: D (m, n).
+    /// D (m, n) is the sum of the products of all PEs, and each PE gets all rows.
     AllReduce,
 }
 
@@ -53,29 +53,29 @@ pub(super) fn part_of(out: DType) -> DType {
     if out.bytes() == 1 { DType::BF16 } else { out }
 }
 
-/// A product with communication inside, compiled for the PEs of a team. Launches follow each other on one stream; for
-/// several streams there is one of these each.
+/// A product with communication inside, compiled for the PEs of a team. Launches follow each other
+/// on one stream. Each stream needs its own `Fused`.
 pub struct Fused {
     form: Form,
     problem: Problem,
     epilogue: Epilogue,
     choice: Choice,
-    how: How,
+    launcher: Launcher,
 }
 
-/// What is launched.
-enum How {
+/// The kernels that a launch runs.
+enum Launcher {
     Launch(Box<Launch>),
     Decode(Box<Decode>),
     Sequence(Box<Sequence>),
 }
 
-/// One kernel, and what its launches need.
+/// One kernel, and the memory that its launches share.
 struct Launch {
     part: Part,
     kernel: Kernel,
     team: Team,
-    /// Sums of others, or this PE's own.
+    /// Staging memory for the sums of other PEs, or for this PE's own.
     stage: Option<AnyTensor>,
     flags: SymmetricTensor<u64>,
     started: SymmetricTensor<u64>,
@@ -87,12 +87,13 @@ struct Launch {
 }
 
 impl Fused {
-    /// Compiles a product for a team, and allocates what its launches need. The problem's `m` are the rows of all PEs
-    /// together, `n` and `k` what a PE has. *Collective*: all PEs of the world call it with the same arguments.
+    /// Compiles a product for a team, and allocates the memory of its launches. The problem's `m`
+    /// counts the rows of all PEs together, and `n` and `k` are those of one PE. *Collective*: all
+    /// PEs of the world call it with the same arguments.
     ///
     /// # Errors
-    /// Fails for a problem or a plan that the kernel does not have (R0505), and where PEs of the team ask for different ones;
-    /// `R0302` where there is no memory; as [`Kernel::compile`].
+    /// Fails for a problem or a plan that the kernel does not support or if PEs of the team request
+    /// different ones (R0505), if there is no memory (R0302), and where [`Kernel::compile`] fails.
     pub fn new(
         world: &World,
         team: Team,
@@ -106,7 +107,8 @@ impl Fused {
     /// Compiles like [`new`](Fused::new), with an epilogue that is applied to elements. *Collective.*
     ///
     /// # Errors
-    /// Fails as [`new`](Fused::new) does, and for a choice that has no place for the epilogue (R0505).
+    /// Fails where [`new`](Fused::new) fails, and for a choice that does not support the epilogue
+    /// (R0505).
     pub fn with(
         world: &World,
         team: Team,
@@ -156,26 +158,25 @@ impl Fused {
         more.extend(rows.map(|rows| format!(", rows {rows:?}")));
         alike(world, &team, &format!("{form:?}, {problem}, {}{more}", choice.text(form)))?;
         fits?;
-        let how = match choice {
+        let launcher = match choice {
             Choice::Launch(plan) => {
                 How::Launch(Launch::new(world, team, form, (&problem, &epilogue), &plan, rows)?.into())
             }
             Choice::Decode(plan) => How::Decode(Decode::with(world, team, problem, epilogue, plan)?.into()),
             Choice::Sequence => How::Sequence(Sequence::new(world, team, form, &problem)?.into()),
         };
-        let choice = match &how {
-            How::Decode(decode) => Choice::Decode(*decode.plan()),
+        let choice = match &launcher {
+            Launcher::Decode(decode) => Choice::Decode(*decode.plan()),
             _ => choice,
         };
-        Ok(Fused { form, problem, epilogue, choice, how })
+        Ok(Fused { form, problem, epilogue, choice, launcher })
     }
 
-    /// Compiles what is likely to be the fastest like [`new`](Fused::new): one launch, a launch by packets for few rows, or a
-    /// product and a collective.
-    /// *Collective.*
+    /// Compiles what is likely to be the fastest like [`new`](Fused::new): one launch, a launch
+    /// with packets for few rows, or a product and a collective. *Collective.*
     ///
     /// # Errors
-    /// Fails as [`new`](Fused::new) does.
+    /// Fails where [`new`](Fused::new) fails.
     pub fn auto(world: &World, team: Team, form: Form, problem: Problem) -> Result<Fused, GpuError> {
         Fused::auto_with(world, team, form, problem, Epilogue::default())
     }
@@ -183,7 +184,7 @@ impl Fused {
     /// Compiles like [`auto`](Fused::auto), with an epilogue that is applied to elements. *Collective.*
     ///
     /// # Errors
-    /// Fails as [`with`](Fused::with) does.
+    /// Fails where [`with`](Fused::with) fails.
     pub fn auto_with(
         world: &World,
         team: Team,
@@ -191,14 +192,14 @@ impl Fused {
         problem: Problem,
         epilogue: Epilogue,
     ) -> Result<Fused, GpuError> {
-        // PEs take what the first of the team chooses: tables may differ by machine.
+        // PEs use the choice of the team's first PE, because tables may differ by machine.
         let chosen = chosen(world, &team, form, (&problem, &epilogue));
         let text = chosen.as_ref().map_or_else(ToString::to_string, |choice| choice.text(form));
         let all = world.all_gather_host(text.as_bytes())?;
         let first = team.members().first().and_then(|pe| all.get(*pe as usize));
-        let said = first.map_or("".into(), |text| String::from_utf8_lossy(text));
-        let Ok(choice) = Choice::parse(&said, form) else {
-            let message = format!("the first PE of the team cannot compute {problem}: {said}");
+        let text = first.map_or("".into(), |bytes| String::from_utf8_lossy(bytes));
+        let Ok(choice) = Choice::parse(&text, form) else {
+            let message = format!("the first PE of the team cannot compute {problem}: {text}");
             let others = || Error::new(error::GEMM, message).help("give all PEs the same problem");
             return Err(chosen.err().unwrap_or_else(others).into());
         };
@@ -262,15 +263,16 @@ impl Fused {
         &self.problem
     }
 
-    /// How it is computed.
+    /// The kernel and the plan by which it is computed.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// Puts the product on a stream. A and B have contiguous rows, or B contiguous columns where the problem says so. For
-    /// an all-gather, A is symmetric with modes (row of a PE, column, PE), and this PE's rows are in its place; the
-    /// others come there. D is symmetric for an allreduce, unless packets make it, and for a reduce-scatter with
-    /// `send=add`: [`Choice::is_result_symmetric`].
+    /// Puts the product on a stream. A and B have contiguous rows, or B has contiguous columns if
+    /// the problem says so. For an all-gather, A is symmetric with modes (row of a PE, column, PE).
+    /// This PE's rows are in its place, and the rows of the others arrive in theirs.
+    /// [`Choice::is_result_symmetric`] says whether D must be symmetric: for an allreduce without
+    /// packets, and for a reduce-scatter with `send=add`.
     ///
     /// # Errors
     /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
@@ -284,11 +286,11 @@ impl Fused {
         self.launch_with(stream, &FusedOperands::new(a, b, d))
     }
 
-    /// Launches like [`launch`](Fused::launch), with what the epilogue reads.
+    /// Launches like [`launch`](Fused::launch), with the operands of the epilogue.
     ///
     /// # Errors
-    /// Fails as [`launch`](Fused::launch) does, and if the epilogue reads what is missing, or does not read what is given
-    /// (R0505).
+    /// Fails where [`launch`](Fused::launch) fails, and for missing or superfluous operands of the
+    /// epilogue (R0505).
     pub fn launch_with(&self, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
         self.epilogue.agrees(x)?;
         match &self.how {
@@ -343,7 +345,7 @@ impl Launch {
             unread: Unread::new(world, problem)?,
             uneven,
         };
-        // Nobody sends before all flags are 0.
+        // No PE may send before all flags are 0.
         world.barrier()?;
         world.stream().synchronize()?;
         world.wait_for_all()?;
@@ -369,7 +371,7 @@ impl Launch {
         arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
         arguments.extend(stage.iter().map(|stage| stage as &dyn AsArgument));
         arguments.extend([&flags as &dyn AsArgument, &self.started]);
-        // Where PEs write to the D of others, a launch ends when all have.
+        // If PEs write to the D of others, a launch ends when all PEs have written.
         if form == Form::AllReduce || self.part == Part::Add {
             arguments.push(&self.done);
         }
@@ -386,7 +388,8 @@ impl fmt::Debug for Fused {
     }
 }
 
-/// What was measured to be the fastest for a team, or where nothing like it was measured, what the model chooses.
+/// The choice that was measured to be the fastest for a team, or the model's if nothing similar was
+/// measured.
 fn chosen(
     world: &World,
     team: &Team,
@@ -400,12 +403,13 @@ fn chosen(
     stored.map_or_else(|| Ok(team.choose_with(form, problem, epilogue)?.0), Ok)
 }
 
-/// Compares what the PEs of a team ask for, so that none waits for flags that others never raise. *Collective.*
+/// Compares the requests of a team's PEs, so that none waits for flags that others never raise.
+/// *Collective.*
 ///
 /// # Errors
-/// Fails on every PE of a team whose PEs differ (R0505).
-pub(crate) fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
-    let all = world.all_gather_host(asked.as_bytes())?;
+/// Fails on every PE of a team whose requests differ (R0505).
+pub(crate) fn alike(world: &World, team: &Team, request: &str) -> Result<(), Error> {
+    let all = world.all_gather_host(request.as_bytes())?;
     let of = |pe: u32| String::from_utf8_lossy(all.get(pe as usize).map_or(&[][..], |text| text));
     let members = team.members();
     let first = members.first().copied().unwrap_or_default();

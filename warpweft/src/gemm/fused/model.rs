@@ -1,18 +1,22 @@
-//! How long a product with communication inside is likely to take, for shapes that nobody has measured.
+//! Predicts the time of a product with communication inside, for shapes that were not measured.
 //!
-//! The model is made of the one for products ([`cycles`]) and of the one for collectives ([`Links`]), and assumes this:
+//! The model combines those for products ([`cycles`]) and for collectives ([`Links`]). It assumes
+//! this:
 //!
-//! - A GPU runs at [`FusedTeam::CLOCK`], and multiplies while its links are busy, as long as they need at most [`SHARE`] of
-//!   what they have. What takes longer of both is what counts. Where links are the limit, they hide all but [`SEEN`] of
-//!   the product.
+//! - A GPU runs at [`FusedTeam::CLOCK`], and multiplies while its links are busy, as long as they
+//!   need at most [`SHARE`] of their bandwidth. The longer time of both counts. If links are the
+//!   limit, they hide all but [`SEEN`] of the product.
 //! - Tiles are whole: a PE's rows take as many tiles as cover them.
-//! - Bytes go through the busiest port of a GPU in its busier direction: D or A once to each PE that needs it, and sums
-//!   once from each PE that has a part. With the switch a PE sends its own product once and receives all of D once.
-//! - An allreduce sends the own tiles of the last wave behind the product, and a reduce-scatter by `add` the last tiles of
-//!   others. Sums show [`SUM_US`] beside the launch, and an all-gather [`FIRST_US`], as far as two H200s tell.
-//! - Packets of few rows are sent behind the product. They take [`PACKETS_US`] beside their bytes, and [`HOP_US`] at least.
+//! - Bytes go through the busiest port of a GPU, in its busier direction. D or A goes once to each
+//!   PE that needs it, and sums come once from each PE that has a part. With the switch a PE sends
+//!   its own product once and receives all of D once.
+//! - An allreduce sends its own tiles of the last wave after the product, and so does a
+//!   reduce-scatter by `add` with the last tiles of others. Sums take [`SUM_US`] besides the
+//!   launch, and an all-gather takes [`FIRST_US`], according to two H200s.
+//! - Packets of few rows are sent after the product. They take [`PACKETS_US`] besides their bytes,
+//!   and at least [`HOP_US`].
 //!
-//! A test compares it with what two H200s take. Of 8 PEs nothing was measured.
+//! A test compares the model with two H200s. Nothing was measured with 8 PEs.
 
 use super::plan::{Choice, FusedPlan, Part};
 use super::{Epilogue, Form, Scales, TARGET, part_of, uneven};
@@ -23,31 +27,35 @@ use weft_runtime::{Error, Team, World, error};
 
 /// The part of a link's bandwidth that pushes may take before loads of the same multiprocessors stall.
 const SHARE: f64 = 0.75;
-/// The part of a product that moving bytes does not hide where links are the limit. Nothing of that was measured.
+/// The part of a product that moving bytes does not hide if links are the limit. It was not
+/// measured.
 const SEEN: f64 = 0.25;
-/// Microseconds that a reduce-scatter takes beside the product: PEs that begin at different times, flags, the last sums.
+/// Microseconds that a reduce-scatter takes besides the product: PEs begin at different times, and
+/// flags and the last sums follow.
 const SUM_US: f64 = 6.0;
-/// Microseconds that an all-gather takes until rows of others are there, beside what own rows hide.
+/// Microseconds until rows of other PEs arrive in an all-gather, less those that its own rows hide.
 const FIRST_US: f64 = 4.0;
-/// Microseconds that packets take beside their bytes, since PEs begin at different times; and the least that a flight
-/// takes, however few bytes it has; and how many times as long as stores packets take for their bytes. On two H100s 16,
-/// 64 and 256 rows of 8192 columns took 3.3, 10.6 and 31.2 us more than the product alone.
+/// Microseconds that packets take besides their bytes, because PEs begin at different times. The
+/// next two constants are the least microseconds of a flight, and the time of packets relative to
+/// stores of as many bytes. On two H100s, 16, 64 and 256 rows of 8192 columns took 3.3, 10.6 and
+/// 31.2 us more than the product alone.
 const PACKETS_US: f64 = 1.2;
 const HOP_US: f64 = 2.2;
 const PACKING: f64 = 2.2;
 /// Microseconds of a second flight.
 const FLIGHT_US: f64 = 2.0;
-/// The part of a tile's time over which its pieces are sent: on two H100s, an all-gather with 4096x8192x8192 takes 437 us
-/// with 0.35 and 449 us with 0.65.
+/// The part of a tile's time over which its pieces are sent. On two H100s, an all-gather with
+/// 4096x8192x8192 takes 437 us with 0.35 and 449 us with 0.65.
 const SPREAD: f64 = 0.35;
-/// The part of a tile's time over which the strips of a tile of 256 columns are sent, and half as much for 128 columns. On
-/// two H100s, a reduce-scatter with 4096x8192x8192 takes 442 us with a pace of 6000 cycles, which is this part, and 465 us
-/// by bulk copies without a pace. An allreduce takes 466 us with it, and 497 us by bulk copies.
+/// The part of a tile's time over which the strips of a tile of 256 columns are sent. It is half as
+/// much for 128 columns. On two H100s, a reduce-scatter with 4096x8192x8192 takes 442 us with a
+/// pace of 6000 cycles, which is this part, and 465 us by bulk copies without a pace. An allreduce
+/// takes 466 us with the pace, and 497 us by bulk copies.
 const PUSHED: f64 = 0.69;
-/// Waves of tiles below which nothing is gained by sending slowly, since nothing hides it.
+/// The number of waves of tiles below which sending slowly gains nothing, because nothing hides it.
 const WAVES: u64 = 2;
 
-/// What products are shared out to.
+/// The PEs that compute a product together.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FusedTeam {
     /// The GPU of each PE.
@@ -56,7 +64,7 @@ pub struct FusedTeam {
     pub pes: u32,
     /// Whether there is a multicast address.
     pub multicast: bool,
-    /// What is between them.
+    /// The links between the PEs.
     pub links: Links,
 }
 
@@ -69,16 +77,16 @@ pub struct Bytes {
     pub switch: f64,
 }
 
-/// Microseconds of a launch, by what they are for.
+/// The predicted microseconds of a launch, by cause.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// The product alone, in such tiles.
+    /// The product alone, with the same tiles.
     pub product_us: f64,
-    /// Moving bytes, at the same time.
+    /// The transfer of bytes during the product.
     pub moving_us: f64,
-    /// Moving the bytes of the last tiles, behind the product.
+    /// The transfer of the last tiles' bytes after the product.
     pub tail_us: f64,
-    /// The launch, and waiting for others.
+    /// The launch, and the wait for other PEs.
     pub start_us: f64,
 }
 
@@ -91,7 +99,7 @@ impl Estimate {
     }
 }
 
-/// The problem that one launch computes: all rows, of which those of each PE are filled up to whole tiles.
+/// The problem that one launch computes, in which each PE's rows are filled up to whole tiles.
 fn padded(problem: &Problem, plan: &FusedPlan, pes: u32) -> Problem {
     let Shape { m, n, k } = problem.shape;
     let pes = u64::from(pes.max(1));
@@ -99,12 +107,12 @@ fn padded(problem: &Problem, plan: &FusedPlan, pes: u32) -> Problem {
     Problem { shape: Shape::new(whole, n, k), ..*problem }
 }
 
-/// Whether sums are sent by vectors from as many stages as a tile has strips.
+/// Whether sums are sent by vectors, with a stage for each strip of a tile.
 fn paced(form: Form, plan: &FusedPlan) -> bool {
     plan.part(form).stages() && plan.send == 0 && plan.outs * plan.strip >= plan.bn
 }
 
-/// The plan of a product alone with the same tiles.
+/// The plan of a plain product with the same tiles.
 fn tiles(plan: &FusedPlan) -> Plan {
     let values = [
         (Param::Bm, plan.bm),
@@ -130,7 +138,8 @@ impl FusedTeam {
     /// Cycles of a multiprocessor in a microsecond, while tensor cores are busy.
     pub const CLOCK: f64 = 1700.0;
 
-    /// Bytes that a launch by a plan moves through a port. Staged strips are whole, whatever rows and columns D has.
+    /// The bytes that a launch moves through a port. Staged strips are whole, whatever the extents
+    /// of D.
     pub fn bytes(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> Bytes {
         let Shape { m, n, k } = problem.shape;
         let pes = f64::from(self.pes.max(1));
@@ -156,7 +165,7 @@ impl FusedTeam {
         (bytes.peer / peer + bytes.switch / self.links.switch_gbps) / 1e3
     }
 
-    /// What a launch by a plan is likely to take.
+    /// Predicts the time of a launch with a plan.
     pub fn launch(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> Estimate {
         let product = padded(problem, plan, self.pes);
         let product_us = cycles(&product, &tiles(plan), self.machine.sms) / FusedTeam::CLOCK;
@@ -165,21 +174,21 @@ impl FusedTeam {
         let wave = f64::from(self.machine.sms * plan.bm * plan.bn) * out;
         let pes = f64::from(self.pes.max(1));
         let own = (product.shape.m * problem.shape.n) as f64 * out / pes;
-        // Own tiles of the last blocks come together, as `by_turns` has them.
+        // `by_turns` puts the own tiles of the last blocks together.
         let last = own.min(wave).min(wave / pes * f64::from(plan.lag + 1));
         let others = pes - 1.0;
         let by_peers = |bytes: f64| self.moving(Bytes { peer: bytes, switch: 0.0 });
         let by_switch = |bytes: f64| self.moving(Bytes { peer: 0.0, switch: bytes });
         let tail_us = match (plan.part(form), self.multicast) {
             (Part::Gather | Part::Scatter, _) => 0.0,
-            // Own tiles come first, so the last wave is sent behind the product.
+            // Own tiles come first, so the last wave is sent after the product.
             (Part::Add, _) => by_peers(wave.min(own * others)),
             (Part::Reduce, false) => by_peers(last * others),
             (Part::Reduce, true) => by_switch(last * pes),
             (Part::Switch, true) => by_switch(last * (pes + 1.0)),
             (Part::Switch, false) => by_peers(2.0 * last * others),
         };
-        // One wave of tiles hides nothing.
+        // A single wave of tiles hides nothing.
         let exposed = if self.waves(&product, plan) < WAVES { moving_us / SHARE } else { 0.0 };
         let tail_us = tail_us.max(exposed);
         let waits = match plan.part(form) {
@@ -191,10 +200,10 @@ impl FusedTeam {
         Estimate { product_us, moving_us, tail_us, start_us }
     }
 
-    /// What a launch that exchanges packets is likely to take, with the plan that it has then.
+    /// Predicts a launch that exchanges packets, and returns the plan that it uses.
     ///
     /// # Errors
-    /// Fails as [`DecodePlan::of`] does (R0505).
+    /// Fails where [`DecodePlan::of`] fails (R0505).
     pub fn decode(&self, problem: &Problem, plan: DecodePlan) -> Result<(DecodePlan, Estimate), Error> {
         let plan = plan.of(problem, self.pes, self.machine.sms)?;
         let product_us = cycles(problem, &plan.tiles(), self.machine.sms) / FusedTeam::CLOCK;
@@ -205,10 +214,10 @@ impl FusedTeam {
         Ok((plan, Estimate { product_us, moving_us: 0.0, tail_us, start_us }))
     }
 
-    /// What a product and our collective are likely to take, one after the other.
+    /// Predicts a product and a collective of this crate that follow each other.
     ///
     /// # Errors
-    /// Fails if our collectives cannot do it (R0505).
+    /// Fails if the collectives do not support it (R0505).
     pub fn sequence(&self, form: Form, problem: &Problem) -> Result<Estimate, Error> {
         Choice::Sequence.fits(form, problem)?;
         let refuse = |why: String| Error::new(error::GEMM, why).help("choose a plan for one launch");
@@ -230,13 +239,15 @@ impl FusedTeam {
         Ok(Estimate { product_us, moving_us: 0.0, tail_us: 0.0, start_us })
     }
 
-    /// Plans that are likely to be fast for a problem: each shape of tiles and each transport, with as many stages as fit.
+    /// Plans that are likely to be fast for a problem: each shape of tiles and each transport, with
+    /// as many stages as fit.
     pub fn candidates(&self, form: Form, problem: &Problem) -> Vec<FusedPlan> {
         let texts: &[&str] = match form {
             Form::AllGather => &["bn=256", "bn=128,ctas=2", "bn=128"],
-            // A stage for each strip of a tile, and a pace. On two H100s, `bn=256` was the fastest reduce-scatter so, and
-            // `bn=128` in clusters the fastest allreduce of 1024 rows. Nothing was measured with more PEs. On eight, the
-            // roles that multiply would keep values in memory.
+            // A stage for each strip of a tile, and a pace. With them, on two H100s, `bn=256` was
+            // the fastest reduce-scatter and `bn=128` in clusters the fastest allreduce of 1024
+            // rows. Nothing was measured with more PEs. On eight, the roles that multiply would
+            // spill registers.
             Form::ReduceScatter if self.pes <= 2 => {
                 &["bn=256,outs=4,ins=0", "bn=128,outs=2,ins=0", "bn=256,send=bulk"]
             }
@@ -259,8 +270,8 @@ impl FusedTeam {
         self.filled_all(form, problem, texts)
     }
 
-    /// Plans that are likely to be fast with an epilogue. What it reads for columns and elements takes the registers of
-    /// larger tiles.
+    /// Plans that are likely to be fast with an epilogue. The numbers that it reads for columns and
+    /// elements take the registers of larger tiles.
     fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
         let plans = match epilogue.reads() || epilogue.gated {
             false => self.candidates(form, problem),
@@ -284,7 +295,8 @@ impl FusedTeam {
         plans.filter_map(|plan| self.filled(form, problem, plan)).collect()
     }
 
-    /// The plan with rows of 128 bytes in a stage and strips that fit, as many stages as fit, and a pace.
+    /// Completes a plan: rows of 128 bytes in a stage, strips that fit, as many stages as fit, and
+    /// a pace.
     fn filled(&self, form: Form, problem: &Problem, plan: FusedPlan) -> Option<FusedPlan> {
         let bytes = problem.dtype.bytes().max(1);
         let strip = if part_of(problem.out).bytes() > 2 { 32 } else { plan.strip };
@@ -294,14 +306,14 @@ impl FusedTeam {
         Some(FusedPlan { pace: self.pace(form, problem, &plan), ..plan })
     }
 
-    /// Waves of tiles of a product whose rows are whole tiles.
+    /// The number of waves of tiles of a product whose rows are whole tiles.
     fn waves(&self, product: &Problem, plan: &FusedPlan) -> u64 {
         let Shape { m, n, .. } = product.shape;
         (m / u64::from(plan.bm) * n.div_ceil(plan.bn.into())).div_ceil(self.machine.sms.into())
     }
 
-    /// Cycles between two parts of what is sent, so that sending takes a part of the time that hides it: [`SPREAD`] of an
-    /// all-gather, and [`PUSHED`] of sums.
+    /// Cycles between two parts that are sent, so that sending takes a part of the time that hides
+    /// it: [`SPREAD`] for an all-gather, and [`PUSHED`] for sums.
     fn pace(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> u32 {
         let product = padded(problem, plan, self.pes);
         let Shape { m, k, .. } = product.shape;
@@ -313,7 +325,8 @@ impl FusedTeam {
                 let pieces = m / u64::from(plan.bm) * k.div_ceil(plan.piece.into());
                 (SPREAD, 2.0 * pieces as f64 / f64::from(self.machine.sms))
             }
-            // Only a plan that has a stage for each strip of a tile: without them, roles that multiply wait, too.
+            // Only plans with a stage for each strip of a tile have a pace. With fewer stages, the
+            // roles that multiply would wait, too.
             Form::ReduceScatter | Form::AllReduce if waves >= WAVES && paced(form, plan) => {
                 let strips = f64::from(plan.bn / plan.strip);
                 (PUSHED * f64::from(plan.bn) / 256.0, 2.0 * strips * waves as f64)
@@ -323,7 +336,7 @@ impl FusedTeam {
         if self.pes < 2 { 0 } else { (share * all / parts.max(1.0)) as u32 / 100 * 100 }
     }
 
-    /// What is likely to take the least time, with the estimate.
+    /// The choice with the least predicted time, and the prediction.
     ///
     /// # Errors
     /// Fails if neither a plan nor a sequence computes the problem (R0505).
@@ -334,7 +347,7 @@ impl FusedTeam {
     /// Chooses like [`choose`](FusedTeam::choose), for products with an epilogue.
     ///
     /// # Errors
-    /// Fails as [`choose`](FusedTeam::choose) does.
+    /// Fails where [`choose`](FusedTeam::choose) fails.
     pub fn choose_with(
         &self,
         form: Form,
@@ -405,7 +418,7 @@ mod tests {
         Problem::new(Shape::new(m, n, k), DType::BF16)
     }
 
-    /// What two H200s take by one launch of a hand-written kernel, of the time of the product alone.
+    /// The time of hand-written kernels on two H200s, relative to that of the product alone.
     #[test]
     fn the_model_is_near_what_two_gpus_take() {
         let measured = [
@@ -428,7 +441,7 @@ mod tests {
         }
     }
 
-    /// What was the fastest on two H100s is chosen, with a pace near the one that was measured.
+    /// The choices are those that were the fastest on two H100s, with a pace near the measured one.
     #[test]
     fn sums_of_two_pes_are_sent_at_a_pace() {
         for (form, m, text, pace) in [
@@ -442,7 +455,8 @@ mod tests {
             assert!(said.contains(text), "{form:?}, {m} rows: {said}");
             assert!((pace * 17 / 20..=pace * 23 / 20).contains(&plan.pace), "{form:?}, {m} rows: {said}");
         }
-        // One wave of tiles hides nothing, and bulk copies have no pace. Other teams were not measured.
+        // A single wave of tiles hides nothing, and bulk copies have no pace. Other teams were not
+        // measured.
         let paces = |pes, m| {
             let plans = team(pes, false).candidates(Form::ReduceScatter, &problem(m, 8192, 4096));
             plans.iter().map(|plan| plan.pace).collect::<Vec<_>>()
@@ -452,7 +466,7 @@ mod tests {
         assert!(paces(8, 4096).iter().all(|pace| *pace == 0));
     }
 
-    /// Where rows are few, whole tiles of each PE's rows would be computed for nothing.
+    /// With few rows, whole tiles of each PE's rows would be computed for nothing.
     #[test]
     fn few_rows_go_in_sequence() {
         for form in [Form::AllGather, Form::ReduceScatter] {
@@ -461,8 +475,8 @@ mod tests {
         }
     }
 
-    /// An allreduce of few rows goes by packets where that is faster than a sequence. What two H100s took more than for the
-    /// product alone is beside the rows.
+    /// An allreduce of few rows uses packets if that is faster than a sequence. Next to the rows
+    /// are the microseconds that two H100s took in addition to the product alone.
     #[test]
     fn few_rows_of_an_allreduce_go_by_packets() {
         for (m, measured) in [(16, 3.3), (64, 10.6), (256, 31.2)] {
@@ -475,7 +489,7 @@ mod tests {
             let expected = if m == 16 { plan.into() } else { Choice::Sequence };
             assert_eq!(choice, expected, "{m} rows");
         }
-        // The kernels are for Hopper.
+        // The kernels need a Hopper GPU.
         let machine = Machine { target: "sm_100a".parse().unwrap(), sms: 148 };
         let other = FusedTeam { machine, ..team(2, false) };
         assert_eq!(other.choose(Form::AllReduce, &problem(16, 8192, 4096)).unwrap().0, Choice::Sequence);
@@ -483,7 +497,7 @@ mod tests {
         assert!(!matches!(choice, Choice::Decode(_)), "{choice:?}");
     }
 
-    /// The switch sends less of an allreduce of eight PEs, and more of one of two.
+    /// The switch sends fewer bytes for an allreduce of eight PEs, and more for one of two.
     #[test]
     fn the_switch_is_for_many() {
         let problem = problem(8192, 8192, 1024);

@@ -1,4 +1,4 @@
-//! How a product with communication inside is computed: which kernel, and the values of its parameters.
+//! Plans of products with communication inside: the kernel, and the values of its parameters.
 
 use super::{Epilogue, Form, part_of};
 use crate::gemm::{DecodePlan, Major, Problem};
@@ -9,11 +9,11 @@ use weft_runtime::{Error, error};
 pub(super) const MOST_SHARED: u64 = 227 << 10;
 /// Barriers of the pipelines, and what the alignment of tiles leaves unused.
 const BARRIERS: u64 = 2048;
-/// Most registers of a thread that hold sums.
+/// The most registers of a thread that hold sums.
 const MOST_SUMS: u32 = 128;
-/// Threads of the roles that multiply.
+/// The number of threads of the roles that multiply.
 const THREADS: u32 = 256;
-/// Rows of B that a CTA loads are a multiple of this where the columns of B are contiguous.
+/// The rows of B that a CTA loads are a multiple of this number if the columns of B are contiguous.
 const COLUMNS: u32 = 64;
 
 /// A kernel of the library.
@@ -34,7 +34,7 @@ pub(super) enum Part {
 use Part::{Add, Gather, Reduce, Scatter, Switch};
 
 impl Part {
-    /// The part of the library that has it.
+    /// The part of the library that contains it.
     pub fn name(self) -> &'static str {
         match self {
             Gather => "all_gather_gemm",
@@ -45,7 +45,7 @@ impl Part {
         }
     }
 
-    /// Whether PEs send strips to staging memory, which are added up when they are there.
+    /// Whether PEs send strips to staging memory, where they are added up.
     pub fn stages(self) -> bool {
         matches!(self, Scatter | Reduce)
     }
@@ -61,7 +61,8 @@ impl Part {
     }
 }
 
-/// The forms whose plans may ask for a transport, its name, the kernel that has it, and the value of `SEND` there.
+/// Transports: the name, the form whose plans can name it, and the kernel that implements it. The
+/// order in a form is the order of the values of `SEND`.
 const TRANSPORTS: &[(&str, Form, Part)] = &[
     ("vectors", Form::ReduceScatter, Scatter),
     ("tma", Form::ReduceScatter, Scatter),
@@ -79,13 +80,13 @@ fn transports(form: Form) -> impl Iterator<Item = (&'static str, Part)> {
     TRANSPORTS.iter().filter(move |(_, of, _)| *of == form).map(|(name, _, part)| (*name, *part))
 }
 
-/// Values that a parameter may have.
+/// The values that a parameter can have.
 enum Values {
     /// One of these.
     Of(&'static [u32]),
     /// From the first to the last.
     From(u32, u32),
-    /// The number of a transport of the form, which text names.
+    /// The number of a transport of the form, which the text names.
     Transport,
 }
 
@@ -111,7 +112,7 @@ impl Values {
         }
     }
 
-    /// What is expected, in words.
+    /// Describes the expected values in words.
     fn expected(&self, form: Form) -> String {
         match self {
             Of(values) => values.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
@@ -121,7 +122,8 @@ impl Values {
     }
 }
 
-/// A compile-time parameter of kernels: its name in the text, the kernels that have it, and its values.
+/// A compile-time parameter of kernels: its name in the text, the kernels that have it, and its
+/// values.
 struct Parameter {
     name: &'static str,
     parts: &'static [Part],
@@ -136,8 +138,8 @@ const PACED: &[Part] = &[Gather, Scatter, Add, Reduce];
 
 macro_rules! parameters {
     ($(#[doc = $about:literal] $field:ident = $name:literal, $parts:expr, $value:expr, $values:expr;)*) => {
-        /// A value for each compile-time parameter of the kernels. As text it is `bn=256,stages=3,pace=6000`: what is
-        /// left out has the form's own value.
+        /// A value for each compile-time parameter of the kernels. As text it is
+        /// `bn=256,stages=3,pace=6000`. Omitted parameters have the form's default.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub struct FusedPlan { $(#[doc = $about] pub $field: u32,)* }
 
@@ -153,7 +155,7 @@ macro_rules! parameters {
                 [$(&mut self.$field),*]
             }
 
-            /// What a form has where nothing else is said.
+            /// The default plan of a form.
             pub fn of(form: Form) -> FusedPlan {
                 $(let $field: fn(Form) -> u32 = $value;)*
                 FusedPlan { $($field: $field(form)),* }
@@ -173,30 +175,30 @@ parameters! {
     stages = "STAGES", ALL, |form| if form == Form::AllGather { 4 } else { 3 }, Range(2, 8);
     /// CTAs of a cluster, whose tiles lie below each other.
     ctas = "CTAS", ALL, |_| 1, Of(&[1, 2]);
-    /// Columns of a strip of a tile that is moved at once.
+    /// Columns of a strip, the part of a tile that is moved at once.
     strip = "STRIP", ALL, |_| 64, Of(&[32, 64, 128]);
-    /// Strips on their way out that shared memory holds for each half of a tile.
+    /// Outgoing strips that shared memory holds for each half of a tile.
     outs = "OUTS", SUMS, |_| 2, Range(1, 8);
-    /// Strips of other PEs that shared memory holds for each half of a tile. If it is 0, they lie among `outs`.
+    /// Strips of other PEs that shared memory holds for each half of a tile. With 0, they share `outs`.
     ins = "INS", STAGED, |_| 2, Range(0, 8);
-    /// Blocks of tiles for other PEs that are computed before the first own ones.
+    /// Blocks of tiles for other PEs that are computed before the first own tiles.
     lag = "LAG", MIXED, |_| 4, Range(0, 1024);
     /// Columns of a piece of A that is sent at once.
     piece = "PIECE", &[Gather], |_| 64, Of(&[32, 64, 128, 256, 512]);
     /// Cycles that a role waits after each half of a strip or a piece that it sends.
     pace = "PACE", PACED, |_| 0, Range(0, 1_000_000);
-    /// How sums go to their owner: `vectors`, `tma`, `bulk`; `add` adds in its memory, and `switch` in the switch.
+    /// The transport of sums: `vectors`, `tma`, `bulk`, `add` (in the owner's memory) or `switch`.
     send = "SEND", SUMS, |_| 0, Values::Transport;
 }
 
 impl FusedPlan {
-    /// The plan that text says, as `bn=128,ctas=2,send=tma`, for a form.
+    /// Parses a plan of a form, such as `bn=128,ctas=2,send=tma`.
     ///
     /// # Errors
-    /// Fails if there is no such name or value.
+    /// Fails for an unknown name or a wrong value.
     pub fn parse(text: &str, form: Form) -> Result<FusedPlan, String> {
         let mut plan = FusedPlan::of(form);
-        let mut given = Vec::new();
+        let mut named = Vec::new();
         for word in text.split(',').filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=N"))?;
             let at = PARAMETERS.iter().position(|p| p.name.eq_ignore_ascii_case(name));
@@ -204,10 +206,10 @@ impl FusedPlan {
             let values = &PARAMETERS[at].values;
             let expected = || format!("{name} is {}, not `{value}`", values.expected(form));
             *plan.fields()[at] = values.read(value, form).ok_or_else(expected)?;
-            given.push((at, name));
+            named.push((at, name));
         }
-        // The transport, which may stand last, says which kernel it is.
-        match given.into_iter().find(|(at, _)| !PARAMETERS[*at].parts.contains(&plan.part(form))) {
+        // The transport determines the kernel, and can be the last word.
+        match named.into_iter().find(|(at, _)| !PARAMETERS[*at].parts.contains(&plan.part(form))) {
             Some((_, name)) => Err(plan.unknown(name, form)),
             None => Ok(plan),
         }
@@ -225,7 +227,7 @@ impl FusedPlan {
         self.own(form).map(one).collect::<Vec<_>>().join(",")
     }
 
-    /// The kernel.
+    /// The kernel that the plan launches.
     pub(super) fn part(&self, form: Form) -> Part {
         let number = if form == Form::AllGather { 0 } else { self.send };
         transports(form).nth(number as usize).map_or(Gather, |(_, part)| part)
@@ -237,7 +239,8 @@ impl FusedPlan {
         PARAMETERS.iter().zip(self.values()).filter(move |(p, _)| p.parts.contains(&part))
     }
 
-    /// The part of the library that has the kernel, and the values of its compile-time parameters.
+    /// The part of the library that contains the kernel, and the values of its compile-time
+    /// parameters.
     pub fn kernel(
         &self,
         form: Form,
@@ -272,7 +275,7 @@ impl FusedPlan {
         let part = self.part(form);
         let mut all: Vec<(String, Define)> = problem.defines().into();
         all.push(("P".to_owned(), Define::Int(pes.into())));
-        // Where there is one transport, the text has no number for it.
+        // If there is only one transport, the kernel has no number for it.
         let own = self.own(form).filter(|(p, _)| part.stages() || !matches!(p.values, Values::Transport));
         all.extend(own.map(|(p, n)| (p.name.to_owned(), Define::Int(n.into()))));
         all
@@ -291,7 +294,7 @@ impl FusedPlan {
         stages * (bm + bn) * bk * u64::from(problem.dtype.bytes()) + bm * strip * strips + BARRIERS
     }
 
-    /// Whether a problem can be computed with it.
+    /// Checks that a problem can be computed with the plan.
     ///
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).
@@ -301,7 +304,7 @@ impl FusedPlan {
         refused.map_or(Ok(()), |(message, help)| Err(Error::new(error::GEMM, message).help(help)))
     }
 
-    /// What the plan does that it must not, and what helps.
+    /// What the plan does wrong, and advice.
     fn refused(&self, form: Form, problem: &Problem) -> Option<(String, &'static str)> {
         let FusedPlan { bm, bn, bk, ctas, strip, .. } = *self;
         let (part, sums) = (self.part(form), bm * bn / THREADS);
@@ -345,23 +348,24 @@ impl FusedPlan {
     }
 }
 
-/// A launch that communicates, or a product and a collective that follow each other.
+/// The choice between one launch and a product and a collective that follow each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Choice {
     /// One launch, by a plan.
     Launch(FusedPlan),
     /// One launch that exchanges packets, for an allreduce of few rows: a [`Decode`](crate::gemm::Decode).
     Decode(DecodePlan),
-    /// A [`Gemm`](crate::gemm::Gemm) behind or before a collective of this library.
+    /// A [`Gemm`](crate::gemm::Gemm) before or after a collective of this crate.
     Sequence,
 }
 
 impl Choice {
-    /// What text says: `sequence`, or a plan. A plan that begins with `decode=1` is of the kernel for few rows.
+    /// Parses `sequence` or a plan. A plan that begins with `decode=1` is for the kernel for few
+    /// rows.
     ///
     /// # Errors
-    /// Fails as [`FusedPlan::parse`] and [`DecodePlan::parse`] do, and if packets are asked for with another form than an
-    /// allreduce.
+    /// Fails where [`FusedPlan::parse`] and [`DecodePlan::parse`] fail, and if packets are
+    /// requested for another form than an allreduce.
     pub fn parse(text: &str, form: Form) -> Result<Choice, String> {
         match (text, text.strip_prefix("decode=1")) {
             ("sequence", _) => Ok(Choice::Sequence),
@@ -391,7 +395,7 @@ impl Choice {
         }
     }
 
-    /// Whether a problem can be computed so.
+    /// Checks that a problem can be computed with the choice.
     ///
     /// # Errors
     /// Fails if it cannot, with the reason (R0505).

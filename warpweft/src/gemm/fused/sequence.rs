@@ -1,4 +1,4 @@
-//! A product and a collective that follow each other, where one launch is no faster.
+//! A product and a collective that follow each other, for shapes whose fused launch is no faster.
 
 use super::Form;
 use crate::collective::{Collectives, Config, Flat};
@@ -8,17 +8,17 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{IntoLayout, Reduce, Stream, Team, World};
 
-/// The product, the collective, and what is between them.
+/// The product, the collective, and the memory between them.
 pub(super) struct Sequence {
     form: Form,
     gemm: Gemm,
     collectives: Collectives,
-    /// Of a reduce-scatter: this PE's product of all rows, as many for each PE.
+    /// For a reduce-scatter: this PE's product of all rows, with an equal part for each PE.
     whole: Option<AnyTensor>,
 }
 
 impl Sequence {
-    /// Compiles the product, and allocates what lies between both. *Collective.*
+    /// Compiles the product, and allocates the memory between both. *Collective.*
     ///
     /// # Errors
     /// Fails where [`Gemm::new`] or [`Collectives::with`] fails.
@@ -36,7 +36,7 @@ impl Sequence {
         Ok(Sequence { form, gemm: Gemm::new(world, *problem)?, collectives, whole })
     }
 
-    /// Puts both on a stream.
+    /// Puts the product and the collective on a stream.
     ///
     /// # Errors
     /// Fails where [`Gemm::launch`] or [`Collectives::run`] fails.

@@ -1,4 +1,5 @@
-//! What `weft tune gemm-reducescatter`, `gemm-allreduce` and `allgather-gemm` have measured and stored.
+//! The table of measurements of `weft tune gemm-reducescatter`, `gemm-allreduce` and
+//! `allgather-gemm`.
 
 use super::{Choice, Form};
 use crate::gemm::Problem;
@@ -6,10 +7,10 @@ use crate::gemm::tuning::{FAR, Setting, distance};
 use crate::tuned::{self, Measured, TuningFile, tables};
 use serde::{Deserialize, Serialize};
 
-/// Another form of the file has another number.
+/// The number of the file's format.
 const FORM: u32 = 1;
 
-/// The file: `WEFT_GEMM_COMM_TUNING` names another, or is `off`.
+/// The file, unless `WEFT_GEMM_COMM_TUNING` names another or is `off`.
 const FILE: TuningFile = TuningFile {
     variable: "WEFT_GEMM_COMM_TUNING",
     name: "gemm_comm.json",
@@ -17,14 +18,14 @@ const FILE: TuningFile = TuningFile {
     form: FORM,
 };
 
-/// What an entry is for.
+/// The case that an entry is for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Case {
-    /// What PEs compute together.
+    /// The collective that is fused with the product.
     pub form: Form,
-    /// How many they are.
+    /// The number of PEs.
     pub pes: u32,
-    /// Whether they have a multicast address.
+    /// Whether the team has a multicast address.
     pub multicast: bool,
     /// The problem that is tuned.
     #[serde(flatten)]
@@ -34,19 +35,20 @@ pub struct Case {
 /// The fastest way to compute a problem.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// What it is for.
+    /// The case that was measured.
     #[serde(flatten)]
     pub case: Case,
     /// The [`Choice`] as text.
     pub choice: String,
-    /// A hash of the kernel's text: where that has changed since, the entry does not hold. Empty for a sequence.
+    /// A hash of the kernel's text, or empty for a sequence. If the text has changed, the entry
+    /// does not hold.
     pub kernel: String,
     /// Microseconds that a call took.
     pub us: f64,
 }
 
 impl Entry {
-    /// The entry of a measurement, for the kernel as it is.
+    /// The entry of a measurement, with the current text of the kernel.
     pub fn new(case: Case, choice: &Choice, us: f64) -> Entry {
         let (text, kernel) = (choice.text(case.form), kernel(choice, case.form));
         Entry { case, choice: text, kernel, us }
@@ -67,18 +69,19 @@ fn kernel(choice: &Choice, form: Form) -> String {
     }
 }
 
-/// What was measured in one setting.
+/// The measurements of one setting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// What it holds for.
+    /// The setting that was measured.
     pub setting: Setting,
-    /// The fastest ways, of each problem one.
+    /// The fastest choice for each problem.
     pub entries: Vec<Entry>,
 }
 
 impl Table {
-    /// The fastest way to compute a problem, or the most similar one of the same types that was measured for as many PEs;
-    /// none where nothing like it was, or where it no longer holds.
+    /// The fastest choice for a problem, or for the most similar one of the same types that was
+    /// measured for as many PEs. It is `None` if nothing similar was measured, or if it no longer
+    /// holds.
     pub fn choice(&self, case: &Case) -> Option<Choice> {
         let kind = |c: &Case| (c.form, c.pes, c.multicast, c.problem.dtype, c.problem.out, c.problem.b);
         let alike = self.entries.iter().filter(|e| kind(&e.case) == kind(case));
@@ -90,7 +93,7 @@ impl Table {
         near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, choice)| choice)
     }
 
-    /// The table for people: a line for each entry.
+    /// The table for people, with a line for each entry.
     pub fn text(&self) -> String {
         let mut out = format!("# {}\n", self.setting);
         for entry in &self.entries {
@@ -131,7 +134,8 @@ impl Tables {
     }
 }
 
-/// What is stored for a case in a setting. A file that cannot be read is said on standard error.
+/// The stored choice for a case in a setting. If the file cannot be read, a warning is printed on
+/// standard error.
 pub(super) fn stored(setting: &Setting, case: &Case) -> Option<Choice> {
     let tables = Tables::read(&Tables::path()?);
     let tables = tables.inspect_err(|e| eprintln!("warning: products go without tuning: {e}")).ok()?;

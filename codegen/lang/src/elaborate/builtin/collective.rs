@@ -3,7 +3,7 @@
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::WRONG_ARGS;
 use crate::elaborate::value::Val;
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::{MoveKind, RedOp, Remote, TeamRef};
 
@@ -52,7 +52,7 @@ pub(super) const TABLE: &[Builtin] = &[
 const SCOPES: &str = "`warp`, `block`, or nothing for one thread";
 
 /// Evaluates `sync<block>(team)`, `barrier<block>(team)` and the same for all PEs.
-pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let all = call.name.ends_with("_all");
     call.arity(if all { 0..=0 } else { 1..=1 })?;
     let mut words = call.words()?;
@@ -63,7 +63,7 @@ pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Remote::TeamSync { team, barrier, group }).map(|_| Val::Unit)
 }
 
-fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     let mut words = call.words()?;
     let group = words.group();
@@ -80,7 +80,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Remote::TeamReduce { dst, src, op, scatter, team, group }).map(|_| Val::Unit)
 }
 
-fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let Some(kind) = MoveKind::parse(call.name) else {
         return fail(WRONG_ARGS, call.span, format!("no exchange `{}`", call.name));
     };
@@ -99,7 +99,7 @@ fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Remote::TeamMove { kind, dst, src, root, team, group }).map(|_| Val::Unit)
 }
 
-fn translate(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn translate(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     call.no_words()?;
     let pe = call.int(e, 0)?;

@@ -2,8 +2,8 @@
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::{Dealt, Share, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::value::{Distribution, Share, Val};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Accumulator, IntTuple, Layout};
 use weft_layout::{LayoutError, Modes, Tiler};
@@ -86,16 +86,16 @@ fn share_layout(share: Share) -> Result<Layout, LayoutError> {
 }
 
 /// The argument as a layout, or the mode of it that angle brackets select.
-fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
+fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Layout> {
     call.arity(1..=1)?;
     let (val, span) = call.val(0);
     let layout = match val {
-        Val::Frag(f) => match f.dealt {
-            None => e.frag_layout(&f, span)?,
-            Some(Dealt::Evenly(turns)) if call.words.is_empty() && call.name.ends_with("size") => {
+        Val::Fragment(f) => match f.distribution {
+            None => e.fragment_layout(&f, span)?,
+            Some(Distribution::Evenly(turns)) if call.words.is_empty() && call.name.ends_with("size") => {
                 return Layout::col_major(turns.total).map_err(bad(span));
             }
-            Some(Dealt::Accumulated(share)) => share_layout(share).map_err(bad(span))?,
+            Some(Distribution::Accumulated(share)) => share_layout(share).map_err(bad(span))?,
             Some(_) => {
                 let message =
                     format!("`{}` of a register tensor that is distributed over the CTA", call.name);
@@ -118,7 +118,7 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
     }
 }
 
-fn extent(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn extent(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     // A coordinate also has modes, whatever its numbers are.
     if let ("rank", [], [(None, Val::Tuple(modes), _)]) = (call.name, call.words, &call.args[..]) {
         return Ok(Val::Int((modes.len() as i64).into()));
@@ -143,16 +143,16 @@ fn tuple(t: &IntTuple) -> Val {
     }
 }
 
-fn parts(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn parts(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let l = subject(e, call)?;
     Ok(tuple(if call.name == "shape" { l.shape() } else { l.stride() }))
 }
 
-fn layout_of(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn layout_of(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     subject(e, call).map(Val::Layout)
 }
 
-fn make_layout(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn make_layout(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=2)?;
     call.no_words()?;
     let (shape, span) = call.val(0);
@@ -166,7 +166,7 @@ fn make_layout(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     layout.map(Val::Layout).map_err(bad(call.span))
 }
 
-fn crd2idx(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn crd2idx(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let (coord, at) = call.val(0);
@@ -175,7 +175,7 @@ fn crd2idx(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.as_layout(l, at)?.crd2idx(&coord).map(Val::Int).map_err(bad(call.span))
 }
 
-fn idx2crd(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn idx2crd(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let index = call.int(e, 0)?;
@@ -185,7 +185,7 @@ fn idx2crd(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// Applies a function of layouts to a layout or a tensor.
-fn on(e: &mut Elab<'_>, call: &Call<'_>, f: impl Fn(&Layout) -> Result<Layout, LayoutError>) -> R<Val> {
+fn on(e: &mut Elab<'_>, call: &Call<'_>, f: impl Fn(&Layout) -> Result<Layout, LayoutError>) -> Result<Val> {
     match call.val(0) {
         (Val::Tensor(t), _) => e.relayout(t, call.span, f).map(Val::Tensor),
         (other, at) => {
@@ -195,7 +195,7 @@ fn on(e: &mut Elab<'_>, call: &Call<'_>, f: impl Fn(&Layout) -> Result<Layout, L
     }
 }
 
-fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     if call.name.ends_with("inverse") && matches!(call.val(0), (Val::Tensor(_), _)) {
@@ -211,7 +211,7 @@ fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     on(e, call, f)
 }
 
-fn complement(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn complement(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=2)?;
     call.no_words()?;
     let (l, at) = call.val(0);
@@ -225,16 +225,18 @@ fn complement(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     out.map(Val::Layout).map_err(bad(call.span))
 }
 
-fn tiler(e: &mut Elab<'_>, val: Val, span: Span) -> R<Tiler> {
+fn tiler(e: &mut Elab<'_>, val: Val, span: Span) -> Result<Tiler> {
     Ok(match val {
         Val::Whole => Tiler::All,
         Val::Layout(l) => Tiler::Layout(l),
-        Val::Tuple(items) => Tiler::Tuple(items.into_iter().map(|i| tiler(e, i, span)).collect::<R<_>>()?),
+        Val::Tuple(items) => {
+            Tiler::Tuple(items.into_iter().map(|i| tiler(e, i, span)).collect::<Result<_>>()?)
+        }
         other => Tiler::Int(e.as_int(other, span)?),
     })
 }
 
-fn by_tiler(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn by_tiler(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let (t, at) = call.val(1);
@@ -259,7 +261,7 @@ fn by_tiler(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     on(e, call, |l| f(l, &t))
 }
 
-fn by_layout(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn by_layout(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let ((a, a_at), (b, b_at)) = (call.val(0), call.val(1));
@@ -268,7 +270,7 @@ fn by_layout(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     out.map(Val::Layout).map_err(bad(call.span))
 }
 
-fn common_vector(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn common_vector(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let ((a, a_at), (b, b_at)) = (call.val(0), call.val(1));
@@ -277,7 +279,7 @@ fn common_vector(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// Evaluates `zipped_divide(x, tiler)[_, coord]`.
-fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=3)?;
     call.no_words()?;
     let (t, at) = call.tensor(e, 0)?;
@@ -291,7 +293,7 @@ fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.slice(divided, &[(whole, at), (coord, coord_at)], call.span).map(Val::Tensor)
 }
 
-fn replace(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn replace(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let mode = call.mode(e)?.and_then(|m| usize::try_from(m).ok());
     let (Val::Tuple(mut modes), at) = call.val(0) else {

@@ -3,8 +3,8 @@
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, MISMATCH, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::arith::{join, raw, with};
-use crate::elaborate::value::{Frag, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::value::{Fragment, Val};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{
     Arith, BinOp, CmpOp, Group, Int, RedOp, Scalar, ShuffleMode, Thread, Together, Type, UnOp, Value,
@@ -71,7 +71,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("round", "round(v)", "Nearest integer, ties to even.", unary),
 ];
 
-fn integers(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn integers(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let (a, b) = (call.int(e, 0)?, call.int(e, 1)?);
@@ -86,7 +86,7 @@ fn integers(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-fn minmax(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn minmax(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     if !call.words.is_empty() || call.args.len() == 1 {
         return reduce(e, call);
     }
@@ -105,7 +105,7 @@ fn minmax(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(join(a, b, value))
 }
 
-fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let (v, at) = call.val(0);
@@ -115,7 +115,7 @@ fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-fn fma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn fma(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=3)?;
     call.no_words()?;
     let (a, b) = e.pair(call.val(0).0, call.val(1).0, call.span)?;
@@ -125,7 +125,7 @@ fn fma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(join(join(a, b, value), c, value))
 }
 
-fn select(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn select(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=3)?;
     call.no_words()?;
     let (c, at) = call.val(0);
@@ -137,10 +137,10 @@ fn select(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (a, b) = (e.alike(a, &c, call.span)?, e.alike(b, &c, call.span)?);
     let c = e.alike(c, &a, call.span)?;
     let value = e.b.select(raw(&c), raw(&a), raw(&b))?;
-    Ok(join(join(a, b, value), if matches!(c, Val::Frag(_)) { c } else { Val::Rt(value) }, value))
+    Ok(join(join(a, b, value), if matches!(c, Val::Fragment(_)) { c } else { Val::Runtime(value) }, value))
 }
 
-fn to(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn to(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let words = call.words()?;
     let (v, at) = call.val(0);
@@ -154,7 +154,7 @@ fn to(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let words = call.words()?;
     let (v, at) = call.val(0);
@@ -177,19 +177,19 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let value = e.b.emit_as(Arith::Bitcast { a: raw(&v) }, Type::lanes_of(to, lanes))?;
     let shape = weft_ir::IntTuple::Tuple(vec![i64::from(lanes).into()]);
     Ok(match v {
-        Val::Frag(Frag { dealt: Some(_), .. }) => {
+        Val::Fragment(Fragment { distribution: Some(_), .. }) => {
             return fail(WRONG_KIND, at, "this tensor is distributed over the CTA: partition it first");
         }
-        Val::Rt(_) if lanes == 1 => Val::Rt(value),
+        Val::Runtime(_) if lanes == 1 => Val::Runtime(value),
         // Elements that do not exist also have bits. The caller decides what happens to them.
-        Val::Frag(Frag { order, .. }) => {
-            Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order })
+        Val::Fragment(Fragment { order, .. }) => {
+            Val::Fragment(Fragment { value, shape, bounds: Vec::new(), distribution: None, order })
         }
-        _ => Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }),
+        _ => Val::Fragment(Fragment { value, shape, bounds: Vec::new(), distribution: None, order: None }),
     })
 }
 
-fn combine(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn combine(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let mut words = call.words()?;
     let op = words.take(RedOp::parse);
@@ -203,7 +203,7 @@ fn combine(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(join(a, b, value))
 }
 
-fn shuffle(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn shuffle(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let mut words = call.words()?;
     let mode = words.take(ShuffleMode::parse).unwrap_or(ShuffleMode::Idx);
@@ -227,7 +227,7 @@ const REDUCTIONS: [(&str, RedOp, BinOp); 7] = [
     ("", RedOp::Xor, BinOp::Xor),
 ];
 
-fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let mut words = call.words()?;
     let over = words.take(Over::parse);
@@ -251,7 +251,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         let value = masked(e, &f, op, elem, at)?;
         return e.reduce_rows(value, share, bin, at);
     }
-    if let Val::Frag(Frag { dealt: Some(_), .. }) = v
+    if let Val::Fragment(Fragment { distribution: Some(_), .. }) = v
         && !matches!(over, Over::Threads(Group::Block | Group::Cluster))
     {
         return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is distributed over the CTA")
@@ -259,7 +259,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
     let elem = e.b.ty(raw(&v)).elem().unwrap_or(Scalar::F32);
     let value = match &v {
-        Val::Frag(f) => {
+        Val::Fragment(f) => {
             let masked = masked(e, f, op, elem, at)?;
             fold(e, masked, bin, elem)?
         }
@@ -267,8 +267,8 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     };
     e.b.at(call.span);
     match over {
-        Over::Threads(group) => e.b.emit(Together::Reduce { value, op, group }).map(Val::Rt),
-        _ => Ok(Val::Rt(value)),
+        Over::Threads(group) => e.b.emit(Together::Reduce { value, op, group }).map(Val::Runtime),
+        _ => Ok(Val::Runtime(value)),
     }
 }
 
@@ -294,7 +294,7 @@ impl Over {
 }
 
 /// Replaces lanes beyond the tensor's end by the identity of the reduction.
-fn masked(e: &mut Elab<'_>, f: &Frag, op: RedOp, elem: Scalar, span: Span) -> R<Value> {
+fn masked(e: &mut Elab<'_>, f: &Fragment, op: RedOp, elem: Scalar, span: Span) -> Result<Value> {
     if f.bounds.is_empty() {
         return Ok(f.value);
     }
@@ -323,7 +323,7 @@ fn masked(e: &mut Elab<'_>, f: &Frag, op: RedOp, elem: Scalar, span: Span) -> R<
 }
 
 /// The identity of a reduction, which does not change the result.
-fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> R<Value> {
+fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> Result<Value> {
     let bits = elem.bits();
     let signed = elem.kind() == weft_ir::NumberKind::Signed;
     let least = if signed { i64::MIN >> (64 - bits) } else { 0 };
@@ -346,7 +346,7 @@ fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> R<Value> {
 }
 
 /// Reduces all lanes to one pairwise. The tree depends only on the number of lanes.
-fn fold(e: &mut Elab<'_>, value: Value, op: BinOp, elem: Scalar) -> R<Value> {
+fn fold(e: &mut Elab<'_>, value: Value, op: BinOp, elem: Scalar) -> Result<Value> {
     let mut value = value;
     while let Some(n) = e.b.ty(value).lanes().filter(|n| *n > 1) {
         let half = n / 2;

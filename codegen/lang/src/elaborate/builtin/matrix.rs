@@ -2,8 +2,8 @@
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{MISMATCH, NOT_CONSTANT, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::{Dealt, Frag, Share, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::value::{Distribution, Fragment, Share, Val};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::{Accumulator, Value};
@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
 ];
 
-fn coord(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn coord(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let (x, at) = call.val(0);
     let (_, share) = e.of_accumulator(call.name, &x, at)?;
@@ -48,8 +48,8 @@ fn coord(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
-    if let [(None, x @ Val::Frag(_), at)] = &call.args[..] {
+fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
+    if let [(None, x @ Val::Fragment(_), at)] = &call.args[..] {
         call.no_words()?;
         return e.begun_with(x, *at);
     }
@@ -94,7 +94,7 @@ fn spread(rows: u32, warpgroups: u32) -> [u32; 2] {
 }
 
 /// Two numbers that are known at compile time.
-fn pair(e: &mut Elab<'_>, val: &Val, at: Span) -> R<[u32; 2]> {
+fn pair(e: &mut Elab<'_>, val: &Val, at: Span) -> Result<[u32; 2]> {
     let tuple = e.as_tuple(val, at)?;
     let known = |n: &weft_ir::Int| n.as_const().and_then(|n| u32::try_from(n).ok());
     match tuple.leaves().into_iter().map(known).collect::<Option<Vec<_>>>().as_deref() {
@@ -108,7 +108,7 @@ fn pair(e: &mut Elab<'_>, val: &Val, at: Span) -> R<[u32; 2]> {
 }
 
 /// The accumulator among the arguments.
-fn accumulator(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<(Value, Accumulator)> {
+fn accumulator(e: &Elab<'_>, call: &Call<'_>, i: usize) -> Result<(Value, Accumulator)> {
     match call.val(i) {
         (Val::Accumulator(v, ty), _) => Ok((v, ty)),
         (other, at) => Err(Diagnostic::error(
@@ -120,12 +120,12 @@ fn accumulator(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<(Value, Accumulator
     }
 }
 
-fn mma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn mma(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=3)?;
     call.no_words()?;
     let (acc, ty) = accumulator(e, call, 2)?;
     let a = match call.val(0) {
-        (Val::Frag(held), at) => in_registers(&held, ty, at)?,
+        (Val::Fragment(held), at) => in_registers(&held, ty, at)?,
         _ => call.tensor(e, 0)?.0.value,
     };
     let (b, _) = call.tensor(e, 1)?;
@@ -135,11 +135,11 @@ fn mma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 
 /// The elements of the first factor in registers, which have the rows and the distribution of the
 /// accumulator.
-fn in_registers(held: &Frag, acc: Accumulator, at: Span) -> R<Value> {
+fn in_registers(held: &Fragment, acc: Accumulator, at: Span) -> Result<Value> {
     let fits = |share: &Share| (share.rows, share.over) == (acc.rows, acc.over) && acc.over[1] == 1;
-    match held.dealt {
-        Some(Dealt::Accumulated(share)) if fits(&share) => Ok(held.value),
-        Some(Dealt::Accumulated(Share { rows, over, .. })) => {
+    match held.distribution {
+        Some(Distribution::Accumulated(share)) if fits(&share) => Ok(held.value),
+        Some(Distribution::Accumulated(Share { rows, over, .. })) => {
             let tile = |rows, [m, n]: [u32; 2]| format!("{rows} rows over {m} x {n} warpgroups");
             let message =
                 format!("`mma` of {} in registers to {}", tile(rows, over), tile(acc.rows, acc.over));
@@ -160,7 +160,7 @@ fn in_registers(held: &Frag, acc: Accumulator, at: Span) -> R<Value> {
     }
 }
 
-fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let pending = call.mode(e)?.and_then(|n| u32::try_from(n).ok()).filter(|n| *n < 8);
     let Some(pending) = pending else {

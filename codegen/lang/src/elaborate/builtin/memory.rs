@@ -3,8 +3,8 @@
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::arith::raw;
-use crate::elaborate::value::{Dealt, Frag, Tensor, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::value::{Distribution, Fragment, Tensor, Val};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Access, Debug, Op, RedOp, Scalar, Scope, Sem, Space, Type, Value, ValueType};
 
@@ -72,34 +72,34 @@ fn order(words: &mut super::Words<'_>, default: Sem) -> (Sem, Scope) {
     (words.take(Sem::parse).unwrap_or(default), words.take(Scope::parse).unwrap_or(Scope::Sys))
 }
 
-fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn load(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     if let [(None, ..), (Some(name), like, at)] = &call.args[..]
         && &*name.name == "like"
     {
         call.no_words()?;
         let (t, _) = call.tensor(e, 0)?;
-        if let Val::Frag(Frag { dealt: Some(Dealt::Evenly(turns)), .. }) = like {
-            return e.load_as(t, *turns, call.span).map(Val::Frag);
+        if let Val::Fragment(Fragment { distribution: Some(Distribution::Evenly(turns)), .. }) = like {
+            return e.load_as(t, *turns, call.span).map(Val::Fragment);
         }
         let (_, share) = e.of_accumulator(call.name, like, *at)?;
-        return e.read_as(t, share, call.span).map(Val::Frag);
+        return e.read_as(t, share, call.span).map(Val::Fragment);
     }
     call.arity(1..=1)?;
     let mut words = call.words()?;
     let (sem, scope) = order(&mut words, Sem::Weak);
     words.done(call.name, "weak, relaxed or acquire, and a scope")?;
     let (t, at) = call.tensor(e, 0)?;
-    let (part, dealt) = e.part_of(t, at)?;
+    let (part, distribution) = e.part_of(t, at)?;
     let value = e.b.emit(Access::Load { place: part.value, sem, scope })?;
-    Ok(held(e, part, value, dealt))
+    Ok(held(e, part, value, distribution))
 }
 
 /// The result as a register tensor, or as a scalar for one element.
-fn held(e: &mut Elab<'_>, part: Tensor, value: Value, dealt: Option<Dealt>) -> Val {
-    if part.element { Val::Rt(value) } else { Val::Frag(e.frag(part, value, dealt)) }
+fn held(e: &mut Elab<'_>, part: Tensor, value: Value, distribution: Option<Distribution>) -> Val {
+    if part.element { Val::Runtime(value) } else { Val::Fragment(e.fragment(part, value, distribution)) }
 }
 
-fn store(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn store(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let mut words = call.words()?;
     let (sem, scope) = order(&mut words, Sem::Weak);
@@ -109,7 +109,7 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Access::Store { place: place.value, value, sem, scope }).map(|_| Val::Unit)
 }
 
-fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let mut words = call.words()?;
     let op = words.take(RedOp::parse);
@@ -130,12 +130,12 @@ fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         },
         None => elem,
     };
-    let (part, dealt) = e.part_of(t, at)?;
+    let (part, distribution) = e.part_of(t, at)?;
     let value = e.b.emit(Access::LdReduce { place: part.value, op, acc, sem, scope })?;
-    Ok(held(e, part, value, dealt))
+    Ok(held(e, part, value, distribution))
 }
 
-fn st(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn st(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let mut words = call.words()?;
     let (sem, scope) = order(&mut words, Sem::Relaxed);
@@ -145,7 +145,7 @@ fn st(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Access::McStore { place: place.value, value, sem, scope }).map(|_| Val::Unit)
 }
 
-fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn red(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let mut words = call.words()?;
     let op = words.take(RedOp::parse);
@@ -166,7 +166,7 @@ fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// The element on which an atomic operates.
-fn element(e: &mut Elab<'_>, call: &Call<'_>) -> R<Tensor> {
+fn element(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Tensor> {
     let (t, at) = call.tensor(e, 0)?;
     let ty = e.tensor_type_of(t);
     if ty.layout.size().is(1) {
@@ -181,7 +181,7 @@ fn element(e: &mut Elab<'_>, call: &Call<'_>) -> R<Tensor> {
     }
 }
 
-fn atomic(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn atomic(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let mut words = call.words()?;
     let op = words.take(|w| if w == "exch" { Some(None) } else { RedOp::parse(w).map(Some) });
@@ -193,10 +193,10 @@ fn atomic(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     };
     let t = element(e, call)?;
     let (place, value) = e.place(t, call.val(1).0, call.span)?;
-    e.b.emit(Access::Atomic { place: place.value, value, op, sem, scope }).map(Val::Rt)
+    e.b.emit(Access::Atomic { place: place.value, value, op, sem, scope }).map(Val::Runtime)
 }
 
-fn atomic_cas(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn atomic_cas(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=3)?;
     let mut words = call.words()?;
     let (sem, scope) = order(&mut words, Sem::Relaxed);
@@ -204,10 +204,10 @@ fn atomic_cas(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let t = element(e, call)?;
     let (_, expected) = e.place(t, call.val(1).0, call.span)?;
     let (place, value) = e.place(t, call.val(2).0, call.span)?;
-    e.b.emit(Access::AtomicCas { place: place.value, expected, value, sem, scope }).map(Val::Rt)
+    e.b.emit(Access::AtomicCas { place: place.value, expected, value, sem, scope }).map(Val::Runtime)
 }
 
-fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn print(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.no_words()?;
     let (Val::Str(format), _) = call.val(0) else {
         return Err(Diagnostic::error(
@@ -231,12 +231,12 @@ fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Debug::Print { format, args }).map(|_| Val::Unit)
 }
 
-fn trap(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn trap(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     e.b.emit(Debug::Trap {}).map(|_| Val::Unit)
 }
 
-fn assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn assert(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=2)?;
     call.no_words()?;
     let text = match call.args.len() {
@@ -259,7 +259,7 @@ fn assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Debug::Assert { cond, text }).map(|_| Val::Unit)
 }
 
-fn static_assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn static_assert(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=2)?;
     let why = match call.val(1) {
         (Val::Str(s), _) if call.args.len() == 2 => s.to_string(),

@@ -13,14 +13,14 @@ mod tile;
 
 use super::expr::Call;
 use super::value::{Tensor, Val};
-use super::{Elab, R, fail};
+use super::{Elab, Result, fail};
 use crate::ast::{self, ExprKind};
 use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
 use std::fmt;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{CmpOp, Group, Int, RedOp, Scalar, Scope, Sem, SignalKind, TeamRef, Type};
 
-type Run = fn(&mut Elab<'_>, &Call<'_>) -> R<Val>;
+type Run = fn(&mut Elab<'_>, &Call<'_>) -> Result<Val>;
 
 /// A function of the language.
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ pub(super) struct Words<'e> {
 
 impl<'e> Call<'e> {
     /// Checks the number of arguments.
-    pub(super) fn arity(&self, range: std::ops::RangeInclusive<usize>) -> R<()> {
+    pub(super) fn arity(&self, range: std::ops::RangeInclusive<usize>) -> Result<()> {
         if let Some((Some(name), ..)) = self.args.iter().find(|a| a.0.is_some()) {
             return fail(
                 WRONG_ARGS,
@@ -130,7 +130,7 @@ impl<'e> Call<'e> {
         self.args.get(i).map_or((Val::Error, self.span), |(_, v, s)| (v.clone(), *s))
     }
 
-    pub(super) fn tensor(&self, e: &Elab<'_>, i: usize) -> R<(Tensor, Span)> {
+    pub(super) fn tensor(&self, e: &Elab<'_>, i: usize) -> Result<(Tensor, Span)> {
         match self.val(i) {
             (Val::Tensor(t), span) => Ok((t, span)),
             (other, span) => fail(
@@ -141,12 +141,12 @@ impl<'e> Call<'e> {
         }
     }
 
-    pub(super) fn int(&self, e: &mut Elab<'_>, i: usize) -> R<Int> {
+    pub(super) fn int(&self, e: &mut Elab<'_>, i: usize) -> Result<Int> {
         let (v, span) = self.val(i);
         e.as_int(v, span)
     }
 
-    pub(super) fn team(&self, e: &Elab<'_>, i: usize) -> R<TeamRef> {
+    pub(super) fn team(&self, e: &Elab<'_>, i: usize) -> Result<TeamRef> {
         match self.val(i) {
             (Val::Team(t), _) => Ok(t),
             (other, span) => Err(Diagnostic::error(
@@ -160,7 +160,7 @@ impl<'e> Call<'e> {
 
     /// The team at argument `i`. If it is left out, it is the kernel's only team, or the team of
     /// all PEs if the kernel has none.
-    pub(super) fn team_or_only(&self, e: &Elab<'_>, i: usize) -> R<TeamRef> {
+    pub(super) fn team_or_only(&self, e: &Elab<'_>, i: usize) -> Result<TeamRef> {
         if self.args.len() > i {
             return self.team(e, i);
         }
@@ -179,7 +179,7 @@ impl<'e> Call<'e> {
     }
 
     /// The words in angle brackets, each of which must be used.
-    pub(super) fn words(&self) -> R<Words<'e>> {
+    pub(super) fn words(&self) -> Result<Words<'e>> {
         let mut out = Words { positional: Vec::new(), named: Vec::new(), span: self.span };
         for w in self.words {
             let ExprKind::Name(value) = &w.value.kind else {
@@ -198,7 +198,7 @@ impl<'e> Call<'e> {
     }
 
     /// The integer in angle brackets, as in `size<1>(x)`.
-    pub(super) fn mode(&self, e: &mut Elab<'_>) -> R<Option<i64>> {
+    pub(super) fn mode(&self, e: &mut Elab<'_>) -> Result<Option<i64>> {
         match self.words {
             [] => Ok(None),
             [ast::Arg { name: None, value }] => e.constant(value).map(Some),
@@ -207,7 +207,7 @@ impl<'e> Call<'e> {
     }
 
     /// Checks that there are no words in angle brackets.
-    pub(super) fn no_words(&self) -> R<()> {
+    pub(super) fn no_words(&self) -> Result<()> {
         if self.words.is_empty() {
             Ok(())
         } else {
@@ -237,7 +237,7 @@ impl<'e> Words<'e> {
     }
 
     /// Checks that all words have been taken.
-    pub(super) fn done(self, call: &str, expected: &str) -> R<()> {
+    pub(super) fn done(self, call: &str, expected: &str) -> Result<()> {
         let left = self.positional.first().copied().or(self.named.first().map(|(n, _, s)| (*n, *s)));
         match left {
             None => Ok(()),
@@ -252,7 +252,7 @@ impl<'e> Words<'e> {
 
 impl Elab<'_> {
     /// An element type by its name, such as `f32`, or by that of a compile-time parameter.
-    pub(super) fn dtype(&mut self, name: &str, span: Span) -> R<Scalar> {
+    pub(super) fn dtype(&mut self, name: &str, span: Span) -> Result<Scalar> {
         match self.lookup(name) {
             Some(super::Binding::Val(Val::Dtype(s))) => Ok(*s),
             _ => fail(WRONG_KIND, span, format!("`{name}` is not an element type")),
@@ -260,7 +260,7 @@ impl Elab<'_> {
     }
 
     /// An `i32`, for ops that have one as operand, such as those with PEs and lanes.
-    pub(super) fn i32(&mut self, n: Int) -> R<weft_ir::Value> {
+    pub(super) fn i32(&mut self, n: Int) -> Result<weft_ir::Value> {
         if let weft_layout::Node::Var(v) = n.node()
             && let Some(inst) = self.b.kernel().insts.get(weft_ir::Value(v.id))
             && inst.ty == Type::Scalar(Scalar::I32)

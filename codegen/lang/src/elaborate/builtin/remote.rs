@@ -4,7 +4,7 @@ use super::{Builtin, Call, Words, builtin};
 use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::arith::raw;
 use crate::elaborate::value::Val;
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::{AmoOp, CmpOp, Op, Remote, Scalar, SignalKind, TeamRef, Type, Value, WaitFor};
 
@@ -141,7 +141,7 @@ pub(super) const TABLE: &[Builtin] = &[
 
 /// The rank and the team at the end of the arguments. If the team is left out, it is the kernel's
 /// only team, or the team of all PEs if the kernel has none.
-fn rank(e: &mut Elab<'_>, call: &Call<'_>, at: usize) -> R<(Value, TeamRef)> {
+fn rank(e: &mut Elab<'_>, call: &Call<'_>, at: usize) -> Result<(Value, TeamRef)> {
     let pe = call.int(e, at)?;
     let team = call.team_or_only(e, at + 1)?;
     Ok((e.i32(pe)?, team))
@@ -149,7 +149,7 @@ fn rank(e: &mut Elab<'_>, call: &Call<'_>, at: usize) -> R<(Value, TeamRef)> {
 
 const SCOPES: &str = "warp, block, or nothing for each thread by itself";
 
-fn transfer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn transfer(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=4)?;
     let mut words = call.words()?;
     let group = words.group();
@@ -180,7 +180,7 @@ fn transfer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// The word `set` or `add`, which is required.
-fn kind(call: &Call<'_>, words: &mut Words<'_>) -> R<SignalKind> {
+fn kind(call: &Call<'_>, words: &mut Words<'_>) -> Result<SignalKind> {
     words.take(SignalKind::parse).ok_or_else(|| {
         let message = format!("`{}` does not state how the signal is updated", call.name);
         Diagnostic::error(WRONG_ARGS, call.span, message)
@@ -188,7 +188,7 @@ fn kind(call: &Call<'_>, words: &mut Words<'_>) -> R<SignalKind> {
     })
 }
 
-fn put_signal(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn put_signal(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(5..=6)?;
     let mut words = call.words()?;
     let group = words.group();
@@ -203,7 +203,7 @@ fn put_signal(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// A number, converted to a type (NVSHMEM: "value is cast").
-fn cast(e: &mut Elab<'_>, call: &Call<'_>, i: usize, to: Scalar) -> R<Value> {
+fn cast(e: &mut Elab<'_>, call: &Call<'_>, i: usize, to: Scalar) -> Result<Value> {
     let (v, at) = call.val(i);
     let v = match v {
         Val::Float(_) if !to.is_float() => e.scalar_or_frag(v, Some(Scalar::F64), at)?,
@@ -215,14 +215,14 @@ fn cast(e: &mut Elab<'_>, call: &Call<'_>, i: usize, to: Scalar) -> R<Value> {
 }
 
 /// A number of exactly that type. Literals take the type.
-fn exactly(e: &mut Elab<'_>, call: &Call<'_>, i: usize, want: Scalar) -> R<Value> {
+fn exactly(e: &mut Elab<'_>, call: &Call<'_>, i: usize, want: Scalar) -> Result<Value> {
     let (v, at) = call.val(i);
     let v = e.scalar_or_frag(v, Some(want), at)?;
     let v = e.check_elem(v, Some(want), at)?;
     scalar(e, call, &v, at)
 }
 
-fn scalar(e: &Elab<'_>, call: &Call<'_>, v: &Val, at: weft_ir::diag::Span) -> R<Value> {
+fn scalar(e: &Elab<'_>, call: &Call<'_>, v: &Val, at: weft_ir::diag::Span) -> Result<Value> {
     match e.b.ty(raw(v)) {
         Type::Scalar(_) => Ok(raw(v)),
         _ => fail(WRONG_KIND, at, format!("`{}` needs one number, found {}", call.name, e.describe(v))),
@@ -230,12 +230,12 @@ fn scalar(e: &Elab<'_>, call: &Call<'_>, v: &Val, at: weft_ir::diag::Span) -> R<
 }
 
 /// The element type of the first argument.
-fn elem(e: &Elab<'_>, call: &Call<'_>) -> R<(Value, Scalar)> {
+fn elem(e: &Elab<'_>, call: &Call<'_>) -> Result<(Value, Scalar)> {
     let (t, _) = call.tensor(e, 0)?;
     Ok((t.value, e.tensor_type_of(t).elem))
 }
 
-fn p(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn p(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=4)?;
     call.no_words()?;
     let (dst, elem) = elem(e, call)?;
@@ -244,15 +244,15 @@ fn p(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Remote::PutValue { dst, value, pe, team }).map(|_| Val::Unit)
 }
 
-fn g(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn g(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     call.no_words()?;
     let (src, _) = elem(e, call)?;
     let (pe, team) = rank(e, call, 1)?;
-    e.b.emit(Remote::GetValue { src, pe, team }).map(Val::Rt)
+    e.b.emit(Remote::GetValue { src, pe, team }).map(Val::Runtime)
 }
 
-fn signal_op(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn signal_op(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(3..=4)?;
     let mut words = call.words()?;
     let op = kind(call, &mut words)?;
@@ -264,7 +264,7 @@ fn signal_op(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// The comparison, which is required.
-fn comparison(call: &Call<'_>) -> R<CmpOp> {
+fn comparison(call: &Call<'_>) -> Result<CmpOp> {
     let mut words = call.words()?;
     let cmp = words.take(CmpOp::parse);
     words.done(call.name, "eq, ne, lt, le, gt or ge")?;
@@ -274,22 +274,22 @@ fn comparison(call: &Call<'_>) -> R<CmpOp> {
     })
 }
 
-fn signal_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn signal_wait(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let cmp = comparison(call)?;
     let (signal, _) = elem(e, call)?;
     let value = cast(e, call, 1, Scalar::U64)?;
-    e.b.emit(Remote::SignalWait { signal, cmp, value }).map(Val::Rt)
+    e.b.emit(Remote::SignalWait { signal, cmp, value }).map(Val::Runtime)
 }
 
-fn signal_fetch(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn signal_fetch(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let (signal, _) = elem(e, call)?;
-    e.b.emit(Remote::SignalFetch { signal }).map(Val::Rt)
+    e.b.emit(Remote::SignalFetch { signal }).map(Val::Runtime)
 }
 
-fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let test = call.name.starts_with("test");
     let which = call.name.rsplit('_').next().and_then(WaitFor::parse).unwrap_or(WaitFor::One);
     let lists = match which {
@@ -312,11 +312,11 @@ fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         Type::Unit => Ok(Val::Unit),
         // The value is an index into the variables.
         Type::Scalar(Scalar::I64) => e.symbol(v).map(Val::Int),
-        _ => Ok(Val::Rt(v)),
+        _ => Ok(Val::Runtime(v)),
     }
 }
 
-fn amo(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn amo(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let Some(op) = call.name.strip_prefix("atomic_").and_then(AmoOp::parse) else {
         return fail(WRONG_ARGS, call.span, format!("no atomic `{}`", call.name));
     };
@@ -324,13 +324,13 @@ fn amo(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(2 + n..=3 + n)?;
     call.no_words()?;
     let (target, elem) = elem(e, call)?;
-    let operands = (1..=n).map(|i| exactly(e, call, i, elem)).collect::<R<_>>()?;
+    let operands = (1..=n).map(|i| exactly(e, call, i, elem)).collect::<Result<_>>()?;
     let (pe, team) = rank(e, call, 1 + n)?;
     let v = e.b.emit(Remote::Amo { target, op, operands, pe, team })?;
-    Ok(if op.fetches() { Val::Rt(v) } else { Val::Unit })
+    Ok(if op.fetches() { Val::Runtime(v) } else { Val::Unit })
 }
 
-fn order(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn order(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
     e.b.emit(if call.name == "quiet" {

@@ -2,8 +2,8 @@
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::{Frag, Tensor, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::value::{Fragment, Tensor, Val};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{Int, IntTuple, Scalar, Type, Value, ValueType, View};
@@ -46,7 +46,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("is_float", "is_float(T)", "Whether a type is a floating-point one.", is_float),
 ];
 
-fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -55,7 +55,7 @@ fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private: t.private, element: t.element, order: t.order }))
 }
 
-fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -67,7 +67,7 @@ fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private, element: t.element, order: t.order }))
 }
 
-fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -84,7 +84,7 @@ fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private, element: t.element, order: t.order }))
 }
 
-fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
@@ -115,7 +115,7 @@ fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// The element type in angle brackets.
-pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
+pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Scalar> {
     let words = call.words()?;
     match words.positional[..] {
         [(name, span)] if words.named.is_empty() => e.dtype(name, span),
@@ -123,7 +123,7 @@ pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
     }
 }
 
-fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let elem = elem(e, call)?;
     let (l, at) = call.val(0);
@@ -144,7 +144,7 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     Ok(Val::Tensor(Tensor { value, private: false, element: false, order: None }))
 }
 
-fn zeros(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn zeros(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let elem = elem(e, call)?;
     if let [(Some(name), like, at)] = &call.args[..]
         && &*name.name == "like"
@@ -154,27 +154,27 @@ fn zeros(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     let (shape, lanes) = static_shape(e, call)?;
     let value = zero(e, elem, lanes)?;
-    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }))
+    Ok(Val::Fragment(Fragment { value, shape, bounds: Vec::new(), distribution: None, order: None }))
 }
 
 /// Zeros with the shape and the distribution of elements or coordinates, or of those of a tensor
 /// that all threads read together.
-fn zeros_like(e: &mut Elab<'_>, elem: Scalar, like: &Val, at: Span) -> R<Val> {
+fn zeros_like(e: &mut Elab<'_>, elem: Scalar, like: &Val, at: Span) -> Result<Val> {
     match like {
-        Val::Frag(f) => {
+        Val::Fragment(f) => {
             let value = zero(e, elem, e.b.ty(f.value).lanes().unwrap_or(1))?;
-            Ok(Val::Frag(Frag { value, ..f.clone() }))
+            Ok(Val::Fragment(Fragment { value, ..f.clone() }))
         }
         Val::Coordinates(c) => {
             let value = zero(e, elem, c.lanes())?;
-            e.dealt(value, c.share(), at).map(Val::Frag)
+            e.tile_fragment(value, c.share(), at).map(Val::Fragment)
         }
         Val::Tensor(t) => {
-            let (part, dealt) = e.part_of(*t, at)?;
+            let (part, distribution) = e.part_of(*t, at)?;
             let size = e.tensor_type_of(part).layout.size();
             let Some(lanes) = lanes(&size) else { return Err(not_held(at, &size)) };
             let value = zero(e, elem, lanes)?;
-            Ok(Val::Frag(e.frag(part, value, dealt)))
+            Ok(Val::Fragment(e.fragment(part, value, distribution)))
         }
         other => {
             let message = format!("`zeros` needs a tensor to be like, found {}", e.describe(other));
@@ -183,23 +183,23 @@ fn zeros_like(e: &mut Elab<'_>, elem: Scalar, like: &Val, at: Span) -> R<Val> {
     }
 }
 
-fn full(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn full(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let elem = elem(e, call)?;
     let (shape, lanes) = static_shape(e, call)?;
     let (v, at) = call.val(1);
     let v = e.scalar_or_frag(v, Some(elem), at)?;
     let value = match e.check_elem(v, Some(elem), at)? {
-        Val::Rt(v) => e.b.splat(v, &Type::lanes_of(elem, lanes))?,
+        Val::Runtime(v) => e.b.splat(v, &Type::lanes_of(elem, lanes))?,
         other => {
             return fail(WRONG_KIND, at, format!("`full` needs a scalar, found {}", e.describe(&other)));
         }
     };
-    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None, order: None }))
+    Ok(Val::Fragment(Fragment { value, shape, bounds: Vec::new(), distribution: None, order: None }))
 }
 
 /// The shape of a register tensor, which is the first argument, and its number of elements.
-fn static_shape(e: &mut Elab<'_>, call: &Call<'_>) -> R<(IntTuple, u32)> {
+fn static_shape(e: &mut Elab<'_>, call: &Call<'_>) -> Result<(IntTuple, u32)> {
     let (shape, at) = call.val(0);
     let shape = e.as_tuple(&shape, at)?;
     let Some(n) = lanes(&shape.product()) else { return Err(not_held(at, &shape)) };
@@ -220,7 +220,7 @@ fn not_held(at: Span, shape: &dyn std::fmt::Display) -> Diagnostic {
 }
 
 /// Zeros in registers.
-fn zero(e: &mut Elab<'_>, elem: Scalar, lanes: u32) -> R<Value> {
+fn zero(e: &mut Elab<'_>, elem: Scalar, lanes: u32) -> Result<Value> {
     let ty = Type::lanes_of(elem, lanes);
     if !elem.is_fp8() {
         return e.b.zero(&ty);
@@ -230,14 +230,14 @@ fn zero(e: &mut Elab<'_>, elem: Scalar, lanes: u32) -> R<Value> {
     e.b.splat(zero, &ty)
 }
 
-fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let elem = match call.val(0) {
         (Val::Dtype(s), _) => Some(s),
         (Val::Tensor(t), _) => e.b.ty(t.value).elem(),
-        (Val::Frag(f), _) => e.b.ty(f.value).elem(),
-        (Val::Rt(v), _) => e.b.ty(v).elem(),
+        (Val::Fragment(f), _) => e.b.ty(f.value).elem(),
+        (Val::Runtime(v), _) => e.b.ty(v).elem(),
         _ => None,
     };
     match elem {
@@ -246,7 +246,7 @@ fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-fn is_float(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn is_float(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     match call.val(0) {

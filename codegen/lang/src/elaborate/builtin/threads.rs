@@ -3,7 +3,7 @@
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::WRONG_ARGS;
 use crate::elaborate::value::{Threads, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::{Dim, Group, Int, Scope, Sem, Sreg, Team, Thread};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -105,7 +105,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
 ];
 
-fn special(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn special(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     let mut words = call.words()?;
     let dim = words.take(Dim::parse).unwrap_or(Dim::X);
@@ -117,19 +117,19 @@ fn special(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
-fn cluster_size(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn cluster_size(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
     Ok(Val::Int(Int::from(i64::from(e.b.kernel().cluster_size()))))
 }
 
-fn warp_idx(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn warp_idx(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
     Ok(Val::Int(e.threads(false)?.index.floor_div(&32.into())))
 }
 
-fn threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn threads(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     let mut words = call.words()?;
     let group = words.take(|w| Group::parse(w).filter(|g| *g != Group::Thread));
@@ -147,7 +147,7 @@ fn threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }))
 }
 
-fn my_pe(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn my_pe(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=1)?;
     call.no_words()?;
     let team = call.team_or_only(e, 0)?;
@@ -155,7 +155,7 @@ fn my_pe(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.symbol(v).map(Val::Int)
 }
 
-fn n_pes(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn n_pes(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=1)?;
     call.no_words()?;
     let team = call.team_or_only(e, 0)?;
@@ -163,60 +163,60 @@ fn n_pes(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.symbol(v).map(Val::Int)
 }
 
-fn clock(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn clock(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
     let v = e.b.emit(Thread::Clock {})?;
     e.symbol(v).map(Val::Int)
 }
 
-fn global_time(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn global_time(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
     let v = e.b.emit(Thread::GlobalTime {})?;
     e.symbol(v).map(Val::Int)
 }
 
-fn group(e: &mut Elab<'_>, call: &Call<'_>, group: Group) -> R<Val> {
+fn group(e: &mut Elab<'_>, call: &Call<'_>, group: Group) -> Result<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
     e.b.emit(Thread::GroupBarrier { group }).map(|_| Val::Unit)
 }
 
-fn sync_threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn sync_threads(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     group(e, call, Group::Block)
 }
 
-fn sync_cluster(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn sync_cluster(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     group(e, call, Group::Cluster)
 }
 
-fn cluster_arrive(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn cluster_arrive(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     effect(e, call, Thread::ClusterArrive {})
 }
 
-fn cluster_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn cluster_wait(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     effect(e, call, Thread::ClusterWait {})
 }
 
-fn launch_dependents(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn launch_dependents(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     effect(e, call, Thread::LaunchDependents {})
 }
 
-fn wait_dependencies(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn wait_dependencies(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     effect(e, call, Thread::WaitDependencies {})
 }
 
-fn effect(e: &mut Elab<'_>, call: &Call<'_>, op: Thread) -> R<Val> {
+fn effect(e: &mut Elab<'_>, call: &Call<'_>, op: Thread) -> Result<Val> {
     call.arity(0..=0)?;
     e.b.emit(op).map(|_| Val::Unit)
 }
 
-fn sync_warp(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn sync_warp(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     group(e, call, Group::Warp)
 }
 
-fn barrier(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn barrier(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     if matches!(call.val(0).0, Val::Team(_)) {
         return super::collective::sync(e, call);
     }
@@ -248,7 +248,7 @@ fn barrier(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.emit(Team::Barrier { sync, team, sem, scope }).map(|_| Val::Unit)
 }
 
-fn fence(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn fence(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(0..=0)?;
     let mut words = call.words()?;
     if words.take(|w| (w == "async").then_some(())).is_some() {

@@ -4,7 +4,7 @@
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::value::{Tensor, Val};
-use crate::elaborate::{Elab, R, fail};
+use crate::elaborate::{Elab, Result, fail};
 use weft_ir::builder::{Ctas, PlacedTile};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{BinOp, Bound, CmpOp, Control, Dim, Int, Layout, RedOp, Space, Tile, Value};
@@ -81,7 +81,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
 ];
 
-fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let elem = super::tensor::elem(e, call)?;
     let (mut shape, mut major) = (None, 1);
     for (name, val, at) in &call.args {
@@ -119,14 +119,14 @@ fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     .help("the narrowest swizzle permutes rows of 32 bytes: make the rows longer, or use a plain layout"))
 }
 
-fn constant(e: &mut Elab<'_>, val: Val, at: Span) -> R<i64> {
+fn constant(e: &mut Elab<'_>, val: Val, at: Span) -> Result<i64> {
     let n = e.as_int(val, at)?;
     n.as_const().ok_or_else(|| {
         Diagnostic::error(NOT_CONSTANT, at, format!("{n} is not known when the kernel is compiled"))
     })
 }
 
-fn pipeline(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn pipeline(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let (val, at) = call.val(0);
@@ -139,7 +139,7 @@ fn pipeline(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.pipeline(stages).map(Val::Pipeline)
 }
 
-fn pipe(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<Value> {
+fn pipe(e: &Elab<'_>, call: &Call<'_>, i: usize) -> Result<Value> {
     match call.val(i) {
         (Val::Pipeline(p), _) => Ok(p),
         (other, at) => Err(Diagnostic::error(
@@ -151,7 +151,7 @@ fn pipe(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<Value> {
     }
 }
 
-fn stage(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn stage(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
@@ -162,21 +162,21 @@ fn stage(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.symbol(stage).map(Val::Int)
 }
 
-fn commit(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn commit(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
     e.b.producer_commit(pipe).map(|_| Val::Unit)
 }
 
-fn release(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn release(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
     e.b.consumer_release(pipe).map(|_| Val::Unit)
 }
 
-fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
@@ -189,7 +189,7 @@ fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.b.consumer_skip(pipe, stages).map(|_| Val::Unit)
 }
 
-fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     let dims = dims(call)?;
     let ((to, _), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
@@ -219,7 +219,7 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 
 /// The CTAs to which a copy goes: `<cluster>` is all those of the cluster, and `<cluster, x>` those
 /// along one dimension. The result is `None` if the copy is for this CTA alone.
-fn dims(call: &Call<'_>) -> R<Option<Ctas>> {
+fn dims(call: &Call<'_>) -> Result<Option<Ctas>> {
     let mut words = call.words()?;
     let cluster = words.take(|w| (w == "cluster").then_some(Ctas::CLUSTER));
     let dims: Vec<_> = std::iter::from_fn(|| words.take(Dim::parse)).collect();
@@ -242,7 +242,7 @@ fn of_one_cta(call: &Call<'_>) -> Diagnostic {
         .help(format!("`{}<cluster>(to, from, p)` copies to shared memory", call.name))
 }
 
-fn bulk(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn bulk(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     let dims = dims(call)?;
     let ((to, at_to), (from, at_from)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
@@ -280,14 +280,14 @@ fn beyond(call: &Call<'_>, at: Span) -> Diagnostic {
         )
 }
 
-fn bulk_red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn bulk_red(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=3)?;
     let op = reduction(call)?;
     bulk_out(e, call, Some(op))
 }
 
 /// Emits a bulk copy out of shared memory.
-fn bulk_out(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
+fn bulk_out(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> Result<Val> {
     let ((to, at_to), (from, at_from)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     whole(e, call, to, 0)?;
     whole(e, call, from, 1)?;
@@ -319,7 +319,7 @@ fn by_either(
     call: &Call<'_>,
     (inside, copy): (Value, Tile),
     (to, from): (Tensor, Tensor),
-) -> R<Val> {
+) -> Result<Val> {
     let then = e.b.nested(|b| b.emit(copy).map(drop))?;
     let (otherwise, _) = e.nested(|e| {
         e.store(to, Val::Tensor(from), call.span)?;
@@ -329,13 +329,13 @@ fn by_either(
     e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
 }
 
-fn tma_red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn tma_red(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(2..=2)?;
     let op = reduction(call)?;
     store(e, call, Some(op))
 }
 
-fn reduction(call: &Call<'_>) -> R<RedOp> {
+fn reduction(call: &Call<'_>) -> Result<RedOp> {
     let mut words = call.words()?;
     let op = words.take(RedOp::parse);
     words.done(call.name, "a reduction")?;
@@ -346,7 +346,7 @@ fn reduction(call: &Call<'_>) -> R<RedOp> {
     })
 }
 
-fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
+fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> Result<Val> {
     let ((to, at_to), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     let PlacedTile { view: dst, at, along } = place(e, call, to, at_to)?;
     whole(e, call, from, 1)?;
@@ -361,7 +361,7 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     by_either(e, call, (inside, copy), (to, from))
 }
 
-fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.arity(1..=1)?;
     let mut words = call.words()?;
     let read = words.take(|w| match w {
@@ -385,7 +385,7 @@ fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// Checks that a tile which all threads copy together is the same for all of them.
-fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> R<()> {
+fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> Result<()> {
     if !t.private {
         return Ok(());
     }
@@ -401,7 +401,7 @@ fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> R<()> {
 /// Whether a tile lies within the part of a parameter's tensor to which it belongs, or `None` if it
 /// is known to. The end of the tensor itself counts only if `own` is set, because a tensor map
 /// knows that end.
-fn inside_part(e: &mut Elab<'_>, t: Tensor, own: bool) -> R<Option<Value>> {
+fn inside_part(e: &mut Elab<'_>, t: Tensor, own: bool) -> Result<Option<Value>> {
     let positions = if own { None } else { e.positions(t.value) }.unwrap_or_default();
     let mut inside: Option<Value> = None;
     for b in &e.tensor_type_of(t).bounds {
@@ -428,7 +428,7 @@ fn ends_with(b: &Bound, p: &Bound) -> bool {
 }
 
 /// A tile with its place in the modes of its parameter.
-fn place(e: &mut Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> R<PlacedTile> {
+fn place(e: &mut Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> Result<PlacedTile> {
     let i = usize::from(call.val(1).1 == span);
     whole(e, call, t, i)?;
     let bad = |why: &str| {

@@ -3,8 +3,8 @@
 //! the same in tensors that are combined.
 
 use super::tensor::reversed;
-use super::value::{Dealt, Frag, Order, Tensor, Turns, Val};
-use super::{Elab, R};
+use super::value::{Distribution, Fragment, Order, Tensor, Turns, Val};
+use super::{Elab, Result};
 use crate::codes::meaning::{MISMATCH, NOT_HELD};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::typing::MAX_LANES;
@@ -13,7 +13,7 @@ use weft_ir::{Group, Int, Layout, Space, Together};
 impl Elab<'_> {
     /// The part that this thread has of a tensor which is the same for all threads of the CTA, and
     /// its distribution.
-    pub(super) fn deal_out(&mut self, t: Tensor, span: Span) -> R<(Tensor, Turns)> {
+    pub(super) fn distribute(&mut self, t: Tensor, span: Span) -> Result<(Tensor, Turns)> {
         let ty = self.tensor_type_of(t);
         let threads = i64::from(self.b.kernel().threads());
         let Some(total) = ty.layout.size().as_const() else {
@@ -30,14 +30,14 @@ impl Elab<'_> {
         if follows_rows(&ty.layout) {
             for vector in [8, 4, 2, 1].into_iter().filter(|v| *v <= widest) {
                 let turns = Turns { total, vector, by_rows: true };
-                if let Ok(part) = self.deal_out_as(t, turns, span) {
+                if let Ok(part) = self.distribute_as(t, turns, span) {
                     return Ok((part, turns));
                 }
             }
         }
         let mut turns = Turns { total, vector: widest, by_rows: false };
         loop {
-            match self.deal_out_as(t, turns, span) {
+            match self.distribute_as(t, turns, span) {
                 Err(_) if turns.vector > 1 => turns.vector /= 2,
                 other => return other.map(|part| (part, turns)),
             }
@@ -45,7 +45,7 @@ impl Elab<'_> {
     }
 
     /// The part that this thread has of a tensor with the given distribution.
-    pub(super) fn deal_out_as(&mut self, t: Tensor, turns: Turns, span: Span) -> R<Tensor> {
+    pub(super) fn distribute_as(&mut self, t: Tensor, turns: Turns, span: Span) -> Result<Tensor> {
         self.b.emit(Together::Converge { group: Group::Block })?;
         let all = self.threads(false)?;
         let t = if turns.by_rows { self.relayout(t, span, reversed)? } else { t };
@@ -64,66 +64,67 @@ impl Elab<'_> {
     }
 
     /// Reads a tensor's elements into registers with the given distribution.
-    pub(super) fn load_as(&mut self, t: Tensor, turns: Turns, span: Span) -> R<Frag> {
-        let part = self.deal_out_as(t, turns, span)?;
+    pub(super) fn load_as(&mut self, t: Tensor, turns: Turns, span: Span) -> Result<Fragment> {
+        let part = self.distribute_as(t, turns, span)?;
         self.b.at(span);
         let value = self.b.load(part.value)?;
-        Ok(self.frag(part, value, Some(Dealt::Evenly(turns))))
+        Ok(self.fragment(part, value, Some(Distribution::Evenly(turns))))
     }
 
     /// Reads two tensors that are combined with one distribution: that of the first, or else that
     /// of the second. Other values do not change.
-    pub(super) fn both_read(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
+    pub(super) fn both_read(&mut self, a: Val, b: Val, span: Span) -> Result<(Val, Val)> {
         let (x, y) = match (&a, &b) {
             (Val::Tensor(x), Val::Tensor(y)) if self.is_read_together(*x) && self.is_read_together(*y) => {
                 (*x, *y)
             }
             _ => return Ok((a, b)),
         };
-        let (_, first) = self.deal_out(x, span)?;
-        let (_, second) = self.deal_out(y, span)?;
+        let (_, first) = self.distribute(x, span)?;
+        let (_, second) = self.distribute(y, span)?;
         if first.total != second.total {
             return Ok((a, b));
         }
-        let turns = if self.deal_out_as(y, first, span).is_ok() { first } else { second };
-        Ok((Val::Frag(self.load_as(x, turns, span)?), Val::Frag(self.load_as(y, turns, span)?)))
+        let turns = if self.distribute_as(y, first, span).is_ok() { first } else { second };
+        Ok((Val::Fragment(self.load_as(x, turns, span)?), Val::Fragment(self.load_as(y, turns, span)?)))
     }
 
     /// The value that is written to a tensor. A tensor is read with the distribution of the tensor
     /// that is written. Other values do not change.
-    pub(super) fn read_for(&mut self, to: Tensor, val: Val, span: Span) -> R<Val> {
+    pub(super) fn read_for(&mut self, to: Tensor, val: Val, span: Span) -> Result<Val> {
         let Val::Tensor(from) = val else { return Ok(val) };
         if to.private || to.element || !self.is_read_together(from) {
             return Ok(val);
         }
-        let (_, turns) = self.deal_out(to, span)?;
-        if !self.has(from, turns) || self.deal_out_as(from, turns, span).is_err() {
+        let (_, turns) = self.distribute(to, span)?;
+        if !self.has(from, turns) || self.distribute_as(from, turns, span).is_err() {
             return Ok(val);
         }
-        self.load_as(from, turns, span).map(Val::Frag)
+        self.load_as(from, turns, span).map(Val::Fragment)
     }
 
     /// Checks that a value has the same distribution as the value that it replaces.
-    pub(super) fn same_deal(&self, new: &Val, old: Option<&Frag>, span: Span) -> R<()> {
-        if let (Val::Frag(new), Some(old)) = (new, old) {
+    pub(super) fn same_distribution(&self, new: &Val, old: Option<&Fragment>, span: Span) -> Result<()> {
+        if let (Val::Fragment(new), Some(old)) = (new, old) {
             same_order(new.order, old.order, span)?;
         }
         match (new, old) {
-            (Val::Frag(Frag { dealt: Some(new), .. }), Some(Frag { dealt: Some(old), .. })) if new != old => {
-                Err(Diagnostic::error(
-                    MISMATCH,
-                    span,
-                    "these elements are distributed over the CTA in another way",
-                )
-                .help("read the tensor with the distribution of the other elements: `load(x, like = y)`"))
-            }
+            (
+                Val::Fragment(Fragment { distribution: Some(new), .. }),
+                Some(Fragment { distribution: Some(old), .. }),
+            ) if new != old => Err(Diagnostic::error(
+                MISMATCH,
+                span,
+                "these elements are distributed over the CTA in another way",
+            )
+            .help("read the tensor with the distribution of the other elements: `load(x, like = y)`")),
             _ => Ok(()),
         }
     }
 }
 
 /// Checks that `partition` distributed the combined elements in one order.
-pub(super) fn same_order(a: Option<Order>, b: Option<Order>, span: Span) -> R<()> {
+pub(super) fn same_order(a: Option<Order>, b: Option<Order>, span: Span) -> Result<()> {
     match (a, b) {
         (Some(a), Some(b)) if a != b => Err(Diagnostic::error(
             MISMATCH,

@@ -31,8 +31,9 @@ weft_ir::codes! {
     BAD_ROLES = 244, "roles that do not fit the CTA or its registers",
         "kernel k() { role a(128, regs = 250) {} role b(128, regs = 24) {} }",
         "A role consists of whole warps. Registers are assigned to groups of 128 threads: 24 to 256 for \
-         each thread, in steps of 8. All roles together can have at most the 65536 registers of a \
-         multiprocessor. Roles are the last statements of a kernel.";
+         each thread, in steps of 8. The CTA starts with as many registers per thread as fit into the 65536 \
+         of a multiprocessor, in steps of 8: 168 for 384 threads. Roles can only move these between them. \
+         A role that asks for more waits forever. Roles are the last statements of a kernel.";
 
     BAD_MAP = 246, "a tensor that no tensor map can describe",
         "kernel k(x: global<f32, (2, 2, 2, 2, 2, 4):(64, 32, 16, 8, 4, 1)>) block(32) { let t = shared<f32>((4):(1)); tma(x[0, 0, 0, 0, 0, _], t[_]); }",

@@ -412,6 +412,11 @@ impl Elab<'_> {
         unroll: u32,
         body: &Block,
     ) -> R<()> {
+        // Like a branch that is never taken, the body of a loop without rounds is left out: there is
+        // no value that its variable could have as an index.
+        if hi.is_le(&lo) {
+            return Ok(());
+        }
         let range = Range {
             min: lo.lower_bound(),
             max: hi.upper_bound().map(|n| n.saturating_sub(1)),

@@ -365,6 +365,10 @@ fn source(
     if at.route != Route::Local || at.ty.space != Space::Shared {
         return Err(bad("matrix instructions can only read the CTA's own shared memory".into()));
     }
+    if let Some(limit) = at.cut() {
+        let layout = &at.ty.layout;
+        return Err(bad(format!("the tile {layout} extends beyond the {limit} elements of its tensor")));
+    }
     let (operand, step) = operand(at, (rows, parts), at.root_align()).map_err(bad)?;
     source_of(e, at, (operand, part * Int::from(step)))
 }

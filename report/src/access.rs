@@ -113,7 +113,7 @@ fn others(kernel: &Shown<'_>) -> Vec<((Span, String), usize)> {
     let tiles = report
         .tiles
         .iter()
-        .filter(|t| !matches!(t.fact, Fact::Shared(..) | Fact::Role(..) | Fact::Registers(_)));
+        .filter(|t| !matches!(t.fact, Fact::Shared(..) | Fact::Role(..) | Fact::Registers(..)));
     let tiles = tiles.map(|t| (t.span, text(&t.fact)));
     let transfers = report.transfers.iter().map(|t| (t.span, text(t)));
     let loops = report.loops.iter().map(|l| {

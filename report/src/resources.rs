@@ -91,7 +91,7 @@ fn registers(study: &Study) -> Vec<Part> {
     });
     let mut parts: Vec<Part> = roles.collect();
     let all = study.compiled.report.tiles.iter().find_map(|tiled| match tiled.fact {
-        Fact::Registers(all) => Some(u64::from(all)),
+        Fact::Registers(all, _) => Some(u64::from(all)),
         _ => None,
     });
     let others = all.unwrap_or(0).saturating_sub(parts.iter().map(|part| part.size).sum());

@@ -1,5 +1,5 @@
 //! Checks that no accumulator is read while a matrix product is adding to it, that is, while it is
-//! in flight.
+//! in flight, and that only one product follows another one in the same registers.
 //!
 //! The walk follows the text. An accumulator is in flight from an `mma` until a wait that leaves no
 //! more products in flight than have begun since. If one branch of an `if` leaves it in flight, it
@@ -14,10 +14,12 @@ use std::collections::{HashMap, HashSet};
 /// An accumulator is read while a product may still add to it.
 pub const IN_FLIGHT: Code = Code(240);
 
-/// Reports reads of accumulators that are in flight.
+/// Reports reads of accumulators that are in flight, and those that two products use.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut any = false;
-    k.walk(&mut |_, inst| any |= matches!(inst.op.tile(), Some(Tile::AccumulatorRead { .. })));
+    k.walk(&mut |_, inst| {
+        any |= matches!(inst.op.tile(), Some(Tile::AccumulatorRead { .. } | Tile::Mma { .. }));
+    });
     if any {
         Walk { k, told: HashSet::new(), found }.block(&k.body, &mut State::default());
     }
@@ -30,6 +32,8 @@ struct State {
     locals: HashMap<LocalId, Value>,
     /// For each product that may be in flight, the least number of products that have begun since.
     newer: HashMap<Value, u32>,
+    /// For each product whose accumulator another product adds to, that product.
+    followed: HashMap<Value, Value>,
 }
 
 impl State {
@@ -38,8 +42,15 @@ impl State {
         for (v, product) in other.values {
             self.values.entry(v).or_insert(product);
         }
+        for (product, by) in other.followed {
+            self.followed.entry(product).or_insert(by);
+        }
+        // In the branch that has gone on to another product, the variable holds that one.
         for (local, product) in other.locals {
-            self.locals.entry(local).or_insert(product);
+            let known = self.locals.entry(local).or_insert(product);
+            if self.followed.contains_key(known) {
+                *known = product;
+            }
         }
         for (product, newer) in other.newer {
             let known = self.newer.entry(product).or_insert(newer);
@@ -80,8 +91,12 @@ impl Walk<'_, '_> {
 
     fn step(&mut self, v: Value, state: &mut State) {
         let inst = &self.k.insts[v];
+        if let Some(Tile::Mma { acc, .. } | Tile::MmaWait { acc, .. }) = inst.op.tile() {
+            self.follows(v, *acc, state);
+        }
         let product = match (inst.op.tile(), inst.op.var()) {
             (Some(Tile::Mma { .. }), _) => {
+                state.followed.remove(&v);
                 state.newer.values_mut().for_each(|n| *n = n.saturating_add(1));
                 state.newer.insert(v, 0);
                 Some(v)
@@ -112,6 +127,29 @@ impl Walk<'_, '_> {
             Some(product) => state.values.insert(v, product),
             None => state.values.remove(&v),
         };
+    }
+
+    /// Reports a product or a wait whose accumulator is in flight and already belongs to a later
+    /// product.
+    fn follows(&mut self, v: Value, acc: Value, state: &mut State) {
+        let Some(product) = state.values.get(&acc).copied() else { return };
+        if let Some(by) = state.followed.get(&product).copied()
+            && self.told.insert(v)
+        {
+            let span = |v: Value| self.k.insts[v].span;
+            self.found.push(
+                Diagnostic::error(IN_FLIGHT, span(v), "an accumulator in flight is used by two products")
+                    .related(span(product), "this product may still add to it")
+                    .related(span(by), "this product adds to it next")
+                    .help(
+                        "use the accumulator that the later product returns, or wait for the earlier one \
+                         before both: `acc = mma_wait<0>(acc);`",
+                    ),
+            );
+        }
+        if matches!(self.k.insts[v].op.tile(), Some(Tile::Mma { .. })) {
+            state.followed.insert(product, v);
+        }
     }
 
     fn report(&mut self, v: Value, product: Value) {

@@ -1,11 +1,11 @@
 //! The rules of roles, which are groups of warps of a CTA that run code of their own.
 
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, Span};
 use crate::kernel::{Block, Kernel};
 use crate::level::{Level, Tensor};
 use crate::names::Group;
-use crate::op::{Control, Operation};
-use crate::types::{TypeRef, ValueType};
+use crate::op::{Control, Operation, Tile};
+use crate::types::{Accumulator, TypeRef, ValueType};
 
 /// Roles that do not fit the CTA, its registers, or each other.
 pub const BAD_ROLES: Code = Code(244);
@@ -22,33 +22,75 @@ pub const MAX_ROLES: usize = 15;
 /// The number of registers of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities).
 pub const REGISTERS: u32 = 65_536;
 
-/// The number of registers with which a thread of a CTA of `threads` threads starts.
+/// The number of registers with which a thread of a CTA of `threads` threads starts. Registers are
+/// given to a warp in steps of 8 per thread, and a multiprocessor divides warps over four parts, so
+/// whole warpgroups count. ptxas chooses this number for a kernel whose roles state their registers.
 pub fn registers_at_start(threads: u32) -> u32 {
-    (REGISTERS / threads.max(1) / 8 * 8).min(255)
+    share(threads).min(255)
+}
+
+/// The number of registers of a CTA of `threads` threads. A role can have more registers than its
+/// threads start with only if other roles give up as many.
+pub fn registers_of_cta(threads: u32) -> u32 {
+    share(threads).saturating_mul(whole(threads))
+}
+
+fn share(threads: u32) -> u32 {
+    (REGISTERS / whole(threads) / 8 * 8).min(256)
+}
+
+fn whole(threads: u32) -> u32 {
+    threads.max(1).div_ceil(WARPGROUP).saturating_mul(WARPGROUP)
 }
 
 /// Reports what is wrong with a kernel's roles.
 pub(crate) fn check<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
-    let mut check = Check { k, next: 0, registers: 0, has_roles: false, found };
+    let mut check = Check { k, next: 0, asked: Vec::new(), has_roles: false, found };
     check.block(&k.body, true);
     if !check.has_roles {
         check.accumulators(&k.body, "the kernel", registers_at_start(k.threads()));
     }
-    let (asked, threads) = (check.registers, k.threads());
-    if asked > REGISTERS {
-        let message = format!("the roles of {threads} threads need {asked} registers together");
-        found.push(
-            Diagnostic::error(BAD_ROLES, k.span, message)
-                .help(format!("a CTA has {REGISTERS}: threads times `regs`, added up over warpgroups")),
-        );
+    let asked = std::mem::take(&mut check.asked);
+    found.extend(too_many(k, &asked));
+}
+
+/// The registers that roles ask for.
+struct Asked {
+    /// The roles, which share warpgroups if there is more than one.
+    names: String,
+    threads: u32,
+    regs: u32,
+    span: Span,
+}
+
+/// The error that the roles ask for more registers than the CTA has. On a GPU, a role then waits
+/// forever for registers that no other role gives up.
+fn too_many<L: Level>(k: &Kernel<L>, asked: &[Asked]) -> Option<Diagnostic> {
+    let of = |role: &Asked| role.regs.saturating_mul(role.threads);
+    let (threads, sum) = (k.threads(), asked.iter().fold(0u32, |sum, role| sum.saturating_add(of(role))));
+    let (has, each) = (registers_of_cta(threads), share(threads));
+    if sum <= has {
+        return None;
     }
+    let message = format!(
+        "the roles ask for {sum} registers, but a CTA of {threads} threads starts with {has}, which is \
+         {each} for each thread"
+    );
+    let error = asked.iter().fold(Diagnostic::error(BAD_ROLES, k.span, message), |error, role| {
+        let Asked { names, threads, regs, span } = role;
+        error.related(*span, format!("{names}: {threads} threads x {regs} registers = {}", of(role)))
+    });
+    let most = has / WARPGROUP;
+    Some(error.help(format!(
+        "use lower `regs`: those of all warpgroups, which are 128 threads each, can add up to {most}"
+    )))
 }
 
 struct Check<'a, L: Level> {
     k: &'a Kernel<L>,
     /// The index of the thread after the last role.
     next: u32,
-    registers: u32,
+    asked: Vec<Asked>,
     has_roles: bool,
     found: &'a mut Vec<Diagnostic>,
 }
@@ -68,6 +110,28 @@ impl<L: Level> Check<'_, L> {
                     .push(Diagnostic::error(BAD_ROLES, inst.span, message).help("move it before the roles"));
             }
             inst.op.blocks().into_iter().for_each(|b| self.clusters(b, role));
+        }
+    }
+
+    /// Reports products in a role of `threads` threads whose accumulator is divided over other
+    /// threads. An accumulator that is made before the roles is divided over all warpgroups.
+    fn warpgroups(&mut self, block: &Block, role: &str, threads: u32) {
+        for inst in block.0.iter().filter_map(|v| self.k.insts.get(*v)) {
+            let acc = match inst.op.tile() {
+                Some(Tile::Mma { acc, .. } | Tile::AccumulatorRead { acc, .. }) => self.k.ty(*acc).view(),
+                _ => TypeRef::Unit,
+            };
+            if let TypeRef::Accumulator(Accumulator { over: [m, n], .. }) = acc
+                && m.saturating_mul(n).saturating_mul(WARPGROUP) != threads
+            {
+                let message = format!(
+                    "an accumulator that is divided over {m} x {n} warpgroups is used in role `{role}`, which has \
+                     {threads} threads"
+                );
+                let error = Diagnostic::error(BAD_ROLES, inst.span, message);
+                self.found.push(error.help("make the accumulator in the role"));
+            }
+            inst.op.blocks().into_iter().for_each(|b| self.warpgroups(b, role, threads));
         }
     }
 
@@ -92,6 +156,15 @@ impl<L: Level> Check<'_, L> {
             ));
             true
         })
+    }
+
+    /// The name of a role in a message, or the names of the roles that share its warpgroups.
+    fn names(&self, name: &str, body: &Block) -> String {
+        let inner = body.0.iter().filter_map(|v| match self.k.insts.get(*v)?.op.control() {
+            Some(Control::Role { name, .. }) => Some(format!("`{name}`")),
+            _ => None,
+        });
+        if name.is_empty() { inner.collect::<Vec<_>>().join(", ") } else { format!("`{name}`") }
     }
 
     /// Checks a block. `may` says whether it can contain roles.
@@ -136,9 +209,13 @@ impl<L: Level> Check<'_, L> {
                     "all 128 threads of a warpgroup must have the same number of registers",
                 );
             }
-            self.registers = self.registers.saturating_add(regs.saturating_mul(*threads));
+            if *regs != 0 {
+                let names = self.names(name, body);
+                self.asked.push(Asked { names, threads: *threads, regs: *regs, span: inst.span });
+            }
             if !name.is_empty() && L::NAME == Tensor::NAME {
                 self.clusters(body, name);
+                self.warpgroups(body, name, *threads);
                 let registers = if *regs == 0 { registers_at_start(self.k.threads()) } else { *regs };
                 self.accumulators(body, &format!("role `{name}`"), registers);
             }
@@ -149,6 +226,30 @@ impl<L: Level> Check<'_, L> {
                 self.block(body, false);
             }
             self.next = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{registers_at_start, registers_of_cta};
+
+    /// Compares with the numbers that ptxas 13 reports for kernels of these sizes with `setmaxnreg`.
+    #[test]
+    fn a_cta_starts_with_whole_registers_of_warpgroups() {
+        for (threads, each, all) in [
+            (128, 255, 32_768),
+            (160, 255, 65_536),
+            (256, 255, 65_536),
+            (288, 168, 64_512),
+            (384, 168, 64_512),
+            (512, 128, 65_536),
+            (640, 96, 61_440),
+            (768, 80, 61_440),
+            (896, 72, 64_512),
+            (1024, 64, 65_536),
+        ] {
+            assert_eq!((registers_at_start(threads), registers_of_cta(threads)), (each, all), "{threads}");
         }
     }
 }

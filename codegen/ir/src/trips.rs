@@ -1,6 +1,7 @@
 //! Checks how often the roles of a kernel fill, wait for and release the stages of each pipeline.
 //!
-//! Counts are symbolic: sums of products of the loops' numbers of rounds, which are assumed to be
+//! A role has a position of its own in each pipeline, so only one role fills the stages of a
+//! pipeline by copies. Several roles can write a stage together. Counts are symbolic: sums of products of the loops' numbers of rounds, which are assumed to be
 //! positive. If the numbers of filled and awaited stages cannot be compared, the check gives a
 //! warning.
 
@@ -11,7 +12,7 @@ use crate::op::{Arith, Control, Operation, Tile};
 use crate::ordering::number;
 use crate::text::readable;
 use crate::types::{TypeRef, ValueType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use weft_layout::{Int, Node};
 
@@ -20,13 +21,22 @@ pub const UNEVEN: Code = Code(242);
 
 /// Reports pipelines whose users disagree.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
-    let mut pipes = Vec::new();
-    k.walk(&mut |v, inst| pipes.extend(matches!(inst.op.tile(), Some(Tile::Pipeline { .. })).then_some(v)));
+    let (mut pipes, mut copied) = (Vec::new(), HashSet::new());
+    k.walk(&mut |v, inst| match inst.op.tile() {
+        Some(Tile::Pipeline { .. }) => pipes.push(v),
+        Some(
+            Tile::TmaLoad { pipe, .. }
+            | Tile::BulkLoad { pipe, .. }
+            | Tile::BulkStore { pipe: Some(pipe), .. },
+        ) => drop(copied.insert(*pipe)),
+        _ => {}
+    });
     if pipes.is_empty() {
         return;
     }
-    let mut walk = Walk { k, atoms: Vec::new(), trips: Vec::new(), inside: Vec::new(), users: Vec::new() };
-    walk.user(&"the kernel".into(), &k.body);
+    let mut walk =
+        Walk { k, atoms: Vec::new(), trips: Vec::new(), inside: Vec::new(), users: Vec::new(), copied };
+    walk.user(None, &k.body);
     found.extend(pipes.into_iter().filter_map(|pipe| walk.judge(pipe)));
 }
 
@@ -34,6 +44,7 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PipelineOp {
     Acquire,
+    Commit,
     Await,
     Release,
     Skip,
@@ -51,6 +62,7 @@ type Counts = BTreeMap<(Value, PipelineOp), Count>;
 /// A role, or the code outside of roles, that uses pipelines.
 struct User {
     name: Arc<str>,
+    is_role: bool,
     counts: Counts,
 }
 
@@ -82,15 +94,19 @@ struct Walk<'k> {
     trips: Vec<Int>,
     inside: Vec<EnclosingLoop>,
     users: Vec<User>,
+    /// The pipelines on which copies arrive.
+    copied: HashSet<Value>,
 }
 
 impl Walk<'_> {
-    fn user(&mut self, name: &Arc<str>, body: &Block) {
+    /// Counts the operations of a role, or of the code outside of roles.
+    fn user(&mut self, role: Option<&Arc<str>>, body: &Block) {
         let mut counts = self.block(body);
         if jumps(self.k, body, &mut Vec::new()) {
             forget(&mut counts);
         }
-        self.users.push(User { name: name.clone(), counts });
+        let name = role.cloned().unwrap_or_else(|| "the kernel".into());
+        self.users.push(User { name, is_role: role.is_some(), counts });
     }
 
     fn block(&mut self, block: &Block) -> Counts {
@@ -101,6 +117,7 @@ impl Walk<'_> {
                 |pipe: &Value, what| Counts::from([((*pipe, what), Count { n: Some(Int::ONE), at: v })]);
             let own = match (inst.op.tile(), inst.op.control()) {
                 (Some(Tile::Acquire { pipe }), _) => one(pipe, PipelineOp::Acquire),
+                (Some(Tile::Commit { pipe }), _) => one(pipe, PipelineOp::Commit),
                 (Some(Tile::Await { pipe }), _) => one(pipe, PipelineOp::Await),
                 (Some(Tile::Release { pipe }), _) => one(pipe, PipelineOp::Release),
                 (Some(Tile::Skip { pipe, stages }), _) => {
@@ -152,7 +169,7 @@ impl Walk<'_> {
             }
             Control::Once { body } => self.block(body),
             Control::Role { name, body, .. } if !name.is_empty() => {
-                self.user(name, body);
+                self.user(Some(name), body);
                 Counts::new()
             }
             Control::Role { body, .. } => self.block(body),
@@ -248,7 +265,15 @@ impl Walk<'_> {
         else {
             return self.one_sided(pipe);
         };
-        let acquires = fills.iter().try_fold(Int::ZERO, |sum, (_, c)| Some(sum + c.n.as_ref()?));
+        if let Some(error) = self.fillers(pipe, &fills) {
+            return Some(error);
+        }
+        // Roles that write a stage together acquire it once each.
+        let mut counted = false;
+        let acquires = fills
+            .iter()
+            .filter(|(user, _)| !(user.is_role && std::mem::replace(&mut counted, true)))
+            .try_fold(Int::ZERO, |sum, (_, c)| Some(sum + c.n.as_ref()?));
         let mut open = None;
         for (user, wait) in of(PipelineOp::Await) {
             let skip = user.counts.get(&(pipe, PipelineOp::Skip));
@@ -301,6 +326,36 @@ impl Walk<'_> {
             }
         }
         open.map(|(user, wait)| self.unclear((user, wait), (filler, filled)))
+    }
+
+    /// The error in the roles that fill a pipeline, if there is one.
+    fn fillers(&self, pipe: Value, fills: &[(&User, &Count)]) -> Option<Diagnostic> {
+        let commits = |user: &User| user.counts.get(&(pipe, PipelineOp::Commit)).cloned();
+        let together = !self.copied.contains(&pipe) && fills.iter().all(|(user, _)| commits(user).is_some());
+        let mut roles = fills.iter().filter(|(user, _)| user.is_role);
+        let first = roles.next();
+        for (user, count) in roles {
+            let (first, filled) = first?;
+            let names = format!("`{}` and `{}`", first.name, user.name);
+            let error = match (together, &filled.n, &count.n) {
+                (false, ..) => Some(format!("{names} both fill a pipeline")),
+                (_, Some(a), Some(b)) if self.differ(a, b) => {
+                    Some(self.say(format!("{names} write {a} and {b} stages of a pipeline")))
+                }
+                _ => None,
+            };
+            if let Some(message) = error {
+                let error = self.report(count.at, message, filled.at, "the pipeline is filled here too");
+                return Some(error.help(ONE_FILLER));
+            }
+        }
+        fills.iter().find_map(|(user, count)| {
+            let commit = commits(user)?;
+            let (acquires, commits) = (count.n.as_ref()?, commit.n.as_ref()?);
+            let message = || format!("`{}` acquires {acquires} stages and commits {commits}", user.name);
+            let differ = self.differ(acquires, commits);
+            differ.then(|| self.report(count.at, self.say(message()), commit.at, "it commits here"))
+        })
     }
 
     /// The warning that two roles cannot be compared.
@@ -372,6 +427,9 @@ impl Walk<'_> {
     }
 }
 
+const ONE_FILLER: &str = "each role counts the stages by itself: fill the pipeline in one role, use a pipeline for each role, \
+     or let both write each stage and commit it";
+
 /// Whether a variable is the symbol `symbol`.
 fn same(x: &weft_layout::Var, symbol: &Int) -> bool {
     matches!(symbol.node(), Node::Var(v) if v.id == x.id)
@@ -396,7 +454,13 @@ fn uses(k: &Kernel, block: &Block) -> bool {
     block.0.iter().filter_map(|v| k.insts.get(*v)).any(|inst| {
         let own = matches!(
             inst.op.tile(),
-            Some(Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } | Tile::Skip { .. })
+            Some(
+                Tile::Acquire { .. }
+                    | Tile::Commit { .. }
+                    | Tile::Await { .. }
+                    | Tile::Release { .. }
+                    | Tile::Skip { .. }
+            )
         );
         own || inst.op.blocks().into_iter().any(|b| uses(k, b))
     })

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use weft_ir::abi::place_shared;
 use weft_ir::diag::Span;
-use weft_ir::roles::{REGISTERS, registers_at_start};
+use weft_ir::roles::{registers_at_start, registers_of_cta};
 use weft_ir::{Address, Block, Control, Operation, machine};
 use weft_isa::Target;
 
@@ -53,8 +53,8 @@ pub enum Fact {
     Shared(Vec<(String, u64)>, u64, u32),
     /// A role: its name, first thread, number of threads, and registers per thread.
     Role(Arc<str>, u32, u32, u32),
-    /// The registers of all roles together.
-    Registers(u32),
+    /// The registers of all roles together, and those of the CTA.
+    Registers(u32, u32),
 }
 
 /// The instructions of a matrix product in one thread.
@@ -190,7 +190,7 @@ impl fmt::Display for Fact {
             Fact::Role(name, first, threads, regs) => {
                 write!(f, "role {name}: threads {first} to {}, {regs} registers each", first + threads - 1)
             }
-            Fact::Registers(sum) => write!(f, "registers of the roles: {sum} of {REGISTERS}"),
+            Fact::Registers(sum, all) => write!(f, "registers of the roles: {sum} of {all}"),
         }
     }
 }
@@ -217,7 +217,7 @@ pub(crate) fn of_launch(k: &machine::Kernel, target: Target) -> Vec<Tiled> {
     let registers = roles(k, &k.body, registers_at_start(k.threads()), &mut named);
     found.extend(named.into_iter().map(|(span, fact)| tiled(span, fact)));
     if registers > 0 {
-        found.push(tiled(k.span, Fact::Registers(registers)));
+        found.push(tiled(k.span, Fact::Registers(registers, registers_of_cta(k.threads()))));
     }
     found
 }

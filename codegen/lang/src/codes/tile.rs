@@ -20,7 +20,9 @@ weft_ir::codes! {
         "kernel k(x: global<f32, (32, 128):(128, 1)>) { let t = shared<f32>((32, 32):(32, 1)); let p = pipeline(1); role read(32) { for i in 0..4 { consumer_wait(p); consumer_release(p); } } role fill(32) { for i in 0..3 { producer_acquire(p); tma(t, flat_divide(x, (32, 32))[_, _, 0, i], p); } } }",
         "Every role that reads a pipeline must wait for each acquired stage once, and release it once. If \
          the loops of two roles have different numbers of rounds, or no role fills or releases stages, one \
-         of the roles waits forever. If the numbers cannot be compared, this is a warning.";
+         of the roles waits forever. If the numbers cannot be compared, this is a warning. One role fills a \
+         pipeline by copies, because each role counts the stages by itself. Roles that write a stage \
+         together all acquire it and commit it.";
 
     OVERWRITTEN = 243, "shared memory is written while a copy may still read it",
         "kernel k(x: global<f32, (32, 128):(128, 1)>) block(128) { let t = shared<f32>((32, 32):(32, 1)); for i in 0..4 { t[_, _] = 1.0; sync_threads(); tma(flat_divide(x, (32, 32))[_, _, 0, i], t[_, _]); } }",
@@ -31,8 +33,9 @@ weft_ir::codes! {
     BAD_ROLES = 244, "roles that do not fit the CTA or its registers",
         "kernel k() { role a(128, regs = 250) {} role b(128, regs = 24) {} }",
         "A role consists of whole warps. Registers are assigned to groups of 128 threads: 24 to 256 for \
-         each thread, in steps of 8. All roles together can have at most the 65536 registers of a \
-         multiprocessor. Roles are the last statements of a kernel.";
+         each thread, in steps of 8. The CTA starts with as many registers per thread as fit into the 65536 \
+         of a multiprocessor, in steps of 8: 168 for 384 threads. Roles can only move these between them. \
+         A role that asks for more waits forever. Roles are the last statements of a kernel.";
 
     BAD_MAP = 246, "a tensor that no tensor map can describe",
         "kernel k(x: global<f32, (2, 2, 2, 2, 2, 4):(64, 32, 16, 8, 4, 1)>) block(32) { let t = shared<f32>((4):(1)); tma(x[0, 0, 0, 0, 0, _], t[_]); }",

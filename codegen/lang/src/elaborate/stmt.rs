@@ -425,6 +425,11 @@ impl Elab<'_> {
         unroll: u32,
         body: &Block,
     ) -> Result<()> {
+        // Like a branch that is never taken, the body of a loop without rounds is left out: there is
+        // no value that its variable could have as an index.
+        if hi.is_le(&lo) {
+            return Ok(());
+        }
         let bounds = [self.b.index(lo.clone())?, self.b.index(hi.clone())?, self.b.index(step.clone())?];
         let (v, rounds) = self.rounds(var, (&lo, &hi, &step), body, 1)?;
         self.b.at(var.span);

@@ -12,8 +12,8 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::op::Spread;
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{
-    Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Together, Type, Value,
-    ValueType, View,
+    Arith, Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Tile, Together, Type,
+    Value, ValueType, View,
 };
 use weft_layout::{Coord, LayoutError, Node, Var};
 
@@ -86,6 +86,16 @@ impl Elab<'_> {
                 );
             }
         }
+        for (i, (val, at)) in coords.iter().enumerate() {
+            if let (Val::Int(c), Some(extent)) = (val, modes(i).and_then(|extent| extent.as_const()))
+                && let Some(stages) = self.stages_of(c).filter(|stages| *stages > extent)
+            {
+                let message =
+                    format!("the stages of a pipeline of {stages} are the indices of {extent} elements");
+                return Err(Diagnostic::error(BAD_INDEX, *at, message)
+                    .help("give the tensor as many stages as the pipeline has"));
+            }
+        }
         let (layout, offset) = sliced(&ty.layout, &coord).map_err(bad)?;
         let mut bounds = moved(&ty.bounds, |l| sliced(l, &coord)).map_err(bad)?;
         if let Coord::Tuple(parts) = &coord
@@ -112,6 +122,24 @@ impl Elab<'_> {
         let view = self.view(t, offset, layout, bounds)?;
         self.follow(t, view, |l| sliced(l, &coord).ok());
         Ok(Tensor { element: !coord.has_all(), ..view })
+    }
+
+    /// The number of stages of the pipeline of which an integer is a stage.
+    fn stages_of(&self, n: &Int) -> Option<i64> {
+        let Node::Var(v) = n.node() else { return None };
+        let op = |v: Value| self.b.kernel().insts.get(v).map(|inst| &inst.op);
+        let own = op(Value(v.id))?;
+        let made = own.arith().map_or(Some(own), |arith| match arith {
+            Arith::Convert { a } => op(*a),
+            _ => None,
+        })?;
+        match made.tile()? {
+            Tile::Acquire { pipe } | Tile::Await { pipe } => match self.b.ty(*pipe) {
+                Type::Pipeline(stages) => Some(i64::from(*stages)),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Whether `a < b` is known: from their ranges, because ranks are below the size of their team,

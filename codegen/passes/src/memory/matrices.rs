@@ -6,7 +6,7 @@
 //! loaded and stored this way.
 
 use super::MemoryPass;
-use super::matrix::{OperandTile, fragment, nowhere, operand, source_of};
+use super::matrix::{OperandTile, Operands, fragment, nowhere, operand, source_of};
 use super::place::{Route, TensorAddress};
 use crate::edit::{Action, Editor, Emit};
 use crate::report::{self, Cover, Instr};
@@ -138,21 +138,22 @@ impl MemoryPass<'_> {
             return Ok(Err(None));
         }
         let divided = DividedTile { stores: value.is_some(), tile, over: *over };
-        let (operand, step) = match divided.operand() {
+        let found = match divided.operand() {
             Ok(found) => found,
             Err(why) => return Ok(Err(Some(why))),
         };
-        let trans = operand.mn_major;
+        let trans = found.operand.mn_major;
         let name = if divided.stores { "stmatrix" } else { "ldmatrix" };
         let choice = fragments(name, FRAGMENT, trans).map(|choice| choice.check(self.options.target));
         if let Some(Err(no)) = choice {
             return Ok(Err(Some(no.to_string())));
         }
         let span = e.b.kernel().insts[v].span;
-        let slices = operand.slices.len();
+        let slices = found.operand.slices.len();
         let warpgroup = linear(&mut e.b, Sreg::ThreadIdx)?.floor_div(&Int::from(i64::from(WARPGROUP)));
         let part = warpgroup.rem(&Int::from(i64::from(over[0])));
-        let source = source_of(e, tile, (operand, &part * Int::from(step)))?;
+        let part = &part * Int::from(found.step);
+        let source = source_of(e, tile, (found, part))?;
         let blocks = divided.rows() / ATOM_ROWS;
         let fragments = (0..blocks).flat_map(|block| (0..slices).map(move |slice| (block, slice)));
         let count = blocks as u32 * slices as u32;
@@ -208,9 +209,8 @@ impl DividedTile<'_> {
         rows / i64::from(self.over[0])
     }
 
-    /// The tile as an operand of matrices, and the distance in bytes between the rows of
-    /// consecutive warpgroups. Fails with the reason if it does not consist of matrices.
-    fn operand(&self) -> Result<(weft_layout::Operand, i64), String> {
+    /// The tile as an operand of matrices. Fails with the reason if it does not consist of matrices.
+    fn operand(&self) -> Result<Operands, String> {
         let ty = &self.tile.ty;
         if ty.elem.bytes() != 2 {
             return Err(format!("elements of {} have {} bits instead of 16", ty.elem, ty.elem.bits()));

@@ -17,11 +17,11 @@ use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::tile::per_register;
 use weft_ir::{
-    Accumulator, Arith, Async, BinOp, Bridge, Int, Layout, LocalId, Operation, Scalar, Space, Sreg, Tile,
-    Value, ValueType,
+    Accumulator, Arith, Async, BinOp, Bridge, Int, IntTuple, Layout, LocalId, Operation, Scalar, Space, Sreg,
+    Tile, Value, ValueType,
 };
 use weft_isa::{Choice, Instruction, Product, Target};
-use weft_layout::{ATOM_ROWS, Operand};
+use weft_layout::{ATOM_ROWS, Operand, Swizzle};
 
 /// The bits of an address in a matrix descriptor, in units of 16 bytes.
 const ADDRESS: i64 = 0x3ffff;
@@ -366,42 +366,89 @@ fn source(
     if at.route != Route::Local || at.ty.space != Space::Shared {
         return Err(bad("matrix instructions can only read the CTA's own shared memory".into()));
     }
-    let (operand, step) = operand(at, (rows, parts), at.root_align()).map_err(bad)?;
-    source_of(e, at, (operand, part * Int::from(step)))
+    if let Some(limit) = at.cut() {
+        let layout = &at.ty.layout;
+        return Err(bad(format!("the tile {layout} extends beyond the {limit} elements of its tensor")));
+    }
+    let found = operand(at, (rows, parts), at.root_align()).map_err(bad)?;
+    let part = part * Int::from(found.step);
+    source_of(e, at, (found, part))
 }
 
-/// A tile as operand of instructions, and the distance in bytes between parts of `rows` rows. Fails
-/// with the reason if instructions cannot read it. Its allocation begins at a multiple of `align`
-/// bytes.
-pub(super) fn operand(
-    at: &TensorAddress,
-    (rows, parts): (i64, i64),
-    align: u32,
-) -> Result<(Operand, i64), String> {
+/// A tile as operand of instructions, and its distance in bytes to parts of it.
+pub(super) struct Operands {
+    pub operand: Operand,
+    /// The distance between parts of as many rows as a warpgroup has.
+    pub step: i64,
+    /// The distance to the tile from the beginning of a row of the swizzle, in which a part of the
+    /// columns can begin.
+    inside: Int,
+}
+
+/// A tile of which `parts` warpgroups read `rows` rows each, as operand of instructions. Fails with
+/// the reason if instructions cannot read it. Its allocation begins at a multiple of `align` bytes.
+pub(super) fn operand(at: &TensorAddress, (rows, parts): (i64, i64), align: u32) -> Result<Operands, String> {
     let (bytes, layout): (_, &Layout) = (at.ty.elem.bytes(), &at.ty.layout);
-    let operand = Operand::new(layout, at.ty.swizzle, bytes).map_err(|x| x.to_string())?;
+    let (operand, room) = operand_of(layout, at.ty.swizzle, bytes).map_err(|x| x.to_string())?;
     let step = if parts > 1 { operand.at(rows, 0) } else { Some(0) };
     let even = |step: &i64| (0..parts).all(|i| operand.at(i * rows, 0) == Some(i * step));
     let Some(step) = step.filter(even) else {
         return Err(format!("the distance between parts of {rows} rows of {layout} is not constant"));
     };
-    let has = aligned(align, &at.offset, bytes);
+    let inside = match room {
+        0 => Int::ZERO,
+        _ => at.offset.rem(&Int::from(i64::from(operand.align / bytes))) * i64::from(bytes),
+    };
+    let has = aligned(align, &(&at.offset * i64::from(bytes) - &inside), 1);
     if has < operand.align {
         let has = format!("a tile begins at a multiple of {has} bytes");
         return Err(format!("{has}, and has to at one of {}", operand.align));
     }
-    Ok((operand, step))
+    let fits = inside.lower_bound() >= 0 && inside.upper_bound().is_some_and(|last| last <= room);
+    if !fits || inside.divisor() % SLICE != 0 {
+        return Err(format!(
+            "a part of the columns begins {inside} bytes behind the beginning of a row of {} bytes, and has to \
+             at a multiple of {SLICE} and end in the row",
+            operand.span()
+        ));
+    }
+    Ok(Operands { operand, step, inside })
+}
+
+/// The bytes along K that one instruction multiplies.
+const SLICE: i64 = 32;
+
+/// The operand of a tile, and the bytes that a row of its swizzle has in addition. A tile can be a
+/// part of the columns of such rows, of which the instructions then read some slices.
+fn operand_of(layout: &Layout, swizzle: Option<Swizzle>, bytes: u32) -> weft_layout::Result<(Operand, i64)> {
+    let span = swizzle.map_or(0, |s| SLICE / 2 << s.bits().min(3));
+    let part = layout.mode(0).zip(layout.mode(1)).filter(|(_, depth)| {
+        let own = depth.size().as_const().map_or(0, |n| n * i64::from(bytes));
+        layout.rank() == 2
+            && own < span
+            && own % SLICE == 0
+            && matches!(depth.stride(), IntTuple::Int(d) if d.is(1))
+    });
+    let Some((rows, depth)) = part else {
+        return Operand::new(layout, swizzle, bytes).map(|operand| (operand, 0));
+    };
+    let pair = |rows: &IntTuple, depth: i64| IntTuple::Tuple(vec![rows.clone(), Int::from(depth).into()]);
+    let whole = Layout::new(pair(rows.shape(), span / i64::from(bytes)), pair(rows.stride(), 1))?;
+    let mut operand = Operand::new(&whole, swizzle, bytes)?;
+    let own = depth.size().as_const().unwrap_or(0) * i64::from(bytes);
+    operand.slices.truncate((own / SLICE) as usize);
+    Ok((operand, span - own))
 }
 
 /// A tile at a place, with the distance to the part of this warpgroup.
 pub(super) fn source_of(
     e: &mut Editor,
     at: &TensorAddress,
-    (operand, part): (Operand, Int),
+    (found, part): (Operands, Int),
 ) -> Built<OperandTile> {
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
-    let offset = &at.offset * Int::from(i64::from(at.ty.elem.bytes()));
-    Ok(OperandTile { operand, root, offset, part })
+    let offset = &at.offset * Int::from(i64::from(at.ty.elem.bytes())) - &found.inside;
+    Ok(OperandTile { operand: found.operand, root, offset, part: part + found.inside })
 }
 
 impl OperandTile {

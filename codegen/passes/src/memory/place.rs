@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
-use weft_ir::{Address, BinOp, Int, Operation, Scalar, TeamRef, TensorType, Value, View};
+use weft_ir::{Address, BinOp, Bound, Int, Operation, Scalar, TeamRef, TensorType, Value, View};
 
 /// The place of a tensor in memory.
 #[derive(Clone, Debug)]
@@ -89,6 +89,12 @@ impl TensorAddress {
     /// The address of its first element, computed from that of its root's first byte.
     pub fn pointer(&self, b: &mut Builder, root: Value) -> Built<Value> {
         elements_on(b, root, &self.offset, self.ty.elem)
+    }
+
+    /// The extent of the tensor that this tile is a part of, if the end of the tensor can cut the tile.
+    pub fn cut(&self) -> Option<&Int> {
+        let cuts = |bound: &&Bound| bound.layout.stride().leaves().iter().any(|d| !d.is(0));
+        self.ty.bounds.iter().find(cuts).map(|bound| &bound.limit)
     }
 
     /// The alignment of its root's first byte.

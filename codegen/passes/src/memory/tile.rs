@@ -84,6 +84,14 @@ impl MemoryPass<'_> {
         let inside = found(self.places.get(inside), k, *inside, span)?.clone();
         let outside = found(self.places.get(outside), k, *outside, span)?.clone();
         let copy = self.copy(e, &inside, &outside, (at, along), span)?;
+        if matches!(what, BoxOperation::Load { .. }) && copy.overlaps() {
+            let message = format!("elements of the tile {} share shared memory", inside.ty.layout);
+            return Err(Diagnostic::error(BAD_BOX, span, message).help(nearest(
+                &inside.ty,
+                true,
+                "the copy accepts",
+            )));
+        }
         let kernel = e.b.kernel().name.clone();
         let peer = outside.pe.is_some();
         self.report.tile(&kernel, span, Fact::Copy(tiles::Copy { peer, ..copy.fact(what) }));
@@ -114,6 +122,10 @@ impl MemoryPass<'_> {
         let bad = |why: String| {
             Diagnostic::error(BAD_BOX, span, why).help(nearest(&inside.ty, true, "the copy accepts"))
         };
+        if let Some(limit) = inside.cut() {
+            let layout = &inside.ty.layout;
+            return Err(bad(format!("the tile {layout} extends beyond the {limit} elements of its tensor")));
+        }
         let root = e.b.ty(outside.root).clone();
         let order = order(&root, span)?;
         limits::map(&root, span)?;
@@ -190,6 +202,14 @@ fn fence_maps(b: &mut Builder, table: Value, thread: i64, n_pes: Value) -> Built
 }
 
 impl Copy<'_> {
+    /// Whether two boxes have memory in common, so that a copy fills it twice.
+    fn overlaps(&self) -> bool {
+        let elements: i64 = self.boxes.extents.iter().map(|n| i64::from(*n)).product();
+        let mut starts: Vec<_> = self.boxes.boxes.iter().map(|b| b.offset).collect();
+        starts.sort_unstable();
+        starts.windows(2).any(|pair| pair[1] - pair[0] < elements)
+    }
+
     /// The fact about the copy for the report.
     fn fact(&self, what: BoxOperation) -> tiles::Copy {
         let elements: u64 = self.boxes.extents.iter().map(|n| u64::from(*n)).product();

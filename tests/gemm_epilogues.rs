@@ -419,10 +419,10 @@ fn packets_of_scaled_products() {
 #[test]
 fn scales_of_blocks() {
     let blocks = Epilogue { scales: Scales::Blocks, bias: true, residual: true, ..Epilogue::default() };
-    run(Form::AllGather, 3, (140, 144, 272), FP8, blocks, "bn=128,bk=128,stages=2,strip=32,piece=128");
+    run(Form::AllGather, 2, (70, 144, 144), FP8, blocks, "bn=128,bk=128,stages=2,strip=32,piece=128");
     let plan = "bn=64,bk=128,stages=2,strip=32,outs=2,ins=0";
-    run(Form::ReduceScatter, 3, (131, 144, 272), FP8, blocks, &format!("{plan},send=bulk"));
-    run(Form::AllReduce, 2, (50, 144, 272), FP8, blocks, &format!("{plan},ctas=2"));
+    run(Form::ReduceScatter, 3, (50, 80, 272), FP8, blocks, &format!("{plan},send=bulk"));
+    run(Form::AllReduce, 2, (20, 144, 144), FP8, blocks, &format!("{plan},ctas=2"));
     run_uneven(Form::AllGather, &[5, 0, 30], (80, 144), FP8, blocks, "bn=64,bk=128,stages=2,strip=32");
     run_uneven(Form::ReduceScatter, &[5, 0, 30], (80, 144), FP8, blocks, plan);
 }
@@ -499,6 +499,11 @@ fn invalid_rows_are_rejected() {
             let error = equal.set_rows(world, world.stream(), &[60, 40]).unwrap_err();
             assert!(error.to_string().contains("equal parts"), "{error}");
             assert!(equal.rows().is_none());
+
+            let auto = |form| Fused::auto_uneven(world, world.team(), form, problem, none, &[60, 40]);
+            assert_eq!(auto(Form::AllGather)?.rows(), Some(&[60, 40][..]));
+            let error = auto(Form::AllReduce).map(drop).unwrap_err();
+            assert!(error.to_string().contains("none has rows of its own"), "{error}");
             Ok::<_, BenchError>(())
         })
         .unwrap();

@@ -160,10 +160,12 @@ impl Fused {
         fits?;
         let launcher = match choice {
             Choice::Launch(plan) => {
-                How::Launch(Launch::new(world, team, form, (&problem, &epilogue), &plan, rows)?.into())
+                Launcher::Launch(Launch::new(world, team, form, (&problem, &epilogue), &plan, rows)?.into())
             }
-            Choice::Decode(plan) => How::Decode(Decode::with(world, team, problem, epilogue, plan)?.into()),
-            Choice::Sequence => How::Sequence(Sequence::new(world, team, form, &problem)?.into()),
+            Choice::Decode(plan) => {
+                Launcher::Decode(Decode::with(world, team, problem, epilogue, plan)?.into())
+            }
+            Choice::Sequence => Launcher::Sequence(Sequence::new(world, team, form, &problem)?.into()),
         };
         let choice = match &launcher {
             Launcher::Decode(decode) => Choice::Decode(*decode.plan()),
@@ -226,8 +228,8 @@ impl Fused {
 
     /// The rows of each PE, if the product was made for different numbers of them.
     pub fn rows(&self) -> Option<&[u64]> {
-        match &self.how {
-            How::Launch(launch) => launch.uneven.as_ref().map(Uneven::rows),
+        match &self.launcher {
+            Launcher::Launch(launch) => launch.uneven.as_ref().map(Uneven::rows),
             _ => None,
         }
     }
@@ -239,8 +241,8 @@ impl Fused {
     /// Fails on every PE if PEs pass different rows, for another number of PEs, for a PE with more rows than there is memory
     /// for, and for a product that was not made by [`uneven`](Fused::uneven) (R0505).
     pub fn set_rows(&mut self, world: &World, stream: &Stream, rows: &[u64]) -> Result<(), GpuError> {
-        let launch = match &mut self.how {
-            How::Launch(launch) if launch.uneven.is_some() => launch,
+        let launch = match &mut self.launcher {
+            Launcher::Launch(launch) if launch.uneven.is_some() => launch,
             _ => {
                 let message = "PEs have equal parts of the rows of this product";
                 return Err(Error::new(error::GEMM, message).help("make it by Fused::uneven").into());
@@ -293,10 +295,10 @@ impl Fused {
     /// epilogue (R0505).
     pub fn launch_with(&self, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
         self.epilogue.agrees(x)?;
-        match &self.how {
-            How::Launch(launch) => launch.go(self.form, self.problem.shape, stream, x),
-            How::Decode(decode) => decode.launch_with(stream, x),
-            How::Sequence(sequence) => sequence.launch(stream, x.a, x.b, x.d),
+        match &self.launcher {
+            Launcher::Launch(launch) => launch.go(self.form, self.problem.shape, stream, x),
+            Launcher::Decode(decode) => decode.launch_with(stream, x),
+            Launcher::Sequence(sequence) => sequence.launch(stream, x.a, x.b, x.d),
         }
     }
 }

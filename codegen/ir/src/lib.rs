@@ -21,6 +21,7 @@ pub mod remote;
 pub mod reuse;
 pub mod roles;
 pub mod signals;
+pub mod stuck;
 pub mod text;
 pub mod tile;
 pub mod trips;

@@ -11,6 +11,7 @@ use crate::kernel::{Block, Inst, Kernel, LocalId, Value};
 use crate::level::Tensor;
 use crate::names::Sreg;
 use crate::op::{Access, Arith, Constant, Control, Operation, Thread, Tile, Var, View};
+use crate::stuck::{Counts, Waits};
 use crate::types::{TypeRef, ValueType};
 use std::collections::{HashMap, HashSet};
 use weft_layout::Int;
@@ -25,19 +26,23 @@ const ROUNDS: i64 = 4;
 /// The number of instructions that the walk executes before it gives up.
 const MAX_STEPS: u32 = 20_000;
 
-/// Reports stages that `k` releases too early, and buffers that it writes too early.
+/// Reports stages that `k` releases too early, buffers that it writes too early, and waits that
+/// never end.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut any = false;
     k.walk(&mut |_, inst| {
         any |= matches!(
             inst.op.tile(),
-            Some(Tile::Release { .. } | Tile::TmaStore { .. } | Tile::BulkStore { .. })
+            Some(Tile::Await { .. } | Tile::Acquire { .. } | Tile::TmaStore { .. } | Tile::BulkStore { .. })
         );
     });
     if any {
-        let mut walk = Walk { k, single: Vec::new(), steps: 0, told: HashSet::new(), found };
+        let waits = Waits::new(k);
+        let mut walk = Walk { k, single: Vec::new(), steps: 0, told: HashSet::new(), waits, found };
         walk.single = walk.single_stages();
         walk.block(&k.body, &mut State::default());
+        let stuck = walk.waits.into_errors();
+        found.extend(stuck);
     }
 }
 
@@ -81,14 +86,6 @@ struct Reader {
     parts: Vec<Part>,
 }
 
-/// The number of times that a pipeline was acquired, waited for and released.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
-    acquires: i64,
-    waits: i64,
-    releases: i64,
-}
-
 #[derive(Clone, Default)]
 struct State {
     values: HashMap<Value, KnownInt>,
@@ -129,6 +126,7 @@ struct Walk<'k, 'f> {
     single: Vec<(Value, Part)>,
     steps: u32,
     told: HashSet<(Value, Value)>,
+    waits: Waits,
     found: &'f mut Vec<Diagnostic>,
 }
 
@@ -141,7 +139,7 @@ impl Walk<'_, '_> {
                 return Next::Lost;
             }
             let next = match inst.op.control() {
-                Some(control) => self.control(control, state),
+                Some(control) => self.control(v, control, state),
                 None => {
                     self.step(v, inst, state);
                     Next::Behind
@@ -154,7 +152,7 @@ impl Walk<'_, '_> {
         Next::Behind
     }
 
-    fn control(&mut self, control: &Control, state: &mut State) -> Next {
+    fn control(&mut self, v: Value, control: &Control, state: &mut State) -> Next {
         match control {
             Control::If { cond, then, otherwise } => match self.truth(*cond, state) {
                 Some(true) => self.block(then, state),
@@ -165,9 +163,9 @@ impl Walk<'_, '_> {
                 let [lo, hi, step] = [lo, hi, step].map(|v| self.number(*v, state));
                 let rounds = match (lo, hi, step) {
                     (Some(lo), Some(hi), Some(step)) if step > 0 => {
-                        Int::from(hi.saturating_sub(lo)).ceil_div(&Int::from(step)).as_const().unwrap_or(0)
+                        Int::from(hi.saturating_sub(lo)).ceil_div(&Int::from(step)).as_const()
                     }
-                    _ => ROUNDS,
+                    _ => None,
                 };
                 let first = lo.zip(step);
                 self.rounds(rounds, &[body], state, |round, state| {
@@ -178,15 +176,18 @@ impl Walk<'_, '_> {
                     };
                 })
             }
-            Control::While { head, body, .. } => self.rounds(ROUNDS, &[head, body], state, |_, _| {}),
+            Control::While { head, body, .. } => self.rounds(None, &[head, body], state, |_, _| {}),
             Control::Once { body } => match self.block(body, state) {
                 Next::Out(0) => Next::Behind,
                 Next::Out(n) => Next::Out(n - 1),
                 Next::Round(n) if n > 0 => Next::Round(n - 1),
                 next => next,
             },
-            Control::Role { body, .. } => {
+            Control::Role { name, body, .. } => {
                 self.steps = 0;
+                if !name.is_empty() {
+                    self.waits.role = Some((v, name.clone()));
+                }
                 self.block(body, &mut state.clone());
                 Next::Behind
             }
@@ -214,24 +215,45 @@ impl Walk<'_, '_> {
         Next::Behind
     }
 
+    /// Walks the rounds of a loop, of which `ROUNDS` are assumed if their number is unknown.
     fn rounds(
         &mut self,
-        rounds: i64,
+        known: Option<i64>,
         blocks: &[&Block],
         state: &mut State,
         begin: impl Fn(i64, &mut State),
     ) -> Next {
-        for round in 0..rounds {
+        let (mut starts, mut mark) = (Vec::new(), None);
+        for round in 0..known.unwrap_or(ROUNDS) {
             begin(round, state);
-            for block in blocks {
-                match self.block(block, state) {
-                    Next::Behind => {}
-                    Next::Round(0) => break,
-                    Next::Out(0) => return Next::Behind,
-                    Next::Out(n) => return Next::Out(n - 1),
-                    Next::Round(n) => return Next::Round(n - 1),
-                    next @ (Next::End | Next::Lost) => return next,
-                }
+            if known.is_none() {
+                starts.push(state.pipes.clone());
+                mark = mark.or_else(|| (round > 0).then(|| self.waits.mark()));
+            }
+            let next = self.round(blocks, state);
+            if next != Next::Behind {
+                self.waits.settle(mark, &starts, &mut state.pipes);
+                return match next {
+                    Next::Out(0) => Next::Behind,
+                    Next::Out(n) => Next::Out(n - 1),
+                    Next::Round(n) => Next::Round(n - 1),
+                    next => next,
+                };
+            }
+        }
+        if known.is_none() {
+            starts.push(state.pipes.clone());
+            self.waits.settle(mark, &starts, &mut state.pipes);
+        }
+        Next::Behind
+    }
+
+    fn round(&mut self, blocks: &[&Block], state: &mut State) -> Next {
+        for block in blocks {
+            match self.block(block, state) {
+                Next::Behind => {}
+                Next::Round(0) => break,
+                next => return next,
             }
         }
         Next::Behind
@@ -306,15 +328,20 @@ impl Walk<'_, '_> {
     fn tile(&mut self, v: Value, op: &Tile, state: &mut State) {
         match op {
             Tile::Acquire { pipe } | Tile::Await { pipe } => {
-                let counts = state.pipes.entry(*pipe).or_default();
+                let (counts, stages) = (state.pipes.entry(*pipe).or_default(), self.stages(*pipe));
                 let fills = matches!(op, Tile::Acquire { .. });
+                match fills {
+                    true => self.waits.empty(self.k, (v, *pipe), *counts, stages),
+                    false => self.waits.full(self.k, (v, *pipe), *counts, stages),
+                }
                 let count = if fills { &mut counts.acquires } else { &mut counts.waits };
-                let (number, stages) = (*count, self.stages(*pipe));
+                let number = *count;
                 *count += 1;
                 let stage = (!fills).then_some(Stage { pipe: *pipe, wait: number });
                 state.values.insert(v, KnownInt { n: number % stages, stage });
             }
             Tile::Release { pipe } => self.released(v, *pipe, state),
+            Tile::Commit { pipe } => state.pipes.entry(*pipe).or_default().commits += 1,
             Tile::Skip { pipe, stages } => {
                 let n = self.number(*stages, state).unwrap_or(0);
                 let counts = state.pipes.entry(*pipe).or_default();
@@ -332,7 +359,6 @@ impl Walk<'_, '_> {
             // The CTA that gets the bytes observes their arrival.
             Tile::BulkStore { pipe: Some(_), .. } => {}
             Tile::Pipeline { .. }
-            | Tile::Commit { .. }
             | Tile::Accumulator {}
             | Tile::AccumulatorOf { .. }
             | Tile::AccumulatorRead { .. } => {}

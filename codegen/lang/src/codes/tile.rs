@@ -37,6 +37,13 @@ weft_ir::codes! {
          of a multiprocessor, in steps of 8: 168 for 384 threads. Roles can only move these between them. \
          A role that asks for more waits forever. Roles are the last statements of a kernel.";
 
+    STUCK = 245, "a wait for a stage that only later code of the same threads fills or releases",
+        "kernel k(x: global<f32, (32, 128):(128, 1)>) { let t = shared<f32>((32, 32):(32, 1)); let p = pipeline(1); role read(32) { for i in 0..4 { consumer_wait(p); if i > 0 { consumer_release(p); } } consumer_release(p); } role fill(32) { for i in 0..4 { producer_acquire(p); tma(t, flat_divide(x, (32, 32))[_, _, 0, i], p); } } }",
+        "A role that holds all stages of a pipeline waits forever for the next one, because a stage must be \
+         released before it is filled again. A role that releases each stage one round late needs a \
+         pipeline of two stages. Code that fills and reads a pipeline itself must fill a stage before it \
+         waits for the stage, and release one before it fills more than there are.";
+
     BAD_MAP = 246, "a tensor that no tensor map can describe",
         "kernel k(x: global<f32, (2, 2, 2, 2, 2, 4):(64, 32, 16, 8, 4, 1)>) block(32) { let t = shared<f32>((4):(1)); tma(x[0, 0, 0, 0, 0, _], t[_]); }",
         "TMA copies tiles of tensors of 1 to 5 modes, counted without nesting. Join modes that are \
@@ -52,6 +59,7 @@ mod tests {
         assert_eq!(super::UNEVEN, weft_ir::trips::UNEVEN);
         assert_eq!(super::OVERWRITTEN, weft_ir::reuse::OVERWRITTEN);
         assert_eq!(super::BAD_ROLES, weft_ir::roles::BAD_ROLES);
+        assert_eq!(super::STUCK, weft_ir::stuck::STUCK);
         assert_eq!(super::BAD_MAP, weft_ir::tile::BAD_MAP);
     }
 }

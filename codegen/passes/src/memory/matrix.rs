@@ -421,7 +421,7 @@ const SLICE: i64 = 32;
 /// The operand of a tile, and the bytes that a row of its swizzle has in addition. A tile can be a
 /// part of the columns of such rows, of which the instructions then read some slices.
 fn operand_of(layout: &Layout, swizzle: Option<Swizzle>, bytes: u32) -> weft_layout::Result<(Operand, i64)> {
-    let span = swizzle.map_or(0, |s| SLICE / 2 << s.bits().min(3));
+    let span = swizzle.map_or(0, |s| (SLICE / 2) << s.bits().min(3));
     let part = layout.mode(0).zip(layout.mode(1)).filter(|(_, depth)| {
         let own = depth.size().as_const().map_or(0, |n| n * i64::from(bytes));
         layout.rank() == 2

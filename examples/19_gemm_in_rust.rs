@@ -2,6 +2,8 @@
 //! that loads tiles and one that multiplies them. The same kernel as text is in
 //! `19_gemm_in_rust.weft`, and both compile to the same PTX.
 
+#![allow(clippy::expect_used, reason = "the shapes of the tiles are constants that have a layout")]
+
 use half::bf16;
 use std::error::Error;
 use std::process::ExitCode;

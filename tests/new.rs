@@ -83,7 +83,7 @@ fn bad_names_and_existing_folders_are_rejected() {
     };
     refused("2nd", "`2nd` cannot be the name of a kernel");
     refused("a.b", "`a.b` cannot be the name of a kernel");
-    refused("for", "E00");
+    refused("for", "`for` is a word of the language");
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
     std::fs::create_dir(folder.path().join("there")).unwrap();
     refused("there", "there already exists");

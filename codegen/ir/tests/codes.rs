@@ -20,6 +20,7 @@ use weft_ir::remote::{BAD_SIGNAL, NOT_SAME, NOT_SYMMETRIC, OTHER_DTYPE, OTHER_SH
 use weft_ir::reuse::{OVERWRITTEN, RELEASED_EARLY};
 use weft_ir::roles::BAD_ROLES;
 use weft_ir::signals::{NOBODY_SIGNALS, SHARED_COUNTER};
+use weft_ir::stuck::STUCK;
 use weft_ir::tile::BAD_MAP;
 use weft_ir::trips::UNEVEN;
 use weft_ir::typing::{LITERAL, MISMATCH, NO_SUCH_OP, NOT_STATIC, WRONG_SPACE};
@@ -77,6 +78,12 @@ const TABLE: &[Row] = &[
         "%0 = shared_alloc \"t\" : tensor<f16, shared, {(64,16,2):(16,1,1024)}, align 16>\n %1 = pipeline 2 : pipeline<2>\n %2 = producer_acquire %1 : i32\n %3 = consumer_wait %1 : i32\n %4 = view %0, {%3*1024} : tensor<f16, shared, {(64,16):(16,1)}, align 16>\n %5 = accumulator : accumulator<f32, 64, 64, 1, 1>\n %6 = mma %4, %4, %5 : accumulator<f32, 64, 64, 1, 1>\n %7 = consumer_release %1",
     ),
     (UNEVEN, &[Tensor], "", "%0 = pipeline 2 : pipeline<2>\n %1 = consumer_wait %0 : i32"),
+    (
+        STUCK,
+        &[Tensor],
+        "",
+        "%0 = pipeline 2 : pipeline<2>\n %1 = consumer_wait %0 : i32\n %2 = producer_acquire %0 : i32",
+    ),
     (
         UNEVEN,
         &[Tensor],

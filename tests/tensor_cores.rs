@@ -357,7 +357,7 @@ fn first_factors_stay_in_registers() {
         let defines = [("T", define)];
         let kernel = compiled("tests/filetests/tile/gemm_registers_types.weft", "sm_90a", &defines);
         let counts = [instruction, "WARPGROUP.ARRIVE", "STL", "SHFL.IDX"].map(|name| kernel.count(name));
-        let slices = shuffles as usize / 4;
+        let slices = shuffles / 4;
         assert_eq!(counts, [2 * slices, 2, 0, shuffles], "{define}");
     }
 }

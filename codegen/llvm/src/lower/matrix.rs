@@ -3,9 +3,8 @@
 //!
 //! LLVM has no intrinsic for `wgmma.mma_async`. Consecutive ones are inline assembly that takes and
 //! returns every accumulator register to which they add, and so is a wait that does not follow them
-//! at once. Therefore no use of an
-//! accumulator can move above the wait. No use is between instructions of a group either, which
-//! would make ptxas run the instructions one after the other.
+//! at once. Therefore no use of an accumulator can move above the wait. No use is between
+//! instructions of a group either, which would make ptxas run the instructions one after the other.
 
 use super::{Lower, Lowered};
 use crate::raw::Val;
@@ -17,8 +16,8 @@ use weft_ir::{Arith, Async, Constant, Operation, Scalar, Value, ValueType};
 use weft_isa::{Choice, Product, Spelling, fragments};
 
 /// Products that follow each other and add to the same registers, their end, and a wait that follows
-/// at once. They are one text of assembly,
-/// because LLVM takes most of its time for the registers that assembly takes and returns.
+/// at once. They are one text of assembly, because LLVM takes most of its time for the registers
+/// that assembly takes and returns.
 pub(super) struct Products<'c> {
     /// The accumulator to which the first product adds, and the result of the last one.
     acc: Value,

@@ -37,10 +37,7 @@ const OF_32_BITS: Exchange =
 /// `held` are the thread's elements in the order of an accumulator.
 pub(super) fn fragments(e: &mut Editor, held: Value, elem: Scalar, lanes: u32) -> Built<Value> {
     let count = lanes * elem.bytes() / 4;
-    let registers = match elem {
-        Scalar::I32 => held,
-        _ => e.b.emit_as(Arith::Bitcast { a: held }, Type::Vector(Scalar::I32, count))?,
-    };
+    let registers = e.b.emit_as(Arith::Bitcast { a: held }, Type::Vector(Scalar::I32, count))?;
     let exchange = match elem.bytes() {
         1 => OF_8_BITS,
         4 => OF_32_BITS,

@@ -21,7 +21,7 @@ use weft_ir::{
     Tile, Value, ValueType,
 };
 use weft_isa::{Choice, Instruction, Product, Target};
-use weft_layout::{ATOM_ROWS, Operand, Swizzle};
+use weft_layout::{ATOM_ROWS, Operand, SLICE_BYTES, Swizzle};
 
 /// The bits of an address in a matrix descriptor, in units of 16 bytes.
 const ADDRESS: i64 = 0x3ffff;
@@ -405,28 +405,25 @@ pub(super) fn operand(at: &TensorAddress, (rows, parts): (i64, i64), align: u32)
         return Err(format!("{has}, and has to at one of {}", operand.align));
     }
     let fits = inside.lower_bound() >= 0 && inside.upper_bound().is_some_and(|last| last <= room);
-    if !fits || inside.divisor() % SLICE != 0 {
+    if !fits || inside.divisor() % SLICE_BYTES != 0 {
         return Err(format!(
             "a part of the columns begins {inside} bytes behind the beginning of a row of {} bytes, and has to \
-             at a multiple of {SLICE} and end in the row",
+             at a multiple of {SLICE_BYTES} and end in the row",
             operand.span()
         ));
     }
     Ok(Operands { operand, step, inside })
 }
 
-/// The bytes along K that one instruction multiplies.
-const SLICE: i64 = 32;
-
 /// The operand of a tile, and the bytes that a row of its swizzle has in addition. A tile can be a
 /// part of the columns of such rows, of which the instructions then read some slices.
 fn operand_of(layout: &Layout, swizzle: Option<Swizzle>, bytes: u32) -> weft_layout::Result<(Operand, i64)> {
-    let span = swizzle.map_or(0, |s| (SLICE / 2) << s.bits().min(3));
+    let span = swizzle.map_or(0, |s| (SLICE_BYTES / 2) << s.bits().min(3));
     let part = layout.mode(0).zip(layout.mode(1)).filter(|(_, depth)| {
         let own = depth.size().as_const().map_or(0, |n| n * i64::from(bytes));
         layout.rank() == 2
             && own < span
-            && own % SLICE == 0
+            && own % SLICE_BYTES == 0
             && matches!(depth.stride(), IntTuple::Int(d) if d.is(1))
     });
     let Some((rows, depth)) = part else {
@@ -436,7 +433,7 @@ fn operand_of(layout: &Layout, swizzle: Option<Swizzle>, bytes: u32) -> weft_lay
     let whole = Layout::new(pair(rows.shape(), span / i64::from(bytes)), pair(rows.stride(), 1))?;
     let mut operand = Operand::new(&whole, swizzle, bytes)?;
     let own = depth.size().as_const().unwrap_or(0) * i64::from(bytes);
-    operand.slices.truncate((own / SLICE) as usize);
+    operand.slices.truncate((own / SLICE_BYTES) as usize);
     Ok((operand, span - own))
 }
 

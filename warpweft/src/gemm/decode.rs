@@ -1,7 +1,7 @@
 //! Products of few rows with an allreduce inside. One launch multiplies, and exchanges packets that
 //! carry their own flags.
 
-use super::fused::{Unread, alike};
+use super::fused::{Unread, alike, part_of};
 use super::model::clusters;
 use super::{Epilogue, Form, FusedOperands, Major, Param, Plan, Problem, Shape};
 use crate::collective::Flat;
@@ -10,7 +10,7 @@ use crate::gpu::{GpuError, Grid, Kernel, target};
 use std::fmt;
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::AsArgument;
-use weft_runtime::{DType, DeviceTensor, Error, Stream, SymmetricTensor, Team, World, error};
+use weft_runtime::{DeviceTensor, Error, Stream, SymmetricTensor, Team, World, error};
 
 /// The value of [`Decode::MAX_ROWS`].
 const MAX_ROWS: u64 = 256;
@@ -259,11 +259,6 @@ impl fmt::Display for DecodePlan {
 /// The number of elements of a stage along K: 128 bytes.
 fn depth(problem: &Problem) -> u64 {
     u64::from(128 / problem.dtype.bytes())
-}
-
-/// The type of sums that PEs send: the type of results, or bf16 for results of 8 bits.
-fn part_of(out: DType) -> DType {
-    if out.bytes() == 1 { DType::BF16 } else { out }
 }
 
 /// Whether two flights are faster than one: a second flight takes about 2 us, in which a link moves 700 kB one way.

@@ -23,7 +23,7 @@ use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{
-    Address, Arith, BinOp, CmpOp, Control, Hidden, Int, LocalId, Memory, NumberKind, Operation, RedOp,
+    Address, Arith, BinOp, CmpOp, Control, Dim, Hidden, Int, LocalId, Memory, NumberKind, Operation, RedOp,
     Scalar, Scope, Sem, Space, Sreg, Thread, Value, ValueType,
 };
 
@@ -101,8 +101,10 @@ impl Rewrite for Watch<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
         if self.behind == Some(v) {
             let block = self.block(e)?;
+            // Instructions behind the wait would delay the launch.
+            let first = is_first(&mut e.b)?;
             e.b.emit(Thread::WaitDependencies {})?;
-            count_launch(&mut e.b, block)?;
+            count_launch(&mut e.b, block, first)?;
             return Ok(Action::Drop);
         }
         let Some(spin) = Spin::of(e.b.kernel(), v) else { return Ok(Action::Keep) };
@@ -153,7 +155,8 @@ impl Watch<'_> {
             let bits = parameter(b, Hidden::Watch {})?;
             let block = b.address(bits, Space::Global)?;
             if counts {
-                count_launch(b, block)?;
+                let first = is_first(b)?;
+                count_launch(b, block, first)?;
             }
             Ok(block)
         });
@@ -163,13 +166,21 @@ impl Watch<'_> {
     }
 }
 
+/// Whether this is the first thread of the grid.
+fn is_first(b: &mut Builder) -> Built<Value> {
+    let zero = b.int(Scalar::U32, 0)?;
+    let mut all = zero;
+    for reg in [Sreg::BlockIdx, Sreg::ThreadIdx] {
+        for dim in [Dim::X, Dim::Y, Dim::Z] {
+            let index = b.special(reg, dim)?;
+            all = b.binary(BinOp::Or, all, index)?;
+        }
+    }
+    b.compare(CmpOp::Eq, all, zero)
+}
+
 /// Emits code in which the first thread of the grid counts the launch.
-fn count_launch(b: &mut Builder, block: Value) -> Built<()> {
-    let who =
-        linear(b, Sreg::BlockIdx)? * Int::from(i64::from(b.kernel().threads())) + linear(b, Sreg::ThreadIdx)?;
-    let who = b.index(who)?;
-    let zero = b.i64(0)?;
-    let first = b.compare(CmpOp::Eq, who, zero)?;
+fn count_launch(b: &mut Builder, block: Value, first: Value) -> Built<()> {
     b.if_true(first, |b| {
         let (ptr, value) = (at(b, block, abi::LAUNCHES)?, b.int(Scalar::U32, 1)?);
         let (op, sem, scope) = (RedOp::Add, Sem::Relaxed, Scope::Gpu);

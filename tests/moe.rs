@@ -28,7 +28,7 @@ type Made = fn(&World, Team, Problem, Plan) -> Result<Moe, GpuError>;
 
 fn small(world: &World, form: Made, rows: Option<u64>) -> (Moe, DeviceTensor<half::bf16>) {
     let mut problem = Problem::new(8, 16, 4, 2, DType::BF16);
-    problem.most_rows = rows;
+    problem.max_rows = rows;
     let plan = Plan { bn: 64, stages: 2, ..Plan::default() };
     let x = DeviceTensor::zeros([8, 16], world.stream()).unwrap();
     (form(world, world.team(), problem, plan).unwrap(), x)

@@ -56,7 +56,7 @@ pub(super) struct Harness<'a, T> {
     /// The barrier for kernels from files.
     sync: Option<Barrier>,
     pub start: StartLine<'a>,
-    pub most_ctas: u32,
+    pub max_ctas: u32,
 }
 
 /// A collective, its input and output, and a case that calls it.
@@ -125,21 +125,21 @@ impl<'a, T: Number> Harness<'a, T> {
         };
         let bytes = most.saturating_mul(size_of::<T>());
         let team = world.team();
-        let most_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
+        let max_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
         let buffers = [world.buffer(bytes)?, world.buffer(bytes)?];
         let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], most)?;
         // If the switch has a multicast address for one allocation, it has one for all.
         let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
-                let config = Config::default().ctas(Some(most_ctas)).lowering(lowering.into());
+                let config = Config::default().ctas(Some(max_ctas)).lowering(lowering.into());
                 let config = config.tuning(bench.tuning.clone()).sums(bench.sums);
                 Some(Collectives::with(world, world.team(), config)?)
             }
             false => None,
         };
         let own = has(&|c| matches!(c, Contender::Own(_)));
-        let sync = if own { Some(world.kernel_barrier(most_ctas)?) } else { None };
+        let sync = if own { Some(world.kernel_barrier(max_ctas)?) } else { None };
         let nccl = match has(&|c| c.is_nccl()) {
             true => {
                 let communicator = Communicator::over(world)?;
@@ -168,7 +168,7 @@ impl<'a, T: Number> Harness<'a, T> {
             collectives,
             sync,
             start,
-            most_ctas,
+            max_ctas,
         })
     }
 
@@ -339,15 +339,15 @@ impl<'a, T: Number> Harness<'a, T> {
         let request = collectives.request(&call, stream)?;
         let mut plan = match contender {
             Contender::Ours(a) => match a.can(&request) {
-                Ok(()) => Plan::of(a, &request, self.most_ctas),
+                Ok(()) => Plan::of(a, &request, self.max_ctas),
                 Err(why) => return Ok(Err(why)),
             },
             _ => collectives.plan(&call, stream)?,
         };
-        plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.most_ctas));
+        plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.max_ctas));
         plan.threads = bench.threads.unwrap_or(plan.threads);
         plan.unroll = bench.unroll.unwrap_or(plan.unroll);
-        if let Err(why) = plan.check(&request, self.most_ctas) {
+        if let Err(why) = plan.check(&request, self.max_ctas) {
             return Ok(Err(why));
         }
         self.planned(case, plan, collective, (x, out)).map(Ok)
@@ -490,7 +490,7 @@ impl<'a, T: Number> Harness<'a, T> {
             (operation, _) => {
                 let text = if operation == Operation::Put { PUT } else { GET };
                 let wanted = u32::try_from(case.counts.bytes.div_ceil(1024 * 16)).unwrap_or(u32::MAX);
-                let ctas = self.bench.ctas.unwrap_or(wanted.clamp(1, self.most_ctas));
+                let ctas = self.bench.ctas.unwrap_or(wanted.clamp(1, self.max_ctas));
                 let copy = kernels::Copy::new(world, text, transport, ctas, (&x, &out))?;
                 case.ctas = Some(ctas);
                 Box::new(move |s| copy.launch(s))

@@ -327,7 +327,7 @@ impl<'a> Planner<'a> {
         // Compile and allocate only for sizes that are not too large from the start.
         all.find(|sizes| {
             let options = self.run_options(sizes, n_pes, self.options.compile.lowering);
-            let least = Subject::least_bytes(&self.stages(), &options);
+            let least = Subject::min_bytes(&self.stages(), &options);
             least.is_ok_and(|b| b <= bytes) && self.fits(sizes, n_pes).is_ok_and(|b| b <= bytes)
         })
     }

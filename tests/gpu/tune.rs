@@ -55,7 +55,7 @@ fn followed(world: &World) -> Checked {
         x.copy_from(&mine, stream)?;
         let call = Call::new(Collective::AllReduce, &x, Some(&out));
         let request = collectives.request(&call, stream)?;
-        let (plan, by) = collectives.selector().plan(&request, collectives.most_ctas())?;
+        let (plan, by) = collectives.selector().plan(&request, collectives.max_ctas())?;
         same!(by, By::Table, "what chose");
         let fits = |e: &&weft::collective::tuning::Entry| {
             (e.collective, e.place, e.symmetric) == (Collective::AllReduce, Placement::OutOfPlace, true)

@@ -209,7 +209,7 @@ impl<T: Number> Group<'_, T> {
         let (harness, place) = (self.harness, self.place);
         let request = harness.request(place, counts)?;
         let mut filled = false;
-        let search = Search { request, most_ctas: harness.most_ctas, links: &self.links, effort, before };
+        let search = Search { request, max_ctas: harness.max_ctas, links: &self.links, effort, before };
         search.run(&mut |plan: &Plan, look: Look| {
             let case = match harness.ours_by(place, counts, plan) {
                 // The switch of a GPU does not support the type, or the assembler rejects the
@@ -321,7 +321,7 @@ mod tests {
             let plan = Plan::within(find(name), &request, most, 64);
             Search {
                 request,
-                most_ctas: 64,
+                max_ctas: 64,
                 links: &Links::H200,
                 effort: Effort::Defaults,
                 before: &[(plan.algorithm, most)],

@@ -88,7 +88,7 @@ pub struct Search<'a> {
     /// The request, of operands in the symmetric heap.
     pub request: Request,
     /// The greatest number of CTAs.
-    pub most_ctas: u32,
+    pub max_ctas: u32,
     /// The links that the model uses.
     pub links: &'a Links,
     /// The plans that the search looks at.
@@ -106,7 +106,7 @@ impl Search<'_> {
         let mut tried = Tried { search: self, measure, all: Vec::new() };
         let request = &self.request;
         let able: Vec<_> = Algorithm::of(request.collective).filter(|a| a.allowed(request).is_ok()).collect();
-        let of = |a: &'static Algorithm| Plan::of(a, request, self.most_ctas);
+        let of = |a: &'static Algorithm| Plan::of(a, request, self.max_ctas);
         let expected = |a: &&'static Algorithm| self.links.time(&of(a), request);
         let memories = [[true; 2], [false; 2]].into_iter().filter(|_| self.effort != Effort::Given);
         for memory in memories {
@@ -114,7 +114,7 @@ impl Search<'_> {
             let able = able.iter().copied().filter(|a| a.can(&request).is_ok());
             let least = able.clone().map(|a| expected(&a)).fold(f64::MAX, f64::min);
             for a in able.filter(|a| expected(a) <= HOPELESS * least) {
-                tried.look(a, Limits::of(a, self.most_ctas), Look::Brief)?;
+                tried.look(a, Limits::of(a, self.max_ctas), Look::Brief)?;
             }
         }
         for (a, most) in self.before.iter().filter(|(a, _)| a.allowed(request).is_ok()) {
@@ -122,7 +122,7 @@ impl Search<'_> {
         }
         let symmetric = tried.best([true; 2])?;
         let any = tried.best([false; 2])?;
-        let chosen = Plan::choose(request, self.most_ctas, self.links).ok();
+        let chosen = Plan::choose(request, self.max_ctas, self.links).ok();
         let model = tried.all.iter().find(|t| Some(t.plan) == chosen).copied();
         Ok(Found { symmetric, any, model, plans: tried.all.len() })
     }
@@ -137,7 +137,7 @@ struct Tried<'a, 'm, E> {
 
 impl<E> Tried<'_, '_, E> {
     fn plan(&self, a: &'static Algorithm, most: Limits) -> Plan {
-        Plan::within(a, &self.search.request, most, self.search.most_ctas)
+        Plan::within(a, &self.search.request, most, self.search.max_ctas)
     }
 
     /// The time of a plan, measured if necessary; none if it cannot be launched, or if the greatest
@@ -146,7 +146,7 @@ impl<E> Tried<'_, '_, E> {
         let plan = self.plan(a, most);
         let known = self.all.iter().position(|t| t.plan == plan);
         let enough =
-            self.all.len() >= MOST || plan.check(&self.search.request, self.search.most_ctas).is_err();
+            self.all.len() >= MOST || plan.check(&self.search.request, self.search.max_ctas).is_err();
         let at = match known {
             Some(at) if look == Look::Brief || self.all[at].long => return Ok(Some(self.all[at])),
             None if enough => return Ok(None),
@@ -195,7 +195,7 @@ impl<E> Tried<'_, '_, E> {
         // First the best plan of each algorithm, then the plans of the previous size, and then
         // other plans that seem faster than all these.
         let kept = |t: &Timed| self.search.before.contains(&(t.plan.algorithm, t.most));
-        let default = |t: &Timed| t.most == Limits::of(t.plan.algorithm, self.search.most_ctas);
+        let default = |t: &Timed| t.most == Limits::of(t.plan.algorithm, self.search.max_ctas);
         let all = self.fastest(memory);
         let best = |f: &Timed| all.iter().find(|t| t.plan.algorithm == f.plan.algorithm).copied();
         let least = all.first().map_or(f64::MAX, |t| t.us);
@@ -241,7 +241,7 @@ impl<E> Tried<'_, '_, E> {
     /// The nearest limits in a direction that result in another plan.
     fn neighbour(&self, at: &Timed, knob: Knob, up: bool) -> Option<Limits> {
         let a = at.plan.algorithm;
-        let bounds = Limits { ctas: self.search.most_ctas.min(a.most_ctas), threads: 1024, unroll: 8 };
+        let bounds = Limits { ctas: self.search.max_ctas.min(a.max_ctas), threads: 1024, unroll: 8 };
         let most = Limits { ctas: at.most.ctas.min(bounds.ctas), ..at.most };
         let next = |most: &Limits| {
             let mut next = *most;
@@ -282,7 +282,7 @@ mod tests {
         change: impl Fn(&Plan, Look, f64) -> f64,
     ) -> (Found, Vec<(Plan, Look)>) {
         let request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
-        let search = Search { request, most_ctas: 132, links: &Links::H200, effort: Effort::Climb, before };
+        let search = Search { request, max_ctas: 132, links: &Links::H200, effort: Effort::Climb, before };
         let mut looks = Vec::new();
         let found = search.run::<Infallible>(&mut |plan, look| {
             looks.push((*plan, look));
@@ -348,7 +348,7 @@ mod tests {
     fn errors_end_the_search() {
         let request = Request::new(Collective::Broadcast, DType::F32, 1000, 4);
         let search =
-            Search { request, most_ctas: 8, links: &Links::H200, effort: Effort::Defaults, before: &[] };
+            Search { request, max_ctas: 8, links: &Links::H200, effort: Effort::Defaults, before: &[] };
         let mut looks = 0;
         let e = search.run(&mut |_, _| {
             looks += 1;
@@ -364,7 +364,7 @@ mod tests {
         let given = ["ll", "push_direct", "push"].map(|name| (find(name), Limits::of(find(name), 132)));
         let request = Request::new(Collective::AllReduce, DType::BF16, 1 << 18, 2);
         let links = &Links::H200;
-        let search = Search { request, most_ctas: 132, links, effort: Effort::Given, before: &given };
+        let search = Search { request, max_ctas: 132, links, effort: Effort::Given, before: &given };
         let found = search.run::<Infallible>(&mut |plan, _| Ok(links.time(plan, &request))).unwrap();
         let name = |t: Option<Timed>| t.unwrap().plan.algorithm.name;
         assert_eq!((name(found.symmetric), name(found.any), found.plans), ("ll", "ll", 3));
@@ -375,13 +375,13 @@ mod tests {
     #[test]
     fn plans_fit_everywhere() {
         for collective in Collective::ALL {
-            for (bytes, most_ctas) in [(64, 1), (1 << 12, 3), (1 << 20, 132), (1 << 28, 7)] {
+            for (bytes, max_ctas) in [(64, 1), (1 << 12, 3), (1 << 20, 132), (1 << 28, 7)] {
                 let count = collective.counts(bytes, 4, 4).unwrap().count;
                 let request = Request::new(collective, DType::F32, count, 4);
                 let search =
-                    Search { request, most_ctas, links: &Links::H200, effort: Effort::Climb, before: &[] };
+                    Search { request, max_ctas, links: &Links::H200, effort: Effort::Climb, before: &[] };
                 let found = search.run::<Infallible>(&mut |plan, _| {
-                    plan.check(&request, most_ctas).unwrap();
+                    plan.check(&request, max_ctas).unwrap();
                     Ok(f64::from(plan.threads % 7 + plan.unroll + plan.ctas % 5) + 1.0)
                 });
                 let found = found.unwrap();

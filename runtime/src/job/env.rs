@@ -142,7 +142,7 @@ const LAUNCHERS: &[Row] = &[
 
 /// The largest number of PEs of a job. No machine has more GPUs, and PE 0 can hold this number of
 /// connections.
-const MOST_PES: u32 = 1 << 16;
+const MAX_PES: u32 = 1 << 16;
 
 /// The name of a computed value, which is not a variable: the entry of `SLURM_NODEID` in
 /// `SLURM_STEP_TASKS_PER_NODE`.
@@ -232,7 +232,7 @@ impl ProcessRank {
 
 fn detect(v: &Vars<'_>) -> Result<Option<ProcessRank>> {
     let Some(row) = LAUNCHERS.iter().find(|row| (row.means)(v)) else { return Ok(None) };
-    let (size_name, size) = v.number(row.size, 1, MOST_PES)?.ok_or_else(|| unset(row.size[0], row.rank))?;
+    let (size_name, size) = v.number(row.size, 1, MAX_PES)?.ok_or_else(|| unset(row.size[0], row.rank))?;
     let (rank_name, rank) = v.number(&[row.rank], 0, size - 1)?.ok_or_else(|| unset(row.rank, &size_name))?;
     let given = given_hub(v)?;
 

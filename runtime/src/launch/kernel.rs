@@ -622,7 +622,7 @@ fn ctas(grid: [u32; 3]) -> u64 {
 /// Specifications).
 fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -> Result<()> {
     const MOST: [u32; 3] = [i32::MAX as u32, 65535, 65535];
-    const MOST_IN_CLUSTER: u64 = 8;
+    const MAX_IN_CLUSTER: u64 = 8;
     let name = &info.name;
     if grid.contains(&0) || grid.iter().zip(MOST).any(|(g, most)| *g > most) {
         let message = format!("`{name}` cannot be launched with a grid of {grid:?} CTAs");
@@ -634,7 +634,7 @@ fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -
             format!("`{name}` has clusters of {:?} CTAs, but {cluster:?} were requested", info.cluster);
         return Err(Error::new(LAUNCH, message));
     }
-    if !(1..=MOST_IN_CLUSTER).contains(&ctas(cluster)) {
+    if !(1..=MAX_IN_CLUSTER).contains(&ctas(cluster)) {
         let message = format!("`{name}` cannot be launched in clusters of {cluster:?} CTAs");
         return Err(Error::new(LAUNCH, message).help("use clusters of 1 to 8 CTAs"));
     }

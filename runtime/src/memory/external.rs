@@ -153,7 +153,7 @@ fn register(
     // All PEs are asked before NVSHMEM is, since it destroys its heap on an error.
     let unit = unit(world);
     let here = memory.as_ref().is_none_or(|m| *m.device() == world.device);
-    let room = world.registry().room(usize::MAX, unit, world.most_memory());
+    let room = world.registry().room(usize::MAX, unit, world.max_memory());
     let fits = here && address != 0 && bytes != 0 && bytes.is_multiple_of(unit) && bytes <= room;
     let answers = world.together(&format!("registering {bytes} bytes"), &u64::from(fits).to_le_bytes())?;
     if let Some(pe) = answers.iter().position(|b| number(b) == 0) {

@@ -146,7 +146,7 @@ impl Ready {
 }
 
 /// The greatest number of prepared launches that are kept.
-const MOST_READY: usize = 1024;
+const MAX_READY: usize = 1024;
 
 /// The compilation parameters of a kernel, besides the team.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -208,7 +208,7 @@ impl Collectives {
     }
 
     /// The greatest number of CTAs of a launch.
-    pub fn most_ctas(&self) -> u32 {
+    pub fn max_ctas(&self) -> u32 {
         self.ctas
     }
 
@@ -333,7 +333,7 @@ impl Collectives {
         let ready = self.arranged(&self.choose(&request)?, call, &request, stream)?;
         self.go(&ready, (call, &request), stream)?;
         let mut all = lock();
-        if all.len() >= MOST_READY {
+        if all.len() >= MAX_READY {
             all.clear();
         }
         all.insert((request, fixed), ready);

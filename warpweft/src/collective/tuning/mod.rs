@@ -182,10 +182,10 @@ impl Table {
 
     /// The plan of the entry whose sizes are nearest to a request's, for the same type or else for
     /// one of the same width. It is `None` if nothing similar was measured.
-    pub fn plan(&self, request: &Request, most_ctas: u32) -> Option<Plan> {
+    pub fn plan(&self, request: &Request, max_ctas: u32) -> Option<Plan> {
         let plan = |e: &Entry| {
-            let plan = Plan::within(e.algorithm()?, request, e.most, most_ctas);
-            let fits = plan.check(request, most_ctas).and_then(|()| plan.algorithm.allowed(request));
+            let plan = Plan::within(e.algorithm()?, request, e.most, max_ctas);
+            let fits = plan.check(request, max_ctas).and_then(|()| plan.algorithm.allowed(request));
             fits.ok().map(|()| plan)
         };
         let bytes = request.bytes();

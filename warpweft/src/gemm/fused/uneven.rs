@@ -12,7 +12,7 @@ use weft_runtime::{DeviceTensor, Error, Stream, Team, World, error};
 /// The part of the library that has the kernel which writes the order of tiles.
 const PART: &str = "gemm_uneven_order";
 /// Numbers of rows that this kernel takes.
-const MOST_PES: usize = 8;
+const MAX_PES: usize = 8;
 /// Multiprocessors of a Hopper GPU. All PEs divide their tiles into blocks of the same size, whatever GPUs they have: else
 /// they could wait for each other in a circle.
 const SMS: u64 = 132;
@@ -116,13 +116,13 @@ impl Uneven {
 
     /// Puts the kernel on a stream that writes the order of tiles.
     fn write(&self, stream: &Stream, team: &Team) -> Result<(), GpuError> {
-        let mut numbers = [0; MOST_PES + 5];
+        let mut numbers = [0; MAX_PES + 5];
         for (to, rows) in numbers.iter_mut().zip(&self.rows) {
             *to = signed(*rows);
         }
         let Tiles { down, columns } = self.tiles;
         let of_tiles = [signed(down), signed(columns), signed(self.block), self.lag, self.room()];
-        numbers[MOST_PES..].copy_from_slice(&of_tiles);
+        numbers[MAX_PES..].copy_from_slice(&of_tiles);
         let mut arguments: Vec<&dyn AsArgument> = numbers.iter().map(|n| n as &dyn AsArgument).collect();
         arguments.extend([&self.order as &dyn AsArgument, &self.starts, team]);
         let threads = 128;
@@ -204,10 +204,10 @@ pub(super) fn fits(
 /// # Errors
 /// Fails if not (R0505).
 pub(super) fn adds_up(m: u64, pes: u32, rows: &[u64]) -> Result<(), Error> {
-    if rows.len() != pes as usize || rows.len() > MOST_PES {
+    if rows.len() != pes as usize || rows.len() > MAX_PES {
         let message = format!("there are rows for {} PEs, and the team has {pes}", rows.len());
         return Err(
-            Error::new(error::GEMM, message).help(format!("give one number for each PE, {MOST_PES} at most"))
+            Error::new(error::GEMM, message).help(format!("give one number for each PE, {MAX_PES} at most"))
         );
     }
     let sum = rows.iter().try_fold(0u64, |sum, rows| sum.checked_add(*rows));

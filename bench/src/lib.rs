@@ -39,7 +39,7 @@ pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, W
 pub use sizes::parse_sizes;
 pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
 pub use timeline::{Parts, Stamps, Timeline, timeline};
-pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
+pub use traffic::{MAX_SIMULATED_BYTES, Steps, Traffic, Ways, count_all, table};
 pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
 pub use weft::collective::{Collective, Counts, Links, Placement, Prediction, Sums};
 

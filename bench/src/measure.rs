@@ -113,21 +113,21 @@ fn measure<T: Number>(
 
 impl<'a, T: Number> Harness<'a, T> {
     pub(super) fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Harness<'a, T>> {
-        let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let max = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
         let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
         // Steps that may fail on one PE alone come before allocations that all PEs must free
         // together.
         let limit = data::limit(bench.dtype, bench.summands(world.n_pes()));
         let torch = match has(&|c| matches!(c, Contender::Torch(_))) {
-            true => Some(Torch::start(world, bench, most as u64, limit)?),
+            true => Some(Torch::start(world, bench, max as u64, limit)?),
             false => None,
         };
-        let bytes = most.saturating_mul(size_of::<T>());
+        let bytes = max.saturating_mul(size_of::<T>());
         let team = world.team();
         let max_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
         let buffers = [world.buffer(bytes)?, world.buffer(bytes)?];
-        let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], most)?;
+        let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], max)?;
         // If the switch has a multicast address for one allocation, it has one for all.
         let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
@@ -145,10 +145,10 @@ impl<'a, T: Number> Harness<'a, T> {
                 let communicator = Communicator::over(world)?;
                 let (mut plain, mut windows) = (None, None);
                 if has(&|c| *c == Contender::Nccl) {
-                    plain = Some(Pair::nccl(communicator.plain(most)?, communicator.plain(most)?));
+                    plain = Some(Pair::nccl(communicator.plain(max)?, communicator.plain(max)?));
                 }
                 if has(&|c| *c == Contender::NcclSymm) {
-                    windows = Some(Pair::nccl(communicator.window(most)?, communicator.window(most)?));
+                    windows = Some(Pair::nccl(communicator.window(max)?, communicator.window(max)?));
                 }
                 Some(Nccl { communicator, plain, windows })
             }

@@ -1,7 +1,7 @@
 //! Checks that need a machine with multicast: whether the kernels are right when the switch adds,
 //! and whether they take the time there that the model predicts.
 
-use super::traffic::{MOST, Traffic};
+use super::traffic::{MAX_SIMULATED_BYTES, Traffic};
 use super::{Bench, BenchError, Calibration, Collective, Contender, Links, OPS, Placement, Row, Wrong, run};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -211,7 +211,7 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
             lowering == Lowering::Multimem,
         );
         let traffic = counted.entry(key).or_insert_with(|| {
-            let counts = collective.counts(MOST, DType::F32.bytes() as u64, n_pes)?;
+            let counts = collective.counts(MAX_SIMULATED_BYTES, DType::F32.bytes() as u64, n_pes)?;
             let algorithm = Algorithm::find(collective, &pair.algorithm).ok()?;
             let request = Request { place, ..Request::new(collective, DType::F32, counts.count, n_pes) };
             Traffic::count(algorithm, &request, lowering).ok()

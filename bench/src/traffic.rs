@@ -13,7 +13,7 @@ use weft_runtime::{DType, Reduce};
 use weft_sim::{Port, Stats};
 
 /// The most bytes of a PE that are simulated. The counts of larger sizes are extrapolated.
-pub const MOST: u64 = 256 << 10;
+pub const MAX_SIMULATED_BYTES: u64 = 256 << 10;
 /// The number of CTAs of a simulated PE.
 const CTAS: u32 = 4;
 
@@ -87,9 +87,9 @@ pub struct Steps {
 }
 
 impl Ways {
-    fn most(ports: &[Port]) -> Ways {
-        let most = |of: fn(&Port) -> u64| ports.iter().map(of).max().unwrap_or(0);
-        Ways { out: most(|p| p.out), into: most(|p| p.into) }
+    fn busiest(ports: &[Port]) -> Ways {
+        let busiest = |of: fn(&Port) -> u64| ports.iter().map(of).max().unwrap_or(0);
+        Ways { out: busiest(|p| p.out), into: busiest(|p| p.into) }
     }
 
     fn scaled(self, by: f64) -> Ways {
@@ -104,11 +104,11 @@ impl Ways {
 }
 
 impl Traffic {
-    /// Counts one launch of an algorithm, of `request.bytes()` up to [`MOST`].
+    /// Counts one launch of an algorithm, of `request.bytes()` up to [`MAX_SIMULATED_BYTES`].
     ///
     /// # Errors
     ///
-    /// Fails if the algorithm does not support the request, for more than [`MOST`] bytes, if the
+    /// Fails if the algorithm does not support the request, for more than [`MAX_SIMULATED_BYTES`] bytes, if the
     /// kernel fails, or if its result is wrong.
     pub fn count(
         algorithm: &'static Algorithm,
@@ -118,8 +118,10 @@ impl Traffic {
         let bad =
             |message: String| BenchError::Request(format!("{} on the simulator: {message}", algorithm.name));
         let bytes = request.bytes();
-        if bytes > MOST {
-            return Err(bad(format!("{bytes} bytes are more than the {MOST} that are simulated at most")));
+        if bytes > MAX_SIMULATED_BYTES {
+            return Err(bad(format!(
+                "{bytes} bytes are more than the {MAX_SIMULATED_BYTES} that are simulated at most"
+            )));
         }
         let multicast = lowering != Lowering::Unicast;
         let request = &Request { multicast, ..*request };
@@ -136,7 +138,7 @@ impl Traffic {
             return Err(bad("the kernel did not run on the simulator".into()));
         };
         let n = request.n_pes as usize;
-        let switch = Ways::most(&stats.switch_ports(n));
+        let switch = Ways::busiest(&stats.switch_ports(n));
         let lowering = match (switch.bytes(), multicast) {
             (0, true) => "any",
             (_, true) => "multimem",
@@ -152,7 +154,7 @@ impl Traffic {
             size: bytes,
             n_pes: request.n_pes,
             ctas: plan.ctas,
-            peer: Ways::most(&stats.peer_ports(n)),
+            peer: Ways::busiest(&stats.peer_ports(n)),
             switch,
             link: stats.links.iter().copied().max().unwrap_or(0),
             ld_reduce: lanes("multimem.ld_reduce"),
@@ -209,7 +211,7 @@ impl Steps {
 }
 
 /// Counts all algorithms of a collective, with and without the switch, for several sizes. Those
-/// above [`MOST`] bytes are extrapolated. Also returns the reasons why some are left out.
+/// above [`MAX_SIMULATED_BYTES`] bytes are extrapolated. Also returns the reasons why some are left out.
 /// `progress` gets the number of counts that are done, and the number of all.
 ///
 /// # Errors
@@ -236,7 +238,7 @@ pub fn count_all(
         };
         let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes);
         let whole = counts(*size).ok_or_else(none)?;
-        let simulated = counts((*size).min(MOST)).ok_or_else(none)?;
+        let simulated = counts((*size).min(MAX_SIMULATED_BYTES)).ok_or_else(none)?;
         for (algorithm, done) in Algorithm::of(collective).filter(|a| wanted(a)).zip(&mut done) {
             progress(done, total);
             for lowering in [Lowering::Multimem, Lowering::Unicast] {
@@ -389,7 +391,7 @@ mod tests {
     #[test]
     fn too_much_is_refused() {
         let algorithm = Algorithm::find(Collective::AllReduce, "ll").unwrap();
-        let request = Request::new(Collective::AllReduce, DType::F32, MOST, 2);
+        let request = Request::new(Collective::AllReduce, DType::F32, MAX_SIMULATED_BYTES, 2);
         let e = Traffic::count(algorithm, &request, Lowering::Unicast).unwrap_err();
         assert!(e.to_string().contains("simulated at most"), "{e}");
     }

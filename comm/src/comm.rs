@@ -215,8 +215,8 @@ impl Comm {
     }
 
     fn check(&self, count: usize, dtype: DType) -> Result<(), Error> {
-        let (bytes, most) = (count.saturating_mul(dtype.bytes() as usize), self.max_bytes);
-        if bytes <= most { Ok(()) } else { Err(Error::TooLarge { bytes, most }) }
+        let (bytes, limit) = (count.saturating_mul(dtype.bytes() as usize), self.max_bytes);
+        if bytes <= limit { Ok(()) } else { Err(Error::TooLarge { bytes, limit }) }
     }
 
     /// Allocates zeroed memory of the same size on each rank, which calls use without a copy.

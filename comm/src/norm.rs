@@ -89,9 +89,9 @@ impl AddRmsNorm {
             let epoch = DeviceTensor::zeros(size.epoch, stream)?;
             workspaces.insert(plan.variant(), Packets { packets, epoch });
         }
-        let most = max_tokens.max(1) * hidden;
-        let buffer = world.buffer(most * dtype.bytes() as usize)?;
-        let sums = AnyTensor::new(buffer, dtype, most.into_layout()?)?;
+        let limit = max_tokens.max(1) * hidden;
+        let buffer = world.buffer(limit * dtype.bytes() as usize)?;
+        let sums = AnyTensor::new(buffer, dtype, limit.into_layout()?)?;
         let norm = AnyDeviceTensor::alloc(world.device(), dtype, [1, 1].into_layout()?)?;
         let unused = (DeviceTensor::zeros(1, stream)?, norm);
         // No rank sends before all memory is zero.
@@ -123,7 +123,7 @@ impl AddRmsNorm {
     ) -> Result<(), Error> {
         let width = self.hidden * self.dtype.bytes() as usize;
         if tokens > self.max_tokens {
-            return Err(Error::TooLarge { bytes: tokens * width, most: self.max_tokens * width });
+            return Err(Error::TooLarge { bytes: tokens * width, limit: self.max_tokens * width });
         }
         if tokens == 0 {
             return Ok(());

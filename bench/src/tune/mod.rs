@@ -276,12 +276,22 @@ fn add(
     // The measurement is not accurate to hundredths of a microsecond.
     let size = (bytes, (timed.us * 1e3).round() / 1e3);
     let algorithm = timed.plan.algorithm.name.to_owned();
-    let entry =
-        Entry { collective, place, symmetric, dtype, sums, algorithm, most: timed.most, sizes: vec![size] };
+    let entry = Entry {
+        collective,
+        place,
+        symmetric,
+        dtype,
+        sums,
+        algorithm,
+        limits: timed.limits,
+        sizes: vec![size],
+    };
     let group = |e: &Entry| (e.collective, e.place, e.symmetric, e.dtype, e.sums);
     let last = entries.iter_mut().rfind(|e| group(e) == group(&entry));
     match last {
-        Some(last) if (&last.algorithm, last.most) == (&entry.algorithm, entry.most) => last.sizes.push(size),
+        Some(last) if (&last.algorithm, last.limits) == (&entry.algorithm, entry.limits) => {
+            last.sizes.push(size)
+        }
         _ => entries.push(entry),
     }
 }
@@ -317,14 +327,14 @@ mod tests {
         let find = |name| Algorithm::find(Collective::AllReduce, name).unwrap();
         let request = weft::collective::Request::new(Collective::AllReduce, DType::F32, 4096, 2);
         let timed = |name, ctas| {
-            let most = Limits { ctas, threads: 256, unroll: 1 };
-            let plan = Plan::within(find(name), &request, most, 64);
+            let limits = Limits { ctas, threads: 256, unroll: 1 };
+            let plan = Plan::within(find(name), &request, limits, 64);
             Search {
                 request,
                 max_ctas: 64,
                 links: &Links::H200,
                 effort: Effort::Defaults,
-                before: &[(plan.algorithm, most)],
+                before: &[(plan.algorithm, limits)],
             }
             .run::<std::convert::Infallible>(&mut |p, _| Ok(if *p == plan { 1.23456 } else { 9.0 }))
             .unwrap()

@@ -21,7 +21,7 @@ const CLIMBS: usize = 3;
 /// algorithm.
 const FINALISTS: usize = 4;
 /// The greatest number of plans that are measured for a request.
-const MOST: usize = 64;
+const MAX_PLANS: usize = 64;
 /// The search climbs from algorithms that are at most this factor slower than the fastest.
 const NEAR: f64 = 1.4;
 /// Algorithms that the model predicts to be more than this factor slower than the fastest are not
@@ -34,7 +34,7 @@ const SAME: f64 = 0.98;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timed {
     /// The limits that the plan was made with.
-    pub most: Limits,
+    pub limits: Limits,
     /// The plan that was measured.
     pub plan: Plan,
     /// Microseconds of a call.
@@ -74,7 +74,7 @@ impl Found {
     /// The fastest plans of both memories, and the limits that they were made with.
     pub fn best(&self) -> Vec<(&'static Algorithm, Limits)> {
         let all = [self.symmetric, self.any].into_iter().flatten();
-        all.map(|t| (t.plan.algorithm, t.most)).collect()
+        all.map(|t| (t.plan.algorithm, t.limits)).collect()
     }
 
     /// Whether the same plan is the fastest as for another size.
@@ -117,8 +117,8 @@ impl Search<'_> {
                 tried.look(a, Limits::of(a, self.max_ctas), Look::Brief)?;
             }
         }
-        for (a, most) in self.before.iter().filter(|(a, _)| a.allowed(request).is_ok()) {
-            tried.look(a, *most, Look::Brief)?;
+        for (a, limits) in self.before.iter().filter(|(a, _)| a.allowed(request).is_ok()) {
+            tried.look(a, *limits, Look::Brief)?;
         }
         let symmetric = tried.best([true; 2])?;
         let any = tried.best([false; 2])?;
@@ -136,28 +136,28 @@ struct Tried<'a, 'm, E> {
 }
 
 impl<E> Tried<'_, '_, E> {
-    fn plan(&self, a: &'static Algorithm, most: Limits) -> Plan {
-        Plan::within(a, &self.search.request, most, self.search.max_ctas)
+    fn plan(&self, a: &'static Algorithm, limits: Limits) -> Plan {
+        Plan::within(a, &self.search.request, limits, self.search.max_ctas)
     }
 
     /// The time of a plan, measured if necessary; none if it cannot be launched, or if the greatest
     /// number of plans is reached.
-    fn look(&mut self, a: &'static Algorithm, most: Limits, look: Look) -> Result<Option<Timed>, E> {
-        let plan = self.plan(a, most);
+    fn look(&mut self, a: &'static Algorithm, limits: Limits, look: Look) -> Result<Option<Timed>, E> {
+        let plan = self.plan(a, limits);
         let known = self.all.iter().position(|t| t.plan == plan);
         let enough =
-            self.all.len() >= MOST || plan.check(&self.search.request, self.search.max_ctas).is_err();
+            self.all.len() >= MAX_PLANS || plan.check(&self.search.request, self.search.max_ctas).is_err();
         let at = match known {
             Some(at) if look == Look::Brief || self.all[at].long => return Ok(Some(self.all[at])),
             None if enough => return Ok(None),
             at => at,
         };
         let us = (self.measure)(&plan, look)?;
-        let timed = Timed { most, plan, us, long: look == Look::Long };
+        let timed = Timed { limits, plan, us, long: look == Look::Long };
         Ok(Some(match at {
             Some(at) => {
                 // The entry keeps the limits that the plan was first made with.
-                self.all[at] = Timed { most: self.all[at].most, ..timed };
+                self.all[at] = Timed { limits: self.all[at].limits, ..timed };
                 self.all[at]
             }
             None => {
@@ -194,19 +194,19 @@ impl<E> Tried<'_, '_, E> {
         }
         // First the best plan of each algorithm, then the plans of the previous size, and then
         // other plans that seem faster than all these.
-        let kept = |t: &Timed| self.search.before.contains(&(t.plan.algorithm, t.most));
-        let default = |t: &Timed| t.most == Limits::of(t.plan.algorithm, self.search.max_ctas);
+        let kept = |t: &Timed| self.search.before.contains(&(t.plan.algorithm, t.limits));
+        let default = |t: &Timed| t.limits == Limits::of(t.plan.algorithm, self.search.max_ctas);
         let all = self.fastest(memory);
         let best = |f: &Timed| all.iter().find(|t| t.plan.algorithm == f.plan.algorithm).copied();
         let least = all.first().map_or(f64::MAX, |t| t.us);
         let preferred = all.iter().filter(|t| kept(t) || default(t) && t.us * SAME <= least).copied();
         let finalists: Vec<_> = from.iter().filter_map(best).chain(preferred).collect();
         for t in finalists {
-            self.look(t.plan.algorithm, t.most, Look::Long)?;
+            self.look(t.plan.algorithm, t.limits, Look::Long)?;
         }
         for _ in 0..FINALISTS {
             match self.fastest(memory).first() {
-                Some(t) if !t.long => self.look(t.plan.algorithm, t.most, Look::Long)?,
+                Some(t) if !t.long => self.look(t.plan.algorithm, t.limits, Look::Long)?,
                 _ => break,
             };
         }
@@ -242,30 +242,30 @@ impl<E> Tried<'_, '_, E> {
     fn neighbour(&self, at: &Timed, knob: Knob, up: bool) -> Option<Limits> {
         let a = at.plan.algorithm;
         let bounds = Limits { ctas: self.search.max_ctas.min(a.max_ctas), threads: 1024, unroll: 8 };
-        let most = Limits { ctas: at.most.ctas.min(bounds.ctas), ..at.most };
-        let next = |most: &Limits| {
-            let mut next = *most;
+        let limits = Limits { ctas: at.limits.ctas.min(bounds.ctas), ..at.limits };
+        let next = |limits: &Limits| {
+            let mut next = *limits;
             let (value, bound) = (*knob(&mut next), *knob(&mut bounds.clone()));
             let moved = if up { value.saturating_mul(2).min(bound) } else { value / 2 };
             *knob(&mut next) = moved;
             (moved != value && moved > 0 && next.threads >= 32).then_some(next)
         };
-        std::iter::successors(next(&most), next).find(|most| self.plan(a, *most) != at.plan)
+        std::iter::successors(next(&limits), next).find(|limits| self.plan(a, *limits) != at.plan)
     }
 }
 
 type Knob = fn(&mut Limits) -> &mut u32;
 
-fn ctas(most: &mut Limits) -> &mut u32 {
-    &mut most.ctas
+fn ctas(limits: &mut Limits) -> &mut u32 {
+    &mut limits.ctas
 }
 
-fn threads(most: &mut Limits) -> &mut u32 {
-    &mut most.threads
+fn threads(limits: &mut Limits) -> &mut u32 {
+    &mut limits.threads
 }
 
-fn unroll(most: &mut Limits) -> &mut u32 {
-    &mut most.unroll
+fn unroll(limits: &mut Limits) -> &mut u32 {
+    &mut limits.unroll
 }
 
 #[cfg(test)]
@@ -311,7 +311,11 @@ mod tests {
         let request = Request::new(Collective::AllReduce, DType::BF16, 32 << 20, 8);
         assert_eq!(found.model.map(|m| m.plan), Plan::choose(&request, 132, &Links::H200).ok());
         // No plan is measured twice, except that the best get a long measurement.
-        assert!(looks.len() <= MOST + 2 * (FINALISTS + CLIMBS) && found.plans <= MOST, "{}", looks.len());
+        assert!(
+            looks.len() <= MAX_PLANS + 2 * (FINALISTS + CLIMBS) && found.plans <= MAX_PLANS,
+            "{}",
+            looks.len()
+        );
         for (i, look) in looks.iter().enumerate() {
             assert!(!looks[..i].contains(look), "{look:?}");
         }
@@ -327,10 +331,10 @@ mod tests {
             false => us.max(9.0),
         };
         let (found, _) = search(64 << 20, &before, flat);
-        assert_eq!(found.symmetric.unwrap().most, before[0].1);
+        assert_eq!(found.symmetric.unwrap().limits, before[0].1);
         // Without a previous size, the default limits are used.
         let (found, _) = search(64 << 20, &[], flat);
-        assert_eq!(found.symmetric.unwrap().most, Limits::of(push, 132));
+        assert_eq!(found.symmetric.unwrap().limits, Limits::of(push, 132));
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub struct Collectives {
 #[derive(Clone)]
 struct Compiled {
     kernel: Arc<Kernel>,
-    most: u32,
+    max_ctas: u32,
 }
 
 /// The addresses of `x` and `out` that a prepared launch is bound to, or `None` for operands that
@@ -370,8 +370,8 @@ impl Collectives {
         request: &Request,
         stream: &Stream,
     ) -> Result<Ready, GpuError> {
-        let most = self.kernel(plan, request)?.most;
-        let plan = &Plan { ctas: plan.ctas.min(most), ..*plan };
+        let max_ctas = self.kernel(plan, request)?.max_ctas;
+        let plan = &Plan { ctas: plan.ctas.min(max_ctas), ..*plan };
         // A kernel for many CTAs may not handle the additional work of each CTA of a smaller
         // launch.
         let kernel = self.kernel(plan, request)?.kernel;
@@ -510,8 +510,8 @@ impl Collectives {
             }
             (compiled, _) => compiled?,
         };
-        let most = kernel.max_ctas()?;
-        Ok(lock().entry(key).or_insert(Compiled { kernel: Arc::new(kernel), most }).clone())
+        let max_ctas = kernel.max_ctas()?;
+        Ok(lock().entry(key).or_insert(Compiled { kernel: Arc::new(kernel), max_ctas }).clone())
     }
 }
 

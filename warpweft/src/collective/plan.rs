@@ -133,21 +133,21 @@ impl Plan {
         Plan::within(algorithm, request, Limits::of(algorithm, max_ctas), max_ctas)
     }
 
-    /// Makes a plan within the limits `most`, in a handle with `max_ctas` CTAs. Each thread has
+    /// Makes a plan within `limits`, in a handle with `max_ctas` CTAs. Each thread has
     /// one step of 16 bytes, or of a packet. There are many small CTAs rather than few large ones,
     /// and all have the same number of rounds.
-    pub fn within(algorithm: &'static Algorithm, request: &Request, most: Limits, max_ctas: u32) -> Plan {
+    pub fn within(algorithm: &'static Algorithm, request: &Request, limits: Limits, max_ctas: u32) -> Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);
-        let (limit, max_threads) = (most, u64::from(most.threads).clamp(32, 1024) / 32 * 32);
-        let most = u64::from(limit.ctas.min(max_ctas).clamp(1, algorithm.max_ctas));
+        let max_threads = u64::from(limits.threads).clamp(32, 1024) / 32 * 32;
+        let max = u64::from(limits.ctas.min(max_ctas).clamp(1, algorithm.max_ctas));
         // CTAs have whole warps, but no more threads than units of work.
         let warps = |units: u64| units.next_multiple_of(32);
-        let least = warps(units).min(MIN_THREADS).min(max_threads);
-        let threads = warps(units.div_ceil(most)).clamp(least, max_threads);
+        let min = warps(units).min(MIN_THREADS).min(max_threads);
+        let threads = warps(units.div_ceil(max)).clamp(min, max_threads);
         let room = (u64::from(algorithm.max_steps) / threads).clamp(1, 16);
-        let ctas = units.div_ceil(threads).min(most);
+        let ctas = units.div_ceil(threads).min(max);
         let steps = units.div_ceil(ctas * threads);
-        let unroll = steps.next_power_of_two().min(u64::from(limit.unroll.max(1))).min(room);
+        let unroll = steps.next_power_of_two().min(u64::from(limits.unroll.max(1))).min(room);
         let rounds = units.div_ceil(ctas * threads * unroll);
         let ctas = units.div_ceil(rounds * threads * unroll);
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
@@ -170,9 +170,9 @@ impl Plan {
         let Plan { algorithm, ctas, threads, unroll } = *self;
         algorithm.can(request)?;
         let name = algorithm.name;
-        let most = algorithm.stages(threads, unroll, max_ctas).min(algorithm.max_ctas);
-        if ctas == 0 || ctas > most {
-            return Err(format!("{name} needs 1 to {most} CTAs here, not {ctas}"));
+        let max = algorithm.stages(threads, unroll, max_ctas).min(algorithm.max_ctas);
+        if ctas == 0 || ctas > max {
+            return Err(format!("{name} needs 1 to {max} CTAs here, not {ctas}"));
         }
         if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
             return Err(format!("{name} needs whole warps, 32 to 1024 threads, not {threads}"));
@@ -204,7 +204,7 @@ impl Plan {
             }
             let plan = Plan::of(a, request, max_ctas);
             let time = links.time(&plan, request);
-            if best.is_none_or(|(least, _)| time < least) {
+            if best.is_none_or(|(fastest, _)| time < fastest) {
                 best = Some((time, plan));
             }
         }

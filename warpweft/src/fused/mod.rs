@@ -127,14 +127,14 @@ impl Plan {
     /// several rows.
     pub fn of(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
         // A row with more than one vector for each thread belongs to one CTA.
-        let most = if row_bytes > Plan::MAX_SHARED && !kernel.spreads() { 1 } else { Plan::MAX_SPLIT };
-        Plan::with(kernel, tokens, row_bytes, sms, most)
+        let max = if row_bytes > Plan::MAX_SHARED && !kernel.spreads() { 1 } else { Plan::MAX_SPLIT };
+        Plan::with(kernel, tokens, row_bytes, sms, max)
     }
 
     /// Makes a plan like [`of`](Plan::of), with at most `max_split` CTAs for a row.
     pub fn with(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32, max_split: u32) -> Plan {
         let (tokens, sms) = (tokens.max(1), sms.max(1));
-        let most = max_split.clamp(1, Plan::MAX_SPLIT);
+        let max = max_split.clamp(1, Plan::MAX_SPLIT);
         match kernel.exchange {
             Exchange::Barriers => {
                 let ctas = tokens.min(sms);
@@ -142,7 +142,7 @@ impl Plan {
             }
             Exchange::Packets => {
                 let room = PACKET_CTAS.min(sms);
-                let split = power_of_two((room / tokens).clamp(1, most));
+                let split = power_of_two((room / tokens).clamp(1, max));
                 let ctas = tokens.saturating_mul(split).min(room);
                 let loops = ctas < tokens.saturating_mul(split);
                 Plan { kernel, split, threads: 0, ctas, switch: false, loops, early: false }
@@ -154,7 +154,7 @@ impl Plan {
                 // would leave more threads without vectors.
                 let dense = tokens as usize * row_bytes >= DENSE && vectors >= 512;
                 let threads = vectors.div_ceil(if dense { 3 } else { 2 }).clamp(WARP, MAX_THREADS) as u32;
-                let split = if dense { 1 } else { power_of_two((threads / 128).clamp(1, most)) };
+                let split = if dense { 1 } else { power_of_two((threads / 128).clamp(1, max)) };
                 Plan::spread(kernel, tokens, row_bytes, sms, (split, Some(threads.div_ceil(split))))
             }
         }
@@ -170,9 +170,9 @@ impl Plan {
         (split, threads): (u32, Option<u32>),
     ) -> Plan {
         let split = power_of_two(split.clamp(1, Plan::MAX_SPLIT));
-        let most = MAX_THREADS / split as usize;
+        let max = MAX_THREADS / split as usize;
         let each = row_bytes.div_ceil(16).div_ceil(split as usize);
-        let threads = threads.map_or(each, |n| n as usize).next_multiple_of(WARP).clamp(WARP, most) as u32;
+        let threads = threads.map_or(each, |n| n as usize).next_multiple_of(WARP).clamp(WARP, max) as u32;
         // All CTAs are resident at once, with 1024 threads for each multiprocessor.
         let rows = (sms.max(1) * (MAX_THREADS as u32 / threads) / split).clamp(1, SPREAD_ROWS);
         let ctas = tokens.max(1).min(rows) * split;

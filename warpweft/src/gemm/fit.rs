@@ -156,14 +156,14 @@ fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
         return Err((what, "choose fewer stages or smaller tiles".into()));
     }
     let sums = plan.get(Param::Bm) * plan.get(Param::Bn) / (parts(plan) * THREADS);
-    let most = match (has_warpgroups(target), plan.get(Param::Turns)) {
+    let max = match (has_warpgroups(target), plan.get(Param::Turns)) {
         (false, _) => MAX_SUMS_OF_WARPS,
         (true, 0) => MAX_SUMS,
         (true, _) => MAX_SUMS_IN_TURNS,
     };
-    if sums > most {
+    if sums > max {
         let what =
-            format!("needs {sums} registers of each thread for sums, but the limit on {target} is {most}");
+            format!("needs {sums} registers of each thread for sums, but the limit on {target} is {max}");
         return Err((what, "choose smaller tiles".into()));
     }
     Ok(())

@@ -7,7 +7,7 @@ use weft_lang::elaborate::Define;
 use weft_runtime::{DType, Error, error};
 
 /// The largest extent. Coordinates of tiles are 32-bit integers.
-const MOST: u64 = i32::MAX as u64;
+const MAX_EXTENT: u64 = i32::MAX as u64;
 /// Strides in memory must be multiples of this number of bytes (CUDA Driver API,
 /// `cuTensorMapEncodeTiled`).
 const UNIT: u64 = 16;
@@ -115,7 +115,7 @@ impl Problem {
         }
         let Shape { m, n, k } = *shape;
         for (name, extent) in [("m", m), ("n", n), ("k", k)] {
-            if extent == 0 || extent > MOST {
+            if extent == 0 || extent > MAX_EXTENT {
                 return refuse(
                     format!("{name} is {extent} in {shape}"),
                     "extents must be from 1 to 2147483647",

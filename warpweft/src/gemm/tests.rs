@@ -165,12 +165,12 @@ fn shared_memory_is_as_the_kernel_has_it() {
     ];
     for (problem, text, name) in cases {
         let (plan, target) = (plan(text), target(name));
-        let (bytes, most) = (shared_bytes(&problem, &plan), u64::from(target.shared_limit()));
+        let (bytes, max) = (shared_bytes(&problem, &plan), u64::from(target.shared_limit()));
         match crate::gpu::cache::Entry::compile(&file().unwrap(), &options(&problem, &plan, target)) {
             Ok(entry) => assert_eq!(u64::from(entry.info.kernels[0].shared), bytes, "{problem}: {plan}"),
-            Err(e) => assert!(bytes > most && e.to_string().contains("E0604"), "{problem}: {plan}: {e}"),
+            Err(e) => assert!(bytes > max && e.to_string().contains("E0604"), "{problem}: {plan}: {e}"),
         }
-        assert_eq!(fits(&problem, &plan, target).is_ok(), bytes <= most, "{problem}: {plan}");
+        assert_eq!(fits(&problem, &plan, target).is_ok(), bytes <= max, "{problem}: {plan}");
     }
 }
 

@@ -91,7 +91,7 @@ impl Problem {
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).
     pub fn check(&self, pes: u32) -> Result<(), Error> {
-        const MOST: u64 = i32::MAX as u64;
+        const MAX_EXTENT: u64 = i32::MAX as u64;
         let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *self;
         let multiple = |n: u64, dtype: DType| n > 0 && n.is_multiple_of(16 / u64::from(dtype.bytes()).max(1));
         let types = [DType::BF16, DType::F16];
@@ -106,9 +106,9 @@ impl Problem {
             )
         } else if !multiple(hidden, dtype) || !multiple(columns, out) {
             format!("{hidden} columns of tokens and {columns} of results: rows are multiples of 16 bytes")
-        } else if hidden.max(columns) > MOST || self.entries() > MOST {
+        } else if hidden.max(columns) > MAX_EXTENT || self.entries() > MAX_EXTENT {
             format!("{self}: extents, and tokens times choices, are below 2^31")
-        } else if self.rows(pes) > MOST {
+        } else if self.rows(pes) > MAX_EXTENT {
             format!("{} rows of a PE: expected below 2^31", self.rows(pes))
         } else {
             return Ok(());
@@ -208,11 +208,10 @@ impl Plan {
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).
     pub fn fits(&self, problem: &Problem, pes: u32) -> Result<(), Error> {
-        let outside =
-            PARAMETERS.iter().zip(self.values()).find(|((_, least, most), n)| n < least || n > most);
+        let outside = PARAMETERS.iter().zip(self.values()).find(|((_, min, max), n)| n < min || n > max);
         let message = match (outside, self.shared_bytes(problem, pes)) {
-            (Some(((name, least, most), n)), _) => {
-                format!("{} is {least} to {most}, not {n}", name.to_lowercase())
+            (Some(((name, min, max), n)), _) => {
+                format!("{} is {min} to {max}, not {n}", name.to_lowercase())
             }
             (None, 0..=MAX_SHARED) if self.bk * problem.dtype.bytes() < 128 => {
                 format!(
@@ -246,9 +245,9 @@ impl FromStr for Plan {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=N"))?;
             let at = PARAMETERS.iter().position(|(known, ..)| known.eq_ignore_ascii_case(name));
             let at = at.ok_or_else(|| format!("there is no `{name}`: known are bn, bk, stages and piece"))?;
-            let (_, least, most) = PARAMETERS[at];
-            let number = value.parse().ok().filter(|n| (least..=most).contains(n));
-            values[at] = number.ok_or_else(|| format!("{name} is {least} to {most}, not `{value}`"))?;
+            let (_, min, max) = PARAMETERS[at];
+            let number = value.parse().ok().filter(|n| (min..=max).contains(n));
+            values[at] = number.ok_or_else(|| format!("{name} is {min} to {max}, not `{value}`"))?;
         }
         let [bn, bk, stages, piece] = values;
         Ok(Plan { bn, bk, stages, piece })

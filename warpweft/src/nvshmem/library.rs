@@ -251,7 +251,7 @@ impl Caller<'_> {
     fn registers(&self) -> Option<u32> {
         [(256, None), (512, Some(128))]
             .iter()
-            .find(|(most, _)| self.threads <= *most)
+            .find(|(max, _)| self.threads <= *max)
             .map_or(Some(64), |(_, n)| *n)
     }
 }

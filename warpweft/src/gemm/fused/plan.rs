@@ -97,7 +97,7 @@ impl Values {
         let number = || text.parse().ok();
         match self {
             Of(values) => number().filter(|n| values.contains(n)),
-            Range(least, most) => number().filter(|n| (*least..=*most).contains(n)),
+            Range(min, max) => number().filter(|n| (*min..=*max).contains(n)),
             Values::Transport => {
                 transports(form).position(|(name, _)| name == text).and_then(|n| n.try_into().ok())
             }
@@ -116,7 +116,7 @@ impl Values {
     fn expected(&self, form: Form) -> String {
         match self {
             Of(values) => values.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-            Range(least, most) => format!("{least} to {most}"),
+            Range(min, max) => format!("{min} to {max}"),
             Values::Transport => transports(form).map(|(name, _)| name).collect::<Vec<_>>().join(", "),
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Uneven {
     rows: Vec<u64>,
     /// The rank of this PE in the team.
     me: u32,
-    most: u64,
+    max_rows: u64,
     order: DeviceTensor<i32>,
     starts: DeviceTensor<i32>,
     /// What stands for the result and the residual of a PE without rows: one row.
@@ -70,16 +70,16 @@ impl Uneven {
     ) -> Result<Uneven, GpuError> {
         let text = crate::library::part(PART).unwrap_or_default();
         let kernel = Kernel::compile(world, text, &[("P", Define::Int(team.n_pes().into()))])?;
-        let most = rows.iter().copied().max().unwrap_or_default();
+        let max_rows = rows.iter().copied().max().unwrap_or_default();
         let tiles = Tiles::of(plan, problem);
-        let all = tiles.count(&vec![most; rows.len()]).saturating_mul(5);
+        let all = tiles.count(&vec![max_rows; rows.len()]).saturating_mul(5);
         let row = usize::try_from(problem.shape.n).unwrap_or(usize::MAX);
         let uneven = Uneven {
             kernel,
             part,
             rows: rows.to_vec(),
             me: team.my_pe(),
-            most,
+            max_rows,
             order: DeviceTensor::zeros(usize::try_from(all).unwrap_or(usize::MAX), world.stream())?,
             starts: DeviceTensor::zeros(rows.len() + 1, world.stream())?,
             empty: [staging(world, problem.out, row)?, staging(world, part_of(problem.out), row)?],
@@ -105,10 +105,10 @@ impl Uneven {
     /// # Errors
     /// Fails for a PE with more rows (R0505).
     pub fn has_room(&self, rows: &[u64]) -> Result<(), Error> {
-        let Some(pe) = rows.iter().position(|rows| *rows > self.most) else { return Ok(()) };
+        let Some(pe) = rows.iter().position(|rows| *rows > self.max_rows) else { return Ok(()) };
         let message = format!(
             "PE {pe} of the team has {} rows, and flags and staging memory are for {}",
-            rows[pe], self.most
+            rows[pe], self.max_rows
         );
         Err(Error::new(error::GEMM, message)
             .help("make another Fused, with the largest number of rows of a PE"))
@@ -132,7 +132,7 @@ impl Uneven {
 
     /// The number of tiles that the order has memory for.
     fn room(&self) -> i64 {
-        signed(self.tiles.count(&vec![self.most; self.rows.len()]))
+        signed(self.tiles.count(&vec![self.max_rows; self.rows.len()]))
     }
 
     /// Rows of this PE.
@@ -153,14 +153,14 @@ impl Uneven {
 
     /// The shape of a product whose PEs all have as many rows as there is memory for.
     pub fn padded(&self, shape: Shape) -> Shape {
-        Shape { m: self.most.saturating_mul(self.rows.len() as u64), ..shape }
+        Shape { m: self.max_rows.saturating_mul(self.rows.len() as u64), ..shape }
     }
 
     /// The extents of a launch that come before those of columns.
     pub fn extents(&self, m: u64) -> Vec<i64> {
         let own = (self.part == Part::Scatter).then(|| signed(self.own().max(1)));
         let tiles = signed(self.tiles.count(&self.rows));
-        let all = [Some(signed(m)), Some(signed(self.most)), own, Some(tiles), Some(self.room())];
+        let all = [Some(signed(m)), Some(signed(self.max_rows)), own, Some(tiles), Some(self.room())];
         all.into_iter().flatten().collect()
     }
 

@@ -80,9 +80,9 @@ fn too_many<L: Level>(k: &Kernel<L>, asked: &[Asked]) -> Option<Diagnostic> {
         let Asked { names, threads, regs, span } = role;
         error.related(*span, format!("{names}: {threads} threads x {regs} registers = {}", of(role)))
     });
-    let most = has / WARPGROUP;
+    let max = has / WARPGROUP;
     Some(error.help(format!(
-        "use lower `regs`: those of all warpgroups, which are 128 threads each, can add up to {most}"
+        "use lower `regs`: those of all warpgroups, which are 128 threads each, can add up to {max}"
     )))
 }
 

@@ -397,15 +397,15 @@ impl Vars<'_> {
     }
 
     /// The number in the first of these variables that is set, and the name of that variable.
-    fn number(&self, names: &[&str], least: u32, most: u32) -> Result<Option<(String, u32)>> {
+    fn number(&self, names: &[&str], min: u32, max: u32) -> Result<Option<(String, u32)>> {
         let Some((name, text)) = names.iter().find_map(|&name| Some((name, self.get(name)?))) else {
             return Ok(None);
         };
         match text.parse::<u32>() {
-            Ok(n) if (least..=most).contains(&n) => Ok(Some((name.to_string(), n))),
+            Ok(n) if (min..=max).contains(&n) => Ok(Some((name.to_string(), n))),
             _ => Err(Error::new(
                 LAUNCHER,
-                format!("{name} is {text:?}, but it must be a number from {least} to {most}"),
+                format!("{name} is {text:?}, but it must be a number from {min} to {max}"),
             )),
         }
     }

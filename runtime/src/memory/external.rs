@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// The default of NVSHMEM (env_defs.h): 512 MiB.
 const GRANULARITY: usize = 1 << 29;
 /// The granularity of CUDA, which is the minimum of NVSHMEM.
-const LEAST: usize = 2 << 20;
+const MIN_GRANULARITY: usize = 2 << 20;
 
 /// The granularity of memory that can be registered in bytes: `NVSHMEM_CUMEM_GRANULARITY`, with the
 /// suffixes K, M, G.
 pub fn granularity() -> usize {
-    bytes_of("NVSHMEM_CUMEM_GRANULARITY").map_or(GRANULARITY, |n| n.max(LEAST))
+    bytes_of("NVSHMEM_CUMEM_GRANULARITY").map_or(GRANULARITY, |n| n.max(MIN_GRANULARITY))
 }
 
 /// The number of bytes in a variable, if it has one.

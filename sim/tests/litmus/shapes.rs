@@ -189,11 +189,11 @@ pub fn handed_over(count: usize, seed: u64) -> Vec<Program> {
         let places = (0..threads.len()).map(|_| Place { pe: draw(4) / 3, cta: draw(4) }).collect::<Vec<_>>();
         Program { threads: places.into_iter().zip(threads).collect(), homes: vec![draw(2), draw(2)] }
     };
-    std::iter::repeat_with(&mut program).filter(|p| candidates(p) <= MOST).take(count).collect()
+    std::iter::repeat_with(&mut program).filter(|p| candidates(p) <= MAX_CANDIDATES).take(count).collect()
 }
 
 /// Most executions to judge of a program that is drawn.
-const MOST: usize = 1000;
+const MAX_CANDIDATES: usize = 1000;
 
 /// Programs of two or three threads that are drawn: `seed` gives the first, and each one the next.
 pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
@@ -223,7 +223,7 @@ pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
         });
         Program { threads: threads.collect(), homes: vec![draw(2), draw(2)] }
     };
-    let small = |p: &Program| candidates(p) <= MOST;
+    let small = |p: &Program| candidates(p) <= MAX_CANDIDATES;
     std::iter::repeat_with(|| program(&mut draw)).filter(small).take(count).collect()
 }
 

@@ -89,7 +89,7 @@ pub fn show(
     differences: &[(Case, Difference)],
     sides: [&Side; 2],
     folder: &Path,
-    most: usize,
+    max: usize,
 ) -> Result<()> {
     let texts = folder.join("differences");
     if texts.exists() {
@@ -109,7 +109,7 @@ pub fn show(
         for (file, side) in files.iter().zip(sides) {
             fs::write(texts.join(file), Outcome::of(side, case)?.text)?;
         }
-        if shown.len() < most {
+        if shown.len() < max {
             shown.push((number, files));
         }
     }

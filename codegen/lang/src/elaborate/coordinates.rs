@@ -80,8 +80,8 @@ impl Elab<'_> {
     /// Compares `base + each[i]` with 0.
     fn compared(&mut self, op: CmpOp, c: Coordinates) -> Result<Val> {
         // Values beyond all constants are equivalent, so 32 bits suffice.
-        let most = 1 + c.each.iter().map(|n| n.abs()).max().unwrap_or(0);
-        let limit = (-c.base).max(&Int::from(-most)).min(&Int::from(most));
+        let max = 1 + c.each.iter().map(|n| n.abs()).max().unwrap_or(0);
+        let limit = (-c.base).max(&Int::from(-max)).min(&Int::from(max));
         let limit = self.b.index(limit)?;
         let limit = self.b.convert(limit, Scalar::I32)?;
         let bit = |e: &mut Self, n: i64| {

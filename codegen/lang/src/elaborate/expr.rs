@@ -609,8 +609,8 @@ fn infer(
 /// The known name that is nearest to an unknown one, if it is near. Names of one letter are
 /// ignored, since they are near to every other one.
 pub(super) fn nearest<'n>(names: impl Iterator<Item = &'n str>, unknown: &str) -> Option<&'n str> {
-    let most = 1 + unknown.len() / 4;
-    let near = names.map(|name| (distance(name, unknown), name)).filter(|(edits, _)| *edits <= most);
+    let max = 1 + unknown.len() / 4;
+    let near = names.map(|name| (distance(name, unknown), name)).filter(|(edits, _)| *edits <= max);
     near.min().filter(|_| unknown.len() > 1).map(|(_, name)| name)
 }
 

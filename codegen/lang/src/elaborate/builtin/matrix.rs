@@ -87,8 +87,8 @@ fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
 /// The default numbers of warpgroups along rows and columns: along the rows for as long as each has
 /// 64.
 fn spread(rows: u32, warpgroups: u32) -> [u32; 2] {
-    let most = rows / ATOM_ROWS as u32;
-    let along = (1..=warpgroups).rev().find(|n| warpgroups.is_multiple_of(*n) && most.is_multiple_of(*n));
+    let max = rows / ATOM_ROWS as u32;
+    let along = (1..=warpgroups).rev().find(|n| warpgroups.is_multiple_of(*n) && max.is_multiple_of(*n));
     let along = along.unwrap_or(1);
     [along, warpgroups.max(1) / along]
 }

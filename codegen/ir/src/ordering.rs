@@ -145,7 +145,7 @@ pub(crate) fn viewed_region(k: &Kernel, v: Value) -> Option<(Region, bool)> {
             return Some((Region { param: *index, offset, layout }, elsewhere));
         }
         at = match op.view()? {
-            View::Part { base, offset: more } | View::Dealt { base, offset: more, .. } => {
+            View::Part { base, offset: more } | View::Distributed { base, offset: more, .. } => {
                 offset = offset + canonical(k, more);
                 *base
             }

@@ -409,7 +409,7 @@ fn check_threads<L: Level>(
 /// tile.
 fn together<L: Level>(k: &Kernel<L>, inst: &Inst<L>) -> Option<Group> {
     let place = k.insts.get(inst.op.access()?.place())?;
-    matches!(place.op.view(), Some(View::Dealt { .. })).then_some(Group::Block)
+    matches!(place.op.view(), Some(View::Distributed { .. })).then_some(Group::Block)
 }
 
 /// Checks that the arguments of an operation that threads call together are the same in all of them.

@@ -90,7 +90,7 @@ impl<L: TensorLevel> Builder<L> {
         let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
         let (layout, offset) = deal(&ty.layout).map_err(bad)?;
         let bounds = moved(&ty.bounds, deal).map_err(bad)?;
-        self.dealt(tile, offset, layout, bounds, over)
+        self.distributed(tile, offset, layout, bounds, over)
     }
 
     /// The index of the thread in its CTA, or in its role, as a symbol.

@@ -106,7 +106,7 @@ impl Elab<'_> {
         let bounds = moved(&ty.bounds, divide).map_err(bad)?;
         let value = match share.is_rows() {
             true => self.b.view(t.value, offset, layout, bounds)?,
-            false => self.b.dealt(t.value, offset, layout, bounds, share.over)?,
+            false => self.b.distributed(t.value, offset, layout, bounds, share.over)?,
         };
         Ok(Tensor { value, private: true, element: false, order: None })
     }

@@ -133,11 +133,11 @@ fn side(v: &Val) -> Option<(Option<Share>, Int, Vec<i64>)> {
     }
 }
 
-type Side = (Option<Share>, Int, Vec<i64>);
+type OperandCoordinates = (Option<Share>, Int, Vec<i64>);
 
 /// Computes `x + sign * y`. Coordinates of rows are repeated for the elements of a tile. The result
 /// is `None` if the operands do not belong to one tile.
-fn combined(x: &Side, y: &Side, sign: i64) -> Option<Coordinates> {
+fn combined(x: &OperandCoordinates, y: &OperandCoordinates, sign: i64) -> Option<Coordinates> {
     let share = match (x.0, y.0) {
         (Some(a), Some(b)) if a == b || a.of_rows() == b => a,
         (Some(a), Some(b)) if a == b.of_rows() => b,
@@ -145,7 +145,7 @@ fn combined(x: &Side, y: &Side, sign: i64) -> Option<Coordinates> {
         _ => return None,
     };
     let lanes = if x.0 == Some(share) { x.2.len() } else { y.2.len() };
-    let at = |side: &Side, lane: usize| match side.0 {
+    let at = |side: &OperandCoordinates, lane: usize| match side.0 {
         None => Some(0),
         Some(own) if own == share => side.2.get(lane).copied(),
         Some(_) => side.2.get(row_of(lane as u32, share)).copied(),

@@ -379,8 +379,8 @@ impl Elab<'_> {
             c => raw(&c),
         };
         let mut kept = None;
-        let (then, gone) = self.nested(|e| e.way(then, &mut kept, span))?;
-        let (otherwise, gone_too) = self.nested(|e| e.way(otherwise, &mut kept, span))?;
+        let (then, gone) = self.nested(|e| e.branch_value(then, &mut kept, span))?;
+        let (otherwise, gone_too) = self.nested(|e| e.branch_value(otherwise, &mut kept, span))?;
         self.b.at(span);
         self.flow.ended = gone && gone_too;
         self.b.emit(Control::If { cond: c, then, otherwise })?;
@@ -389,7 +389,7 @@ impl Elab<'_> {
 
     /// Elaborates a branch that has a value, unless it jumps away. The value is stored in a
     /// variable whose type is that of the first branch with a value.
-    fn way(
+    fn branch_value(
         &mut self,
         block: &Block,
         kept: &mut Option<(LocalId, Type, Option<Fragment>)>,

@@ -222,7 +222,7 @@ fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<ValueKind, String
         {
             Err("the PE, or the CTA, differs from round to round".into())
         }
-        Some(View::Dealt { .. }) => Err("the threads of the CTA access a tile together".into()),
+        Some(View::Distributed { .. }) => Err("the threads of the CTA access a tile together".into()),
         Some(View::Part { .. } | View::Multicast { .. } | View::Peer { .. } | View::InCta { .. }) => {
             Ok(ValueKind::Tensor)
         }
@@ -311,7 +311,7 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
     loop {
         let op = k.op(v);
         match op.view() {
-            Some(View::Part { base, offset: by } | View::Dealt { base, offset: by, .. }) => {
+            Some(View::Part { base, offset: by } | View::Distributed { base, offset: by, .. }) => {
                 offset = offset + by;
                 v = *base;
             }

@@ -37,10 +37,10 @@ pub use operation::Operation;
 pub use own::Own;
 pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, Wrong};
 pub use sizes::parse_sizes;
-pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
+pub use switch::{LoweringResult, Pair, Verification, Verify, verify, why_no_switch};
 pub use timeline::{Parts, Stamps, Timeline, timeline};
-pub use traffic::{MAX_SIMULATED_BYTES, Steps, Traffic, Ways, count_all, table};
-pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
+pub use traffic::{MAX_SIMULATED_BYTES, PortBytes, Steps, Traffic, count_all, table};
+pub use tune::{Cell, Effort, Look, ProgressSink, Search, SearchResult, Timed, Tune, tune};
 pub use weft::collective::{Collective, Counts, Links, Placement, Prediction, Sums};
 
 use weft::Lowering;

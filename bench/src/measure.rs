@@ -269,7 +269,7 @@ impl<'a, T: Number> Harness<'a, T> {
 
     /// Measures a case, and checks it if it has results.
     fn measured(&self, case: Case<'_, T>, moves: bool) -> Result<Outcome> {
-        let timed = times(self.world, self.bench, &Here { harness: self, case: &case })?;
+        let timed = times(self.world, self.bench, &LocalCase { harness: self, case: &case })?;
         let checked = if self.bench.check && moves { Some(self.check(&case)?) } else { None };
         Ok(Outcome { ctas: case.ctas, plan: case.plan, times: timed, checked })
     }
@@ -512,7 +512,7 @@ impl<'a, T: Number> Harness<'a, T> {
 
     /// Microseconds of each block of a case's calls. *Collective.*
     pub(super) fn blocks(&self, case: &Case<'_, T>, blocks: Blocks) -> Result<Vec<f64>> {
-        Here { harness: self, case }.blocks(blocks)
+        LocalCase { harness: self, case }.blocks(blocks)
     }
 
     /// Fills an operand with the data of timed calls, which repeats periodically.
@@ -533,18 +533,18 @@ impl<'a, T: Number> Harness<'a, T> {
 }
 
 /// A case that this process calls.
-struct Here<'b, 'c, T> {
+struct LocalCase<'b, 'c, T> {
     harness: &'b Harness<'b, T>,
     case: &'b Case<'c, T>,
 }
 
-impl<T: Number> Here<'_, '_, T> {
+impl<T: Number> LocalCase<'_, '_, T> {
     fn calls(&self, n: u32, stream: &Stream) -> Result<()> {
         (0..n).try_for_each(|_| (self.case.call)(stream))
     }
 }
 
-impl<T: Number> Timed for Here<'_, '_, T> {
+impl<T: Number> Timed for LocalCase<'_, '_, T> {
     fn first(&self) -> Result<f64> {
         let stream = self.harness.stream;
         self.harness.fill(&self.case.input)?;

@@ -40,9 +40,9 @@ pub struct Traffic {
     pub ctas: u32,
     /// The bytes between PEs by loads, stores and atomics, in each direction, of the PE that has
     /// the most.
-    pub peer: Ways,
+    pub peer: PortBytes,
     /// The bytes between a PE and the switch by multimem instructions, of the PE that has the most.
-    pub switch: Ways,
+    pub switch: PortBytes,
     /// The most bytes that one PE sends to one other PE.
     pub link: u64,
     /// The number of lanes that executed `multimem.ld_reduce`, over all PEs.
@@ -68,7 +68,7 @@ pub struct Traffic {
 
 /// The bytes through a port in each direction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Ways {
+pub struct PortBytes {
     /// The bytes that leave the PE.
     pub out: u64,
     /// The bytes that enter the PE.
@@ -86,15 +86,15 @@ pub struct Steps {
     pub packets: u32,
 }
 
-impl Ways {
-    fn busiest(ports: &[Port]) -> Ways {
+impl PortBytes {
+    fn busiest(ports: &[Port]) -> PortBytes {
         let busiest = |of: fn(&Port) -> u64| ports.iter().map(of).max().unwrap_or(0);
-        Ways { out: busiest(|p| p.out), into: busiest(|p| p.into) }
+        PortBytes { out: busiest(|p| p.out), into: busiest(|p| p.into) }
     }
 
-    fn scaled(self, by: f64) -> Ways {
+    fn scaled(self, by: f64) -> PortBytes {
         let scaled = |n: u64| (n as f64 * by).round() as u64;
-        Ways { out: scaled(self.out), into: scaled(self.into) }
+        PortBytes { out: scaled(self.out), into: scaled(self.into) }
     }
 
     /// The bytes of the direction that carries more.
@@ -138,7 +138,7 @@ impl Traffic {
             return Err(bad("the kernel did not run on the simulator".into()));
         };
         let n = request.n_pes as usize;
-        let switch = Ways::busiest(&stats.switch_ports(n));
+        let switch = PortBytes::busiest(&stats.switch_ports(n));
         let lowering = match (switch.bytes(), multicast) {
             (0, true) => "any",
             (_, true) => "multimem",
@@ -154,7 +154,7 @@ impl Traffic {
             size: bytes,
             n_pes: request.n_pes,
             ctas: plan.ctas,
-            peer: Ways::busiest(&stats.peer_ports(n)),
+            peer: PortBytes::busiest(&stats.peer_ports(n)),
             switch,
             link: stats.links.iter().copied().max().unwrap_or(0),
             ld_reduce: lanes("multimem.ld_reduce"),
@@ -352,7 +352,7 @@ mod tests {
         // Every 8 bytes are sent as 16; slots are emptied in turn, a few in each round.
         let data = 2 * 3 * (1 << 14);
         assert!((data..data + data / 50).contains(&t.peer.out), "{t:?}");
-        assert_eq!((t.switch, t.ld_reduce, t.flags), (Ways::default(), 0, 0));
+        assert_eq!((t.switch, t.ld_reduce, t.flags), (PortBytes::default(), 0, 0));
         assert_eq!(t.steps, Steps { waits: 0, pulls: 0, packets: 1 });
         assert_eq!(t.at(1 << 20).peer.out, t.peer.out * 64);
     }
@@ -366,13 +366,13 @@ mod tests {
         let t = count("two_shot", Lowering::Multimem, 4, size);
         let want = size + size / n;
         assert!((want..want + flags(&t)).contains(&t.switch.out) && t.switch.into >= want, "{t:?}");
-        assert_eq!((t.peer, t.ld_reduce, t.st), (Ways::default(), size / 16, size / 16), "{t:?}");
+        assert_eq!((t.peer, t.ld_reduce, t.st), (PortBytes::default(), size / 16, size / 16), "{t:?}");
         assert_eq!(t.steps, Steps { waits: 2, pulls: 1, packets: 0 });
         assert_eq!(t.flags, 2 * n * u64::from(t.ctas));
         let t = count("two_shot", Lowering::Unicast, 4, size);
         let want = 2 * size / n * (n - 1);
         assert!((want..want + flags(&t)).contains(&t.peer.out), "{t:?}");
-        assert_eq!((t.switch, t.steps), (Ways::default(), Steps { waits: 2, pulls: 1, packets: 0 }));
+        assert_eq!((t.switch, t.steps), (PortBytes::default(), Steps { waits: 2, pulls: 1, packets: 0 }));
         assert_eq!(t.remote_loads, size / 16 * (n - 1));
         let one = count("one_shot", Lowering::Multimem, 4, size);
         assert!(one.switch.out >= n * size && one.st == 0, "{one:?}");

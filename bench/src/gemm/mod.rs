@@ -10,7 +10,7 @@ mod tune;
 pub use data::Wrong;
 pub use own::Own;
 pub use report::{Quartiles, Report, Row};
-pub use tune::{Found, Tune, tried, tune};
+pub use tune::{Tune, TuningResult, tried, tune};
 
 use super::BenchError;
 use weft::gemm::tuning::Tuning;

@@ -10,7 +10,7 @@ mod tune;
 pub use crate::rounds::Wrong;
 pub use predict::{Predicted, predict, table};
 pub use report::{Report, Row};
-pub use tune::{Found, tried, tune};
+pub use tune::{TuningResult, tried, tune};
 
 use super::BenchError;
 use super::contender::pick;

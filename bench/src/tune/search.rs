@@ -44,7 +44,7 @@ pub struct Timed {
 
 /// The search result for a request.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// The fastest plan for operands in the symmetric heap.
     pub symmetric: Option<Timed>,
     /// The fastest plan for operands in any memory.
@@ -70,7 +70,7 @@ pub enum Effort {
     Climb,
 }
 
-impl Found {
+impl SearchResult {
     /// The fastest plans of both memories, and the limits that they were made with.
     pub fn best(&self) -> Vec<(&'static Algorithm, Limits)> {
         let all = [self.symmetric, self.any].into_iter().flatten();
@@ -78,7 +78,7 @@ impl Found {
     }
 
     /// Whether the same plan is the fastest as for another size.
-    pub fn agrees(&self, other: &Found) -> bool {
+    pub fn agrees(&self, other: &SearchResult) -> bool {
         self.best() == other.best()
     }
 }
@@ -102,7 +102,7 @@ impl Search<'_> {
     ///
     /// # Errors
     /// Fails with the error of the first measurement that fails.
-    pub fn run<E>(&self, measure: Measure<'_, E>) -> Result<Found, E> {
+    pub fn run<E>(&self, measure: Measure<'_, E>) -> Result<SearchResult, E> {
         let mut tried = Tried { search: self, measure, all: Vec::new() };
         let request = &self.request;
         let able: Vec<_> = Algorithm::of(request.collective).filter(|a| a.allowed(request).is_ok()).collect();
@@ -124,7 +124,7 @@ impl Search<'_> {
         let any = tried.best([false; 2])?;
         let chosen = Plan::choose(request, self.max_ctas, self.links).ok();
         let model = tried.all.iter().find(|t| Some(t.plan) == chosen).copied();
-        Ok(Found { symmetric, any, model, plans: tried.all.len() })
+        Ok(SearchResult { symmetric, any, model, plans: tried.all.len() })
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
         bytes: u64,
         before: &[(&'static Algorithm, Limits)],
         change: impl Fn(&Plan, Look, f64) -> f64,
-    ) -> (Found, Vec<(Plan, Look)>) {
+    ) -> (SearchResult, Vec<(Plan, Look)>) {
         let request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
         let search = Search { request, max_ctas: 132, links: &Links::H200, effort: Effort::Climb, before };
         let mut looks = Vec::new();

@@ -1,7 +1,7 @@
 //! Allreduce, residual add and RMSNorm in one call.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
-use crate::comm::{Side, lock};
+use crate::comm::{CallOperand, lock};
 use crate::{Comm, DType, Error, RawStream};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -140,7 +140,8 @@ impl AddRmsNorm {
             Some(_) => None,
             None => {
                 let buffer = self.sums.buffer().clone();
-                let sums = Side::Symmetric(AnyTensor::view(buffer, 0, self.dtype, all.into_layout()?)?);
+                let sums =
+                    CallOperand::Symmetric(AnyTensor::view(buffer, 0, self.dtype, all.into_layout()?)?);
                 let call = Call::new(Collective::AllReduce, &input, Some(&sums));
                 self.comm.collectives.run(&call, &stream)?;
                 Some(sums)
@@ -178,7 +179,7 @@ impl AddRmsNorm {
         plan: Option<&Plan>,
         tokens: usize,
         eps: f32,
-        [x, residual, weight, out]: [&Side; 4],
+        [x, residual, weight, out]: [&CallOperand; 4],
         stream: &Stream,
     ) -> Result<Prepared, Error> {
         let (n, (scale, norm), team) = (tokens as i64, &self.unused, self.comm.world.team());

@@ -1,7 +1,7 @@
 //! The compiled kernels of a run, and a PE's work with them.
 
 use super::evaluated::{self, Operand};
-use super::inputs::{self, Found};
+use super::inputs::{self, RunData};
 use super::pe::Pe;
 use super::plan::{self, Plan};
 use super::reference::{Checked, Values, check};
@@ -37,7 +37,7 @@ impl Stage<'_> {
 /// and request. Parameters and tensors of equal names are shared.
 pub(super) struct Sequence {
     pub stages: Vec<Prepared>,
-    pub found: Found,
+    pub found: RunData,
     compile_time: Duration,
 }
 

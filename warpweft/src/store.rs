@@ -27,7 +27,7 @@ const HASH: usize = blake3::OUT_LEN;
 const SHARED: &str = "shared:";
 
 /// A value that a store keeps.
-pub trait Kept: Sized {
+pub trait StoredValue: Sized {
     /// The extension of the files' names.
     const EXTENSION: &'static str;
 
@@ -112,7 +112,7 @@ pub struct Store<T> {
     memory: Mutex<HashMap<Key, Arc<T>>>,
 }
 
-impl<T: Kept> Store<T> {
+impl<T: StoredValue> Store<T> {
     /// The default limit of a folder's size in bytes. [`max_bytes`](Store::max_bytes) changes it.
     const FOLDER_BYTES: u64 = 512 << 20;
 
@@ -257,7 +257,7 @@ fn is_left_over(file: &fs::DirEntry, meta: &fs::Metadata) -> bool {
 }
 
 /// The entry in the bytes of a file, or `None` if the file is damaged.
-fn read<T: Kept>(bytes: &[u8]) -> Option<T> {
+fn read<T: StoredValue>(bytes: &[u8]) -> Option<T> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (hash, rest) = rest.split_at_checked(HASH)?;
     if blake3::hash(rest).as_bytes() == hash { T::decode(rest) } else { None }

@@ -19,7 +19,7 @@ use crate::memory::SignalOp;
 use crate::nvshmem::{PutSignal, sys};
 use crate::peers::Peers;
 use crate::registry::ALIGN;
-pub use collectives::Found;
+pub use collectives::CollectiveFunction;
 use heap::{Heap, ProcessRank};
 use mesh::Mesh;
 use ops::Ops;

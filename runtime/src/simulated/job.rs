@@ -137,7 +137,7 @@ impl Job {
         let message =
             format!("a PE that the simulated machine waits for did not finish within {seconds} s:\n{waits}");
         let help = "set WEFT_TIMEOUT to more seconds if the work takes longer";
-        state.tell(id, Err(Error::new(NOT_DONE, message).help(help)));
+        state.answer_waiter(id, Err(Error::new(NOT_DONE, message).help(help)));
     }
 }
 

@@ -69,6 +69,7 @@ pub type Locate<'a> = dyn Fn(Span) -> Option<Location> + 'a;
 
 /// The target of a compilation, and its options.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Options<'a> {
     /// The target, which PTX names in `.target`.
     pub target: Target,
@@ -97,6 +98,33 @@ impl Options<'_> {
             keep_llvm: false,
             link: Link::External,
         }
+    }
+}
+
+impl<'a> Options<'a> {
+    /// Sets the version of PTX. `None` is the lowest version that suffices.
+    pub fn ptx_version(self, ptx_version: Option<PtxVersion>) -> Options<'a> {
+        Options { ptx_version, ..self }
+    }
+
+    /// Sets the level at which LLVM optimizes.
+    pub fn opt(self, opt: OptLevel) -> Options<'a> {
+        Options { opt, ..self }
+    }
+
+    /// Sets the function that finds the places of instructions for `.loc`.
+    pub fn locate(self, locate: &'a Locate<'a>) -> Options<'a> {
+        Options { locate: Some(locate), ..self }
+    }
+
+    /// Chooses whether the output contains LLVM's IR as text.
+    pub fn keep_llvm(self, keep_llvm: bool) -> Options<'a> {
+        Options { keep_llvm, ..self }
+    }
+
+    /// Sets the source of functions that are called.
+    pub fn link(self, link: Link<'a>) -> Options<'a> {
+        Options { link, ..self }
     }
 }
 

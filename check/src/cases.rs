@@ -116,11 +116,11 @@ impl Case {
 pub(super) fn variants(cases: &[Case]) -> Vec<Variant> {
     let mut variants: Vec<Variant> = Vec::new();
     for case in cases {
-        let ways = case.replay().ways();
+        let chosen = case.replay().variant_options();
         for (stage, file) in case.subject.stages().zip(&case.names.files) {
             let external = if stage.compiled.external().is_empty() { "" } else { " --nvshmem extern" };
             let defines = values("-D", &stage.options.defines);
-            let options = format!("--kernel {}{defines}{ways}{external}", stage.kernel);
+            let options = format!("--kernel {}{defines}{chosen}{external}", stage.kernel);
             if !variants.iter().any(|v| v.options == options && v.file == *file) {
                 variants.push(Variant { file: file.clone(), options, ptx: stage.compiled.ptx.clone() });
             }

@@ -120,7 +120,7 @@ impl DecodePlan {
         problem.check()?;
         let shape = problem.shape;
         if shape.m > MAX_ROWS {
-            let message = format!("{} rows in {shape}, and packets are for {MAX_ROWS} at most", shape.m);
+            let message = format!("{shape} has {} rows, but packets are for at most {MAX_ROWS}", shape.m);
             return Err(Error::new(error::GEMM, message).help("use `Fused` with `Form::AllReduce`"));
         }
         if problem.b == Major::Column {
@@ -295,7 +295,7 @@ impl Launches {
         let plan = plan?;
         let target = target(world.device())?;
         if target.name() != TARGET {
-            let message = format!("the GPU is {target}, and products with packets inside are for {TARGET}");
+            let message = format!("products with packets inside are for {TARGET}, but the GPU is {target}");
             return Err(Error::new(error::GEMM, message).help("use `Gemm` and a collective").into());
         }
         let mut options = Options::new(target);

@@ -107,11 +107,8 @@ impl Problem {
             return refuse(format!("D is of {out}"), "the type of D can be f32, f16, bf16, e4m3 or e5m2");
         }
         if *b == Major::Column && dtype.bytes() != 2 {
-            let message = format!("columns of B are contiguous, and its elements are {dtype}");
-            return refuse(
-                message,
-                "matrix instructions support that only for f16 and bf16: transpose B first",
-            );
+            let message = format!("matrix instructions do not read B of {dtype} with contiguous columns");
+            return refuse(message, "they support that only for f16 and bf16: transpose B first");
         }
         let Shape { m, n, k } = *shape;
         for (name, extent) in [("m", m), ("n", n), ("k", k)] {

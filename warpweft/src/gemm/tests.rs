@@ -82,7 +82,7 @@ fn problems_that_the_kernel_does_not_compute() {
         (of("16x60x64"), "n is 60 in 16x60x64, so D of bf16 has a stride of 120 bytes"),
         (of("16x64x60"), "k is 60 in 16x64x60, so A of bf16 has a stride of 120 bytes"),
         (refused(Problem::new(Shape::new(16, 64, 72), DType::E4M3)), "so A of e4m3 has a stride of 72 bytes"),
-        (refused(column(DType::E4M3)), "columns of B are contiguous"),
+        (refused(column(DType::E4M3)), "with contiguous columns"),
         (refused(Problem { shape: Shape::new(16, 60, 64), ..column(DType::F16) }), "B of f16 has a stride"),
         (refused(Problem::new(Shape::new(16, 64, 64), DType::F64)), "A and B are of f64"),
         (refused(Problem { out: DType::I32, ..problem("16x64x64") }), "D is of i32"),

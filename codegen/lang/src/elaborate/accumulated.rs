@@ -93,7 +93,7 @@ impl Elab<'_> {
         let want: Vec<_> = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
         let fits = |(i, n): (usize, &u32)| extent(i) == Some(i64::from(*n).into());
         if ty.layout.rank() != want.len() || !want.iter().enumerate().all(fits) {
-            let message = format!("{} beside {share} of an accumulator", ty.layout);
+            let message = format!("the elements of {} do not match {share} of an accumulator", ty.layout);
             let modes: Vec<_> = want.iter().map(u32::to_string).collect();
             return Err(Diagnostic::error(MISMATCH, span, message)
                 .help(format!("use a tile of modes ({})", modes.join(", "))));
@@ -227,7 +227,7 @@ impl Elab<'_> {
             return Err(Diagnostic::error(
                 WRONG_KIND,
                 span,
-                format!("{share} of an accumulator: no warpgroup holds whole rows"),
+                format!("no warpgroup holds whole rows of {share} of an accumulator"),
             )
             .help("give whole rows to each warpgroup: `accumulator<f32>((128, 64), over = (2, 1))`"));
         }

@@ -1,6 +1,7 @@
 //! Statements and control flow.
 
 use super::arith::raw;
+use super::expr::with_article;
 use super::value::{Fragment, Val};
 use super::{Binding, Elab, Result, fail};
 use crate::ast::{self, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
@@ -94,7 +95,13 @@ impl Elab<'_> {
                         let n = match other {
                             Some(Unroll::By(e)) => match self.constant(e)? {
                                 n @ 1..=64 => n as u32,
-                                n => return fail(NOT_CONSTANT, e.span, format!("unroll({n}): from 1 to 64")),
+                                n => {
+                                    return fail(
+                                        NOT_CONSTANT,
+                                        e.span,
+                                        format!("unroll({n}) is not from 1 to 64"),
+                                    );
+                                }
                             },
                             _ => 1,
                         };
@@ -339,7 +346,7 @@ impl Elab<'_> {
                 match self.b.ty(raw(&v)) {
                     Type::Scalar(Scalar::Bool) => Ok(Val::Runtime(raw(&v))),
                     ty => {
-                        let message = format!("a condition must be a bool, not a {ty}");
+                        let message = format!("a condition must be a bool, not {}", with_article(ty));
                         Err(Diagnostic::error(WRONG_KIND, at, message).help("compare it: `x != 0`"))
                     }
                 }

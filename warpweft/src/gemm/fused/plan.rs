@@ -404,7 +404,7 @@ impl Choice {
             Choice::Launch(plan) => plan.fits(form, problem),
             Choice::Decode(_) => DecodePlan::takes(problem),
             Choice::Sequence if form != Form::AllGather && problem.out.bytes() == 1 => {
-                let message = format!("our collectives have no sums of {}", problem.out);
+                let message = format!("the collectives have no sums of {}", problem.out);
                 Err(Error::new(error::GEMM, message).help("choose a plan for one launch"))
             }
             Choice::Sequence => Ok(()),

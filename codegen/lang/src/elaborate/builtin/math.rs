@@ -76,7 +76,7 @@ fn integers(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.no_words()?;
     let (a, b) = (call.int(e, 0)?, call.int(e, 1)?);
     if b.upper_bound().is_some_and(|n| n <= 0) {
-        return fail(WRONG_ARGS, call.span, format!("`{}` by {b}", call.name));
+        return fail(WRONG_ARGS, call.span, format!("the divisor of `{}` is {b}", call.name));
     }
     let tiles = a.ceil_div(&b);
     let n = if call.name == "ceil_div" { tiles } else { tiles * b };
@@ -111,7 +111,7 @@ fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let (v, at) = call.val(0);
     match UnOp::parse(call.name) {
         Some(op) => e.map(op, v, at),
-        None => fail(WRONG_ARGS, call.span, format!("no function `{}`", call.name)),
+        None => fail(WRONG_ARGS, call.span, format!("there is no function `{}`", call.name)),
     }
 }
 
@@ -233,7 +233,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let over = words.take(Over::parse);
     words.done(call.name, "block, warp, thread or row")?;
     let Some(&(_, op, bin)) = REDUCTIONS.iter().find(|(n, ..)| *n == call.name) else {
-        return fail(WRONG_ARGS, call.span, format!("no reduction `{}`", call.name));
+        return fail(WRONG_ARGS, call.span, format!("there is no reduction `{}`", call.name));
     };
     let Some(over) = over else {
         return Err(Diagnostic::error(

@@ -141,8 +141,11 @@ fn in_registers(held: &Fragment, acc: Accumulator, at: Span) -> Result<Value> {
         Some(Distribution::Accumulated(share)) if fits(&share) => Ok(held.value),
         Some(Distribution::Accumulated(Share { rows, over, .. })) => {
             let tile = |rows, [m, n]: [u32; 2]| format!("{rows} rows over {m} x {n} warpgroups");
-            let message =
-                format!("`mma` of {} in registers to {}", tile(rows, over), tile(acc.rows, acc.over));
+            let message = format!(
+                "the factor in registers has {}, but the accumulator has {}",
+                tile(rows, over),
+                tile(acc.rows, acc.over)
+            );
             Err(Diagnostic::error(MISMATCH, at, message).help(
                 "both must have the same rows, and the columns of a row must not be divided over \
                      warpgroups",

@@ -183,7 +183,7 @@ fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let (val, at) = call.val(1);
     let n = e.as_int(val, at)?;
     if n.upper_bound().is_some_and(|max| max < 0) {
-        return fail(NOT_HELD, at, format!("{n} stages: a role cannot go back"));
+        return fail(NOT_HELD, at, format!("a role cannot skip {n} stages, because it cannot go back"));
     }
     let stages = e.b.index(n)?;
     e.b.consumer_skip(pipe, stages).map(|_| Val::Unit)

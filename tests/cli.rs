@@ -237,7 +237,7 @@ fn products_that_cannot_be_measured() {
         gemm(&["--dtype", "bf17"], &["--dtype bf17", "e4m3"]);
         gemm(&["--dtype", "i32"], &["R0505", "A and B are of i32", "bf16"]);
         gemm(&["--out-dtype", "u8"], &["R0505", "D is of u8"]);
-        gemm(&["--dtype", "e4m3", "--column-major-b"], &["R0505", "columns of B"]);
+        gemm(&["--dtype", "e4m3", "--column-major-b"], &["R0505", "B of e4m3 with contiguous columns"]);
     }
     let bench = |more: &[&str], why: &[&str]| place.rejects(&[&["bench", "gemm"], more].concat(), why);
     bench(&["--plan", "bn=100"], &["--plan bn=100", "bn=100 is not supported", "256", "auto"]);
@@ -339,11 +339,11 @@ fn a_benchmark_reports_a_missing_pytorch() {
         text(&out.stderr)
     };
     let missing = said("no/such/python3", &["--against", "torch"]);
-    assert!(missing.starts_with("error: PyTorch: cannot start /"), "{missing}");
+    assert!(missing.starts_with("error") && missing.contains("PyTorch: cannot start /"), "{missing}");
     assert!(missing.contains("/no/such/python3: No such file"), "{missing}");
     assert!(missing.contains("pip install torch") && missing.contains("WEFT_PYTHON"), "{missing}");
     let none = said("false", &["--against", "nvshmem,torch-two-shot"]);
-    assert!(none.starts_with("error: PyTorch ended (exit status: 1)"), "{none}");
+    assert!(none.starts_with("error") && none.contains("PyTorch ended (exit status: 1)"), "{none}");
     let half = said("false", &["--against", "torch", "--dtype", "f16"]);
     assert!(half.contains("not sum of f16"), "{half}");
     assert_eq!(place.everything(), before);

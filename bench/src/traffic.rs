@@ -108,8 +108,8 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// Fails if the algorithm does not support the request, for more than [`MAX_SIMULATED_BYTES`] bytes, if the
-    /// kernel fails, or if its result is wrong.
+    /// Fails if the algorithm does not support the request, for more than [`MAX_SIMULATED_BYTES`]
+    /// bytes, if the kernel fails, or if its result is wrong.
     pub fn count(
         algorithm: &'static Algorithm,
         request: &Request,
@@ -211,8 +211,8 @@ impl Steps {
 }
 
 /// Counts all algorithms of a collective, with and without the switch, for several sizes. Those
-/// above [`MAX_SIMULATED_BYTES`] bytes are extrapolated. Also returns the reasons why some are left out.
-/// `progress` gets the number of counts that are done, and the number of all.
+/// above [`MAX_SIMULATED_BYTES`] bytes are extrapolated. Also returns the reasons why some are left
+/// out. `progress` gets the number of counts that are done, and the number of all.
 ///
 /// # Errors
 ///

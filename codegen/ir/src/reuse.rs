@@ -38,7 +38,7 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     });
     if any {
         let waits = Waits::new(k);
-        let mut walk = Walk { k, single: Vec::new(), steps: 0, told: HashSet::new(), waits, found };
+        let mut walk = Walk { k, single: Vec::new(), steps: 0, reported: HashSet::new(), waits, found };
         walk.single = walk.single_stages();
         walk.block(&k.body, &mut State::default());
         let stuck = walk.waits.into_errors();
@@ -125,7 +125,7 @@ struct Walk<'k, 'f> {
     /// The parts that are filled through pipelines of one stage, which need no index.
     single: Vec<(Value, MemoryRange)>,
     steps: u32,
-    told: HashSet<(Value, Value)>,
+    reported: HashSet<(Value, Value)>,
     waits: Waits,
     found: &'f mut Vec<Diagnostic>,
 }
@@ -443,7 +443,7 @@ impl Walk<'_, '_> {
         for (readers, product) in [(&mut state.products, true), (&mut state.copies, false)] {
             readers.retain(|reader| {
                 let reads = reader.stages.contains(&stage);
-                if reads && self.told.insert((v, reader.by)) {
+                if reads && self.reported.insert((v, reader.by)) {
                     self.found.push(released_early(self.k, v, reader.by, product));
                 }
                 !reads
@@ -455,7 +455,7 @@ impl Walk<'_, '_> {
         let Some(part) = self.part(place, state).filter(|_| !state.copies.is_empty()) else { return };
         state.copies.retain(|copy| {
             let reads = copy.parts.iter().any(|read| read.meets(&part));
-            if reads && self.told.insert((v, copy.by)) {
+            if reads && self.reported.insert((v, copy.by)) {
                 self.found.push(overwritten(self.k, v, copy.by));
             }
             !reads

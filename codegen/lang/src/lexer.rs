@@ -76,8 +76,8 @@ pub(crate) struct Token {
 type LexError = (weft_ir::diag::Code, String, &'static str, &'static str);
 type Lexed<'a, T> = IResult<&'a str, T>;
 
-/// The tokens of `text`, which must be shorter than 4 GiB. The last one is [`TokenKind::End`]. Lexing
-/// stops after `limit` errors.
+/// The tokens of `text`, which must be shorter than 4 GiB. The last one is [`TokenKind::End`].
+/// Lexing stops after `limit` errors.
 pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagnostic>) {
     let mut tokens = Vec::with_capacity(text.len() / 4 + 1);
     let mut found = Vec::new();

@@ -87,7 +87,7 @@ impl Elab<'_> {
 
     /// The part of a tile that this thread has if the tile is distributed as accumulators of matrix
     /// products are.
-    fn deal_as(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
+    fn accumulated_part(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
         let ty = self.tensor_type_of(t);
         let extent = |i: usize| ty.layout.mode(i).map(|m| m.size());
         let want: Vec<_> = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
@@ -122,7 +122,7 @@ impl Elab<'_> {
             let first = self.slice(t, &[(Val::Whole, span), (Val::Int(Int::ZERO), span)], span)?;
             return self.read_as(first, share.of_rows(), span);
         }
-        let part = self.deal_as(t, share, span)?;
+        let part = self.accumulated_part(t, share, span)?;
         self.b.converge(Group::Block)?;
         self.b.at(span);
         let value = self.b.load(part.value)?;
@@ -132,7 +132,7 @@ impl Elab<'_> {
     /// The part of a tile that this thread writes. The first of the threads that have the value of
     /// a row writes it.
     pub(super) fn written_as(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
-        let part = self.deal_as(t, share, span)?;
+        let part = self.accumulated_part(t, share, span)?;
         if !share.is_rows() {
             return Ok(part);
         }

@@ -11,8 +11,8 @@ use weft::collective::{Algorithm, Collective, Sums};
 use weft::runtime::job::{ProcessRank, Started, start};
 use weft::runtime::{Config, DType, Reduce, World, visible_line};
 use weft_bench::{
-    Bench, Calibration, Contender, Links, MOST, OPS, Operation, Own, Report, Timeline, count_all,
-    parse_sizes, run, table, timeline,
+    Bench, Calibration, Contender, Links, MAX_SIMULATED_BYTES, OPS, Operation, Own, Report, Timeline,
+    count_all, parse_sizes, run, table, timeline,
 };
 
 mod from;
@@ -254,7 +254,7 @@ impl BenchCommand {
         let (all, left_out) = counted?;
         let redop = if collective.reduces() { format!(" {}", self.op) } else { String::new() };
         let mut text = format!(
-            "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes are those of the busiest PE, lanes are the sum of all PEs; counted up to {MOST} bytes, extrapolated above\n",
+            "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes are those of the busiest PE, lanes are the sum of all PEs; counted up to {MAX_SIMULATED_BYTES} bytes, extrapolated above\n",
             bench.dtype
         );
         text.push_str(&table(&all, &links, measured.as_ref()));

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use weft::gemm::tuning::{Entry, Table, Tables};
 use weft::gemm::{Major, Problem, Shape};
 use weft::runtime::{DType, Device};
-use weft_bench::gemm::{Contender, Found, Own, Report, Request, SHAPES, TAILS, Tune, problems, run, tune};
+use weft_bench::gemm::{
+    Contender, Own, Report, Request, SHAPES, TAILS, Tune, TuningResult, problems, run, tune,
+};
 
 /// The options that choose matrix products.
 #[derive(Args)]
@@ -224,8 +226,8 @@ fn head() -> String {
     format!("# {:>42}{:>10}{:>9}{:>10}{:>7}  plan\n", "problem", "us", "TFLOP/s", "model us", "plans")
 }
 
-fn line(found: &Found) -> String {
-    let Found { entry: Entry { problem, plan, us }, model, plans, left_out } = found;
+fn line(found: &TuningResult) -> String {
+    let TuningResult { entry: Entry { problem, plan, us }, model, plans, left_out } = found;
     let tflops = problem.shape.flops() / us / 1e6;
     let mut text =
         format!("{:>44}{us:>10.2}{tflops:>9.1}{:>10.2}{plans:>7}  {plan}\n", problem.to_string(), model.1);

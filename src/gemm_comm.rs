@@ -14,7 +14,7 @@ use weft::gemm::fused_tuning::Tables;
 use weft::gemm::{Form, Shape};
 use weft::runtime::World;
 use weft::runtime::job::{ProcessRank, Started, start};
-use weft_bench::gemm_comm::{Contender, Found, Report, Request, SHAPES, predict, run, table, tune};
+use weft_bench::gemm_comm::{Contender, Report, Request, SHAPES, TuningResult, predict, run, table, tune};
 
 #[derive(Args)]
 pub struct GemmComm {
@@ -209,7 +209,7 @@ fn read(file: &Path) -> Result<Tables> {
 }
 
 /// All measured times of a shape, and the stored plan.
-fn lines(found: &Found) -> String {
-    let Found { shape, entry, rows } = found;
+fn lines(found: &TuningResult) -> String {
+    let TuningResult { shape, entry, rows } = found;
     format!("{}# {shape}: {:.2} us, {}\n", Report::lines(rows), entry.us, entry.choice)
 }

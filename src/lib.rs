@@ -64,8 +64,8 @@ enum Command {
     /// Search a kernel file for races, deadlocks and wrong results, over many sizes and schedules,
     /// on simulated PEs.
     Check(check::Check),
-    /// Time and check collectives on GPUs, those of warpweft and of other libraries. The output is
-    /// a table like that of nccl-tests, JSON and CSV.
+    /// Time and check collectives on GPUs, and compare them with those of other libraries. The
+    /// results are a table like that of nccl-tests, JSON and CSV.
     Bench(Bench),
     /// Measure the fastest plans of warpweft's collectives on this machine, and store them for
     /// later calls.
@@ -238,6 +238,12 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         let _ = writeln!(err, "{:<16} {:>9.3} s", "whole command", start.elapsed().as_secs_f64());
     }
     code
+}
+
+/// Prints a note to standard error.
+fn note(text: &str) {
+    // If standard error is closed, the note has no reader.
+    let _ = writeln!(std::io::stderr(), "note: {}", visible(text));
 }
 
 /// Prints an error: a compile error with its source, and other errors in one line. A closed pipe is

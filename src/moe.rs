@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use weft::moe::Problem;
 use weft::runtime::World;
 use weft::runtime::job::{Started, start};
-use weft_bench::moe::{Contender, Report, Request, Way, predict, run};
+use weft_bench::moe::{Contender, Report, Request, Variant, predict, run};
 
 #[derive(Args)]
 pub struct BenchMoe {
@@ -80,8 +80,8 @@ impl BenchMoe {
     fn request(&self) -> Result<Request> {
         let mut contenders: Vec<Contender> = Vec::new();
         for text in &self.plan {
-            let way: Way = text.parse().map_err(|e| anyhow!("--plan {text}: {e}"))?;
-            contenders.push(Contender::Ours(way));
+            let variant: Variant = text.parse().map_err(|e| anyhow!("--plan {text}: {e}"))?;
+            contenders.push(Contender::Ours(variant));
         }
         if self.against != "none" {
             let peers = Contender::peers(&self.against);

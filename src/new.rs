@@ -80,7 +80,7 @@ impl New {
         for (file, text) in &files {
             write(&self.folder.join(file), text)?;
         }
-        self.tell(&kernel, &files)?;
+        self.print_next_steps(&kernel, &files)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -113,7 +113,7 @@ impl New {
     }
 
     /// Prints the created files and the commands that use them.
-    fn tell(&self, kernel: &str, files: &[(String, String)]) -> Result<()> {
+    fn print_next_steps(&self, kernel: &str, files: &[(String, String)]) -> Result<()> {
         let mut out = String::new();
         for (file, _) in files {
             out.push_str(&format!("created {}\n", self.folder.join(file).display()));

@@ -1,9 +1,11 @@
-//! A line on a terminal that shows the progress of a long command. It is not shown with `--quiet`
-//! or in a pipe.
+//! The progress of a long command on standard error: a line that changes on a terminal, and notes
+//! elsewhere, such as in a log. It is not shown with `--quiet`.
 
 use super::verbosity::quiet;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::io::{IsTerminal, stderr};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weft::runtime::job::attended;
@@ -11,10 +13,20 @@ use weft::runtime::job::attended;
 /// Commands that end sooner show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A progress bar on standard error; none if standard error is not a terminal.
+/// The time before the first note. Commands that end sooner print none.
+const FIRST_NOTE: Duration = Duration::from_secs(2);
+
+/// The time between two notes.
+const NEXT_NOTE: Duration = Duration::from_secs(10);
+
+/// A progress bar on standard error, or a note from time to time if standard error is not a
+/// terminal.
 pub(super) struct Bar {
     bar: ProgressBar,
+    unit: String,
     start: Instant,
+    /// The time of the next note.
+    note: Mutex<Instant>,
 }
 
 impl Bar {
@@ -25,7 +37,8 @@ impl Bar {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
-        Bar { bar, start: Instant::now() }
+        let start = Instant::now();
+        Bar { bar, unit: unit.to_owned(), start, note: Mutex::new(start + FIRST_NOTE) }
     }
 
     /// Shows that `done` of `total` steps are complete, with a remark.
@@ -34,12 +47,26 @@ impl Bar {
             if quiet() || self.start.elapsed() < PATIENCE {
                 return;
             }
-            // Nothing is drawn if standard error is not a terminal.
+            if !stderr().is_terminal() {
+                return self.note(done, total, &remark);
+            }
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.set_length(total);
         self.bar.set_message(remark);
         self.bar.set_position(done);
+    }
+
+    /// Prints a note if the last one is old enough.
+    fn note(&self, done: u64, total: u64, remark: &str) {
+        let Ok(mut at) = self.note.lock() else { return };
+        if Instant::now() >= *at {
+            *at = Instant::now() + NEXT_NOTE;
+            let steps = if total == 0 { String::new() } else { format!("{done} of {total} {}", self.unit) };
+            let parts = [steps, remark.to_owned(), so_far(self.start)];
+            let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            super::note(&parts.join(", "));
+        }
     }
 
     /// Removes the bar from the terminal.
@@ -66,12 +93,14 @@ impl Spinner {
         bar.set_message(what.to_owned());
         let waiting = (!quiet()).then(|| {
             let (end, ended) = mpsc::channel();
-            let shown = bar.clone();
-            let thread = thread::spawn(move || {
-                if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let (shown, what) = (bar.clone(), what.to_owned());
+            let thread = thread::spawn(move || match stderr().is_terminal() {
+                true if waited(&ended, PATIENCE) => {
                     shown.set_draw_target(ProgressDrawTarget::stderr());
                     shown.enable_steady_tick(Duration::from_millis(200));
                 }
+                true => {}
+                false => notes(&what, &ended),
             });
             (end, thread)
         });
@@ -88,6 +117,25 @@ impl Drop for Spinner {
         }
         self.bar.finish_and_clear();
     }
+}
+
+/// Prints notes until the work ends.
+fn notes(what: &str, ended: &Receiver<()>) {
+    let start = Instant::now();
+    let mut pause = FIRST_NOTE;
+    while waited(ended, pause) {
+        super::note(&format!("{what}, {}", so_far(start)));
+        pause = NEXT_NOTE;
+    }
+}
+
+/// Whether the work still goes on after some time.
+fn waited(ended: &Receiver<()>, time: Duration) -> bool {
+    ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
+}
+
+fn so_far(start: Instant) -> String {
+    format!("{} s so far", start.elapsed().as_secs())
 }
 
 /// A bar below the output of PE 0 of a job. The job's output passes line by line through the

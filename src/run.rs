@@ -13,9 +13,10 @@ use weft::gpu::target_of;
 use weft::ir::Scalar;
 use weft::runtime::job::{ProcessRank, Started, start};
 use weft::runtime::{Config, Error, World, cuda, error, find, visible};
+use weft_run::array::Array;
 use weft_run::reference::Checked;
 use weft_run::{
-    KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
+    KernelRun, Outcome, Ran, RunError, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
     run_sequence_on_gpus,
 };
 
@@ -135,6 +136,7 @@ impl Run {
                     compiled.iter().try_for_each(super::warn)?;
                     self.write_ptx(&compiled.iter().collect::<Vec<_>>())?;
                 }
+                self.note_bits(&e);
                 return Err(e.into());
             }
         };
@@ -142,6 +144,25 @@ impl Run {
         self.write_ptx(&compiled(&outcome))?;
         super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
         Ok(if outcome.verdict() == Verdict::Wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// Prints a note if the kernel does not compile for the unsigned integers of a file, which may
+    /// be the bits of floating-point numbers.
+    fn note_bits(&self, e: &RunError) {
+        if quiet() || self.dtype.is_some() || !matches!(e, RunError::Compile(_)) {
+            return;
+        }
+        for (_, path) in self.expected.inputs().unwrap_or_default() {
+            let file = path.to_string_lossy().replace("{pe}", "0");
+            let Ok(Array { dtype: dtype @ (Scalar::U8 | Scalar::U16), .. }) = Array::read(Path::new(&file))
+            else {
+                continue;
+            };
+            super::note(&format!(
+                "{file} holds {dtype}; if these are the bits of floating-point numbers, name their type, as \
+                 `--dtype bf16` does"
+            ));
+        }
     }
 
     /// Writes the PTX of each kernel, if requested.

@@ -11,11 +11,11 @@ static VERBOSE: AtomicBool = AtomicBool::new(false);
 pub(super) struct Verbosity {
     /// Print no progress, no notes and no warnings. A run or a check without errors prints no
     /// report.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", display_order = 1000)]
     quiet: bool,
     /// Also print the time of each stage of the compiler and of the whole command to standard
     /// error. `weft doctor` also lists every location that was searched.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 1001)]
     verbose: bool,
 }
 

@@ -172,7 +172,7 @@ fn the_oldest_go_when_the_folder_is_full() {
     let mut entry = Entry::compile(&file, &options).unwrap();
     entry.image = vec![7; 10_000];
     let keys: Vec<Key> = (0..6).map(|i| Key::of(&file, &options).with(&[&i.to_string()])).collect();
-    let cache = || place.cache().most_bytes(45_000);
+    let cache = || place.cache().max_bytes(45_000);
     let age = |key: &Key, hours: u64| {
         let path = place.0.path().join(format!("kernels/{key}.kernel"));
         let then = SystemTime::now() - Duration::from_secs(3600 * hours);

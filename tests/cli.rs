@@ -237,7 +237,7 @@ fn products_that_cannot_be_measured() {
         gemm(&["--dtype", "bf17"], &["--dtype bf17", "e4m3"]);
         gemm(&["--dtype", "i32"], &["R0505", "A and B are of i32", "bf16"]);
         gemm(&["--out-dtype", "u8"], &["R0505", "D is of u8"]);
-        gemm(&["--dtype", "e4m3", "--column-major-b"], &["R0505", "columns of B"]);
+        gemm(&["--dtype", "e4m3", "--column-major-b"], &["R0505", "B of e4m3 with contiguous columns"]);
     }
     let bench = |more: &[&str], why: &[&str]| place.rejects(&[&["bench", "gemm"], more].concat(), why);
     bench(&["--plan", "bn=100"], &["--plan bn=100", "bn=100 is not supported", "256", "auto"]);
@@ -267,7 +267,7 @@ fn products_that_cannot_be_measured() {
         let mut command = place.command(&["bench", "gemm", "--against", "cublas"]);
         let out = command.env("WEFT_CUBLASLT", library).output().unwrap();
         let said = text(&out.stderr);
-        assert!(!out.status.success() && said.starts_with("error[R0112]") && said.contains(why), "{said}");
+        assert!(!out.status.success() && said.starts_with(&code("R0112")) && said.contains(why), "{said}");
     }
 }
 
@@ -298,6 +298,13 @@ fn a_bench_on_the_simulator() {
     place.rejects(&["bench", "verify-switch", "--dtype", "f33"], &["f33", "all"]);
 }
 
+/// The start of an error about a missing library, which is an error about the driver if that is
+/// missing too.
+fn code(library: &str) -> String {
+    let missing = weft_runtime::cuda::device_count().err();
+    missing.map_or(format!("error[{library}]"), |e| format!("error[{}]", e.code))
+}
+
 /// Checks that a missing NCCL is reported before GPUs are used. The error says what to do, and no
 /// file is written.
 #[test]
@@ -310,7 +317,7 @@ fn a_benchmark_reports_a_missing_nccl() {
         let out = place.command(&arguments).env("WEFT_NCCL", path).output().unwrap();
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(1), "{said}");
-        assert!(said.starts_with("error[R0109]") && why.iter().all(|w| said.contains(w)), "{said}");
+        assert!(said.starts_with(&code("R0109")) && why.iter().all(|w| said.contains(w)), "{said}");
         assert_eq!(text(&out.stdout), "");
     };
     named("no/such/folder", &["WEFT_NCCL", "no/such/folder", "libnccl.so.2"]);
@@ -332,11 +339,11 @@ fn a_benchmark_reports_a_missing_pytorch() {
         text(&out.stderr)
     };
     let missing = said("no/such/python3", &["--against", "torch"]);
-    assert!(missing.starts_with("error: PyTorch: cannot start /"), "{missing}");
+    assert!(missing.starts_with("error") && missing.contains("PyTorch: cannot start /"), "{missing}");
     assert!(missing.contains("/no/such/python3: No such file"), "{missing}");
     assert!(missing.contains("pip install torch") && missing.contains("WEFT_PYTHON"), "{missing}");
     let none = said("false", &["--against", "nvshmem,torch-two-shot"]);
-    assert!(none.starts_with("error: PyTorch ended (exit status: 1)"), "{none}");
+    assert!(none.starts_with("error") && none.contains("PyTorch ended (exit status: 1)"), "{none}");
     let half = said("false", &["--against", "torch", "--dtype", "f16"]);
     assert!(half.contains("not sum of f16"), "{half}");
     assert_eq!(place.everything(), before);

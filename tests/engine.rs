@@ -81,7 +81,7 @@ fn all(n_pes: u32, collective: Collective, place: Placement, graph: bool, count:
         let operands = Operands::new(world, collective, place, count)?;
         let call = operands.call(collective, root);
         let request = collectives.request(&call, stream)?;
-        let plan = Plan::of(algorithm, &request, collectives.most_ctas());
+        let plan = Plan::of(algorithm, &request, collectives.max_ctas());
         collectives.prepare(&plan, &call, stream)?;
         let captured = match graph {
             true => Some(Graph::capture(stream, |s| collectives.launch(&plan, &call, s))?),

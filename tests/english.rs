@@ -7,9 +7,9 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::ops::Range;
 use std::path::Path;
 
-const MOST_WORDS: usize = 45;
-const LEAST_WORDS: usize = 3;
-const MOST_COLUMNS: usize = 100;
+const MAX_WORDS: usize = 45;
+const MIN_WORDS: usize = 3;
+const MAX_COLUMNS: usize = 100;
 
 /// A sentence of a page: its words, the line on which it begins, and whether it is in a list.
 struct Sentence {
@@ -172,10 +172,10 @@ fn findings(name: &str, text: &str) -> Vec<String> {
     }
     for Sentence { words, line, in_list } in &page.sentences {
         let (count, sentence) = (words.len(), words.join(" "));
-        if count > MOST_WORDS {
+        if count > MAX_WORDS {
             found.push(format!("{name}:{line}: a sentence of {count} words: {sentence}"));
         }
-        if count < LEAST_WORDS && !in_list {
+        if count < MIN_WORDS && !in_list {
             found.push(format!("{name}:{line}: a sentence of {count} words: {sentence}"));
         }
     }
@@ -184,7 +184,7 @@ fn findings(name: &str, text: &str) -> Vec<String> {
         let columns = line.trim_end().chars().count();
         let breakable = line.split_whitespace().count() > 1;
         let exempt = page.wide.iter().any(|range| range.contains(&offset));
-        if columns > MOST_COLUMNS && breakable && !exempt {
+        if columns > MAX_COLUMNS && breakable && !exempt {
             found.push(format!("{name}:{}: a line of {columns} columns: {}", number + 1, line.trim()));
         }
         offset += line.len();
@@ -212,7 +212,7 @@ fn pages_follow_the_rules_of_style() {
 
 #[test]
 fn violations_of_the_rules_are_found() {
-    let long = "word ".repeat(MOST_WORDS - 1);
+    let long = "word ".repeat(MAX_WORDS - 1);
     for (text, finding) in [
         ("# Title\n\n## Section\n\nOne two three.\n", "x:1: no paragraph"),
         (&*format!("# Title\n\nOne two three.\n\nA {long}end.\n"), "x:5: a sentence of 46 words: A word"),

@@ -56,7 +56,7 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
     }
     let bf16 = Form::plain(Scalar::BF16);
     let quantised = Form { out: Scalar::E4M3, per_token: true, ..bf16 };
-    for (form, split, threads, most) in [(bf16, 8, 128, 380), (bf16, 4, 256, 380), (quantised, 8, 128, 760)] {
+    for (form, split, threads, max) in [(bf16, 8, 128, 380), (bf16, 4, 256, 380), (quantised, 8, 128, 760)] {
         let kernel = compiled(form, split, threads);
         let all = &kernel.insts;
         let name = format!("{split} CTAs of {threads} threads, {}", form.out);
@@ -80,7 +80,7 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
         assert!(loads.iter().all(|at| *at < sends[0]), "{name}: {loads:?} before {sends:?}");
         let fences = places(all, "MEMBAR");
         assert!(fences.iter().all(|at| *at < loads[0]), "{name}: a fence behind the first load");
-        assert!(all.len() < most, "{name}: {} instructions", all.len());
+        assert!(all.len() < max, "{name}: {} instructions", all.len());
     }
 }
 

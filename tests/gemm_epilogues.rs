@@ -50,7 +50,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     /// The largest number of rows of a PE.
-    fn most(&self) -> usize {
+    fn max_rows(&self) -> usize {
         let equal = self.problem.shape.m.div_ceil(self.pes as u64);
         self.rows.iter().copied().max().unwrap_or(equal) as usize
     }
@@ -58,7 +58,7 @@ impl Case<'_> {
     /// The first row of a PE among all rows.
     fn first(&self, pe: usize) -> usize {
         if self.rows.is_empty() {
-            return (pe * self.most()).min(self.problem.shape.m as usize);
+            return (pe * self.max_rows()).min(self.problem.shape.m as usize);
         }
         self.rows[..pe].iter().sum::<u64>() as usize
     }
@@ -223,7 +223,7 @@ fn check(world: &World, case: &Case<'_>) -> Result<(), BenchError> {
 fn launches(world: &World, case: &Case<'_>, fused: &Fused) -> Result<(), BenchError> {
     let Case { form, problem, epilogue, pes, .. } = *case;
     let me = world.my_pe() as usize;
-    let ([m, n, k], part, columns) = (case.extents(), case.most(), case.columns());
+    let ([m, n, k], part, columns) = (case.extents(), case.max_rows(), case.columns());
     let gather = form == Form::AllGather;
     // For an all-gather, each PE's rows are in its own part, and the others' parts are empty.
     let mine =

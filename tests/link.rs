@@ -148,7 +148,7 @@ fn objects_are_stored_and_replaced_if_they_are_damaged() {
 #[test]
 fn objects_in_all_are_bounded() {
     let folder = TempDir::new().unwrap();
-    let store = Objects::at(folder.path()).most_bytes(10_000);
+    let store = Objects::at(folder.path()).max_bytes(10_000);
     let key = store_key();
     for n in 0..8 {
         store.put(&key.with(&[&n.to_string()]), Object(vec![0; 3_000]));

@@ -11,7 +11,7 @@ use weft::gpu::GpuError;
 use weft::moe::{Moe, Plan, Problem, Routes};
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{DType, DeviceTensor, Error, IntoLayout, Team, World};
-use weft_bench::moe::{Contender, Form, Request, Way, run};
+use weft_bench::moe::{Contender, Form, Request, Variant, run};
 use weft_run::array::{Number, write_number};
 
 #[test]
@@ -28,7 +28,7 @@ type Made = fn(&World, Team, Problem, Plan) -> Result<Moe, GpuError>;
 
 fn small(world: &World, form: Made, rows: Option<u64>) -> (Moe, DeviceTensor<half::bf16>) {
     let mut problem = Problem::new(8, 16, 4, 2, DType::BF16);
-    problem.most_rows = rows;
+    problem.max_rows = rows;
     let plan = Plan { bn: 64, stages: 2, ..Plan::default() };
     let x = DeviceTensor::zeros([8, 16], world.stream()).unwrap();
     (form(world, world.team(), problem, plan).unwrap(), x)
@@ -86,7 +86,7 @@ fn the_benchmark_checks_results() {
     let request = Request {
         // All experts of a token are on one PE, which adds up their results.
         problems: vec![problem, Problem { choices: 4, ..problem }],
-        contenders: forms.map(|form| Contender::Ours(Way { form, ..Way::from(plan) })).to_vec(),
+        contenders: forms.map(|form| Contender::Ours(Variant { form, ..Variant::from(plan) })).to_vec(),
         iters: 1,
         warmup: 1,
         repeats: 1,

@@ -168,23 +168,23 @@ fn quantised_sums_are_within_their_bound() {
         let exact = |i: usize| given.iter().map(|of| f64::from(of[i])).sum::<f64>();
         let mut nearest: f64 = 0.0;
         for block in blocks(count, n_pes as usize, (threads, unroll)) {
-            let most = |of: &dyn Fn(usize) -> f64| block.iter().map(|i| of(*i).abs()).fold(0.0, f64::max);
-            let largest: Vec<f64> = given.iter().map(|of| most(&|i| f64::from(of[i]))).collect();
+            let max = |of: &dyn Fn(usize) -> f64| block.iter().map(|i| of(*i).abs()).fold(0.0, f64::max);
+            let largest: Vec<f64> = given.iter().map(|of| max(&|i| f64::from(of[i]))).collect();
             // Blocks whose scale has no inverse become zeros, with an absolute error of their size.
             let tiny = 126.0 * 1e-36 * f64::from(n_pes);
-            let bound = Sums::quantised_error(&largest, most(&exact)) + tiny;
+            let bound = Sums::quantised_error(&largest, max(&exact)) + tiny;
             for i in &block {
                 let error = (f64::from(got[0][*i]) - exact(*i)).abs();
                 assert!(error <= bound, "{kind} over {n_pes}, element {i}: off by {error}, bound {bound}");
                 nearest = nearest.max(error / bound);
             }
         }
-        let least = match kind {
+        let min = match kind {
             "normal" => 0.5,
             "halfway" => 0.97,
             _ => 0.0,
         };
-        assert!(nearest >= least, "{kind}: the bound is {:.2} times the greatest error", 1.0 / nearest);
+        assert!(nearest >= min, "{kind}: the bound is {:.2} times the greatest error", 1.0 / nearest);
     }
 }
 

@@ -239,8 +239,8 @@ impl Elementwise {
 
 /// Accesses of at most 16 bytes that together cover `lanes` elements.
 fn pieces(s: Scalar, lanes: u32) -> impl Iterator<Item = (u32, u32)> {
-    let most = (16 / s.bytes()).min(lanes);
-    (0..lanes / most).map(move |i| (i * most, most))
+    let max = (16 / s.bytes()).min(lanes);
+    (0..lanes / max).map(move |i| (i * max, max))
 }
 
 /// Whether two elements are the same number. All NaNs are equal, and zeros differ in their sign.
@@ -311,10 +311,10 @@ fn float(op: BinOp, s: Scalar, a: f64, b: f64) -> u64 {
         };
     }
     // If one operand is NaN, the result is the other one. -0 is less than 0.
-    let least = |a: f64, b: f64| if b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_le()) { a } else { b };
+    let smaller = |a: f64, b: f64| if b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_le()) { a } else { b };
     match (op, s) {
-        (BinOp::Min, _) => encode(s, Num::Float(least(a, b))),
-        (BinOp::Max, _) => encode(s, Num::Float(-least(-a, -b))),
+        (BinOp::Min, _) => encode(s, Num::Float(smaller(a, b))),
+        (BinOp::Max, _) => encode(s, Num::Float(-smaller(-a, -b))),
         (_, Scalar::F32) => by!(a as f32, b as f32).to_bits().into(),
         _ => encode(s, Num::Float(by!(a, b))),
     }

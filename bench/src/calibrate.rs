@@ -62,11 +62,11 @@ pub fn run(start: &StartLine<'_>, repeats: u32) -> Result<Calibration> {
     if world.n_pes() > 1 {
         let ping_pong = PingPong::new(world, Transport::P2p)?;
         flight_us = Some(median(f64::from(PingPong::FLIGHTS), start.block(true, |s| ping_pong.launch(s))?)?);
-        let (each, least, most) = BYTES;
-        let buffers = [world.buffer(most)?, world.buffer(most)?];
+        let (each, min, max) = BYTES;
+        let buffers = [world.buffer(max)?, world.buffer(max)?];
         let all = world.device().sm_count()?;
         for ctas in CTAS.into_iter().filter(|n| *n < all).chain([all]) {
-            let bytes = (each * ctas as usize).clamp(least, most);
+            let bytes = (each * ctas as usize).clamp(min, max);
             for (text, out) in [(PUT, &mut push), (GET, &mut pull)] {
                 let copy = copy(world, text, ctas, &buffers, bytes)?;
                 let us = median(1.0, start.block(true, |s| copy.launch(s))?)?;

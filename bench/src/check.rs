@@ -61,9 +61,9 @@ impl<T: Number> Harness<'_, T> {
             return 0.0;
         }
         let n_pes = self.world.n_pes();
-        let most = self.limit() as f64;
-        let given = vec![most; n_pes as usize];
-        let exact = most * f64::from(n_pes);
+        let max = self.limit() as f64;
+        let given = vec![max; n_pes as usize];
+        let exact = max * f64::from(n_pes);
         // The type that the result is rounded to can represent all whole numbers up to the sum.
         Sums::quantised_error(&given, exact) + 0.5
     }

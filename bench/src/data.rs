@@ -93,9 +93,9 @@ pub fn datum(pe: u32, i: u64, round: u32, limit: u64) -> i64 {
 /// host's cores, and returns the results in order.
 pub fn in_parts<R: Send>(n_pes: u32, elements: u64, work: impl Fn(Range<u64>) -> R + Sync) -> Vec<R> {
     /// Fewer elements do not repay the cost of a thread.
-    const LEAST: u64 = 1 << 16;
+    const MIN_ELEMENTS: u64 = 1 << 16;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let threads = (cores / u64::from(n_pes.max(1))).min(elements / LEAST).max(1);
+    let threads = (cores / u64::from(n_pes.max(1))).min(elements / MIN_ELEMENTS).max(1);
     let part = elements.div_ceil(threads).max(1);
     let ranges: Vec<_> =
         (0..threads).map(|t| (t * part).min(elements)..((t + 1) * part).min(elements)).collect();
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn sums_are_exact_in_every_type() {
-        fn most<T: Number>(summands: i64, limit: i64) {
+        fn check_limit<T: Number>(summands: i64, limit: i64) {
             let sum = T::of(summands * limit);
             // The next whole number has another value, or the type has no next one.
             assert_ne!(sum, T::of(summands * limit - 1), "{:?}", T::DTYPE);
@@ -146,7 +146,7 @@ mod tests {
             for summands in [1, 2, 8] {
                 let limit = limit(*dtype, summands) as i64;
                 assert!(limit > 0, "{dtype}, {summands}");
-                with_number!(*dtype, (), most(summands.into(), limit));
+                with_number!(*dtype, (), check_limit(summands.into(), limit));
             }
         }
         assert_eq!(limit(DType::E5M2, 9), 0);

@@ -37,16 +37,16 @@ pub use operation::Operation;
 pub use own::Own;
 pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, Wrong};
 pub use sizes::parse_sizes;
-pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
+pub use switch::{LoweringResult, Pair, Verification, Verify, verify, why_no_switch};
 pub use timeline::{Parts, Stamps, Timeline, timeline};
-pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
-pub use tune::{Cell, Effort, Found, Look, ProgressSink, Search, Timed, Tune, tune};
+pub use traffic::{MAX_SIMULATED_BYTES, PortBytes, Steps, Traffic, count_all, table};
+pub use tune::{Cell, Effort, Look, ProgressSink, Search, SearchResult, Timed, Tune, tune};
 pub use weft::collective::{Collective, Counts, Links, Placement, Prediction, Sums};
 
 use weft::Lowering;
 use weft::collective::tuning::Tuning;
 use weft::gpu::GpuError;
-use weft_runtime::{DType, Reduce, World, nccl};
+use weft_runtime::{DType, Reduce, World, cuda, nccl};
 
 /// The reductions that can be measured.
 pub const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
@@ -150,7 +150,7 @@ impl Bench {
     ///
     /// Fails for a size that has no element for each PE, an operation that a contender does not
     /// support, a check that could not be exact, or if NCCL is to be measured and is not found
-    /// (R0109).
+    /// (R0109). Without a CUDA driver, a missing library is an error about the driver (R0101).
     pub fn counts(&self, n_pes: u32) -> Result<Vec<Counts>, BenchError> {
         let bad = |message: String| Err(BenchError::Request(message));
         if self.operation.has_size() && self.sizes.is_empty() || self.contenders.is_empty() {
@@ -163,10 +163,10 @@ impl Bench {
             contender.can(self.operation, self.dtype, self.op).map_err(BenchError::Request)?;
         }
         if self.contenders.iter().any(|c| c.is_nccl()) {
-            nccl::installed()?;
+            usable(nccl::installed())?;
         }
         if self.contenders.iter().any(|c| matches!(c, Contender::Torch(_))) {
-            torch::installed()?;
+            usable(torch::installed())?;
         }
         if self.check && data::limit(self.dtype, self.summands(n_pes)) == 0 {
             let dtype = self.dtype;
@@ -211,4 +211,16 @@ pub fn run(
     done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
 ) -> Result<Report, BenchError> {
     measure::run(world, bench, done)
+}
+
+/// Fails if a peer's library is missing. Without a CUDA driver, no library would help, so the error
+/// is about the driver.
+fn usable<T, E: Into<BenchError>>(library: Result<T, E>) -> Result<(), BenchError> {
+    let Err(missing) = library.map_err(Into::into) else { return Ok(()) };
+    let Err(mut driver) = cuda::device_count() else { return Err(missing) };
+    let message = missing.to_string();
+    let first = message.lines().next().unwrap_or_default().trim_end_matches("; searched:");
+    let first = first.split_once("]: ").map_or(first, |(_code, message)| message);
+    driver.help.push_str(&format!("\nthe peer to compare with is missing as well: {first}"));
+    Err(driver.into())
 }

@@ -56,7 +56,7 @@ pub(super) struct Harness<'a, T> {
     /// The barrier for kernels from files.
     sync: Option<Barrier>,
     pub start: StartLine<'a>,
-    pub most_ctas: u32,
+    pub max_ctas: u32,
 }
 
 /// A collective, its input and output, and a case that calls it.
@@ -113,42 +113,42 @@ fn measure<T: Number>(
 
 impl<'a, T: Number> Harness<'a, T> {
     pub(super) fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Harness<'a, T>> {
-        let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let max = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
         let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
         // Steps that may fail on one PE alone come before allocations that all PEs must free
         // together.
         let limit = data::limit(bench.dtype, bench.summands(world.n_pes()));
         let torch = match has(&|c| matches!(c, Contender::Torch(_))) {
-            true => Some(Torch::start(world, bench, most as u64, limit)?),
+            true => Some(Torch::start(world, bench, max as u64, limit)?),
             false => None,
         };
-        let bytes = most.saturating_mul(size_of::<T>());
+        let bytes = max.saturating_mul(size_of::<T>());
         let team = world.team();
-        let most_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
+        let max_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
         let buffers = [world.buffer(bytes)?, world.buffer(bytes)?];
-        let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], most)?;
+        let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], max)?;
         // If the switch has a multicast address for one allocation, it has one for all.
         let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
-                let config = Config::default().ctas(Some(most_ctas)).lowering(lowering.into());
+                let config = Config::default().ctas(Some(max_ctas)).lowering(lowering.into());
                 let config = config.tuning(bench.tuning.clone()).sums(bench.sums);
                 Some(Collectives::with(world, world.team(), config)?)
             }
             false => None,
         };
         let own = has(&|c| matches!(c, Contender::Own(_)));
-        let sync = if own { Some(world.kernel_barrier(most_ctas)?) } else { None };
+        let sync = if own { Some(world.kernel_barrier(max_ctas)?) } else { None };
         let nccl = match has(&|c| c.is_nccl()) {
             true => {
                 let communicator = Communicator::over(world)?;
                 let (mut plain, mut windows) = (None, None);
                 if has(&|c| *c == Contender::Nccl) {
-                    plain = Some(Pair::nccl(communicator.plain(most)?, communicator.plain(most)?));
+                    plain = Some(Pair::nccl(communicator.plain(max)?, communicator.plain(max)?));
                 }
                 if has(&|c| *c == Contender::NcclSymm) {
-                    windows = Some(Pair::nccl(communicator.window(most)?, communicator.window(most)?));
+                    windows = Some(Pair::nccl(communicator.window(max)?, communicator.window(max)?));
                 }
                 Some(Nccl { communicator, plain, windows })
             }
@@ -168,7 +168,7 @@ impl<'a, T: Number> Harness<'a, T> {
             collectives,
             sync,
             start,
-            most_ctas,
+            max_ctas,
         })
     }
 
@@ -269,7 +269,7 @@ impl<'a, T: Number> Harness<'a, T> {
 
     /// Measures a case, and checks it if it has results.
     fn measured(&self, case: Case<'_, T>, moves: bool) -> Result<Outcome> {
-        let timed = times(self.world, self.bench, &Here { harness: self, case: &case })?;
+        let timed = times(self.world, self.bench, &LocalCase { harness: self, case: &case })?;
         let checked = if self.bench.check && moves { Some(self.check(&case)?) } else { None };
         Ok(Outcome { ctas: case.ctas, plan: case.plan, times: timed, checked })
     }
@@ -339,15 +339,15 @@ impl<'a, T: Number> Harness<'a, T> {
         let request = collectives.request(&call, stream)?;
         let mut plan = match contender {
             Contender::Ours(a) => match a.can(&request) {
-                Ok(()) => Plan::of(a, &request, self.most_ctas),
+                Ok(()) => Plan::of(a, &request, self.max_ctas),
                 Err(why) => return Ok(Err(why)),
             },
             _ => collectives.plan(&call, stream)?,
         };
-        plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.most_ctas));
+        plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.max_ctas));
         plan.threads = bench.threads.unwrap_or(plan.threads);
         plan.unroll = bench.unroll.unwrap_or(plan.unroll);
-        if let Err(why) = plan.check(&request, self.most_ctas) {
+        if let Err(why) = plan.check(&request, self.max_ctas) {
             return Ok(Err(why));
         }
         self.planned(case, plan, collective, (x, out)).map(Ok)
@@ -490,7 +490,7 @@ impl<'a, T: Number> Harness<'a, T> {
             (operation, _) => {
                 let text = if operation == Operation::Put { PUT } else { GET };
                 let wanted = u32::try_from(case.counts.bytes.div_ceil(1024 * 16)).unwrap_or(u32::MAX);
-                let ctas = self.bench.ctas.unwrap_or(wanted.clamp(1, self.most_ctas));
+                let ctas = self.bench.ctas.unwrap_or(wanted.clamp(1, self.max_ctas));
                 let copy = kernels::Copy::new(world, text, transport, ctas, (&x, &out))?;
                 case.ctas = Some(ctas);
                 Box::new(move |s| copy.launch(s))
@@ -512,7 +512,7 @@ impl<'a, T: Number> Harness<'a, T> {
 
     /// Microseconds of each block of a case's calls. *Collective.*
     pub(super) fn blocks(&self, case: &Case<'_, T>, blocks: Blocks) -> Result<Vec<f64>> {
-        Here { harness: self, case }.blocks(blocks)
+        LocalCase { harness: self, case }.blocks(blocks)
     }
 
     /// Fills an operand with the data of timed calls, which repeats periodically.
@@ -533,18 +533,18 @@ impl<'a, T: Number> Harness<'a, T> {
 }
 
 /// A case that this process calls.
-struct Here<'b, 'c, T> {
+struct LocalCase<'b, 'c, T> {
     harness: &'b Harness<'b, T>,
     case: &'b Case<'c, T>,
 }
 
-impl<T: Number> Here<'_, '_, T> {
+impl<T: Number> LocalCase<'_, '_, T> {
     fn calls(&self, n: u32, stream: &Stream) -> Result<()> {
         (0..n).try_for_each(|_| (self.case.call)(stream))
     }
 }
 
-impl<T: Number> Timed for Here<'_, '_, T> {
+impl<T: Number> Timed for LocalCase<'_, '_, T> {
     fn first(&self) -> Result<f64> {
         let stream = self.harness.stream;
         self.harness.fill(&self.case.input)?;

@@ -13,10 +13,10 @@ impl Calibration {
         let calibration = self;
         const ELSEWHERE: Links = Links::H200;
         let known = |gbps: f64| Some(gbps).filter(|g| *g > 0.0);
-        let most =
+        let max =
             |all: &[Bandwidth], of: fn(&Bandwidth) -> f64| known(all.iter().map(of).fold(0.0, f64::max));
-        let push = most(&calibration.push, |b| b.gbps).unwrap_or(ELSEWHERE.neighbour_gbps);
-        let cta = most(&calibration.push, |b| b.gbps / f64::from(b.ctas.max(1)));
+        let push = max(&calibration.push, |b| b.gbps).unwrap_or(ELSEWHERE.neighbour_gbps);
+        let cta = max(&calibration.push, |b| b.gbps / f64::from(b.ctas.max(1)));
         let flight_us = calibration.flight_us.unwrap_or(ELSEWHERE.flight_us);
         let launch_us = calibration.empty_kernel_us;
         Links {
@@ -25,7 +25,7 @@ impl Calibration {
             flight_us,
             packet_us: ELSEWHERE.packet_us * flight_us / ELSEWHERE.flight_us,
             cta_gbps: cta.unwrap_or(ELSEWHERE.cta_gbps),
-            pull_gbps: most(&calibration.pull, |b| b.gbps).unwrap_or(ELSEWHERE.pull_gbps),
+            pull_gbps: max(&calibration.pull, |b| b.gbps).unwrap_or(ELSEWHERE.pull_gbps),
             switch_gbps: ELSEWHERE.switch_gbps,
             ..ELSEWHERE.of_bandwidth(push / ELSEWHERE.neighbour_gbps)
         }

@@ -90,8 +90,8 @@ impl<'a, T: Element> Compiled<'a, T> {
         let kernel = Kernel::with(world, file, options)?;
         let threads: u64 = kernel.info()?.block.iter().map(|n| u64::from(*n)).product();
         let wanted = counts.bytes.div_ceil(threads * 16).max(1);
-        let most = sync.ctas().min(kernel.max_ctas()?);
-        let ctas = ctas.unwrap_or(u32::try_from(wanted).unwrap_or(most)).min(most);
+        let max = sync.ctas().min(kernel.max_ctas()?);
+        let ctas = ctas.unwrap_or(u32::try_from(wanted).unwrap_or(max)).min(max);
         let [give, get] = collective.shapes(counts, world.n_pes());
         let shaped = |t: SymmetricTensor<T>, shape: &[usize]| {
             SymmetricTensor::view(t.buffer().clone(), t.offset(), shape)

@@ -116,9 +116,9 @@ impl Report {
 
     fn times(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         let times = || lines.iter().flat_map(|l| &l.rows).map(|r| r.time_us.median);
-        let least = times().fold(f64::INFINITY, f64::min).max(0.01) / 1.5;
-        let most = times().fold(least, f64::max) * 1.5;
-        let y = LogCoord::from((least..most).log_scale()).with_key_points(steps(least, most));
+        let min = times().fold(f64::INFINITY, f64::min).max(0.01) / 1.5;
+        let max = times().fold(min, f64::max) * 1.5;
+        let y = LogCoord::from((min..max).log_scale()).with_key_points(steps(min, max));
         let mut chart = self.panel(area, "time per call (us)", y)?;
         draw_lines(&mut chart, lines, |r| r.time_us.median)
     }
@@ -126,15 +126,15 @@ impl Report {
     fn bandwidths(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         let limits = self.limits();
         let measured = lines.iter().flat_map(|l| &l.rows).map(|r| r.busbw);
-        let most = measured.chain(limits.iter().map(|(gbps, _)| *gbps)).fold(1e-3, f64::max) * 1.1;
-        let mut chart = self.panel(area, "bus bandwidth (GB/s)", RangedCoordf64::from(0.0..most))?;
+        let max = measured.chain(limits.iter().map(|(gbps, _)| *gbps)).fold(1e-3, f64::max) * 1.1;
+        let mut chart = self.panel(area, "bus bandwidth (GB/s)", RangedCoordf64::from(0.0..max))?;
         let ends = self.ends();
         let mut above = f64::INFINITY;
         for (gbps, label) in limits {
             let style = ShapeStyle::from(&GREY).stroke_width(1);
             chart.draw_series(DashedLineSeries::new([(ends.0, gbps), (ends.1, gbps)], 2, 3, style))?;
             // A label that would overlap the previous one is drawn below its line.
-            let y = if (above - gbps) / most < 0.05 { 3 } else { -15 };
+            let y = if (above - gbps) / max < 0.05 { 3 } else { -15 };
             above = gbps;
             let text = Text::new(label, (4, y), (FONT, 13).into_font().color(&GREY));
             chart.draw_series([EmptyElement::at((ends.0, gbps)) + text])?;
@@ -147,8 +147,8 @@ impl Report {
     where
         Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        let (least, most) = self.ends();
-        let x: LogCoord<f64> = (least..most).log_scale().base(2.0).into();
+        let (min, max) = self.ends();
+        let x: LogCoord<f64> = (min..max).log_scale().base(2.0).into();
         let mut chart = ChartBuilder::on(area);
         chart.caption(caption, (FONT, 16)).margin(14).margin_right(24);
         let mut chart = chart.x_label_area_size(44).y_label_area_size(56).build_cartesian_2d(x, y)?;
@@ -187,8 +187,8 @@ impl Report {
     /// The least and the greatest size, which differ at least slightly.
     fn ends(&self) -> (f64, f64) {
         let sizes = || self.rows.iter().map(|r| r.size as f64).filter(|s| *s > 0.0);
-        let (least, most) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(1.0, f64::max));
-        if least < most { (least, most) } else { (most / 2.0, most * 2.0) }
+        let (min, max) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(1.0, f64::max));
+        if min < max { (min, max) } else { (max / 2.0, max * 2.0) }
     }
 
     fn lines(&self) -> Vec<Line<'_>> {
@@ -265,11 +265,11 @@ fn draw_lines<Y: Ranged<ValueType = f64>>(
 }
 
 /// The labels of the axis: 1, 2 and 5 of every decade, or 1 alone if there are many decades.
-fn steps(least: f64, most: f64) -> Vec<f64> {
-    let decades = least.log10().floor() as i32..=most.log10().ceil() as i32;
+fn steps(min: f64, max: f64) -> Vec<f64> {
+    let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
     let of: &[f64] = if decades.clone().count() > 5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let all = decades.flat_map(|d| of.iter().map(move |n| n * 10f64.powi(d)));
-    all.filter(|n| (least..most).contains(n)).collect()
+    all.filter(|n| (min..max).contains(n)).collect()
 }
 
 /// A size for people: `64K`.

@@ -1,7 +1,7 @@
 //! Sizes in the form of the command line.
 
 /// The greatest number of sizes in one request.
-const MOST: usize = 1000;
+const MAX_SIZES: usize = 1000;
 
 /// Bytes from `64`, `1K`, `1K,4K`, `1K:64M:x4` or `0K:1M:+128K`, and lists of those; K, M and G are powers of 1024.
 ///
@@ -15,8 +15,8 @@ pub fn parse_sizes(text: &str) -> Result<Vec<u64>, String> {
             [from, to, step] => range(part, bytes(from)?, bytes(to)?, step, &mut sizes)?,
             _ => return Err(expected(part)),
         }
-        if sizes.len() > MOST {
-            return Err(format!("`{text}` has more than {MOST} sizes"));
+        if sizes.len() > MAX_SIZES {
+            return Err(format!("`{text}` has more than {MAX_SIZES} sizes"));
         }
     }
     Ok(sizes)
@@ -38,7 +38,7 @@ fn range(part: &str, from: u64, to: u64, step: &str, sizes: &mut Vec<u64>) -> Re
         _ => return Err(expected(part)),
     };
     let all = std::iter::successors(Some(from), |n| next(*n)).take_while(|n| *n <= to);
-    sizes.extend(all.take(MOST + 1));
+    sizes.extend(all.take(MAX_SIZES + 1));
     Ok(())
 }
 

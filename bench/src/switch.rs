@@ -1,7 +1,7 @@
 //! Checks that need a machine with multicast: whether the kernels are right when the switch adds,
 //! and whether they take the time there that the model predicts.
 
-use super::traffic::{MOST, Traffic};
+use super::traffic::{MAX_SIMULATED_BYTES, Traffic};
 use super::{Bench, BenchError, Calibration, Collective, Contender, Links, OPS, Placement, Row, Wrong, run};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,14 +42,14 @@ pub struct Pair {
     /// The bytes of the larger buffer of a PE.
     pub size: u64,
     /// The measurement with multimem instructions.
-    pub native: Option<Side>,
+    pub native: Option<LoweringResult>,
     /// The measurement with every PE's own address.
-    pub unicast: Option<Side>,
+    pub unicast: Option<LoweringResult>,
 }
 
 /// The measurement of one lowering.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Side {
+pub struct LoweringResult {
     /// The median time of a call; the time of a block is that of its slowest PE.
     pub time_us: f64,
     /// The time that the model predicts.
@@ -177,7 +177,7 @@ fn bench(
 /// Pairs the rows of both lowerings, in the order of the first.
 fn pairs(collective: Collective, native: &[Row], unicast: &[Row]) -> Vec<Pair> {
     let same = |a: &Row, b: &Row| (&a.algorithm, a.place, a.size) == (&b.algorithm, b.place, b.size);
-    let side = |r: &Row| Side {
+    let side = |r: &Row| LoweringResult {
         time_us: r.time_us.median,
         predicted_us: None,
         wrong: r.wrong.unwrap_or(0),
@@ -211,7 +211,7 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
             lowering == Lowering::Multimem,
         );
         let traffic = counted.entry(key).or_insert_with(|| {
-            let counts = collective.counts(MOST, DType::F32.bytes() as u64, n_pes)?;
+            let counts = collective.counts(MAX_SIMULATED_BYTES, DType::F32.bytes() as u64, n_pes)?;
             let algorithm = Algorithm::find(collective, &pair.algorithm).ok()?;
             let request = Request { place, ..Request::new(collective, DType::F32, counts.count, n_pes) };
             Traffic::count(algorithm, &request, lowering).ok()
@@ -264,7 +264,7 @@ impl Verification {
 
     /// The pairs that have a wrong result with either lowering.
     pub fn wrong(&self) -> impl Iterator<Item = &Pair> {
-        let is = |s: &Option<Side>| s.as_ref().is_some_and(|s| s.wrong > 0);
+        let is = |s: &Option<LoweringResult>| s.as_ref().is_some_and(|s| s.wrong > 0);
         self.pairs.iter().filter(move |p| is(&p.native) || is(&p.unicast))
     }
 
@@ -330,7 +330,7 @@ impl Pair {
 
     /// The measurements in one line.
     pub fn line(&self) -> String {
-        let side = |s: &Option<Side>| match s {
+        let side = |s: &Option<LoweringResult>| match s {
             None => format!("{:>10} {:>10} {:>7}", "-", "-", "-"),
             Some(s) => {
                 let predicted = s.predicted_us.map_or("-".into(), |us| format!("{us:.2}"));

@@ -84,7 +84,7 @@ fn least(all: &[i64]) -> i64 {
     all.iter().copied().min().unwrap_or_default()
 }
 
-fn most(all: &[i64]) -> i64 {
+fn latest(all: &[i64]) -> i64 {
     all.iter().copied().max().unwrap_or_default()
 }
 
@@ -118,11 +118,11 @@ impl Timeline {
             let first = |l: usize| (0..pes.len()).map(|pe| begin(pe, l)).fold(f64::INFINITY, f64::min);
             Parts {
                 late: of(&|l, _, _| begin(pe, l) - first(l)),
-                launch: of(&|l, _, from| (from - most(&pes[pe][l - 1].end)) as f64),
-                begun: of(&|_, s, from| (most(&s.begin) - from) as f64),
-                sent: of(&|_, s, from| (most(&s.sent) - from) as f64),
-                seen: of(&|_, s, from| (most(&s.seen) - from) as f64),
-                end: of(&|_, s, from| (most(&s.end) - from) as f64),
+                launch: of(&|l, _, from| (from - latest(&pes[pe][l - 1].end)) as f64),
+                begun: of(&|_, s, from| (latest(&s.begin) - from) as f64),
+                sent: of(&|_, s, from| (latest(&s.sent) - from) as f64),
+                seen: of(&|_, s, from| (latest(&s.seen) - from) as f64),
+                end: of(&|_, s, from| (latest(&s.end) - from) as f64),
                 period: of(&|l, _, from| (from - least(&pes[pe][l - 1].begin)) as f64),
             }
         });
@@ -213,9 +213,9 @@ impl Recorder {
         plan.check(&request, CTAS as u32).map_err(BenchError::Request)?;
         if u64::from(plan.ctas) * u64::from(plan.threads) * 8 < bytes {
             let (ctas, threads) = (plan.ctas, plan.threads);
-            let most = u64::from(ctas) * u64::from(threads) * 8;
+            let max = u64::from(ctas) * u64::from(threads) * 8;
             return Err(BenchError::Request(format!(
-                "--timeline is of one packet for each thread: {ctas} CTAs of {threads} threads have {most} bytes, \
+                "--timeline is of one packet for each thread: {ctas} CTAs of {threads} threads have {max} bytes, \
                  not {bytes}"
             )));
         }

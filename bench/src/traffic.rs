@@ -13,7 +13,7 @@ use weft_runtime::{DType, Reduce};
 use weft_sim::{Port, Stats};
 
 /// The most bytes of a PE that are simulated. The counts of larger sizes are extrapolated.
-pub const MOST: u64 = 256 << 10;
+pub const MAX_SIMULATED_BYTES: u64 = 256 << 10;
 /// The number of CTAs of a simulated PE.
 const CTAS: u32 = 4;
 
@@ -40,9 +40,9 @@ pub struct Traffic {
     pub ctas: u32,
     /// The bytes between PEs by loads, stores and atomics, in each direction, of the PE that has
     /// the most.
-    pub peer: Ways,
+    pub peer: PortBytes,
     /// The bytes between a PE and the switch by multimem instructions, of the PE that has the most.
-    pub switch: Ways,
+    pub switch: PortBytes,
     /// The most bytes that one PE sends to one other PE.
     pub link: u64,
     /// The number of lanes that executed `multimem.ld_reduce`, over all PEs.
@@ -68,7 +68,7 @@ pub struct Traffic {
 
 /// The bytes through a port in each direction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Ways {
+pub struct PortBytes {
     /// The bytes that leave the PE.
     pub out: u64,
     /// The bytes that enter the PE.
@@ -86,15 +86,15 @@ pub struct Steps {
     pub packets: u32,
 }
 
-impl Ways {
-    fn most(ports: &[Port]) -> Ways {
-        let most = |of: fn(&Port) -> u64| ports.iter().map(of).max().unwrap_or(0);
-        Ways { out: most(|p| p.out), into: most(|p| p.into) }
+impl PortBytes {
+    fn busiest(ports: &[Port]) -> PortBytes {
+        let busiest = |of: fn(&Port) -> u64| ports.iter().map(of).max().unwrap_or(0);
+        PortBytes { out: busiest(|p| p.out), into: busiest(|p| p.into) }
     }
 
-    fn scaled(self, by: f64) -> Ways {
+    fn scaled(self, by: f64) -> PortBytes {
         let scaled = |n: u64| (n as f64 * by).round() as u64;
-        Ways { out: scaled(self.out), into: scaled(self.into) }
+        PortBytes { out: scaled(self.out), into: scaled(self.into) }
     }
 
     /// The bytes of the direction that carries more.
@@ -104,12 +104,12 @@ impl Ways {
 }
 
 impl Traffic {
-    /// Counts one launch of an algorithm, of `request.bytes()` up to [`MOST`].
+    /// Counts one launch of an algorithm, of `request.bytes()` up to [`MAX_SIMULATED_BYTES`].
     ///
     /// # Errors
     ///
-    /// Fails if the algorithm does not support the request, for more than [`MOST`] bytes, if the
-    /// kernel fails, or if its result is wrong.
+    /// Fails if the algorithm does not support the request, for more than [`MAX_SIMULATED_BYTES`]
+    /// bytes, if the kernel fails, or if its result is wrong.
     pub fn count(
         algorithm: &'static Algorithm,
         request: &Request,
@@ -118,8 +118,10 @@ impl Traffic {
         let bad =
             |message: String| BenchError::Request(format!("{} on the simulator: {message}", algorithm.name));
         let bytes = request.bytes();
-        if bytes > MOST {
-            return Err(bad(format!("{bytes} bytes are more than the {MOST} that are simulated at most")));
+        if bytes > MAX_SIMULATED_BYTES {
+            return Err(bad(format!(
+                "{bytes} bytes are more than the {MAX_SIMULATED_BYTES} that are simulated at most"
+            )));
         }
         let multicast = lowering != Lowering::Unicast;
         let request = &Request { multicast, ..*request };
@@ -136,7 +138,7 @@ impl Traffic {
             return Err(bad("the kernel did not run on the simulator".into()));
         };
         let n = request.n_pes as usize;
-        let switch = Ways::most(&stats.switch_ports(n));
+        let switch = PortBytes::busiest(&stats.switch_ports(n));
         let lowering = match (switch.bytes(), multicast) {
             (0, true) => "any",
             (_, true) => "multimem",
@@ -152,7 +154,7 @@ impl Traffic {
             size: bytes,
             n_pes: request.n_pes,
             ctas: plan.ctas,
-            peer: Ways::most(&stats.peer_ports(n)),
+            peer: PortBytes::busiest(&stats.peer_ports(n)),
             switch,
             link: stats.links.iter().copied().max().unwrap_or(0),
             ld_reduce: lanes("multimem.ld_reduce"),
@@ -209,8 +211,8 @@ impl Steps {
 }
 
 /// Counts all algorithms of a collective, with and without the switch, for several sizes. Those
-/// above [`MOST`] bytes are extrapolated. Also returns the reasons why some are left out.
-/// `progress` gets the number of counts that are done, and the number of all.
+/// above [`MAX_SIMULATED_BYTES`] bytes are extrapolated. Also returns the reasons why some are left
+/// out. `progress` gets the number of counts that are done, and the number of all.
 ///
 /// # Errors
 ///
@@ -236,7 +238,7 @@ pub fn count_all(
         };
         let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes);
         let whole = counts(*size).ok_or_else(none)?;
-        let simulated = counts((*size).min(MOST)).ok_or_else(none)?;
+        let simulated = counts((*size).min(MAX_SIMULATED_BYTES)).ok_or_else(none)?;
         for (algorithm, done) in Algorithm::of(collective).filter(|a| wanted(a)).zip(&mut done) {
             progress(done, total);
             for lowering in [Lowering::Multimem, Lowering::Unicast] {
@@ -350,7 +352,7 @@ mod tests {
         // Every 8 bytes are sent as 16; slots are emptied in turn, a few in each round.
         let data = 2 * 3 * (1 << 14);
         assert!((data..data + data / 50).contains(&t.peer.out), "{t:?}");
-        assert_eq!((t.switch, t.ld_reduce, t.flags), (Ways::default(), 0, 0));
+        assert_eq!((t.switch, t.ld_reduce, t.flags), (PortBytes::default(), 0, 0));
         assert_eq!(t.steps, Steps { waits: 0, pulls: 0, packets: 1 });
         assert_eq!(t.at(1 << 20).peer.out, t.peer.out * 64);
     }
@@ -364,13 +366,13 @@ mod tests {
         let t = count("two_shot", Lowering::Multimem, 4, size);
         let want = size + size / n;
         assert!((want..want + flags(&t)).contains(&t.switch.out) && t.switch.into >= want, "{t:?}");
-        assert_eq!((t.peer, t.ld_reduce, t.st), (Ways::default(), size / 16, size / 16), "{t:?}");
+        assert_eq!((t.peer, t.ld_reduce, t.st), (PortBytes::default(), size / 16, size / 16), "{t:?}");
         assert_eq!(t.steps, Steps { waits: 2, pulls: 1, packets: 0 });
         assert_eq!(t.flags, 2 * n * u64::from(t.ctas));
         let t = count("two_shot", Lowering::Unicast, 4, size);
         let want = 2 * size / n * (n - 1);
         assert!((want..want + flags(&t)).contains(&t.peer.out), "{t:?}");
-        assert_eq!((t.switch, t.steps), (Ways::default(), Steps { waits: 2, pulls: 1, packets: 0 }));
+        assert_eq!((t.switch, t.steps), (PortBytes::default(), Steps { waits: 2, pulls: 1, packets: 0 }));
         assert_eq!(t.remote_loads, size / 16 * (n - 1));
         let one = count("one_shot", Lowering::Multimem, 4, size);
         assert!(one.switch.out >= n * size && one.st == 0, "{one:?}");
@@ -389,7 +391,7 @@ mod tests {
     #[test]
     fn too_much_is_refused() {
         let algorithm = Algorithm::find(Collective::AllReduce, "ll").unwrap();
-        let request = Request::new(Collective::AllReduce, DType::F32, MOST, 2);
+        let request = Request::new(Collective::AllReduce, DType::F32, MAX_SIMULATED_BYTES, 2);
         let e = Traffic::count(algorithm, &request, Lowering::Unicast).unwrap_err();
         assert!(e.to_string().contains("simulated at most"), "{e}");
     }

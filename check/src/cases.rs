@@ -116,11 +116,11 @@ impl Case {
 pub(super) fn variants(cases: &[Case]) -> Vec<Variant> {
     let mut variants: Vec<Variant> = Vec::new();
     for case in cases {
-        let ways = case.replay().ways();
+        let chosen = case.replay().variant_options();
         for (stage, file) in case.subject.stages().zip(&case.names.files) {
             let external = if stage.compiled.external().is_empty() { "" } else { " --nvshmem extern" };
             let defines = values("-D", &stage.options.defines);
-            let options = format!("--kernel {}{defines}{ways}{external}", stage.kernel);
+            let options = format!("--kernel {}{defines}{chosen}{external}", stage.kernel);
             if !variants.iter().any(|v| v.options == options && v.file == *file) {
                 variants.push(Variant { file: file.clone(), options, ptx: stage.compiled.ptx.clone() });
             }
@@ -327,7 +327,7 @@ impl<'a> Planner<'a> {
         // Compile and allocate only for sizes that are not too large from the start.
         all.find(|sizes| {
             let options = self.run_options(sizes, n_pes, self.options.compile.lowering);
-            let least = Subject::least_bytes(&self.stages(), &options);
+            let least = Subject::min_bytes(&self.stages(), &options);
             least.is_ok_and(|b| b <= bytes) && self.fits(sizes, n_pes).is_ok_and(|b| b <= bytes)
         })
     }

@@ -105,7 +105,7 @@ pub struct Replay {
 impl Replay {
     /// Returns the chosen lowering, transport and nodes, such as `multimem, p2p` or `unicast, nodes
     /// of 2`.
-    pub(super) fn way(&self) -> String {
+    pub(super) fn variant(&self) -> String {
         let words = [self.lowering.name(), self.transport.name()];
         let words = words.into_iter().filter(|w| *w != "auto").map(str::to_owned);
         words.chain(self.node.map(|n| format!("nodes of {n}"))).collect::<Vec<_>>().join(", ")
@@ -127,7 +127,7 @@ pub(super) fn values<V: Copy + Into<Arg>>(option: &str, values: &BTreeMap<String
 impl Replay {
     /// Returns the options for the chosen lowering and transport, such as ` --lowering multimem
     /// --transport p2p`.
-    pub(super) fn ways(&self) -> String {
+    pub(super) fn variant_options(&self) -> String {
         let words = [("lowering", self.lowering.name()), ("transport", self.transport.name())];
         let chosen = words.into_iter().filter(|(_, word)| *word != "auto");
         chosen.map(|(option, word)| format!(" --{option} {word}")).collect()
@@ -143,7 +143,13 @@ impl fmt::Display for Replay {
             (None, None) => write!(f, "--kernel {} ", self.kernel)?,
         }
         write!(f, "--pes {} --seed {}", self.pes, self.seed)?;
-        write!(f, "{}{}{}", values("-D", &self.defines), values("--arg", &self.args), self.ways())?;
+        write!(
+            f,
+            "{}{}{}",
+            values("-D", &self.defines),
+            values("--arg", &self.args),
+            self.variant_options()
+        )?;
         if let Some(node) = self.node {
             write!(f, " --node {node}")?;
         }

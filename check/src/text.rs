@@ -86,9 +86,9 @@ impl Report {
         line("kernels", list(self.cases.iter().map(|c| c.kernel.clone()).collect()));
         let pes: BTreeSet<usize> = self.cases.iter().map(|c| c.pes).collect();
         line("PEs", pes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "));
-        let ways = list(self.cases.iter().map(|c| c.way()).filter(|w| !w.is_empty()).collect());
-        if !ways.is_empty() {
-            line("ways", ways);
+        let variants = list(self.cases.iter().map(|c| c.variant()).filter(|v| !v.is_empty()).collect());
+        if !variants.is_empty() {
+            line("variants", variants);
         }
         let sizes = self.cases.iter().map(|c| c.parameters()).filter(|s| !s.is_empty());
         let sizes = list(sizes.collect());

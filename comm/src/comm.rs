@@ -137,23 +137,23 @@ pub(crate) fn count(n: u64) -> usize {
 }
 
 /// An operand of a call.
-pub(crate) enum Side {
+pub(crate) enum CallOperand {
     Symmetric(AnyTensor),
     Other(BorrowedTensor),
 }
 
-impl Side {
+impl CallOperand {
     pub fn is_symmetric(&self) -> bool {
-        matches!(self, Side::Symmetric(_))
+        matches!(self, CallOperand::Symmetric(_))
     }
 }
 
 /// The operand is passed as contiguous elements, with whatever shape the kernel declares.
-impl AsArgument for Side {
+impl AsArgument for CallOperand {
     fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
         match self {
-            Side::Symmetric(tensor) => tensor.argument(stream).flat(),
-            Side::Other(tensor) => tensor.argument(stream),
+            CallOperand::Symmetric(tensor) => tensor.argument(stream).flat(),
+            CallOperand::Other(tensor) => tensor.argument(stream),
         }
     }
 }
@@ -215,8 +215,8 @@ impl Comm {
     }
 
     fn check(&self, count: usize, dtype: DType) -> Result<(), Error> {
-        let (bytes, most) = (count.saturating_mul(dtype.bytes() as usize), self.max_bytes);
-        if bytes <= most { Ok(()) } else { Err(Error::TooLarge { bytes, most }) }
+        let (bytes, limit) = (count.saturating_mul(dtype.bytes() as usize), self.max_bytes);
+        if bytes <= limit { Ok(()) } else { Err(Error::TooLarge { bytes, limit }) }
     }
 
     /// Allocates zeroed memory of the same size on each rank, which calls use without a copy.
@@ -417,7 +417,7 @@ impl Comm {
         (src, dst): (u64, u64),
         (send, recv): (usize, usize),
         dtype: DType,
-    ) -> Result<[Side; 2], Error> {
+    ) -> Result<[CallOperand; 2], Error> {
         // SAFETY: as the caller's.
         unsafe { Ok([self.side(src, send, dtype)?, self.side(dst, recv, dtype)?]) }
     }
@@ -427,7 +427,7 @@ impl Comm {
     ///
     /// # Safety
     /// `address` must have `count` elements that this rank's device can access.
-    pub(crate) unsafe fn side(&self, address: u64, count: usize, dtype: DType) -> Result<Side, Error> {
+    pub(crate) unsafe fn side(&self, address: u64, count: usize, dtype: DType) -> Result<CallOperand, Error> {
         if !address.is_multiple_of(ALIGN) {
             return Err(Error::Unaligned { address });
         }
@@ -438,10 +438,15 @@ impl Comm {
             && (address - start).saturating_add(bytes) <= buffer.bytes() as u64
         {
             let layout = count.into_layout()?;
-            return Ok(Side::Symmetric(AnyTensor::view(buffer.clone(), address - start, dtype, layout)?));
+            return Ok(CallOperand::Symmetric(AnyTensor::view(
+                buffer.clone(),
+                address - start,
+                dtype,
+                layout,
+            )?));
         }
         // SAFETY: as this function's.
-        Ok(Side::Other(unsafe { BorrowedTensor::new(self.world.device(), address, dtype, count) }))
+        Ok(CallOperand::Other(unsafe { BorrowedTensor::new(self.world.device(), address, dtype, count) }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Matrix products with communication in the same launch.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
-use crate::comm::{Side, count};
+use crate::comm::{CallOperand, count};
 use crate::{Comm, DType, Error, RawStream};
 use std::fmt;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl Matmul {
 }
 
 /// Memory of this object if it has any, and otherwise the caller's.
-fn either<'a>(own: &'a Option<Flat<'_>>, given: &'a Option<Side>) -> Option<&'a dyn AsArgument> {
+fn either<'a>(own: &'a Option<Flat<'_>>, given: &'a Option<CallOperand>) -> Option<&'a dyn AsArgument> {
     let own = own.as_ref().map(|own| own as &dyn AsArgument);
     own.or_else(|| given.as_ref().map(|side| side as &dyn AsArgument))
 }

@@ -59,14 +59,14 @@ pub enum Error {
     Exchange(String),
     /// The call needs more than the communicator was created for.
     #[error(
-        "the call needs {bytes} bytes, but the communicator accepts at most {most}\n  help: use NCCL for \
+        "the call needs {bytes} bytes, but the communicator accepts at most {limit}\n  help: use NCCL for \
          such sizes, or raise Options::max_bytes"
     )]
     TooLarge {
         /// The size of the larger side in bytes.
         bytes: usize,
         /// The maximum size of a call, which is [`Options::max_bytes`].
-        most: usize,
+        limit: usize,
     },
     /// An address is not a multiple of 16.
     #[error(

@@ -1,7 +1,7 @@
 //! Allreduce, residual add and RMSNorm in one call.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
-use crate::comm::{Side, lock};
+use crate::comm::{CallOperand, lock};
 use crate::{Comm, DType, Error, RawStream};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct AddRmsNorm {
     selector: Selector,
     hidden: usize,
     dtype: DType,
-    most_tokens: usize,
+    max_tokens: usize,
     /// The workspaces for packets, by variant.
     workspaces: BTreeMap<Variant, Packets>,
     /// The sums of many tokens.
@@ -56,10 +56,10 @@ pub struct Operands {
 }
 
 /// The maximum number of launches that are kept.
-const MOST_READY: usize = 1024;
+const MAX_READY: usize = 1024;
 
 impl AddRmsNorm {
-    /// Prepares calls with rows of `hidden` elements and at most `most_tokens` tokens. *Collective.*
+    /// Prepares calls with rows of `hidden` elements and at most `max_tokens` tokens. *Collective.*
     ///
     /// # Errors
     /// Fails if there is no memory for the workspaces (R0302), or with a compile error for a type that is neither
@@ -68,7 +68,7 @@ impl AddRmsNorm {
         comm: &Arc<Comm>,
         hidden: usize,
         dtype: DType,
-        most_tokens: usize,
+        max_tokens: usize,
     ) -> Result<AddRmsNorm, Error> {
         let (world, row_bytes) = (&comm.world, hidden * dtype.bytes() as usize);
         let stream = world.stream();
@@ -89,26 +89,15 @@ impl AddRmsNorm {
             let epoch = DeviceTensor::zeros(size.epoch, stream)?;
             workspaces.insert(plan.variant(), Packets { packets, epoch });
         }
-        let most = most_tokens.max(1) * hidden;
-        let buffer = world.buffer(most * dtype.bytes() as usize)?;
-        let sums = AnyTensor::new(buffer, dtype, most.into_layout()?)?;
+        let limit = max_tokens.max(1) * hidden;
+        let buffer = world.buffer(limit * dtype.bytes() as usize)?;
+        let sums = AnyTensor::new(buffer, dtype, limit.into_layout()?)?;
         let norm = AnyDeviceTensor::alloc(world.device(), dtype, [1, 1].into_layout()?)?;
         let unused = (DeviceTensor::zeros(1, stream)?, norm);
         // No rank sends before all memory is zero.
         world.barrier()?;
         let (comm, kernels, ready) = (comm.clone(), Mutex::default(), Mutex::default());
-        Ok(AddRmsNorm {
-            comm,
-            selector,
-            hidden,
-            dtype,
-            most_tokens,
-            workspaces,
-            sums,
-            unused,
-            kernels,
-            ready,
-        })
+        Ok(AddRmsNorm { comm, selector, hidden, dtype, max_tokens, workspaces, sums, unused, kernels, ready })
     }
 
     /// Computes `residual += sum over ranks of input`, and then `out = residual /
@@ -133,8 +122,8 @@ impl AddRmsNorm {
         eps: f32,
     ) -> Result<(), Error> {
         let width = self.hidden * self.dtype.bytes() as usize;
-        if tokens > self.most_tokens {
-            return Err(Error::TooLarge { bytes: tokens * width, most: self.most_tokens * width });
+        if tokens > self.max_tokens {
+            return Err(Error::TooLarge { bytes: tokens * width, limit: self.max_tokens * width });
         }
         if tokens == 0 {
             return Ok(());
@@ -151,7 +140,8 @@ impl AddRmsNorm {
             Some(_) => None,
             None => {
                 let buffer = self.sums.buffer().clone();
-                let sums = Side::Symmetric(AnyTensor::view(buffer, 0, self.dtype, all.into_layout()?)?);
+                let sums =
+                    CallOperand::Symmetric(AnyTensor::view(buffer, 0, self.dtype, all.into_layout()?)?);
                 let call = Call::new(Collective::AllReduce, &input, Some(&sums));
                 self.comm.collectives.run(&call, &stream)?;
                 Some(sums)
@@ -175,7 +165,7 @@ impl AddRmsNorm {
         ready.launch(&stream, &others)?;
         if !bound {
             let mut all = kept();
-            if all.len() >= MOST_READY {
+            if all.len() >= MAX_READY {
                 all.clear();
             }
             all.insert(key, ready);
@@ -189,7 +179,7 @@ impl AddRmsNorm {
         plan: Option<&Plan>,
         tokens: usize,
         eps: f32,
-        [x, residual, weight, out]: [&Side; 4],
+        [x, residual, weight, out]: [&CallOperand; 4],
         stream: &Stream,
     ) -> Result<Prepared, Error> {
         let (n, (scale, norm), team) = (tokens as i64, &self.unused, self.comm.world.team());
@@ -207,7 +197,7 @@ impl AddRmsNorm {
                 arguments.extend(last);
                 plan.ctas
             }
-            None => (tokens as u32).min(self.comm.collectives.most_ctas()),
+            None => (tokens as u32).min(self.comm.collectives.max_ctas()),
         };
         let kernel = self.kernel(plan)?;
         Ok(kernel.prepared(stream, Grid::of(ctas), arguments)?)
@@ -256,6 +246,6 @@ fn shape(tokens: u32, row_bytes: usize, n_pes: u32) -> Shape {
 
 impl fmt::Debug for AddRmsNorm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AddRmsNorm({} x {} of {})", self.most_tokens, self.hidden, self.dtype)
+        write!(f, "AddRmsNorm({} x {} of {})", self.max_tokens, self.hidden, self.dtype)
     }
 }

@@ -257,10 +257,10 @@ fn norms(rank: &Rank) -> Result<(), Error> {
 
 fn what_does_not_fit(rank: &Rank) -> Result<(), Error> {
     let x = rank.tensor(&[0.0; 64]);
-    let most = rank.comm.max_bytes() / 4;
+    let limit = rank.comm.max_bytes() / 4;
     let takes = |n| rank.comm.should_all_reduce(n, DType::F32);
-    assert!(takes(most) && !takes(most + 1));
-    let large = rank.all_reduce(&rank.comm, x.address(), x.address(), most + 1).unwrap_err();
+    assert!(takes(limit) && !takes(limit + 1));
+    let large = rank.all_reduce(&rank.comm, x.address(), x.address(), limit + 1).unwrap_err();
     assert!(matches!(large, Error::TooLarge { .. }), "{large}");
     let odd = rank.all_reduce(&rank.comm, x.address() + 4, x.address() + 4, 4).unwrap_err();
     assert!(matches!(odd, Error::Unaligned { .. }), "{odd}");

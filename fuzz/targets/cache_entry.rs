@@ -2,7 +2,7 @@
 #![no_main]
 
 use weft::gpu::cache::Entry;
-use weft::gpu::cache::Kept;
+use weft::gpu::cache::StoredValue;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Some(entry) = Entry::decode(bytes) {

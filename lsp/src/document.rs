@@ -69,10 +69,11 @@ impl Analysis {
         let names = program.resolve(true);
         let mut found = names.found.clone();
         let mut out = Analysis { sources, program, names, ..Analysis::default() };
-        if found.is_empty() {
-            for head in out.program.heads() {
-                found.extend(out.kernel(&head.name));
-            }
+        // A name that does not exist does not hide what is known about the kernels without it.
+        let resolved = found.is_empty();
+        for head in out.program.heads() {
+            let errors = out.kernel(&head.name);
+            found.extend(errors.into_iter().filter(|_| resolved));
         }
         (out, found)
     }

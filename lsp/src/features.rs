@@ -91,7 +91,9 @@ impl Document {
         let definition = self.definition_of(byte);
         let mut parts = Vec::new();
         if let Some(kinds) = definition.and_then(|d| self.analysis.kinds.get(&(d.file, d.start))) {
-            parts.extend(kinds.iter().map(|kind| format!("```weft\n{word}: {kind}\n```")));
+            let bare =
+                kinds.iter().map(|kind| kind.strip_prefix("a ").or(kind.strip_prefix("an ")).unwrap_or(kind));
+            parts.extend(bare.map(|kind| format!("```weft\n{word}: {kind}\n```")));
         } else if let Some(head) = self.head_of(word) {
             parts.push(head);
         } else if let Some(builtin) = builtins().find(|builtin| builtin.name == word) {
@@ -116,7 +118,7 @@ impl Document {
         let above = text[..function.span.start as usize].lines().rev();
         let mut comment: Vec<&str> = above.map_while(|line| line.strip_prefix("//")).map(str::trim).collect();
         comment.reverse();
-        Some(format!("```weft\n{head}\n```\n{}", comment.join("\n")))
+        Some(format!("```weft\n{head}\n```\n{}", comment.join("\n")).trim_end().to_owned())
     }
 
     /// The possible completions at a position: fields and functions after a dot, and otherwise

@@ -110,7 +110,7 @@ fn hover_definition_and_completion() {
     let said = |answer: &Value| answer["contents"]["value"].as_str().unwrap_or_default().to_owned();
 
     let hover = said(&editor.ask_at("textDocument/hover", &at(KERNEL, "let mi|ne")));
-    assert!(hover.contains("mine: a tensor<f32, global") && hover.contains("align"), "{hover}");
+    assert!(hover.contains("mine: tensor<f32, global") && hover.contains("align"), "{hover}");
     let hover = said(&editor.ask_at("textDocument/hover", &at(KERNEL, "= m|ine[_, i] * 2")));
     assert!(hover.contains("ld.global.v4") && hover.contains("st.global.v4"), "{hover}");
     let hover = said(&editor.ask_at("textDocument/hover", &at(KERNEL, "tw|ice(n)")));
@@ -167,6 +167,11 @@ fn findings_and_their_fixes() {
     let params = json!({ "textDocument": { "uri": URI }, "options": { "tabSize": 4, "insertSpaces": true } });
     let edit = editor.ask("textDocument/formatting", params.clone());
     assert!(edit[0]["newText"].as_str().unwrap().starts_with("fn f(total, n: int) {\n    let a = totl;\n"));
+    // The other kernel's types are known in spite of the errors.
+    let both = "fn f(total, n: int) { totl }\nkernel k(x: global<f32, (64):(1)>) block(32) { x[0] = 1.0; }\n";
+    assert_eq!(editor.open(both).len(), 1);
+    let hover = editor.ask_at("textDocument/hover", &at(both, "{ |x[0] = 1.0"));
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("x: tensor<f32, global"), "{hover}");
     // A text with a syntax error is reported, and is not formatted.
     let found = editor.open("kernel k() block(32) { let a = 1 }");
     assert!(found[0]["message"].as_str().unwrap().starts_with("missing `;`"), "{found:?}");

@@ -15,7 +15,7 @@ use weft_run::Arg;
 /// The options of a check besides those of compilation.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct What {
+pub struct CheckRequest {
     pes: Vec<usize>,
     nodes: Vec<u32>,
     seed: u64,
@@ -71,20 +71,20 @@ pub fn check(
     py: Python<'_>,
     request: Request,
     defines: &Bound<'_, PyDict>,
-    what: What,
+    settings: CheckRequest,
 ) -> PyResult<(String, String, Vec<String>)> {
     let compile = request.options(defines)?;
     let stop = Arc::new(AtomicBool::new(false));
     let mut options = CheckOptions::new(compile.target).compile(compile.clone());
     options.stop = Some(stop.clone());
-    what.apply(&mut options)?;
+    settings.apply(&mut options)?;
     let work = || -> Result<Report, Fault> { Ok(check_file(&request.parse()?, &options)?) };
     let report = interruptible(py, work, || stop.store(true, Ordering::Relaxed))??;
     let findings = report.findings.iter().map(|f| report.finding_text(f, Color::Never)).collect();
     Ok((report.json(), report.text(Color::Never), findings))
 }
 
-impl What {
+impl CheckRequest {
     fn apply(self, options: &mut CheckOptions) -> Result<(), Fault> {
         (options.pes, options.nodes) = (self.pes, self.nodes);
         (options.seed, options.seeds, options.sizes) = (self.seed, self.seeds, self.sizes);

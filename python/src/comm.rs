@@ -211,9 +211,9 @@ pub struct AddRmsNorm {
 #[pymethods]
 impl AddRmsNorm {
     #[new]
-    fn new(py: Python<'_>, comm: &Comm, hidden: usize, code: u8, most_tokens: usize) -> PyResult<AddRmsNorm> {
+    fn new(py: Python<'_>, comm: &Comm, hidden: usize, code: u8, max_tokens: usize) -> PyResult<AddRmsNorm> {
         let (comm, dtype) = (comm.get()?, dtype(code)?);
-        let made = py.detach(|| comm::AddRmsNorm::new(&comm, hidden, dtype, most_tokens));
+        let made = py.detach(|| comm::AddRmsNorm::new(&comm, hidden, dtype, max_tokens));
         Ok(AddRmsNorm { inner: made.map_err(Fault::from)? })
     }
 

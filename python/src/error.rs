@@ -31,10 +31,10 @@ pub fn take_raised() -> Option<PyErr> {
 
 /// An error that will be raised as a Python exception.
 #[derive(Debug)]
-pub struct Fault(Box<What>);
+pub struct Fault(Box<FaultDetails>);
 
 #[derive(Debug, Default)]
-struct What {
+struct FaultDetails {
     code: String,
     message: String,
     help: String,
@@ -52,13 +52,13 @@ impl Fault {
 
     pub fn new(code: &str, message: impl Into<String>, help: impl Into<String>) -> Fault {
         let (code, message, help) = (code.into(), message.into(), help.into());
-        Fault(Box::new(What { code, message, help, ..What::default() }))
+        Fault(Box::new(FaultDetails { code, message, help, ..FaultDetails::default() }))
     }
 }
 
 impl From<PyErr> for Fault {
     fn from(e: PyErr) -> Fault {
-        Fault(Box::new(What { raised: Some(e), ..What::default() }))
+        Fault(Box::new(FaultDetails { raised: Some(e), ..FaultDetails::default() }))
     }
 }
 
@@ -144,7 +144,7 @@ impl From<warpweft_comm::Error> for Fault {
 
 impl From<Fault> for PyErr {
     fn from(fault: Fault) -> PyErr {
-        let What { code, message, help, rendered, raised } = *fault.0;
+        let FaultDetails { code, message, help, rendered, raised } = *fault.0;
         if let Some(raised) = raised {
             return raised;
         }

@@ -132,7 +132,7 @@ impl Launcher {
     fn start(
         &self,
         py: Python<'_>,
-        (key, on, device): Where<'_>,
+        (key, on, device): Target<'_>,
         layout: Shape,
         arguments: &[Bound<'_, PyAny>],
         stream: &Stream,
@@ -158,7 +158,7 @@ impl Launcher {
 }
 
 /// Where a kernel runs: its key among the loaded kernels, and the device.
-type Where<'a> = ((bool, u64), On, &'a Device);
+type Target<'a> = ((bool, u64), On, &'a Device);
 
 /// The shape of a launch as given by Python. None means the kernel's own grid, or as many CTAs as
 /// fit.

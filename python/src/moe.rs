@@ -34,7 +34,7 @@ impl Experts {
     ) -> PyResult<Experts> {
         let (tokens, hidden, columns) = shape;
         let problem = Problem::new(tokens, hidden, experts, choices, dtype(code)?);
-        let problem = Problem { columns, most_rows: rows, ..problem };
+        let problem = Problem { columns, max_rows: rows, ..problem };
         let comm = comm.get()?;
         let made = py.detach(|| moe::Experts::new(&comm, problem));
         Ok(Experts { inner: made.map_err(Fault::from)? })

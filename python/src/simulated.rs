@@ -11,7 +11,7 @@ use weft::sim::Check;
 /// The options of a simulation, as given by Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct What {
+pub struct SimulationOptions {
     n_pes: u32,
     seed: u64,
     check: bool,
@@ -39,17 +39,17 @@ type Outcome = (bool, Py<PyAny>);
 #[pymethods]
 impl Simulated {
     #[new]
-    fn new(py: Python<'_>, what: What) -> PyResult<Simulated> {
-        let mut config = SimConfig::new(what.n_pes);
-        (config.seed, config.explore, config.node) = (what.seed, what.explore, what.node);
-        config.check = what.check.then(Check::default);
-        (config.multicast, config.multicast_of_one) = (what.multicast, what.multicast);
-        config.sms = what.sms.unwrap_or(config.sms);
-        config.heap = Some(what.heap);
+    fn new(py: Python<'_>, options: SimulationOptions) -> PyResult<Simulated> {
+        let mut config = SimConfig::new(options.n_pes);
+        (config.seed, config.explore, config.node) = (options.seed, options.explore, options.node);
+        config.check = options.check.then(Check::default);
+        (config.multicast, config.multicast_of_one) = (options.multicast, options.multicast);
+        config.sms = options.sms.unwrap_or(config.sms);
+        config.heap = Some(options.heap);
         config.memory_limit =
-            config.memory_limit.max(what.heap.saturating_mul(u64::from(what.n_pes)).saturating_mul(2));
-        config.step_limit = what.max_steps.unwrap_or(config.step_limit);
-        config.time_limit = what.time_limit.map(|t| seconds("time_limit", t)).transpose()?;
+            config.memory_limit.max(options.heap.saturating_mul(u64::from(options.n_pes)).saturating_mul(2));
+        config.step_limit = options.max_steps.unwrap_or(config.step_limit);
+        config.time_limit = options.time_limit.map(|t| seconds("time_limit", t)).transpose()?;
         config.stop = Some(Arc::default());
         let made = py.detach(|| {
             let job = RuntimeWorld::simulated_with(&config)?;

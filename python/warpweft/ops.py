@@ -50,11 +50,11 @@ _SCHEMAS = (
     " Tensor? bias=None, Tensor? result_scale=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
     "gemm_all_reduce(Tensor A, Tensor B, str group_name, *, Tensor? bias=None, Tensor? residual=None,"
     ' str activation="none") -> Tensor',
-    "moe_dispatch(Tensor x, Tensor ids, int experts, int most_tokens, str group_name) -> (Tensor, Tensor)",
-    "moe_combine(Tensor results, Tensor x, Tensor ids, Tensor gates, int experts, int most_tokens, str group_name) -> Tensor",
-    "moe_experts(Tensor x, Tensor ids, Tensor gates, Tensor b, int most_tokens, str group_name, *,"
+    "moe_dispatch(Tensor x, Tensor ids, int experts, int max_tokens, str group_name) -> (Tensor, Tensor)",
+    "moe_combine(Tensor results, Tensor x, Tensor ids, Tensor gates, int experts, int max_tokens, str group_name) -> Tensor",
+    "moe_experts(Tensor x, Tensor ids, Tensor gates, Tensor b, int max_tokens, str group_name, *,"
     " Tensor? scales=None, Tensor? scale_b=None) -> Tensor",
-    "moe_dispatch_scaled(Tensor x, Tensor scales, Tensor ids, int experts, int most_tokens, str group_name)"
+    "moe_dispatch_scaled(Tensor x, Tensor scales, Tensor ids, int experts, int max_tokens, str group_name)"
     " -> (Tensor, Tensor, Tensor)",
 )
 
@@ -128,50 +128,50 @@ def _gemm_all_reduce(A, B, group_name, *, bias=None, residual=None, activation="
     return _comm(group_name).gemm_all_reduce(A, B, bias=bias, residual=residual, activation=activation)
 
 
-def _layer(comm: Comm, x: torch.Tensor, ids: torch.Tensor, experts: int, most_tokens: int, columns: int) -> Any:
-    return comm.moe(most_tokens, x.shape[1], experts, ids.shape[1], columns=columns, dtype=x.dtype)
+def _layer(comm: Comm, x: torch.Tensor, ids: torch.Tensor, experts: int, max_tokens: int, columns: int) -> Any:
+    return comm.moe(max_tokens, x.shape[1], experts, ids.shape[1], columns=columns, dtype=x.dtype)
 
 
-def _moe_dispatch(x, ids, experts, most_tokens, group_name):
-    layer = _layer(_comm(group_name), x, ids, experts, most_tokens, x.shape[1])
+def _moe_dispatch(x, ids, experts, max_tokens, group_name):
+    layer = _layer(_comm(group_name), x, ids, experts, max_tokens, x.shape[1])
     received, offsets = layer.dispatch(x, ids)
     return received.clone(), offsets.clone()
 
 
-def _moe_dispatch_scaled(x, scales, ids, experts, most_tokens, group_name):
-    layer = _layer(_comm(group_name), x, ids, experts, most_tokens, x.shape[1])
+def _moe_dispatch_scaled(x, scales, ids, experts, max_tokens, group_name):
+    layer = _layer(_comm(group_name), x, ids, experts, max_tokens, x.shape[1])
     received, offsets = layer.dispatch(x, ids, scales)
     return received.clone(), layer.received_scales.clone(), offsets.clone()
 
 
-def _moe_combine(results, x, ids, gates, experts, most_tokens, group_name):
-    layer = _layer(_comm(group_name), x, ids, experts, most_tokens, x.shape[1])
+def _moe_combine(results, x, ids, gates, experts, max_tokens, group_name):
+    layer = _layer(_comm(group_name), x, ids, experts, max_tokens, x.shape[1])
     layer.results.copy_(results)
     return layer.combine(ids, gates)
 
 
-def _moe_experts(x, ids, gates, b, most_tokens, group_name, *, scales=None, scale_b=None):
+def _moe_experts(x, ids, gates, b, max_tokens, group_name, *, scales=None, scale_b=None):
     comm = _comm(group_name)
-    layer = _layer(comm, x, ids, b.shape[0] * comm.size, most_tokens, b.shape[1])
+    layer = _layer(comm, x, ids, b.shape[0] * comm.size, max_tokens, b.shape[1])
     return layer(x, ids, gates, b, scales, scale_b)
 
 
-def _fake_moe_dispatch(x, ids, experts, most_tokens, group_name):
+def _fake_moe_dispatch(x, ids, experts, max_tokens, group_name):
     size = _comm(group_name).size
-    rows = size * most_tokens * ids.shape[1] + experts // size * 127
+    rows = size * max_tokens * ids.shape[1] + experts // size * 127
     return x.new_empty(rows, x.shape[1]), ids.new_empty(experts // size + 1, dtype=torch.int32)
 
 
-def _fake_moe_dispatch_scaled(x, scales, ids, experts, most_tokens, group_name):
-    received, offsets = _fake_moe_dispatch(x, ids, experts, most_tokens, group_name)
+def _fake_moe_dispatch_scaled(x, scales, ids, experts, max_tokens, group_name):
+    received, offsets = _fake_moe_dispatch(x, ids, experts, max_tokens, group_name)
     return received, scales.new_empty(received.shape[0], dtype=torch.float32), offsets
 
 
-def _fake_moe_combine(results, x, ids, gates, experts, most_tokens, group_name):
+def _fake_moe_combine(results, x, ids, gates, experts, max_tokens, group_name):
     return results.new_empty(ids.shape[0], results.shape[1])
 
 
-def _fake_moe_experts(x, ids, gates, b, most_tokens, group_name, *, scales=None, scale_b=None):
+def _fake_moe_experts(x, ids, gates, b, max_tokens, group_name, *, scales=None, scale_b=None):
     return x.new_empty(ids.shape[0], b.shape[1], dtype=torch.bfloat16 if x.dtype.itemsize == 1 else x.dtype)
 
 

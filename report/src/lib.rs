@@ -39,18 +39,19 @@ use weft_run::RunError;
 
 /// What a page shows, and how long it may take.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// How kernels are compiled and checked. The numbers of PEs in it are ignored.
     pub check: CheckOptions,
     /// The number of PEs that run each kernel.
     pub pes: usize,
-    /// About how long the checks of a kernel may take. Fewer seeds are tried where they would take longer, and one seed
-    /// always is.
+    /// The approximate time limit for the checks of a kernel. If all seeds would take longer, fewer
+    /// seeds are tried, but always at least one.
     pub patience: Duration,
 }
 
 impl Options {
-    /// The options of a page about kernels on so many PEs, whose checks take at most ten seconds each.
+    /// Options for kernels that run on `pes` PEs, with checks that take at most ten seconds each.
     pub fn new(check: CheckOptions, pes: usize) -> Options {
         Options { check, pes, patience: Duration::from_secs(10) }
     }

@@ -10,7 +10,7 @@ use weft_ir::{Address, Operation};
 use weft_passes::Fact;
 
 /// A part of a bar: its name, its size, and a note.
-struct Part {
+struct BarSegment {
     name: String,
     size: u64,
     more: String,
@@ -48,7 +48,7 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
 }
 
 /// A bar of parts, relative to the capacity of a streaming multiprocessor.
-fn bar(parts: &[Part], limit: u64, unit: &str, show: &dyn Fn(u64) -> String) -> Markup {
+fn bar(parts: &[BarSegment], limit: u64, unit: &str, show: &dyn Fn(u64) -> String) -> Markup {
     let sum: u64 = parts.iter().map(|part| part.size).sum();
     let percent = |size: u64| format!("{:.2}", 100.0 * size as f64 / limit.max(1) as f64);
     html! {
@@ -80,23 +80,27 @@ fn bar(parts: &[Part], limit: u64, unit: &str, show: &dyn Fn(u64) -> String) -> 
 }
 
 /// The registers of each role, or of all threads.
-fn registers(study: &Study) -> Vec<Part> {
+fn registers(study: &Study) -> Vec<BarSegment> {
     let roles = study.compiled.report.tiles.iter().filter_map(|tiled| match &tiled.fact {
-        Fact::Role(name, first, threads, registers) => Some(Part {
+        Fact::Role(name, first, threads, registers) => Some(BarSegment {
             name: name.to_string(),
             size: u64::from(threads * registers),
             more: format!("threads {first} to {}, {registers} registers each", first + threads - 1),
         }),
         _ => None,
     });
-    let mut parts: Vec<Part> = roles.collect();
+    let mut parts: Vec<BarSegment> = roles.collect();
     let all = study.compiled.report.tiles.iter().find_map(|tiled| match tiled.fact {
         Fact::Registers(all, _) => Some(u64::from(all)),
         _ => None,
     });
     let others = all.unwrap_or(0).saturating_sub(parts.iter().map(|part| part.size).sum());
     if others > 0 {
-        parts.push(Part { name: "others".into(), size: others, more: "threads without a named role".into() });
+        parts.push(BarSegment {
+            name: "others".into(),
+            size: others,
+            more: "threads without a named role".into(),
+        });
     }
     if parts.is_empty()
         && let Some((usage, kernel)) = usage(study).zip(study.kernel())
@@ -104,7 +108,7 @@ fn registers(study: &Study) -> Vec<Part> {
         let (threads, registers) = (kernel.threads(), usage.registers);
         let size = u64::from(threads * registers);
         let more = format!("threads 0 to {}, {registers} registers each", threads.saturating_sub(1));
-        parts.push(Part { name: "all threads".into(), size, more });
+        parts.push(BarSegment { name: "all threads".into(), size, more });
     }
     parts
 }
@@ -138,13 +142,17 @@ fn fit(study: &Study) -> Option<String> {
 }
 
 /// The tensors and barriers in shared memory.
-fn buffers(study: &Study) -> Vec<Part> {
+fn buffers(study: &Study) -> Vec<BarSegment> {
     let mut parts = Vec::new();
     let Some(kernel) = study.compiled.low.kernels.first() else { return parts };
     kernel.walk(&mut |_, inst| {
         if let Some(Address::Shared { name, bytes, align }) = inst.op.address() {
             let name = if name.is_empty() { "unnamed" } else { &**name };
-            parts.push(Part { name: name.into(), size: *bytes, more: format!("aligned to {align} bytes") });
+            parts.push(BarSegment {
+                name: name.into(),
+                size: *bytes,
+                more: format!("aligned to {align} bytes"),
+            });
         }
     });
     parts

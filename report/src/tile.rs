@@ -137,7 +137,7 @@ impl Tiles<'_> {
         let (mut offset, mut at) = (Int::ZERO, view);
         loop {
             match self.kernel.op(at).view() {
-                Some(View::Part { base, offset: more } | View::Dealt { base, offset: more, .. }) => {
+                Some(View::Part { base, offset: more } | View::Distributed { base, offset: more, .. }) => {
                     offset = offset + more.clone();
                     at = *base;
                 }

@@ -204,14 +204,14 @@ fn moved(trace: &Trace, pe: usize) -> Markup {
         *steps.entry(step).or_default() += t.bytes - last;
         last = t.bytes;
     }
-    let most = steps.values().copied().max().unwrap_or(1).max(1);
+    let max = steps.values().copied().max().unwrap_or(1).max(1);
     html! {
         @if !steps.is_empty() {
             div.row {
                 span.label { "bytes out" }
                 (track("bytes out", html! {
                     @for (step, count) in &steps {
-                        @let height = (HEIGHT * count).div_ceil(most);
+                        @let height = (HEIGHT * count).div_ceil(max);
                         rect.moved x=(step) width="1" y=(HEIGHT - height) height=(height) { title { (bytes(*count)) } }
                     }
                 }))

@@ -22,12 +22,12 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
         .collect();
     let switch = stats.switch_ports(n);
     let in_switch = switch.iter().any(|port| port.out + port.into > 0);
-    let most = between.iter().flatten().copied().chain(switch.iter().flat_map(|p| [p.out, p.into]));
-    let most = most.max().unwrap_or(0);
+    let max = between.iter().flatten().copied().chain(switch.iter().flat_map(|p| [p.out, p.into]));
+    let max = max.max().unwrap_or(0);
     html! {
         (setting(run))
-        @if most == 0 && run.examined.error.is_some() {}
-        @else if most == 0 { p.lead { "No PE sent data to another PE." } }
+        @if max == 0 && run.examined.error.is_some() {}
+        @else if max == 0 { p.lead { "No PE sent data to another PE." } }
         @else {
             p.lead { "Bytes of the last launch, from the PE of the row to the PE of the column: loads, stores, atomics and "
                 "NVSHMEM's functions" @if in_switch { ", and the bytes that multimem instructions sent through the switch" } "." }
@@ -42,14 +42,14 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
                         @for (from, row) in between.iter().enumerate() {
                             tr {
                                 th scope="row" { "PE " (from) }
-                                @for (to, count) in row.iter().enumerate() { (cell(*count, most, from == to)) }
-                                @if in_switch { (cell(switch[from].out, most, false)) }
+                                @for (to, count) in row.iter().enumerate() { (cell(*count, max, from == to)) }
+                                @if in_switch { (cell(switch[from].out, max, false)) }
                             }
                         }
                         @if in_switch {
                             tr {
                                 th scope="row" { "switch" }
-                                @for port in &switch { (cell(port.into, most, false)) }
+                                @for port in &switch { (cell(port.into, max, false)) }
                                 td.none {}
                             }
                         }
@@ -61,8 +61,8 @@ pub(crate) fn section(kernel: &Shown<'_>) -> Markup {
     }
 }
 
-fn cell(count: u64, most: u64, own: bool) -> Markup {
-    let heat = 100.0 * count as f64 / most.max(1) as f64;
+fn cell(count: u64, max: u64, own: bool) -> Markup {
+    let heat = 100.0 * count as f64 / max.max(1) as f64;
     html! {
         @if own { td.none { "\u{b7}" } }
         @else if count == 0 { td.zero { "0" } }

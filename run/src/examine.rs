@@ -52,7 +52,7 @@ impl Subject {
     ///
     /// # Errors
     /// Fails where [`new`](Subject::new) fails, as far as the kernels' heads show it.
-    pub fn least_bytes(stages: &[Stage<'_>], options: &RunOptions) -> Result<u64, RunError> {
+    pub fn min_bytes(stages: &[Stage<'_>], options: &RunOptions) -> Result<u64, RunError> {
         Sequence::bytes_of_largest(stages, options)
     }
 

@@ -1,7 +1,7 @@
 //! Compares results with the numbers of files.
 
 use super::array::{Array, ArrayError, read_number};
-use super::reference::{Checked, Values, least_step};
+use super::reference::{Checked, Values, min_step};
 use super::{RunError, inputs};
 use std::path::Path;
 use weft_ir::Scalar;
@@ -25,8 +25,8 @@ impl Tolerance {
             Scalar::F32 => (1.3e-6, 1e-5),
             Scalar::F16 => (1e-3, 1e-5),
             Scalar::BF16 => (1.6e-2, 1e-5),
-            Scalar::E4M3 => (0.125, least_step(dtype)),
-            Scalar::E5M2 => (0.25, least_step(dtype)),
+            Scalar::E4M3 => (0.125, min_step(dtype)),
+            Scalar::E5M2 => (0.25, min_step(dtype)),
             _ => (0.0, 0.0),
         };
         Tolerance { relative, absolute }

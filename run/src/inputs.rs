@@ -10,7 +10,7 @@ use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Defines, Head, HeadParam};
 
 /// The parameters and data of a run, from files and from the request.
-pub(super) struct Found {
+pub(super) struct RunData {
     /// The values of compile-time parameters.
     pub defines: Defines,
     /// The values of run-time scalars.
@@ -19,7 +19,7 @@ pub(super) struct Found {
     pub arrays: BTreeMap<String, Vec<Array>>,
 }
 
-impl Found {
+impl RunData {
     /// Returns the options to compile a kernel, of `kernels` in total. If there are several, each
     /// gets the parameters that it has.
     pub fn options_of(&self, head: &Head, kernels: usize, options: &RunOptions) -> Options {
@@ -93,8 +93,8 @@ pub fn pes_of(inputs: &[(String, PathBuf)]) -> Option<u32> {
 
 /// Reads the input files, and derives element types and extents that are parameters. Parameters and
 /// tensors of equal names are shared by all kernels.
-pub(super) fn gather(heads: &[Head], options: &RunOptions) -> Result<Found, RunError> {
-    let mut found = Found {
+pub(super) fn gather(heads: &[Head], options: &RunOptions) -> Result<RunData, RunError> {
+    let mut found = RunData {
         defines: options.compile.defines.clone(),
         args: options.args.clone(),
         arrays: BTreeMap::new(),
@@ -150,7 +150,7 @@ fn element<'p>(head: &Head, param: &'p HeadParam) -> Option<&'p str> {
     param.elem.as_deref().filter(|elem| head.generics.iter().any(|(g, ..)| **g == **elem))
 }
 
-impl Found {
+impl RunData {
     /// Derives a kernel's parameters from the array of a PE's tensor.
     fn follow(&mut self, head: &Head, param: &HeadParam, array: &Array, path: &Path) -> Result<(), RunError> {
         let (shape, source) = (&array.shape, path.display().to_string());

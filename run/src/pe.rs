@@ -3,7 +3,7 @@
 
 use super::array::Array;
 use super::expected::{self, Tolerance};
-use super::inputs::{Found, of_pe};
+use super::inputs::{RunData, of_pe};
 use super::plan::{ArgumentSource, KernelPlan, Plan};
 use super::reference::{Checked, Values};
 use super::tensors::Tensor;
@@ -88,7 +88,7 @@ impl<'a> Pe<'a> {
     }
 
     /// Fills this PE's tensors with the input files or with their initial contents.
-    pub fn fill(&self, seed: u64, found: &Found) -> Result<(), RunError> {
+    pub fn fill(&self, seed: u64, found: &RunData) -> Result<(), RunError> {
         let me = self.world.my_pe() as usize;
         for (tensor, memory) in self.plan.tensors.iter().zip(&self.tensors) {
             let info = &tensor.info;
@@ -113,7 +113,7 @@ impl<'a> Pe<'a> {
     /// Restores the [renewed](Tensor::renewed) tensors to their contents before the first launch,
     /// except those that files fill. So a launch that does nothing does not keep the result of the
     /// one before. *Collective.*
-    pub fn renew(&mut self, seed: u64, found: &Found) -> Result<(), RunError> {
+    pub fn renew(&mut self, seed: u64, found: &RunData) -> Result<(), RunError> {
         let me = self.world.my_pe() as usize;
         let mut forgotten = vec![false; self.tensors.len()];
         for (number, tensor) in self.plan.tensors.iter().enumerate() {

@@ -217,7 +217,7 @@ impl Checked {
         error: f64,
         dtype: Scalar,
     ) -> bool {
-        let bound = unit_roundoff(dtype) * want.as_f64().abs() + error + least_step(dtype);
+        let bound = unit_roundoff(dtype) * want.as_f64().abs() + error + min_step(dtype);
         let exact = have == rounded && (!dtype.is_float() || have.as_f64().is_infinite());
         self.within(have, want, exact, if dtype.is_float() { bound } else { 0.0 })
     }
@@ -279,7 +279,7 @@ fn combine(op: RedOp, a: Number, b: Number) -> Number {
 }
 
 /// The smallest subnormal of a float type.
-pub fn least_step(dtype: Scalar) -> f64 {
+pub fn min_step(dtype: Scalar) -> f64 {
     let exponent = match dtype {
         Scalar::F64 => -1074,
         Scalar::F32 => -149,

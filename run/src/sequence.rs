@@ -1,7 +1,7 @@
 //! The compiled kernels of a run, and a PE's work with them.
 
 use super::evaluated::{self, Operand};
-use super::inputs::{self, Found};
+use super::inputs::{self, RunData};
 use super::pe::Pe;
 use super::plan::{self, Plan};
 use super::reference::{Checked, Values, check};
@@ -37,7 +37,7 @@ impl Stage<'_> {
 /// and request. Parameters and tensors of equal names are shared.
 pub(super) struct Sequence {
     pub stages: Vec<Prepared>,
-    pub found: Found,
+    pub found: RunData,
     compile_time: Duration,
 }
 
@@ -113,7 +113,7 @@ impl Sequence {
             let own = found.options_of(head, stages.len(), options);
             plan::tensor_bytes(&stage.file.without_code(&head.name, &own)?, &found.args, options)
         };
-        stages.iter().zip(&heads).map(bytes).try_fold(0, |most, bytes| Ok(bytes?.max(most)))
+        stages.iter().zip(&heads).map(bytes).try_fold(0, |max, bytes| Ok(bytes?.max(max)))
     }
 
     /// Checks that the kernels' loads and stores stay within the requested nodes.
@@ -290,7 +290,7 @@ impl Prepared {
 
 /// The least precise accumulator type of the kernel's reductions.
 fn accumulator(compiled: &Compiled) -> Scalar {
-    let mut least: Option<Scalar> = None;
+    let mut narrowest: Option<Scalar> = None;
     for k in &compiled.high.kernels {
         k.walk(&mut |_, inst| {
             let combines = matches!(inst.op.arith(), Some(Arith::Binary { .. } | Arith::Fma { .. }));
@@ -302,11 +302,11 @@ fn accumulator(compiled: &Compiled) -> Scalar {
                 inst.ty.elem().filter(|_| combines)
             };
             if let Some(acc) = acc.filter(|a| a.is_float())
-                && least.is_none_or(|l| acc.bits() < l.bits())
+                && narrowest.is_none_or(|l| acc.bits() < l.bits())
             {
-                least = Some(acc);
+                narrowest = Some(acc);
             }
         });
     }
-    least.unwrap_or(Scalar::F32)
+    narrowest.unwrap_or(Scalar::F32)
 }

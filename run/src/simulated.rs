@@ -58,10 +58,10 @@ impl Simulated {
         let tensors = plan.bytes().saturating_mul(plan.n_pes as u64);
         let all = tensors.saturating_mul(COPIES);
         if all > MAX_BYTES {
-            let (n, tensors, all, most) = (plan.n_pes, tensors >> 20, all >> 20, MAX_BYTES >> 20);
+            let (n, tensors, all, max) = (plan.n_pes, tensors >> 20, all >> 20, MAX_BYTES >> 20);
             return request(format!(
                 "the tensors of {n} PEs take {tensors} MiB, and {all} MiB with the copies that results are compared with; a \
-                 simulated run may take {most} MiB"
+                 simulated run may take {max} MiB"
             ));
         }
         let job = World::simulated_with(&self.config(sequence, options))?;

@@ -138,16 +138,16 @@ fn open(path: &Path, options: &OpenOptions, trust: Trust) -> io::Result<File> {
     }
 }
 
-/// Reads a regular file of at most `most` bytes.
+/// Reads a regular file of at most `max` bytes.
 ///
 /// # Errors
 /// Fails if the file cannot be read, is larger, or, with [`Trust::Owner`], if another user can
 /// write it.
-pub fn read(path: &Path, most: u64, trust: Trust) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, max: u64, trust: Trust) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path, OpenOptions::new().read(true), trust)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > most {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes"))),
+    open(path, OpenOptions::new().read(true), trust)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {max} bytes"))),
         false => Ok(bytes),
     }
 }

@@ -70,11 +70,11 @@ impl Registry {
     /// memory of the device, which it takes in whole units. (NVSHMEM must not be asked for more: it
     /// would destroy its heap, and the PEs would crash.)
     ///
-    /// `most` limits the address range of heap and registered memory together, in whole units, of
+    /// `max` limits the address range of heap and registered memory together, in whole units, of
     /// which NVSHMEM uses some from the start.
-    pub fn room(&self, free: usize, unit: usize, most: usize) -> usize {
+    pub fn room(&self, free: usize, unit: usize, max: usize) -> usize {
         const OWN_UNITS: usize = 4;
-        let addresses = most.saturating_sub(self.grown + self.registered + OWN_UNITS * unit);
+        let addresses = max.saturating_sub(self.grown + self.registered + OWN_UNITS * unit);
         let new = (free.min(addresses) / unit * unit).saturating_sub(ALIGN);
         new.max(self.grown.saturating_sub(self.in_use))
     }

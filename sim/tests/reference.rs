@@ -26,8 +26,8 @@ fn simulated(program: &Program, seed: u64) -> Result<Vec<u64>, Box<dyn std::erro
     Ok(bytes.chunks(8).map(|w| u64::from_le_bytes(w.try_into().unwrap())).collect())
 }
 
-fn agree(bytes: &[u8], most: usize, seed: u64) {
-    let program = Program::new(bytes, most);
+fn agree(bytes: &[u8], max: usize, seed: u64) {
+    let program = Program::new(bytes, max);
     let ours = simulated(&program, seed).unwrap_or_else(|e| panic!("{e}\n{}", program.ptx()));
     let want = program.run();
     let wrong = (0..want.len()).find(|i| ours[*i] != want[*i]);
@@ -56,8 +56,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn programs(choices in any::<u64>(), most in 1..60_usize, seed in 0..4_u64) {
-        agree(&random(choices), most, seed);
+    fn programs(choices in any::<u64>(), max in 1..60_usize, seed in 0..4_u64) {
+        agree(&random(choices), max, seed);
     }
 }
 

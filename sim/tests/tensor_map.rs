@@ -67,7 +67,7 @@ fn box_bytes(m: &TensorMap) -> usize {
 }
 
 /// An element of a box.
-struct Place {
+struct ElementPlace {
     shared: usize,
     /// Its byte in the tensor, if it has one.
     read: Option<usize>,
@@ -75,7 +75,7 @@ struct Place {
     written: Option<usize>,
 }
 
-fn places(m: &TensorMap, at: &[i32]) -> Vec<Place> {
+fn places(m: &TensorMap, at: &[i32]) -> Vec<ElementPlace> {
     let n = size(m.element);
     let steps: Vec<u32> = (0..at.len()).map(|i| if i == 0 { 1 } else { m.element_strides[i] }).collect();
     let counts: Vec<usize> = (0..at.len()).map(|i| m.tile[i].div_ceil(steps[i]) as usize).collect();
@@ -97,7 +97,7 @@ fn places(m: &TensorMap, at: &[i32]) -> Vec<Place> {
         let (row, piece) = (linear / 128, linear / 16 % 8);
         let shared = row * 128 + (piece ^ (row % 8 % span)) * 16 + linear % 16;
         let global = global as usize;
-        out.push(Place { shared, read: read.then_some(global), written: written.then_some(global) });
+        out.push(ElementPlace { shared, read: read.then_some(global), written: written.then_some(global) });
     }
     out
 }
@@ -180,7 +180,7 @@ fn check(m: &TensorMap, at: &[i32]) {
     for seed in 0..3 {
         let mut job = Job { from: pattern(bytes(m), 1), to: pattern(box_bytes(m), 2) };
         run(m, at, true, "", &mut job, seed).unwrap_or_else(|e| panic!("{e}"));
-        for Place { shared, read, .. } in &places {
+        for ElementPlace { shared, read, .. } in &places {
             let want = read.map_or(vec![0; n], |g| job.from[g..g + n].to_vec());
             let got = &job.to[*shared..shared + n];
             assert_eq!(got, want, "{m:?} at {at:?}: shared {shared}, global {read:?}");
@@ -194,7 +194,7 @@ fn check(m: &TensorMap, at: &[i32]) {
             continue;
         }
         stored.unwrap_or_else(|e| panic!("{e}"));
-        for Place { shared, written, .. } in &places {
+        for ElementPlace { shared, written, .. } in &places {
             if let Some(g) = *written {
                 want[g..g + n].copy_from_slice(&job.from[*shared..shared + n]);
             }
@@ -415,7 +415,7 @@ fn maps_made_by_kernels() {
         machine.launch(&k, "k", &[launch]).unwrap_or_else(|e| panic!("{e}"));
         let mut out = vec![0; 1024];
         machine.read(0, y, &mut out).unwrap();
-        for Place { shared, read: global, .. } in places(&m, &[4, 10]) {
+        for ElementPlace { shared, read: global, .. } in places(&m, &[4, 10]) {
             let want = global.map_or([0; 4], |g| data[g..g + 4].try_into().unwrap());
             assert_eq!(out[shared..shared + 4], want);
         }

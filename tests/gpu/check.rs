@@ -27,7 +27,7 @@ impl Outcome {
 #[derive(Clone, Copy)]
 pub struct Case {
     pub name: &'static str,
-    pub least_pes: u32,
+    pub min_pes: u32,
     pub env: &'static [(&'static str, &'static str)],
     pub body: fn(&World) -> Checked,
     pub judge: fn(&Outcome) -> Result<(), String>,
@@ -36,12 +36,12 @@ pub struct Case {
 impl Case {
     /// A case in which all PEs must succeed.
     pub const fn new(name: &'static str, body: fn(&World) -> Checked) -> Case {
-        Case { name, least_pes: 1, env: &[], body, judge: ended_well }
+        Case { name, min_pes: 1, env: &[], body, judge: ended_well }
     }
 
     /// The case with the least number of PEs that it needs.
-    pub const fn pes(self, least_pes: u32) -> Case {
-        Case { least_pes, ..self }
+    pub const fn pes(self, min_pes: u32) -> Case {
+        Case { min_pes, ..self }
     }
 
     /// The case with these environment variables.

@@ -183,7 +183,7 @@ fn one<T: Num>(
     if algorithm.allowed(&request).is_err() {
         return Ok(0);
     }
-    let mut plan = Plan::of(algorithm, &request, collectives.most_ctas());
+    let mut plan = Plan::of(algorithm, &request, collectives.max_ctas());
     if i % 2 == 1 {
         plan.unroll = 1;
     }
@@ -236,7 +236,7 @@ fn graphs(world: &World) -> Checked {
         if algorithm.allowed(&request).is_err() {
             continue;
         }
-        let plan = Plan::of(algorithm, &request, collectives.most_ctas());
+        let plan = Plan::of(algorithm, &request, collectives.max_ctas());
         let other = collectives.plan(&gather, stream)?;
         collectives.prepare(&plan, &call, stream)?;
         collectives.prepare(&other, &gather, stream)?;

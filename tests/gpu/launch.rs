@@ -114,15 +114,15 @@ fn cooperative(world: &World) -> Checked {
     let (stream, team) = (world.stream(), world.team());
     let n = 100_003usize;
     let kernel = allreduce(world, n as i64)?;
-    let most = kernel.max_ctas(&LaunchOptions::default())?;
-    ensure!(most >= world.device().sm_count()?, "{most} CTAs at once");
+    let max = kernel.max_ctas(&LaunchOptions::default())?;
+    ensure!(max >= world.device().sm_count()?, "{max} CTAs at once");
     let x: SymmetricTensor<f32> = world.tensor(n)?;
-    let barrier = world.kernel_barrier(most + 8)?;
+    let barrier = world.kernel_barrier(max + 8)?;
     let pes: Vec<u32> = (0..world.n_pes()).collect();
     let together = LaunchOptions::default().cooperative(Some(true));
     let pairs = LaunchOptions::default().cluster(Some([2, 1, 1]));
     for (round, (grid, options)) in
-        (0..).zip([(most, &together), (8, &pairs), (32, &LaunchOptions::default())])
+        (0..).zip([(max, &together), (8, &pairs), (32, &LaunchOptions::default())])
     {
         x.copy_from(&data(world.my_pe(), n, round), stream)?;
         world.barrier()?;
@@ -130,9 +130,9 @@ fn cooperative(world: &World) -> Checked {
         same!(x.to_vec(stream)?, sum(&pes, n, round), "sum by {grid} CTAs, {options:?}");
         world.barrier()?;
     }
-    let e = kernel.launch_with(stream, Grid::of(most + 1), &together, (&x, &barrier, &team)).unwrap_err();
+    let e = kernel.launch_with(stream, Grid::of(max + 1), &together, (&x, &barrier, &team)).unwrap_err();
     same!(e.code, error::LAUNCH, "more CTAs than fit at once");
-    ensure!(e.message.contains(&most.to_string()), "{e}");
+    ensure!(e.message.contains(&max.to_string()), "{e}");
     let odd = kernel.launch_with(stream, Grid::of(9), &pairs, (&x, &barrier, &team)).unwrap_err();
     same!(odd.code, error::LAUNCH, "9 CTAs in pairs");
     let shared = LaunchOptions::default().shared_bytes(1 << 30);
@@ -277,14 +277,14 @@ fn grids(world: &World) -> Checked {
     let options = LaunchOptions::default().cooperative(Some(true));
     let kernel = load(world, "passed.weft", PASSED, &[("N", Define::Int(n as i64))])?;
     // Simulated CTAs execute in turns, so the test uses only a few of them.
-    let most = if world.simulation().is_some() { 7 } else { kernel.max_ctas(&options)? };
+    let max = if world.simulation().is_some() { 7 } else { kernel.max_ctas(&options)? };
     let first = |pe: u32| (0..n as u32).map(|i| i * 31 + pe * 7919).collect::<Vec<_>>();
     let mut rows: Vec<Vec<u32>> = (0..world.n_pes()).map(first).collect();
     let x = DeviceTensor::<u32>::zeros(n, stream)?;
     x.copy_from(&rows[world.my_pe() as usize], stream)?;
     let (row, out) = (world.zeros::<u32>(n)?, DeviceTensor::<u32>::zeros(n, stream)?);
-    let (state, sync) = (DeviceTensor::<u32>::zeros(1, stream)?, world.kernel_barrier(most)?);
-    for (launch, (ctas, rounds)) in (0u32..).zip([(most, 3), (1, 2), (3, 1), (most, 2), (most - 1, 3)]) {
+    let (state, sync) = (DeviceTensor::<u32>::zeros(1, stream)?, world.kernel_barrier(max)?);
+    for (launch, (ctas, rounds)) in (0u32..).zip([(max, 3), (1, 2), (3, 1), (max, 2), (max - 1, 3)]) {
         let arguments = (&x, &row, &out, rounds as i32, launch as i32, &state, &sync, &team);
         // The grids of the PEs can differ in size.
         let ctas = ctas.saturating_sub(world.my_pe() % 2).max(1);

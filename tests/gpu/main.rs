@@ -149,15 +149,15 @@ fn tests() -> ExitCode {
     let with_nvshmem = |case: &Case| !case.name.starts_with("local::");
     let trials = cases().into_iter().filter(with_nvshmem).map(|case| {
         let pes = gpus.clone().unwrap_or(0);
-        let enough = pes >= case.least_pes;
+        let enough = pes >= case.min_pes;
         if gpus.is_ok() && !enough {
-            println!("{} ignored: it needs {} GPUs", case.name, case.least_pes);
+            println!("{} ignored: it needs {} GPUs", case.name, case.min_pes);
         }
         Trial::test(case.name, move || run(&case, "gpu", pes)).with_ignored_flag(!enough)
     });
     let on_simulated = cases().into_iter().filter(|case| only_gpus(case).is_none()).flat_map(|case| {
         let numbers: &[u32] = if case.name.starts_with("examples::") { &[2, 3, 4] } else { &[3] };
-        numbers.iter().filter(move |pes| **pes >= case.least_pes).map(move |pes| {
+        numbers.iter().filter(move |pes| **pes >= case.min_pes).map(move |pes| {
             let name = format!("simulated::{}::{pes}_pes", case.name);
             Trial::test(name, move || run(&case, "sim", *pes))
         })
@@ -168,7 +168,7 @@ fn tests() -> ExitCode {
         let pes = count.max(2);
         let name = case.name.strip_prefix("local::").unwrap_or(case.name);
         Trial::test(format!("local::{name}"), move || run(&case, "local", pes))
-            .with_ignored_flag(count == 0 || case.least_pes > 2.max(count))
+            .with_ignored_flag(count == 0 || case.min_pes > 2.max(count))
     });
     let pes = gpus.clone().unwrap_or(0);
     let command = Trial::test("bench::the_command", move || bench::command(pes)).with_ignored_flag(pes == 0);

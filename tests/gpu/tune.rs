@@ -55,7 +55,7 @@ fn followed(world: &World) -> Checked {
         x.copy_from(&mine, stream)?;
         let call = Call::new(Collective::AllReduce, &x, Some(&out));
         let request = collectives.request(&call, stream)?;
-        let (plan, by) = collectives.selector().plan(&request, collectives.most_ctas())?;
+        let (plan, by) = collectives.selector().plan(&request, collectives.max_ctas())?;
         same!(by, By::Table, "what chose");
         let fits = |e: &&weft::collective::tuning::Entry| {
             (e.collective, e.place, e.symmetric) == (Collective::AllReduce, Placement::OutOfPlace, true)
@@ -63,7 +63,7 @@ fn followed(world: &World) -> Checked {
         };
         let entry = table.entries.iter().find(fits).ok_or("no entry of a size that was measured")?;
         same!(plan.algorithm.name, entry.algorithm, "algorithm");
-        let Limits { ctas, threads, unroll } = entry.most;
+        let Limits { ctas, threads, unroll } = entry.limits;
         ensure!(plan.ctas <= ctas && plan.threads <= threads.max(128) && plan.unroll <= unroll, "{plan:?}");
         collectives.run(&call, stream)?;
         let want = |i: usize| (0..world.n_pes() as usize).map(|pe| ((i * 7 + pe) % 31) as f32).sum::<f32>();

@@ -11,7 +11,7 @@ const BOUND: &[(&str, &str)] = &[("WEFT_TIMEOUT", "4"), ("WEFT_WATCH", "1")];
 
 /// The time for a job to start, reach its limit and end. A PE that does not end by itself is ended
 /// 3 seconds after the failure.
-const MOST_SECONDS: f64 = 20.0;
+const MAX_SECONDS: f64 = 20.0;
 
 pub const CASES: &[Case] = &[
     Case::new("watch::a_kernel_that_spins_for_ever", waiting::spins_for_ever).env(BOUND).judged(|o| {
@@ -34,7 +34,7 @@ pub const CASES: &[Case] = &[
         .env(BOUND)
         .judged(|o| says(o, &["`spin`: 4 more waits were reported, but the buffer was full"])),
     Case::new("watch::a_pe_killed_while_others_wait", killed).pes(2).env(BOUND).judged(|o| {
-        match o.err.contains("signal 9") && o.seconds < MOST_SECONDS {
+        match o.err.contains("signal 9") && o.seconds < MAX_SECONDS {
             true => Ok(()),
             false => Err("nothing says in time that PE 1 was killed".into()),
         }
@@ -56,7 +56,7 @@ fn says(o: &Outcome, words: &[&str]) -> Result<(), String> {
     match words.iter().find(|w| !o.err.contains(**w)) {
         Some(word) => Err(format!("nothing says {word:?}")),
         None if o.code == Some(0) => Err("the job ended well".into()),
-        None if o.seconds > MOST_SECONDS => Err("it took longer than its bound".into()),
+        None if o.seconds > MAX_SECONDS => Err("it took longer than its bound".into()),
         None => Ok(()),
     }
 }

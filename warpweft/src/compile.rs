@@ -371,14 +371,12 @@ fn emit(
         let at = sources.line_column(span)?;
         Some(weft_llvm::Location { file: span.file, line: at.line, column: at.column })
     };
-    let llvm = weft_llvm::Options {
-        target: options.target,
-        ptx_version: options.ptx_version,
-        opt: options.opt,
-        locate: options.lines.then_some(&locate),
-        keep_llvm: options.keep_llvm,
-        link: library.as_deref().map_or(weft_llvm::Link::External, weft_llvm::Link::Library),
-    };
+    let llvm = weft_llvm::Options::new(options.target)
+        .ptx_version(options.ptx_version)
+        .opt(options.opt)
+        .keep_llvm(options.keep_llvm)
+        .link(library.as_deref().map_or(weft_llvm::Link::External, weft_llvm::Link::Library));
+    let llvm = if options.lines { llvm.locate(&locate) } else { llvm };
     let out = weft_llvm::emit(&lowered.module, &llvm).map_err(|e| error(vec![e]))?;
     timings.extend(out.timings.iter().map(|(name, t)| (format!("llvm {name}"), *t)));
     Ok(Compiled {

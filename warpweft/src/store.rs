@@ -27,7 +27,7 @@ const HASH: usize = blake3::OUT_LEN;
 const SHARED: &str = "shared:";
 
 /// A value that a store keeps.
-pub trait Kept: Sized {
+pub trait StoredValue: Sized {
     /// The extension of the files' names.
     const EXTENSION: &'static str;
 
@@ -108,12 +108,12 @@ pub struct Store<T> {
     /// named it.
     base: PathBuf,
     trust: Trust,
-    most_bytes: u64,
+    max_bytes: u64,
     memory: Mutex<HashMap<Key, Arc<T>>>,
 }
 
-impl<T: Kept> Store<T> {
-    /// The default limit of a folder's size in bytes. [`most_bytes`](Store::most_bytes) changes it.
+impl<T: StoredValue> Store<T> {
+    /// The default limit of a folder's size in bytes. [`max_bytes`](Store::max_bytes) changes it.
     const FOLDER_BYTES: u64 = 512 << 20;
 
     /// A store that the user's processes share: this folder of the user's cache folder, unless
@@ -144,15 +144,15 @@ impl<T: Kept> Store<T> {
             folder: None,
             base: PathBuf::new(),
             trust: Trust::Owner,
-            most_bytes: Self::FOLDER_BYTES,
+            max_bytes: Self::FOLDER_BYTES,
             memory: Mutex::default(),
         }
     }
 
     /// The store with another limit on the size of its folder.
     #[must_use]
-    pub fn most_bytes(self, most_bytes: u64) -> Store<T> {
-        Store { most_bytes, ..self }
+    pub fn max_bytes(self, max_bytes: u64) -> Store<T> {
+        Store { max_bytes, ..self }
     }
 
     /// The folder in which it keeps entries.
@@ -167,7 +167,7 @@ impl<T: Kept> Store<T> {
         }
         let path = self.path(key)?;
         self.folders().try_for_each(|folder| owned::folder(folder, self.trust)).ok()?;
-        let entry = Arc::new(read::<T>(&owned::read(&path, self.most_bytes, self.trust).ok()?)?);
+        let entry = Arc::new(read::<T>(&owned::read(&path, self.max_bytes, self.trust).ok()?)?);
         // A used entry is removed last. A folder that cannot be written is still read.
         let _ = owned::touch(&path, self.trust);
         self.lock().insert(*key, entry.clone());
@@ -238,7 +238,7 @@ impl<T: Kept> Store<T> {
         let mut bytes: u64 = files.iter().map(|f| f.1).sum();
         files.sort();
         for (_, size, path) in files {
-            if bytes <= self.most_bytes {
+            if bytes <= self.max_bytes {
                 break;
             }
             if path != newest && fs::remove_file(&path).is_ok() {
@@ -257,7 +257,7 @@ fn is_left_over(file: &fs::DirEntry, meta: &fs::Metadata) -> bool {
 }
 
 /// The entry in the bytes of a file, or `None` if the file is damaged.
-fn read<T: Kept>(bytes: &[u8]) -> Option<T> {
+fn read<T: StoredValue>(bytes: &[u8]) -> Option<T> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (hash, rest) = rest.split_at_checked(HASH)?;
     if blake3::hash(rest).as_bytes() == hash { T::decode(rest) } else { None }

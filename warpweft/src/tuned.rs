@@ -11,7 +11,7 @@ use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Device, Error, cuda, error, find, machine};
 
 /// The size of the largest file in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A kind of file with tables.
 #[derive(Clone, Copy)]
@@ -42,11 +42,11 @@ impl TuningFile {
     /// Fails if it cannot be read (R0111).
     pub fn read(&self, file: &Path) -> Result<Option<String>, Error> {
         if std::env::var_os(self.variable).is_some_and(|v| Path::new(&v) == file) {
-            let text = crate::library::read_text_of(file, MOST_BYTES, "tuning");
+            let text = crate::library::read_text_of(file, MAX_BYTES, "tuning");
             return text.map(Some).map_err(|why| self.bad(why));
         }
         // The user has not named the file, so it must be the user's own.
-        match owned::read(file, MOST_BYTES, Trust::Owner) {
+        match owned::read(file, MAX_BYTES, Trust::Owner) {
             Ok(bytes) => {
                 let text = String::from_utf8(bytes);
                 text.map(Some).map_err(|_| self.bad(format!("{} is not UTF-8", file.display())))

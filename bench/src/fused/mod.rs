@@ -6,7 +6,7 @@ mod reference;
 mod report;
 mod tune;
 
-pub use reference::{Inputs, LEAST_SCALE, Outputs, Wrong};
+pub use reference::{Inputs, MIN_SCALE, Outputs, Wrong};
 pub use report::{Report, Row};
 pub use tune::{candidates, tune};
 pub use weft::fused::{Exchange, Form, Fused, Plan, Shape, Workspace};
@@ -208,12 +208,12 @@ impl Request {
             format!("{} supports neither LayerNorm nor group scales", other.name())
         } else if self.iters == 0 || self.warmup == 0 || self.repeats == 0 {
             "iterations, warm-up and repeats must be at least 1".to_owned()
-        } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > Plan::MOST_SPLIT) {
-            format!("the number of CTAs that share a row must be 1, 2, 4 or {}", Plan::MOST_SPLIT)
-        } else if self.split.is_some_and(|n| n > 1) && self.hidden as usize * 2 > Plan::MOST_SHARED {
+        } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > Plan::MAX_SPLIT) {
+            format!("the number of CTAs that share a row must be 1, 2, 4 or {}", Plan::MAX_SPLIT)
+        } else if self.split.is_some_and(|n| n > 1) && self.hidden as usize * 2 > Plan::MAX_SHARED {
             format!(
                 "CTAs can share only rows of at most {} bytes: expected 1 CTA for each row",
-                Plan::MOST_SHARED
+                Plan::MAX_SHARED
             )
         } else {
             return Ok(());

@@ -9,13 +9,13 @@ use std::fmt;
 use weft::fused::Form;
 use weft_ir::Scalar;
 use weft_lang::evaluate::unit_roundoff;
-use weft_run::reference::least_step;
+use weft_run::reference::min_step;
 
 /// The least scale of a token, as inference engines have it.
-pub const LEAST_SCALE: f64 = 1.0 / (448.0 * 512.0);
+pub const MIN_SCALE: f64 = 1.0 / (448.0 * 512.0);
 
 /// The greatest finite number of e4m3.
-const MOST: f64 = 448.0;
+const MAX_E4M3: f64 = 448.0;
 
 /// The inputs. Elements are indexed in C order over (token, hidden).
 pub struct Inputs<'a> {
@@ -104,9 +104,9 @@ impl Inputs<'_> {
             let norm = self.norm(&v);
             // LayerNorm subtracts the mean and adds the bias, which can cancel most of large
             // numbers.
-            let most = v.iter().fold(0.0f64, |most, v| most.max(v.abs()));
-            let lost = if form.layer { f32s * (1.0 + most * self.factor(&v)) * 2.0 } else { 0.0 };
-            let near = |w: f64| w.abs() * (unit + f32s) + lost + least_step(form.dtype);
+            let max = v.iter().fold(0.0f64, |max, v| max.max(v.abs()));
+            let lost = if form.layer { f32s * (1.0 + max * self.factor(&v)) * 2.0 } else { 0.0 };
+            let near = |w: f64| w.abs() * (unit + f32s) + lost + min_step(form.dtype);
             if form.both {
                 row.clone()
                     .zip(&norm)
@@ -123,9 +123,9 @@ impl Inputs<'_> {
                     0 => self.scale,
                     scales => {
                         let at = token * scales + g;
-                        let most = norms.iter().fold(0.0f64, |m, w| m.max(w.abs()));
-                        let want = (most / MOST).max(LEAST_SCALE);
-                        let bound = near(most) / MOST + want * f32s;
+                        let max = norms.iter().fold(0.0f64, |m, w| m.max(w.abs()));
+                        let want = (max / MAX_E4M3).max(MIN_SCALE);
+                        let bound = near(max) / MAX_E4M3 + want * f32s;
                         found.compare("scale", at, got.scale.get(at), want, bound);
                         got.scale.get(at).copied().unwrap_or(f64::NAN)
                     }
@@ -133,9 +133,9 @@ impl Inputs<'_> {
                 for (i, w) in (first..).zip(norms) {
                     // The clamp comes after the scale: a norm with a small error may saturate
                     // although the exact one does not.
-                    let want = (w / scale).clamp(-MOST, MOST);
+                    let want = (w / scale).clamp(-MAX_E4M3, MAX_E4M3);
                     let bound = near(*w) / scale + want.abs() * unit_roundoff(Scalar::E4M3) * (1.0 + unit);
-                    found.compare("out", i, got.out.get(i), want, bound + least_step(Scalar::E4M3));
+                    found.compare("out", i, got.out.get(i), want, bound + min_step(Scalar::E4M3));
                 }
             }
         }
@@ -171,11 +171,7 @@ impl Inputs<'_> {
         let add = unit_roundoff(Scalar::F32) * want.abs();
         (
             want,
-            sum.abs() * unit * 1.01
-                + additions
-                + want.abs() * unit * 1.01
-                + add
-                + least_step(self.form.dtype),
+            sum.abs() * unit * 1.01 + additions + want.abs() * unit * 1.01 + add + min_step(self.form.dtype),
         )
     }
 }

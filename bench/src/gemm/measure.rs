@@ -19,7 +19,7 @@ const BLOCK_US: f64 = 50_000.0;
 /// The size of all sets of operands together, relative to that of the L2 cache.
 const CACHES: u64 = 3;
 /// The greatest number of sets of operands.
-const MOST_SETS: u64 = 32;
+const MAX_SETS: u64 = 32;
 
 pub(super) fn run(
     device: &Device,
@@ -174,7 +174,7 @@ impl Harness {
         let count = match cold {
             true => {
                 let cache = u64::from(self.device.l2_bytes()?);
-                (CACHES * cache).div_ceil(Operands::bytes(problem).max(1)).clamp(1, MOST_SETS)
+                (CACHES * cache).div_ceil(Operands::bytes(problem).max(1)).clamp(1, MAX_SETS)
             }
             false => 1,
         };

@@ -10,9 +10,9 @@ mod tune;
 pub use data::Wrong;
 pub use own::Own;
 pub use report::{Quartiles, Report, Row};
-pub use tune::{Found, Tune, tried, tune};
+pub use tune::{Tune, TuningResult, tried, tune};
 
-use super::BenchError;
+use super::{BenchError, usable};
 use weft::gemm::tuning::Tuning;
 use weft::gemm::{Major, Plan, Problem, Shape};
 use weft_runtime::{DType, Device, cublas};
@@ -113,7 +113,8 @@ impl Request {
     ///
     /// Fails for a problem that the kernel does not support, or a plan that fits none of the
     /// problems (R0505), if cuBLASLt is to be measured and is not found (R0112), or if a number is
-    /// 0 that must be positive.
+    /// 0 that must be positive. Without a CUDA driver, a missing cuBLASLt is an error about the
+    /// driver (R0101).
     pub fn examine(&self) -> Result<(), BenchError> {
         if self.problems.is_empty() || self.contenders.is_empty() {
             return Err(BenchError::Request(
@@ -134,7 +135,7 @@ impl Request {
             }
         }
         if self.contenders.contains(&Contender::Cublas) {
-            cublas::installed()?;
+            usable(cublas::installed())?;
             self.problems.iter().try_for_each(|p| cublas::has(p.dtype))?;
         }
         Ok(())

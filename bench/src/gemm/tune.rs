@@ -26,7 +26,7 @@ pub struct Tune {
 
 /// The tuning result for a problem.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Found {
+pub struct TuningResult {
     /// The fastest plan, with microseconds of a call.
     pub entry: Entry,
     /// The plan that the model ranks first, with microseconds of a call.
@@ -89,7 +89,7 @@ pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
 pub fn tune(
     device: &Device,
     what: &Tune,
-    done: &mut dyn FnMut(&Found) -> std::io::Result<()>,
+    done: &mut dyn FnMut(&TuningResult) -> std::io::Result<()>,
 ) -> Result<Table> {
     what.examine()?;
     let bed = Harness::new(device, true)?;
@@ -104,7 +104,7 @@ pub fn tune(
 }
 
 /// The fastest plan of a problem.
-fn fastest(bed: &Harness, problem: &Problem, what: &Tune) -> Result<Found> {
+fn fastest(bed: &Harness, problem: &Problem, what: &Tune) -> Result<TuningResult> {
     let plans = tried(problem, Machine::of(&bed.device)?, what.budget);
     let sets = bed.sets(problem, false)?;
     let (cases, left_out) = right(bed, &sets, &plans)?;
@@ -114,7 +114,7 @@ fn fastest(bed: &Harness, problem: &Problem, what: &Tune) -> Result<Found> {
     let none = || BenchError::Request(format!("no plan can compute {problem}: {}", left_out.join("; ")));
     let (plan, us) = best.ok_or_else(none)?;
     let model = medians.iter().copied().find(|(p, _)| plans.first() == Some(p)).unwrap_or((plan, us));
-    Ok(Found { entry: Entry { problem: *problem, plan, us }, model, plans: count, left_out })
+    Ok(TuningResult { entry: Entry { problem: *problem, plan, us }, model, plans: count, left_out })
 }
 
 /// The plans that compile and whose results are right, and the other plans with the reasons.

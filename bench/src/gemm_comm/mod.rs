@@ -10,11 +10,11 @@ mod tune;
 pub use crate::rounds::Wrong;
 pub use predict::{Predicted, predict, table};
 pub use report::{Report, Row};
-pub use tune::{Found, tried, tune};
+pub use tune::{TuningResult, tried, tune};
 
-use super::BenchError;
 use super::contender::pick;
 use super::torch;
+use super::{BenchError, usable};
 use weft::gemm::{Choice, Form, Problem, Shape};
 use weft_runtime::{DType, World};
 
@@ -135,7 +135,7 @@ impl Request {
     /// Checks that PyTorch is installed and has such a product.
     fn torch(&self) -> Result<(), BenchError> {
         torch::product::function(self.form)?;
-        torch::installed().map(drop)
+        usable(torch::installed())
     }
 
     /// Checks everything that can be checked before a GPU is used.

@@ -77,12 +77,12 @@ impl Report {
         head.draw_text(&how, &(FONT, 14).into_font().color(&GREY), (24, 42))?;
 
         let (names, shapes) = (bars.names(), bars.shapes());
-        let most = self.rows.iter().map(|row| bars.height(row)).fold(0.0, f64::max);
+        let max = self.rows.iter().map(|row| bars.height(row)).fold(0.0, f64::max);
         let mut chart = ChartBuilder::on(&body)
             .margin(12)
             .x_label_area_size(36)
             .y_label_area_size(64)
-            .build_cartesian_2d(0.0..shapes.len() as f64, 0.0..most * 1.25)?;
+            .build_cartesian_2d(0.0..shapes.len() as f64, 0.0..max * 1.25)?;
         chart
             .configure_mesh()
             .disable_x_mesh()

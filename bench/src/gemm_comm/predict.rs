@@ -125,9 +125,9 @@ mod tests {
         let Ran::Simulator { stats, .. } = &outcome.ran else {
             panic!("the kernel did not run on the simulator")
         };
-        let most =
+        let max =
             |ports: Vec<weft_sim::Port>| ports.iter().map(|p| p.out.max(p.into)).max().unwrap_or(0) as f64;
-        let found = [most(stats.peer_ports(pes as usize)), most(stats.switch_ports(pes as usize))];
+        let found = [max(stats.peer_ports(pes as usize)), max(stats.switch_ports(pes as usize))];
         for (said, found) in [said.peer, said.switch].into_iter().zip(found) {
             assert!(
                 (said - found).abs() <= 0.02 * said + 2048.0,

@@ -11,7 +11,7 @@ use weft_runtime::World;
 
 /// The tuning result for a shape.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Found {
+pub struct TuningResult {
     /// The product as it would be on one PE.
     pub shape: Shape,
     /// The fastest plan, with microseconds of a call.
@@ -66,7 +66,7 @@ pub fn tune(
     world: &World,
     request: &Request,
     budget: usize,
-    done: &mut dyn FnMut(&Found) -> io::Result<()>,
+    done: &mut dyn FnMut(&TuningResult) -> io::Result<()>,
 ) -> Result<Table, BenchError> {
     request.examine()?;
     let form = request.form;
@@ -86,7 +86,7 @@ pub fn tune(
         let none = || BenchError::Request(format!("no plan computes {problem} correctly"));
         let (row, choice) = best.ok_or_else(none)?;
         let case = Case { form, pes, multicast, problem };
-        let found = Found { shape: *shape, entry: Entry::new(case, choice, row.time_us.median), rows };
+        let found = TuningResult { shape: *shape, entry: Entry::new(case, choice, row.time_us.median), rows };
         done(&found).map_err(|e| BenchError::Local(format!("cannot write: {e}")))?;
         table.entries.push(found.entry);
     }

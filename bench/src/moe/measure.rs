@@ -1,6 +1,6 @@
 //! The measurement of mixtures of experts, on every PE.
 
-use super::{Contender, Form, Report, Request, Row, Way, Wrong, products};
+use super::{Contender, Form, Report, Request, Row, Variant, Wrong, products};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
 use crate::rounds::{Call, Rounds, Timed};
@@ -80,17 +80,17 @@ impl<'a> Harness<'a> {
     fn rows<T: Element>(&self, problem: &Problem) -> Result<Vec<Row>> {
         let operands = self.operands::<T>(problem)?;
         let calls = self.request.contenders.iter().map(|c| match c {
-            Contender::Ours(way) if way.is_product() => {
-                products::grouped(self.world, problem, way, &operands.b)
+            Contender::Ours(variant) if variant.is_product() => {
+                products::grouped(self.world, problem, variant, &operands.b)
             }
             Contender::OneProduct => products::one::<T>(self.world, problem),
-            Contender::Ours(way) => Ok(ours(way.layer(self.world, *problem)?, way, &operands)),
+            Contender::Ours(variant) => Ok(ours(variant.layer(self.world, *problem)?, variant, &operands)),
             Contender::Nccl => self.with_nccl(problem, &operands),
         });
         let calls = calls.collect::<Result<Vec<_>>>()?;
         let mut checked = vec![None; calls.len()];
         for ((call, contender), found) in calls.iter().zip(&self.request.contenders).zip(&mut checked) {
-            if self.request.check && matches!(contender, Contender::Ours(way) if !way.is_product()) {
+            if self.request.check && matches!(contender, Contender::Ours(variant) if !variant.is_product()) {
                 *found = Some(self.check(problem, call, &operands)?);
             }
         }
@@ -108,7 +108,8 @@ impl<'a> Harness<'a> {
         let bytes = entries * (pes - 1.0) / pes * row_bytes as f64;
         let row = |(i, checked): (usize, Option<Wrong>)| {
             let (contender, time) = of(i);
-            let plan = if let Contender::Ours(way) = contender { way.to_string() } else { String::new() };
+            let plan =
+                if let Contender::Ours(variant) = contender { variant.to_string() } else { String::new() };
             Row {
                 problem: problem.to_string(),
                 name: contender.name().into(),
@@ -237,8 +238,8 @@ impl<'a> Harness<'a> {
 }
 
 /// The launches of warpweft.
-fn ours<'a, T: Element>(moe: Moe, way: &Way, operands: &'a Operands<T>) -> Call<'a> {
-    let apart = way.form == Form::Apart;
+fn ours<'a, T: Element>(moe: Moe, variant: &Variant, operands: &'a Operands<T>) -> Call<'a> {
+    let apart = variant.form == Form::Apart;
     Box::new(move |s| {
         let Operands { x, b, ids, live, gates, out } = operands;
         let routes = Routes { ids, live };

@@ -5,12 +5,12 @@ mod measure;
 mod predict;
 mod products;
 mod report;
-mod way;
+mod variant;
 
 pub use crate::rounds::Wrong;
 pub use predict::predict;
 pub use report::{Report, Row};
-pub use way::{Form, Way};
+pub use variant::{Form, Variant};
 
 use super::BenchError;
 use super::contender::pick;
@@ -21,7 +21,7 @@ use weft_runtime::{DType, World};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
     /// The launches of warpweft, in a form and by a plan.
-    Ours(Way),
+    Ours(Variant),
     /// NCCL's all-to-all, cuBLASLt's product for each expert, and NCCL's all-to-all. Rows are sent
     /// as if they were already sorted by expert, and results are not added up; both steps would
     /// take additional time.

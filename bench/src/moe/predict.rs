@@ -37,7 +37,7 @@ pub fn predict(request: &Request, pes: u32) -> Result<String, BenchError> {
 
 fn ours(contender: &Contender) -> Option<Plan> {
     match contender {
-        Contender::Ours(way) => Some(way.plan),
+        Contender::Ours(variant) => Some(variant.plan),
         Contender::Nccl | Contender::OneProduct => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The products of experts alone, and one product with as many rows.
 
-use super::{Form, Way};
+use super::{Form, Variant};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values};
 use crate::rounds::Call;
@@ -38,13 +38,13 @@ fn filled<T: Element>(world: &World, elements: u64) -> Result<DeviceTensor<T>> {
 pub(super) fn grouped<'a, T: Element>(
     world: &World,
     problem: &Problem,
-    way: &Way,
+    variant: &Variant,
     b: &'a DeviceTensor<T>,
 ) -> Result<Call<'a>> {
     let Problem { hidden, columns, experts, dtype, out, .. } = *problem;
     let pes = world.n_pes();
     let groups = u64::from(experts / pes);
-    let sizes = shares(problem.tokens * u64::from(problem.choices), groups, way.form == Form::Even);
+    let sizes = shares(problem.tokens * u64::from(problem.choices), groups, variant.form == Form::Even);
     let mut spans = Vec::new();
     let mut room: u64 = 0;
     for rows in sizes {
@@ -53,14 +53,14 @@ pub(super) fn grouped<'a, T: Element>(
     }
     let mut options = Options::new(target(world.device())?);
     let int = |n: u64| Define::Int(i64::try_from(n).unwrap_or(i64::MAX));
-    let plan = way.plan;
+    let plan = variant.plan;
     let numbers = [
         ("P", pes),
         ("EXPERTS", experts),
         ("BN", plan.bn),
         ("BK", plan.bk),
         ("STAGES", plan.stages),
-        ("OUTS", way.outs.unwrap_or(if plan.stages > 3 { 1 } else { 2 })),
+        ("OUTS", variant.outs.unwrap_or(if plan.stages > 3 { 1 } else { 2 })),
     ];
     options.defines.extend(numbers.map(|(name, n)| (name.to_owned(), int(n.into()))));
     options.defines.extend([("T", dtype), ("OUT", out)].map(|(name, t)| (name.to_owned(), Define::from(t))));

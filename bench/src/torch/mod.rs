@@ -215,11 +215,11 @@ struct Timings {
 
 #[derive(Deserialize)]
 struct Checked {
-    wrong: Option<Found>,
+    wrong: Option<WrongElement>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct WrongElement {
     elements: u64,
     round: u32,
     index: u64,
@@ -309,12 +309,12 @@ fn agreed_first(world: &World, answer: Prepared) -> Result<std::result::Result<f
 }
 
 /// A function whose first call has been made.
-struct Called<'a> {
+struct PreparedCall<'a> {
     torch: &'a Torch,
     first_us: f64,
 }
 
-impl Timed for Called<'_> {
+impl Timed for PreparedCall<'_> {
     fn first(&self) -> Result<f64> {
         Ok(self.first_us)
     }
@@ -367,7 +367,7 @@ impl<T: Number> Harness<'_, T> {
             let rounds = *ROUNDS.end();
             let Checked { wrong } = torch.ask(&Ask::Check { rounds })?;
             let wrong = wrong.map(|found| {
-                let Found { elements, round, index, found, expected } = found;
+                let WrongElement { elements, round, index, found, expected } = found;
                 let of = counts.recv * u64::from(self.world.n_pes()) * u64::from(rounds);
                 Wrong { elements, of, pe: self.world.my_pe(), round, index, found, expected }
             });
@@ -382,11 +382,11 @@ impl<T: Number> Harness<'_, T> {
         torch: &'t Torch,
         function: &Function,
         counts: &Counts,
-    ) -> Result<std::result::Result<Called<'t>, String>> {
+    ) -> Result<std::result::Result<PreparedCall<'t>, String>> {
         let Counts { send, recv, .. } = *counts;
         let apart = function.place == Placement::OutOfPlace;
         let answer = torch.ask(&Ask::Prepare { function: function.name, send, recv, apart })?;
-        Ok(agreed_first(self.world, answer)?.map(|first_us| Called { torch, first_us }))
+        Ok(agreed_first(self.world, answer)?.map(|first_us| PreparedCall { torch, first_us }))
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod search;
 
-pub use search::{Effort, Found, Look, Search, Timed};
+pub use search::{Effort, Look, Search, SearchResult, Timed};
 
 use super::calibrate;
 use super::data::{self, Number, with_number};
@@ -49,7 +49,7 @@ pub struct Cell {
     /// The bytes of the larger buffer.
     pub bytes: u64,
     /// The fastest plans, and how many were measured.
-    pub found: Found,
+    pub found: SearchResult,
 }
 
 /// Receives each cell when it is done, on every PE.
@@ -172,7 +172,7 @@ fn one<T: Number>(
     let effort = if what.quick { Effort::Defaults } else { Effort::Climb };
     for place in Tune::places(collective) {
         let group = Group { harness: &harness, links: table.links, collective, dtype: bench.dtype, place };
-        let mut before: Option<(&Counts, Found)> = None;
+        let mut before: Option<(&Counts, SearchResult)> = None;
         for counts in &counts {
             let found =
                 group.search(counts, &before.iter().flat_map(|b| b.1.best()).collect::<Vec<_>>(), effort)?;
@@ -205,11 +205,11 @@ impl<T: Number> Group<'_, T> {
         counts: &Counts,
         before: &[(&'static Algorithm, Limits)],
         effort: Effort,
-    ) -> Result<Found> {
+    ) -> Result<SearchResult> {
         let (harness, place) = (self.harness, self.place);
         let request = harness.request(place, counts)?;
         let mut filled = false;
-        let search = Search { request, most_ctas: harness.most_ctas, links: &self.links, effort, before };
+        let search = Search { request, max_ctas: harness.max_ctas, links: &self.links, effort, before };
         search.run(&mut |plan: &Plan, look: Look| {
             let case = match harness.ours_by(place, counts, plan) {
                 // The switch of a GPU does not support the type, or the assembler rejects the
@@ -227,7 +227,7 @@ impl<T: Number> Group<'_, T> {
 
     /// Measures one more size between two sizes with different fastest plans, so that the border
     /// between them is measured.
-    fn border(&self, entries: &mut Vec<Entry>, sizes: [&Counts; 2], found: &[Found; 2]) -> Result<()> {
+    fn border(&self, entries: &mut Vec<Entry>, sizes: [&Counts; 2], found: &[SearchResult; 2]) -> Result<()> {
         let [from, to] = sizes.map(|c| c.count);
         // Each PE gets whole vectors, as it does for small sizes.
         let unit = u64::from(self.harness.world.n_pes()) * 16;
@@ -236,13 +236,13 @@ impl<T: Number> Group<'_, T> {
             return Ok(());
         }
         let counts = self.collective.of_count(count, self.dtype.bytes() as u64, self.harness.world.n_pes());
-        let of: Vec<_> = found.iter().flat_map(Found::best).collect();
+        let of: Vec<_> = found.iter().flat_map(SearchResult::best).collect();
         let found = self.search(&counts, &of, Effort::Given)?;
         self.keep(entries, &counts, &found)
     }
 
     /// Adds the fastest plans to the table, once their results are found to be right.
-    fn keep(&self, entries: &mut Vec<Entry>, counts: &Counts, found: &Found) -> Result<()> {
+    fn keep(&self, entries: &mut Vec<Entry>, counts: &Counts, found: &SearchResult) -> Result<()> {
         let mut checked: Vec<Plan> = Vec::new();
         for (symmetric, timed) in [(true, found.symmetric), (false, found.any)] {
             let Some(timed) = timed else { continue };
@@ -276,12 +276,22 @@ fn add(
     // The measurement is not accurate to hundredths of a microsecond.
     let size = (bytes, (timed.us * 1e3).round() / 1e3);
     let algorithm = timed.plan.algorithm.name.to_owned();
-    let entry =
-        Entry { collective, place, symmetric, dtype, sums, algorithm, most: timed.most, sizes: vec![size] };
+    let entry = Entry {
+        collective,
+        place,
+        symmetric,
+        dtype,
+        sums,
+        algorithm,
+        limits: timed.limits,
+        sizes: vec![size],
+    };
     let group = |e: &Entry| (e.collective, e.place, e.symmetric, e.dtype, e.sums);
     let last = entries.iter_mut().rfind(|e| group(e) == group(&entry));
     match last {
-        Some(last) if (&last.algorithm, last.most) == (&entry.algorithm, entry.most) => last.sizes.push(size),
+        Some(last) if (&last.algorithm, last.limits) == (&entry.algorithm, entry.limits) => {
+            last.sizes.push(size)
+        }
         _ => entries.push(entry),
     }
 }
@@ -317,14 +327,14 @@ mod tests {
         let find = |name| Algorithm::find(Collective::AllReduce, name).unwrap();
         let request = weft::collective::Request::new(Collective::AllReduce, DType::F32, 4096, 2);
         let timed = |name, ctas| {
-            let most = Limits { ctas, threads: 256, unroll: 1 };
-            let plan = Plan::within(find(name), &request, most, 64);
+            let limits = Limits { ctas, threads: 256, unroll: 1 };
+            let plan = Plan::within(find(name), &request, limits, 64);
             Search {
                 request,
-                most_ctas: 64,
+                max_ctas: 64,
                 links: &Links::H200,
                 effort: Effort::Defaults,
-                before: &[(plan.algorithm, most)],
+                before: &[(plan.algorithm, limits)],
             }
             .run::<std::convert::Infallible>(&mut |p, _| Ok(if *p == plan { 1.23456 } else { 9.0 }))
             .unwrap()

@@ -21,7 +21,7 @@ const CLIMBS: usize = 3;
 /// algorithm.
 const FINALISTS: usize = 4;
 /// The greatest number of plans that are measured for a request.
-const MOST: usize = 64;
+const MAX_PLANS: usize = 64;
 /// The search climbs from algorithms that are at most this factor slower than the fastest.
 const NEAR: f64 = 1.4;
 /// Algorithms that the model predicts to be more than this factor slower than the fastest are not
@@ -34,7 +34,7 @@ const SAME: f64 = 0.98;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timed {
     /// The limits that the plan was made with.
-    pub most: Limits,
+    pub limits: Limits,
     /// The plan that was measured.
     pub plan: Plan,
     /// Microseconds of a call.
@@ -44,7 +44,7 @@ pub struct Timed {
 
 /// The search result for a request.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// The fastest plan for operands in the symmetric heap.
     pub symmetric: Option<Timed>,
     /// The fastest plan for operands in any memory.
@@ -70,15 +70,15 @@ pub enum Effort {
     Climb,
 }
 
-impl Found {
+impl SearchResult {
     /// The fastest plans of both memories, and the limits that they were made with.
     pub fn best(&self) -> Vec<(&'static Algorithm, Limits)> {
         let all = [self.symmetric, self.any].into_iter().flatten();
-        all.map(|t| (t.plan.algorithm, t.most)).collect()
+        all.map(|t| (t.plan.algorithm, t.limits)).collect()
     }
 
     /// Whether the same plan is the fastest as for another size.
-    pub fn agrees(&self, other: &Found) -> bool {
+    pub fn agrees(&self, other: &SearchResult) -> bool {
         self.best() == other.best()
     }
 }
@@ -88,7 +88,7 @@ pub struct Search<'a> {
     /// The request, of operands in the symmetric heap.
     pub request: Request,
     /// The greatest number of CTAs.
-    pub most_ctas: u32,
+    pub max_ctas: u32,
     /// The links that the model uses.
     pub links: &'a Links,
     /// The plans that the search looks at.
@@ -102,11 +102,11 @@ impl Search<'_> {
     ///
     /// # Errors
     /// Fails with the error of the first measurement that fails.
-    pub fn run<E>(&self, measure: Measure<'_, E>) -> Result<Found, E> {
+    pub fn run<E>(&self, measure: Measure<'_, E>) -> Result<SearchResult, E> {
         let mut tried = Tried { search: self, measure, all: Vec::new() };
         let request = &self.request;
         let able: Vec<_> = Algorithm::of(request.collective).filter(|a| a.allowed(request).is_ok()).collect();
-        let of = |a: &'static Algorithm| Plan::of(a, request, self.most_ctas);
+        let of = |a: &'static Algorithm| Plan::of(a, request, self.max_ctas);
         let expected = |a: &&'static Algorithm| self.links.time(&of(a), request);
         let memories = [[true; 2], [false; 2]].into_iter().filter(|_| self.effort != Effort::Given);
         for memory in memories {
@@ -114,17 +114,17 @@ impl Search<'_> {
             let able = able.iter().copied().filter(|a| a.can(&request).is_ok());
             let least = able.clone().map(|a| expected(&a)).fold(f64::MAX, f64::min);
             for a in able.filter(|a| expected(a) <= HOPELESS * least) {
-                tried.look(a, Limits::of(a, self.most_ctas), Look::Brief)?;
+                tried.look(a, Limits::of(a, self.max_ctas), Look::Brief)?;
             }
         }
-        for (a, most) in self.before.iter().filter(|(a, _)| a.allowed(request).is_ok()) {
-            tried.look(a, *most, Look::Brief)?;
+        for (a, limits) in self.before.iter().filter(|(a, _)| a.allowed(request).is_ok()) {
+            tried.look(a, *limits, Look::Brief)?;
         }
         let symmetric = tried.best([true; 2])?;
         let any = tried.best([false; 2])?;
-        let chosen = Plan::choose(request, self.most_ctas, self.links).ok();
+        let chosen = Plan::choose(request, self.max_ctas, self.links).ok();
         let model = tried.all.iter().find(|t| Some(t.plan) == chosen).copied();
-        Ok(Found { symmetric, any, model, plans: tried.all.len() })
+        Ok(SearchResult { symmetric, any, model, plans: tried.all.len() })
     }
 }
 
@@ -136,28 +136,28 @@ struct Tried<'a, 'm, E> {
 }
 
 impl<E> Tried<'_, '_, E> {
-    fn plan(&self, a: &'static Algorithm, most: Limits) -> Plan {
-        Plan::within(a, &self.search.request, most, self.search.most_ctas)
+    fn plan(&self, a: &'static Algorithm, limits: Limits) -> Plan {
+        Plan::within(a, &self.search.request, limits, self.search.max_ctas)
     }
 
     /// The time of a plan, measured if necessary; none if it cannot be launched, or if the greatest
     /// number of plans is reached.
-    fn look(&mut self, a: &'static Algorithm, most: Limits, look: Look) -> Result<Option<Timed>, E> {
-        let plan = self.plan(a, most);
+    fn look(&mut self, a: &'static Algorithm, limits: Limits, look: Look) -> Result<Option<Timed>, E> {
+        let plan = self.plan(a, limits);
         let known = self.all.iter().position(|t| t.plan == plan);
         let enough =
-            self.all.len() >= MOST || plan.check(&self.search.request, self.search.most_ctas).is_err();
+            self.all.len() >= MAX_PLANS || plan.check(&self.search.request, self.search.max_ctas).is_err();
         let at = match known {
             Some(at) if look == Look::Brief || self.all[at].long => return Ok(Some(self.all[at])),
             None if enough => return Ok(None),
             at => at,
         };
         let us = (self.measure)(&plan, look)?;
-        let timed = Timed { most, plan, us, long: look == Look::Long };
+        let timed = Timed { limits, plan, us, long: look == Look::Long };
         Ok(Some(match at {
             Some(at) => {
                 // The entry keeps the limits that the plan was first made with.
-                self.all[at] = Timed { most: self.all[at].most, ..timed };
+                self.all[at] = Timed { limits: self.all[at].limits, ..timed };
                 self.all[at]
             }
             None => {
@@ -194,19 +194,19 @@ impl<E> Tried<'_, '_, E> {
         }
         // First the best plan of each algorithm, then the plans of the previous size, and then
         // other plans that seem faster than all these.
-        let kept = |t: &Timed| self.search.before.contains(&(t.plan.algorithm, t.most));
-        let default = |t: &Timed| t.most == Limits::of(t.plan.algorithm, self.search.most_ctas);
+        let kept = |t: &Timed| self.search.before.contains(&(t.plan.algorithm, t.limits));
+        let default = |t: &Timed| t.limits == Limits::of(t.plan.algorithm, self.search.max_ctas);
         let all = self.fastest(memory);
         let best = |f: &Timed| all.iter().find(|t| t.plan.algorithm == f.plan.algorithm).copied();
         let least = all.first().map_or(f64::MAX, |t| t.us);
         let preferred = all.iter().filter(|t| kept(t) || default(t) && t.us * SAME <= least).copied();
         let finalists: Vec<_> = from.iter().filter_map(best).chain(preferred).collect();
         for t in finalists {
-            self.look(t.plan.algorithm, t.most, Look::Long)?;
+            self.look(t.plan.algorithm, t.limits, Look::Long)?;
         }
         for _ in 0..FINALISTS {
             match self.fastest(memory).first() {
-                Some(t) if !t.long => self.look(t.plan.algorithm, t.most, Look::Long)?,
+                Some(t) if !t.long => self.look(t.plan.algorithm, t.limits, Look::Long)?,
                 _ => break,
             };
         }
@@ -241,31 +241,31 @@ impl<E> Tried<'_, '_, E> {
     /// The nearest limits in a direction that result in another plan.
     fn neighbour(&self, at: &Timed, knob: Knob, up: bool) -> Option<Limits> {
         let a = at.plan.algorithm;
-        let bounds = Limits { ctas: self.search.most_ctas.min(a.most_ctas), threads: 1024, unroll: 8 };
-        let most = Limits { ctas: at.most.ctas.min(bounds.ctas), ..at.most };
-        let next = |most: &Limits| {
-            let mut next = *most;
+        let bounds = Limits { ctas: self.search.max_ctas.min(a.max_ctas), threads: 1024, unroll: 8 };
+        let limits = Limits { ctas: at.limits.ctas.min(bounds.ctas), ..at.limits };
+        let next = |limits: &Limits| {
+            let mut next = *limits;
             let (value, bound) = (*knob(&mut next), *knob(&mut bounds.clone()));
             let moved = if up { value.saturating_mul(2).min(bound) } else { value / 2 };
             *knob(&mut next) = moved;
             (moved != value && moved > 0 && next.threads >= 32).then_some(next)
         };
-        std::iter::successors(next(&most), next).find(|most| self.plan(a, *most) != at.plan)
+        std::iter::successors(next(&limits), next).find(|limits| self.plan(a, *limits) != at.plan)
     }
 }
 
 type Knob = fn(&mut Limits) -> &mut u32;
 
-fn ctas(most: &mut Limits) -> &mut u32 {
-    &mut most.ctas
+fn ctas(limits: &mut Limits) -> &mut u32 {
+    &mut limits.ctas
 }
 
-fn threads(most: &mut Limits) -> &mut u32 {
-    &mut most.threads
+fn threads(limits: &mut Limits) -> &mut u32 {
+    &mut limits.threads
 }
 
-fn unroll(most: &mut Limits) -> &mut u32 {
-    &mut most.unroll
+fn unroll(limits: &mut Limits) -> &mut u32 {
+    &mut limits.unroll
 }
 
 #[cfg(test)]
@@ -280,9 +280,9 @@ mod tests {
         bytes: u64,
         before: &[(&'static Algorithm, Limits)],
         change: impl Fn(&Plan, Look, f64) -> f64,
-    ) -> (Found, Vec<(Plan, Look)>) {
+    ) -> (SearchResult, Vec<(Plan, Look)>) {
         let request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
-        let search = Search { request, most_ctas: 132, links: &Links::H200, effort: Effort::Climb, before };
+        let search = Search { request, max_ctas: 132, links: &Links::H200, effort: Effort::Climb, before };
         let mut looks = Vec::new();
         let found = search.run::<Infallible>(&mut |plan, look| {
             looks.push((*plan, look));
@@ -311,7 +311,11 @@ mod tests {
         let request = Request::new(Collective::AllReduce, DType::BF16, 32 << 20, 8);
         assert_eq!(found.model.map(|m| m.plan), Plan::choose(&request, 132, &Links::H200).ok());
         // No plan is measured twice, except that the best get a long measurement.
-        assert!(looks.len() <= MOST + 2 * (FINALISTS + CLIMBS) && found.plans <= MOST, "{}", looks.len());
+        assert!(
+            looks.len() <= MAX_PLANS + 2 * (FINALISTS + CLIMBS) && found.plans <= MAX_PLANS,
+            "{}",
+            looks.len()
+        );
         for (i, look) in looks.iter().enumerate() {
             assert!(!looks[..i].contains(look), "{look:?}");
         }
@@ -327,10 +331,10 @@ mod tests {
             false => us.max(9.0),
         };
         let (found, _) = search(64 << 20, &before, flat);
-        assert_eq!(found.symmetric.unwrap().most, before[0].1);
+        assert_eq!(found.symmetric.unwrap().limits, before[0].1);
         // Without a previous size, the default limits are used.
         let (found, _) = search(64 << 20, &[], flat);
-        assert_eq!(found.symmetric.unwrap().most, Limits::of(push, 132));
+        assert_eq!(found.symmetric.unwrap().limits, Limits::of(push, 132));
     }
 
     #[test]
@@ -348,7 +352,7 @@ mod tests {
     fn errors_end_the_search() {
         let request = Request::new(Collective::Broadcast, DType::F32, 1000, 4);
         let search =
-            Search { request, most_ctas: 8, links: &Links::H200, effort: Effort::Defaults, before: &[] };
+            Search { request, max_ctas: 8, links: &Links::H200, effort: Effort::Defaults, before: &[] };
         let mut looks = 0;
         let e = search.run(&mut |_, _| {
             looks += 1;
@@ -364,7 +368,7 @@ mod tests {
         let given = ["ll", "push_direct", "push"].map(|name| (find(name), Limits::of(find(name), 132)));
         let request = Request::new(Collective::AllReduce, DType::BF16, 1 << 18, 2);
         let links = &Links::H200;
-        let search = Search { request, most_ctas: 132, links, effort: Effort::Given, before: &given };
+        let search = Search { request, max_ctas: 132, links, effort: Effort::Given, before: &given };
         let found = search.run::<Infallible>(&mut |plan, _| Ok(links.time(plan, &request))).unwrap();
         let name = |t: Option<Timed>| t.unwrap().plan.algorithm.name;
         assert_eq!((name(found.symmetric), name(found.any), found.plans), ("ll", "ll", 3));
@@ -375,13 +379,13 @@ mod tests {
     #[test]
     fn plans_fit_everywhere() {
         for collective in Collective::ALL {
-            for (bytes, most_ctas) in [(64, 1), (1 << 12, 3), (1 << 20, 132), (1 << 28, 7)] {
+            for (bytes, max_ctas) in [(64, 1), (1 << 12, 3), (1 << 20, 132), (1 << 28, 7)] {
                 let count = collective.counts(bytes, 4, 4).unwrap().count;
                 let request = Request::new(collective, DType::F32, count, 4);
                 let search =
-                    Search { request, most_ctas, links: &Links::H200, effort: Effort::Climb, before: &[] };
+                    Search { request, max_ctas, links: &Links::H200, effort: Effort::Climb, before: &[] };
                 let found = search.run::<Infallible>(&mut |plan, _| {
-                    plan.check(&request, most_ctas).unwrap();
+                    plan.check(&request, max_ctas).unwrap();
                     Ok(f64::from(plan.threads % 7 + plan.unroll + plan.ctas % 5) + 1.0)
                 });
                 let found = found.unwrap();

@@ -21,7 +21,7 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
         any |= matches!(inst.op.tile(), Some(Tile::AccumulatorRead { .. } | Tile::Mma { .. }));
     });
     if any {
-        Walk { k, told: HashSet::new(), found }.block(&k.body, &mut State::default());
+        Walk { k, reported: HashSet::new(), found }.block(&k.body, &mut State::default());
     }
 }
 
@@ -61,7 +61,7 @@ impl State {
 
 struct Walk<'k, 'f> {
     k: &'k Kernel,
-    told: HashSet<Value>,
+    reported: HashSet<Value>,
     found: &'f mut Vec<Diagnostic>,
 }
 
@@ -115,7 +115,7 @@ impl Walk<'_, '_> {
             }
             (Some(Tile::AccumulatorRead { acc, .. }), _) => {
                 if let Some(product) = state.values.get(acc).copied()
-                    && self.told.insert(v)
+                    && self.reported.insert(v)
                 {
                     self.report(v, product);
                 }
@@ -134,7 +134,7 @@ impl Walk<'_, '_> {
     fn follows(&mut self, v: Value, acc: Value, state: &mut State) {
         let Some(product) = state.values.get(&acc).copied() else { return };
         if let Some(by) = state.followed.get(&product).copied()
-            && self.told.insert(v)
+            && self.reported.insert(v)
         {
             let span = |v: Value| self.k.insts[v].span;
             self.found.push(

@@ -30,8 +30,14 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
         return;
     }
     let signals = Signals::of(k);
-    let mut walk =
-        Walk { k, waited: signals.waited(), told: HashSet::new(), around: Vec::new(), cta: k.block, found };
+    let mut walk = Walk {
+        k,
+        waited: signals.waited(),
+        reported: HashSet::new(),
+        around: Vec::new(),
+        cta: k.block,
+        found,
+    };
     walk.block(&k.body, &mut State::default());
     signals.report(k, found);
 }
@@ -145,7 +151,7 @@ pub(crate) fn viewed_region(k: &Kernel, v: Value) -> Option<(Region, bool)> {
             return Some((Region { param: *index, offset, layout }, elsewhere));
         }
         at = match op.view()? {
-            View::Part { base, offset: more } | View::Dealt { base, offset: more, .. } => {
+            View::Part { base, offset: more } | View::Distributed { base, offset: more, .. } => {
                 offset = offset + canonical(k, more);
                 *base
             }
@@ -225,7 +231,7 @@ struct Walk<'k, 'f> {
     /// The regions that a wait reads.
     waited: Vec<Region>,
     /// The pairs that have been reported.
-    told: HashSet<(Value, Value)>,
+    reported: HashSet<(Value, Value)>,
     /// The surrounding loops and `once`, outermost first.
     around: Vec<EnclosingLoop>,
     /// The extents of the CTA, or of the role that the current code belongs to.
@@ -417,7 +423,7 @@ impl Walk<'_, '_> {
     fn access(&mut self, v: Value, region: &Region, write: bool, state: &State) {
         for (at, pending, written) in &state.pending {
             // A source can be read again.
-            if !(write || *written) || !self.meet(pending, region) || !self.told.insert((v, *at)) {
+            if !(write || *written) || !self.meet(pending, region) || !self.reported.insert((v, *at)) {
                 continue;
             }
             let name = self.k.op(*at).name();
@@ -453,7 +459,7 @@ impl Walk<'_, '_> {
         for (at, to, of) in &state.unfenced {
             let same = *of == team
                 && (*to == pe || number(self.k, *to).is_some_and(|n| Some(n) == number(self.k, pe)));
-            if !same || !self.told.insert((v, *at)) {
+            if !same || !self.reported.insert((v, *at)) {
                 continue;
             }
             let name = self.k.op(v).name();

@@ -38,7 +38,7 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     });
     if any {
         let waits = Waits::new(k);
-        let mut walk = Walk { k, single: Vec::new(), steps: 0, told: HashSet::new(), waits, found };
+        let mut walk = Walk { k, single: Vec::new(), steps: 0, reported: HashSet::new(), waits, found };
         walk.single = walk.single_stages();
         walk.block(&k.body, &mut State::default());
         let stuck = walk.waits.into_errors();
@@ -62,7 +62,7 @@ struct Stage {
 
 /// A part of an allocation in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct MemoryRange {
     memory: Value,
     first: i64,
     end: i64,
@@ -70,9 +70,9 @@ struct Part {
     dense: bool,
 }
 
-impl Part {
+impl MemoryRange {
     /// Whether a reader of this part certainly reads an element of `written`.
-    fn meets(&self, written: &Part) -> bool {
+    fn meets(&self, written: &MemoryRange) -> bool {
         let both = self.memory == written.memory && self.first < written.end && written.first < self.end;
         both && self.dense && (written.dense || (self.first..self.end).contains(&written.first))
     }
@@ -83,7 +83,7 @@ impl Part {
 struct Reader {
     by: Value,
     stages: Vec<Stage>,
-    parts: Vec<Part>,
+    parts: Vec<MemoryRange>,
 }
 
 #[derive(Clone, Default)]
@@ -123,9 +123,9 @@ enum Next {
 struct Walk<'k, 'f> {
     k: &'k Kernel,
     /// The parts that are filled through pipelines of one stage, which need no index.
-    single: Vec<(Value, Part)>,
+    single: Vec<(Value, MemoryRange)>,
     steps: u32,
-    told: HashSet<(Value, Value)>,
+    reported: HashSet<(Value, Value)>,
     waits: Waits,
     found: &'f mut Vec<Diagnostic>,
 }
@@ -372,7 +372,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn single_stages(&self) -> Vec<(Value, Part)> {
+    fn single_stages(&self) -> Vec<(Value, MemoryRange)> {
         let mut parts = Vec::new();
         self.k.walk(&mut |_, inst| {
             if let Some(Tile::TmaLoad { dst, pipe, .. } | Tile::BulkLoad { dst, pipe, .. }) = inst.op.tile()
@@ -405,7 +405,7 @@ impl Walk<'_, '_> {
     fn offsets(&self, mut v: Value, see: &mut dyn FnMut(&Int)) -> Option<Value> {
         loop {
             match self.k.insts.get(v)?.op.view()? {
-                View::Part { base, offset } | View::Dealt { base, offset, .. } => {
+                View::Part { base, offset } | View::Distributed { base, offset, .. } => {
                     see(offset);
                     v = *base;
                 }
@@ -418,7 +418,7 @@ impl Walk<'_, '_> {
     }
 
     /// The part of shared memory that a tensor covers for all threads together, if it is known.
-    fn part(&self, v: Value, state: &State) -> Option<Part> {
+    fn part(&self, v: Value, state: &State) -> Option<MemoryRange> {
         let mut sum = Int::from(0);
         let memory = self.offsets(v, &mut |offset| sum = &sum + self.value_of(offset, state))?;
         let mut open = false;
@@ -427,7 +427,7 @@ impl Walk<'_, '_> {
         let (size, cosize) = (layout.size().as_const()?, layout.cosize().as_const()?);
         let (first, last) = (sum.lower_bound(), sum.upper_bound()?);
         let dense = first == last && size == cosize;
-        (!open).then_some(Part { memory, first, end: last.checked_add(cosize)?, dense })
+        (!open).then_some(MemoryRange { memory, first, end: last.checked_add(cosize)?, dense })
     }
 
     /// Whether a value is a thread's index.
@@ -443,7 +443,7 @@ impl Walk<'_, '_> {
         for (readers, product) in [(&mut state.products, true), (&mut state.copies, false)] {
             readers.retain(|reader| {
                 let reads = reader.stages.contains(&stage);
-                if reads && self.told.insert((v, reader.by)) {
+                if reads && self.reported.insert((v, reader.by)) {
                     self.found.push(released_early(self.k, v, reader.by, product));
                 }
                 !reads
@@ -455,7 +455,7 @@ impl Walk<'_, '_> {
         let Some(part) = self.part(place, state).filter(|_| !state.copies.is_empty()) else { return };
         state.copies.retain(|copy| {
             let reads = copy.parts.iter().any(|read| read.meets(&part));
-            if reads && self.told.insert((v, copy.by)) {
+            if reads && self.reported.insert((v, copy.by)) {
                 self.found.push(overwritten(self.k, v, copy.by));
             }
             !reads

@@ -45,17 +45,17 @@ fn whole(threads: u32) -> u32 {
 
 /// Reports what is wrong with a kernel's roles.
 pub(crate) fn check<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
-    let mut check = Check { k, next: 0, asked: Vec::new(), has_roles: false, found };
+    let mut check = Check { k, next: 0, requests: Vec::new(), has_roles: false, found };
     check.block(&k.body, true);
     if !check.has_roles {
         check.accumulators(&k.body, "the kernel", registers_at_start(k.threads()));
     }
-    let asked = std::mem::take(&mut check.asked);
-    found.extend(too_many(k, &asked));
+    let requests = std::mem::take(&mut check.requests);
+    found.extend(too_many(k, &requests));
 }
 
 /// The registers that roles ask for.
-struct Asked {
+struct RegisterRequest {
     /// The roles, which share warpgroups if there is more than one.
     names: String,
     threads: u32,
@@ -65,9 +65,9 @@ struct Asked {
 
 /// The error that the roles ask for more registers than the CTA has. On a GPU, a role then waits
 /// forever for registers that no other role gives up.
-fn too_many<L: Level>(k: &Kernel<L>, asked: &[Asked]) -> Option<Diagnostic> {
-    let of = |role: &Asked| role.regs.saturating_mul(role.threads);
-    let (threads, sum) = (k.threads(), asked.iter().fold(0u32, |sum, role| sum.saturating_add(of(role))));
+fn too_many<L: Level>(k: &Kernel<L>, requests: &[RegisterRequest]) -> Option<Diagnostic> {
+    let of = |role: &RegisterRequest| role.regs.saturating_mul(role.threads);
+    let (threads, sum) = (k.threads(), requests.iter().fold(0u32, |sum, role| sum.saturating_add(of(role))));
     let (has, each) = (registers_of_cta(threads), share(threads));
     if sum <= has {
         return None;
@@ -76,13 +76,13 @@ fn too_many<L: Level>(k: &Kernel<L>, asked: &[Asked]) -> Option<Diagnostic> {
         "the roles ask for {sum} registers, but a CTA of {threads} threads starts with {has}, which is \
          {each} for each thread"
     );
-    let error = asked.iter().fold(Diagnostic::error(BAD_ROLES, k.span, message), |error, role| {
-        let Asked { names, threads, regs, span } = role;
+    let error = requests.iter().fold(Diagnostic::error(BAD_ROLES, k.span, message), |error, role| {
+        let RegisterRequest { names, threads, regs, span } = role;
         error.related(*span, format!("{names}: {threads} threads x {regs} registers = {}", of(role)))
     });
-    let most = has / WARPGROUP;
+    let max = has / WARPGROUP;
     Some(error.help(format!(
-        "use lower `regs`: those of all warpgroups, which are 128 threads each, can add up to {most}"
+        "use lower `regs`: those of all warpgroups, which are 128 threads each, can add up to {max}"
     )))
 }
 
@@ -90,7 +90,7 @@ struct Check<'a, L: Level> {
     k: &'a Kernel<L>,
     /// The index of the thread after the last role.
     next: u32,
-    asked: Vec<Asked>,
+    requests: Vec<RegisterRequest>,
     has_roles: bool,
     found: &'a mut Vec<Diagnostic>,
 }
@@ -211,7 +211,12 @@ impl<L: Level> Check<'_, L> {
             }
             if *regs != 0 {
                 let names = self.names(name, body);
-                self.asked.push(Asked { names, threads: *threads, regs: *regs, span: inst.span });
+                self.requests.push(RegisterRequest {
+                    names,
+                    threads: *threads,
+                    regs: *regs,
+                    span: inst.span,
+                });
             }
             if !name.is_empty() && L::NAME == Tensor::NAME {
                 self.clusters(body, name);

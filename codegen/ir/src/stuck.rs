@@ -39,7 +39,7 @@ pub(crate) struct Waits {
     written: HashSet<Value>,
     /// The errors with the pipelines that they are about.
     found: Vec<(Value, Diagnostic)>,
-    told: HashSet<Value>,
+    reported: HashSet<Value>,
 }
 
 impl Waits {
@@ -112,7 +112,7 @@ impl Waits {
     }
 
     fn report(&mut self, k: &Kernel, (v, pipe): (Value, Value), what: &str, help: &str) {
-        if !self.told.insert(v) {
+        if !self.reported.insert(v) {
             return;
         }
         let who = self.role.as_ref().map_or_else(|| "the kernel".into(), |(_, name)| format!("`{name}`"));

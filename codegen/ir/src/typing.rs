@@ -361,7 +361,7 @@ impl<L: Level> Typing<'_, L> {
     }
 
     /// The type of the elements that a thread has of a tile which warpgroups divide.
-    pub(crate) fn dealt(&self, base: Value, over: &[u32]) -> Rule<L> {
+    pub(crate) fn distributed(&self, base: Value, over: &[u32]) -> Rule<L> {
         let part = self.view(base)?;
         let modes = self.ty(base).tensor().map_or(0, |t| t.layout.rank());
         if modes != 2 || over.len() != 2 || over.contains(&0) {
@@ -436,7 +436,7 @@ impl<L: Level> Typing<'_, L> {
         let TypeRef::Tensor(t) = self.ty(place).view() else {
             return fail(MISMATCH, format!("`{}` needs a tensor, found {}", self.name, self.ty(place)));
         };
-        self.reaches(t.space, switch)?;
+        self.check_address(t.space, switch)?;
         match t.layout.size().as_const().and_then(|n| u32::try_from(n).ok()) {
             Some(n) if (1..=MAX_LANES).contains(&n) => Ok(L::Type::lanes_of(t.elem, n)),
             Some(n) => fail_help(
@@ -453,7 +453,7 @@ impl<L: Level> Typing<'_, L> {
     }
 
     /// Checks that the switch, and nothing else, accesses a multicast address.
-    fn reaches(&self, space: Space, switch: bool) -> Result<(), TypeError> {
+    fn check_address(&self, space: Space, switch: bool) -> Result<(), TypeError> {
         if (space == Space::Multicast) == switch {
             return Ok(());
         }
@@ -537,7 +537,7 @@ impl<L: Level> Typing<'_, L> {
     }
 
     fn accessed(&self, ptr: Value, ty: &L::Type, switch: bool) -> Result<Scalar, TypeError> {
-        self.reaches(self.space(ptr)?, switch)?;
+        self.check_address(self.space(ptr)?, switch)?;
         self.moves(ty)
     }
 

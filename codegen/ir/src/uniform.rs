@@ -334,7 +334,7 @@ impl<L: Level> Analysis<'_, L> {
     fn view(&self, inst: &Inst<L>, op: &View) -> Varies {
         match op {
             View::Index { expr } => self.int(expr),
-            View::Part { base, offset } | View::Dealt { base, offset, .. } => {
+            View::Part { base, offset } | View::Distributed { base, offset, .. } => {
                 let bounds = inst.ty.tensor().into_iter().flat_map(|t| &t.bounds);
                 let starts = bounds.map(|b| self.int(&b.offset)).max().unwrap_or(Varies::No);
                 starts.max(self.u.value(*base)).max(self.int(offset))

@@ -359,7 +359,7 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
         }
     }
     if inst.op.group() == Some(Group::Cluster) && inst.op.remote().is_some() {
-        let message = format!("`{}` by a cluster", inst.op.mnemonic());
+        let message = format!("`{}` cannot be an operation of a cluster", inst.op.mnemonic());
         found.push(
             Diagnostic::error(MISMATCH, inst.span, message)
                 .help("a thread, a warp or a CTA executes operations on other PEs"),
@@ -371,7 +371,7 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
         let names: Vec<_> = allowed.iter().map(|s| s.name()).collect();
         found.push(
             Diagnostic::error(BAD_ORDER, inst.span, format!("{} cannot be `{sem}`", inst.op.quoted_name()))
-                .help(format!("it can be {}", names.join(", "))),
+                .help(format!("it can be {}", one_of(&names))),
         );
     }
     for TeamRef(team) in inst.op.teams() {
@@ -409,7 +409,7 @@ fn check_threads<L: Level>(
 /// tile.
 fn together<L: Level>(k: &Kernel<L>, inst: &Inst<L>) -> Option<Group> {
     let place = k.insts.get(inst.op.access()?.place())?;
-    matches!(place.op.view(), Some(View::Dealt { .. })).then_some(Group::Block)
+    matches!(place.op.view(), Some(View::Distributed { .. })).then_some(Group::Block)
 }
 
 /// Checks that the arguments of an operation that threads call together are the same in all of them.
@@ -462,7 +462,7 @@ fn divergent<L: Level>(
     let mut d = Diagnostic::error(
         DIVERGENT,
         inst.span,
-        format!("{} in divergent control flow: every {who} must reach it", inst.op.quoted_name()),
+        format!("{} is in divergent control flow, but every {who} must reach it", inst.op.quoted_name()),
     )
     .label("some threads never reach this operation")
     .help("move it out of the condition, or make the condition the same for all threads");
@@ -511,5 +511,13 @@ fn check_format<L: Level>(
         if !(if float { "feg" } else { "dixuc" }).contains(*spec) {
             found.push(bad(format!("`%{spec}` cannot print a {}", k.ty(*a))));
         }
+    }
+}
+
+/// The alternatives in words, such as `weak, relaxed or acquire`.
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
     }
 }

@@ -163,13 +163,13 @@ const TABLE: &[Row] = &[
         DIVERGENT,
         TENSORS,
         "",
-        "%0 = special lane_idx, x : i32\n %1 = const 3 : i32\n %2 = compare lt, %0, %1 : bool\n %3 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 256>\n %4 = dealt %3, {0}, [1 1] : tensor<f16, shared, {(2,2,2,1):(1,128,8,1024)}, align 256>\n %5 = if %2, {\n %6 = load %4, weak, cta : vector<f16, 8>\n }, {\n }",
+        "%0 = special lane_idx, x : i32\n %1 = const 3 : i32\n %2 = compare lt, %0, %1 : bool\n %3 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 256>\n %4 = distributed %3, {0}, [1 1] : tensor<f16, shared, {(2,2,2,1):(1,128,8,1024)}, align 256>\n %5 = if %2, {\n %6 = load %4, weak, cta : vector<f16, 8>\n }, {\n }",
     ),
     (
         MISMATCH,
         TENSORS,
         "",
-        "%3 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 256>\n %4 = dealt %3, {0}, [0 1] : tensor<f16, shared, {(2,2,2,1):(1,128,8,1024)}, align 256>",
+        "%3 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 256>\n %4 = distributed %3, {0}, [0 1] : tensor<f16, shared, {(2,2,2,1):(1,128,8,1024)}, align 256>",
     ),
     (
         MISMATCH,

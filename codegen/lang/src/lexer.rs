@@ -1,4 +1,4 @@
-//! The lexer, which turns text into tokens. A malformed piece becomes a [`Kind::Bad`] token and a
+//! The lexer, which turns text into tokens. A malformed piece becomes a [`TokenKind::Bad`] token and a
 //! diagnostic, and lexing continues, so that one run reports all errors. The parser reports nothing
 //! for such tokens.
 
@@ -15,7 +15,7 @@ macro_rules! fixed {
     ($($kind:ident $text:literal)*) => {
         /// The kind of a token.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum Kind {
+        pub(crate) enum TokenKind {
             Ident,
             Int,
             Float,
@@ -28,7 +28,7 @@ macro_rules! fixed {
         }
 
         /// The keywords, followed by operators and brackets. Longer ones precede their prefixes.
-        const FIXED: &[(&str, Kind)] = &[$(($text, Kind::$kind),)*];
+        const FIXED: &[(&str, TokenKind)] = &[$(($text, TokenKind::$kind),)*];
     };
 }
 
@@ -43,7 +43,7 @@ fixed! {
     Comma "," Semi ";" Colon ":" Dot "." Underscore "_"
 }
 
-impl Kind {
+impl TokenKind {
     /// The text of a token, if it is fixed.
     pub(crate) fn text(self) -> Option<&'static str> {
         FIXED.iter().find(|(_, kind)| *kind == self).map(|(text, _)| *text)
@@ -67,7 +67,7 @@ pub const PLACED_WORDS: &[&str] = &["reference", "step", "unroll", "role"];
 /// A token and its byte range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
@@ -76,8 +76,8 @@ pub(crate) struct Token {
 type LexError = (weft_ir::diag::Code, String, &'static str, &'static str);
 type Lexed<'a, T> = IResult<&'a str, T>;
 
-/// The tokens of `text`, which must be shorter than 4 GiB. The last one is [`Kind::End`]. Lexing
-/// stops after `limit` errors.
+/// The tokens of `text`, which must be shorter than 4 GiB. The last one is [`TokenKind::End`].
+/// Lexing stops after `limit` errors.
 pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagnostic>) {
     let mut tokens = Vec::with_capacity(text.len() / 4 + 1);
     let mut found = Vec::new();
@@ -100,8 +100,11 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
             }
             break;
         };
-        let token =
-            Token { kind: piece.as_ref().copied().unwrap_or(Kind::Bad), start: at(start), end: at(next) };
+        let token = Token {
+            kind: piece.as_ref().copied().unwrap_or(TokenKind::Bad),
+            start: at(start),
+            end: at(next),
+        };
         if let Err(complaint) = piece {
             found.push(diagnostic(Span::new(file, token.start, token.end), complaint));
         }
@@ -109,7 +112,7 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
         rest = next;
     }
     let end = at("");
-    tokens.push(Token { kind: Kind::End, start: end, end });
+    tokens.push(Token { kind: TokenKind::End, start: end, end });
     (tokens, found)
 }
 
@@ -161,10 +164,10 @@ fn word_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-fn word(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
+fn word(text: &str) -> Lexed<'_, Result<TokenKind, LexError>> {
     let name = recognize((satisfy(|c| c.is_ascii_alphabetic() || c == '_'), take_while(word_char)));
     name.map(|word: &str| {
-        Ok(FIXED.iter().find(|(text, _)| *text == word).map_or(Kind::Ident, |(_, kind)| *kind))
+        Ok(FIXED.iter().find(|(text, _)| *text == word).map_or(TokenKind::Ident, |(_, kind)| *kind))
     })
     .parse(text)
 }
@@ -175,7 +178,7 @@ fn digits(text: &str) -> Lexed<'_, &str> {
 }
 
 /// Reads a number, including letters that follow it directly.
-fn number(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
+fn number(text: &str) -> Lexed<'_, Result<TokenKind, LexError>> {
     let radix = |prefix, base| {
         recognize((
             tag_no_case(prefix),
@@ -187,11 +190,12 @@ fn number(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
     let exponent = recognize((one_of("eE"), opt(one_of("+-")), digits));
     let decimal = (digits, opt(fraction), opt(exponent)).map(
         |(_, fraction, exponent): (&str, Option<&str>, Option<&str>)| {
-            if fraction.or(exponent).is_some() { Kind::Float } else { Kind::Int }
+            if fraction.or(exponent).is_some() { TokenKind::Float } else { TokenKind::Int }
         },
     );
     let (rest, kind) =
-        alt((value(Kind::Int, radix("0x", 16)), value(Kind::Int, radix("0b", 2)), decimal)).parse(text)?;
+        alt((value(TokenKind::Int, radix("0x", 16)), value(TokenKind::Int, radix("0b", 2)), decimal))
+            .parse(text)?;
     let (rest, tail) = take_while(word_char).parse(rest)?;
     if tail.is_empty() {
         return Ok((rest, Ok(kind)));
@@ -202,12 +206,12 @@ fn number(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
 }
 
 /// Reads a string, up to its quote or to the end of the line.
-fn string(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
+fn string(text: &str) -> Lexed<'_, Result<TokenKind, LexError>> {
     let (mut rest, _) = char('"').parse(text)?;
     loop {
         (rest, _) = take_while(|c| !matches!(c, '"' | '\\' | '\n')).parse(rest)?;
         match rest.as_bytes() {
-            [b'"', ..] => return Ok((&rest[1..], Ok(Kind::Str))),
+            [b'"', ..] => return Ok((&rest[1..], Ok(TokenKind::Str))),
             [b'\\', next, ..] if *next != b'\n' => rest = recognize((char('\\'), anychar)).parse(rest)?.0,
             _ => break,
         }
@@ -221,10 +225,10 @@ fn string(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
 
 /// Reads an operator or a bracket. Operators that begin with `>` are left as single characters for
 /// the parser to join, because `>` also ends type arguments: `let x: symm<T, N>= y`.
-fn operator(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
+fn operator(text: &str) -> Lexed<'_, Result<TokenKind, LexError>> {
     let first = peek(anychar).parse(text)?.1;
     if first == '>' {
-        return value(Ok(Kind::Gt), tag(">")).parse(text);
+        return value(Ok(TokenKind::Gt), tag(">")).parse(text);
     }
     let found = FIXED.iter().find(|(sign, _)| sign.starts_with(first) && text.starts_with(sign));
     let Some((sign, kind)) = found else {
@@ -234,7 +238,7 @@ fn operator(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
 }
 
 /// Reads a sequence of characters with which no token begins.
-fn foreign(text: &str) -> Lexed<'_, Result<Kind, LexError>> {
+fn foreign(text: &str) -> Lexed<'_, Result<TokenKind, LexError>> {
     let begins = |c: char| {
         word_char(c)
             || matches!(c, '"' | ' ' | '\t' | '\r' | '\n')

@@ -57,9 +57,9 @@ impl TileBoxes {
         let mut boxes = vec![TileBox { at: Vec::new(), offset: 0 }];
         for (d, mode) in dims.iter().enumerate() {
             let steps = mode.and_then(|m| modes.get(m)).map_or(&[][..], |s| s);
-            let most = row.filter(|_| d == 0).map_or(MAX_BOX, |row| i64::from(row) / bytes);
+            let max = row.filter(|_| d == 0).map_or(MAX_BOX, |row| i64::from(row) / bytes);
             let whole = if d == 0 { (ROW / bytes).max(1) } else { 1 };
-            let extent = dense(steps, pitch, most, whole);
+            let extent = dense(steps, pitch, max, whole);
             if d == 0 {
                 check_row(shared, extent * bytes, row)?;
             }
@@ -117,12 +117,12 @@ pub(crate) fn steps(what: &'static str, layout: &Layout, mode: usize) -> Result<
 }
 
 /// The greatest extent of a box along a mode whose elements lie `pitch` apart. It is at most
-/// `most`, divides the mode's extent, and is a multiple of `whole`.
-fn dense(steps: &[(i64, i64)], pitch: i64, most: i64, whole: i64) -> i64 {
+/// `max`, divides the mode's extent, and is a multiple of `whole`.
+fn dense(steps: &[(i64, i64)], pitch: i64, max: i64, whole: i64) -> i64 {
     match steps.first() {
         Some((n, stride)) if *stride == pitch => {
             let fits = |extent: &i64| n % extent == 0 && extent % whole == 0;
-            (1..=most.min(*n)).rev().find(fits).unwrap_or(1)
+            (1..=max.min(*n)).rev().find(fits).unwrap_or(1)
         }
         _ => 1,
     }

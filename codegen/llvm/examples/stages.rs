@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     for opt in [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3] {
-        let options = Options { opt, ..options };
+        let options = options.opt(opt);
         let start = Instant::now();
         emit(&module, &options)?;
         let first = start.elapsed();

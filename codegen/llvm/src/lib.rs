@@ -69,6 +69,7 @@ pub type Locate<'a> = dyn Fn(Span) -> Option<Location> + 'a;
 
 /// The target of a compilation, and its options.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Options<'a> {
     /// The target, which PTX names in `.target`.
     pub target: Target,
@@ -97,6 +98,33 @@ impl Options<'_> {
             keep_llvm: false,
             link: Link::External,
         }
+    }
+}
+
+impl<'a> Options<'a> {
+    /// Sets the version of PTX. `None` is the lowest version that suffices.
+    pub fn ptx_version(self, ptx_version: Option<PtxVersion>) -> Options<'a> {
+        Options { ptx_version, ..self }
+    }
+
+    /// Sets the level at which LLVM optimizes.
+    pub fn opt(self, opt: OptLevel) -> Options<'a> {
+        Options { opt, ..self }
+    }
+
+    /// Sets the function that finds the places of instructions for `.loc`.
+    pub fn locate(self, locate: &'a Locate<'a>) -> Options<'a> {
+        Options { locate: Some(locate), ..self }
+    }
+
+    /// Chooses whether the output contains LLVM's IR as text.
+    pub fn keep_llvm(self, keep_llvm: bool) -> Options<'a> {
+        Options { keep_llvm, ..self }
+    }
+
+    /// Sets the source of functions that are called.
+    pub fn link(self, link: Link<'a>) -> Options<'a> {
+        Options { link, ..self }
     }
 }
 
@@ -143,7 +171,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     let diagnostics = Diagnostics::collect(&context);
     let ir = Ir::new(&context);
     let mut lines = options.locate.and_then(|_| Lines::new(&ir, &module.files));
-    let mut needs = Needs::of(options)?;
+    let mut needs = RequiredPtx::of(options)?;
     let mut names = HashSet::new();
     for kernel in &module.kernels {
         if !names.insert(&*kernel.name) || lower::TAKEN.contains(&&*kernel.name) {
@@ -205,15 +233,15 @@ fn failed(message: impl fmt::Display) -> Diagnostic {
 }
 
 /// The lowest version of PTX that the code so far needs.
-struct Needs {
+struct RequiredPtx {
     version: PtxVersion,
-    asked: Option<PtxVersion>,
+    requested: Option<PtxVersion>,
 }
 
-impl Needs {
-    fn of(options: &Options<'_>) -> Result<Needs, Diagnostic> {
-        let (target, asked) = (options.target, options.ptx_version);
-        let mut needs = Needs { version: asked.unwrap_or(target.min_ptx()), asked };
+impl RequiredPtx {
+    fn of(options: &Options<'_>) -> Result<RequiredPtx, Diagnostic> {
+        let (target, requested) = (options.target, options.ptx_version);
+        let mut needs = RequiredPtx { version: requested.unwrap_or(target.min_ptx()), requested };
         needs.raise(target.min_ptx(), Span::NONE, || format!("target {target}"))?;
         Ok(needs)
     }
@@ -225,9 +253,9 @@ impl Needs {
         span: Span,
         what: impl FnOnce() -> String,
     ) -> Result<(), Diagnostic> {
-        match self.asked {
-            Some(asked) if version > asked => {
-                let message = format!("{} needs PTX {version}, but version {asked} is requested", what());
+        match self.requested {
+            Some(requested) if version > requested => {
+                let message = format!("{} needs PTX {version}, but version {requested} is requested", what());
                 Err(Diagnostic::error(codes::OLD_PTX, span, message)
                     .help(format!("request {version} or later, or omit the version")))
             }

@@ -8,7 +8,7 @@
 use crate::codes::{NEW_LIBRARY, NO_LIBRARY_FUNCTION};
 use crate::nvshmem::{broken, open, since, version_of};
 use crate::raw::{self, Diagnostics};
-use crate::{Clock, Needs, Options, Output, pipeline};
+use crate::{Clock, Options, Output, RequiredPtx, pipeline};
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module};
@@ -62,7 +62,7 @@ pub(crate) fn functions<'c>(
     into: &Module<'c>,
     (path, called): (&Path, &BTreeMap<Arc<str>, Span>),
     target: Target,
-    needs: &mut Needs,
+    needs: &mut RequiredPtx,
 ) -> Result<Linked<'c>, Diagnostic> {
     raw::reading(path, || {
         let library = Library::open(context, diagnostics, path)?;
@@ -117,7 +117,7 @@ pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<
     let context = raw::context()?;
     let diagnostics = Diagnostics::collect(&context);
     let module = context.create_module("nvshmem");
-    let mut needs = Needs::of(options)?;
+    let mut needs = RequiredPtx::of(options)?;
     let version = raw::reading(path, || {
         let library = Library::open(&context, &diagnostics, path)?;
         library.fits(options.target, &mut needs)?;
@@ -185,7 +185,7 @@ impl<'a, 'c> Library<'a, 'c> {
 
     /// Checks that the target supports the library's code, and raises the version of PTX to the one
     /// that it needs.
-    fn fits(&self, target: Target, needs: &mut Needs) -> Result<(), Diagnostic> {
+    fn fits(&self, target: Target, needs: &mut RequiredPtx) -> Result<(), Diagnostic> {
         let Some(f) = self.defined().next() else { return Ok(()) };
         let text = |key| {
             let value = f.get_string_attribute(AttributeLoc::Function, key);

@@ -220,11 +220,11 @@ impl Index {
     /// Unsigned division is cheaper than signed division, and 32-bit division is much cheaper than
     /// 64-bit division.
     fn unsigned(&mut self, b: &mut Builder, op: BinOp, x: &Int, y: &Int, span: Span) -> Built<Value> {
-        const MOST: i64 = u32::MAX as i64;
-        let narrow = x.upper_bound().is_some_and(|x| x < MOST);
+        const MAX_NARROW: i64 = u32::MAX as i64;
+        let narrow = x.upper_bound().is_some_and(|x| x < MAX_NARROW);
         // A divisor that does not fit 32 bits is greater than the dividend, and so is the greatest
         // one that fits.
-        let y = if narrow { y.min(&Int::from(MOST)) } else { y.clone() };
+        let y = if narrow { y.min(&Int::from(MAX_NARROW)) } else { y.clone() };
         let (x, y) = (self.value(b, x, span)?, self.value(b, &y, span)?);
         let mut cast = |a, to| match narrow {
             true => b.convert(a, to),

@@ -47,6 +47,7 @@ use weft_isa::Target;
 
 /// The options of the passes.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Options {
     /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,

@@ -321,7 +321,7 @@ impl Facts {
 fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     loop {
         match k.op(v).view()? {
-            View::Part { base, .. } | View::Dealt { base, .. } | View::InCta { base, .. } => v = *base,
+            View::Part { base, .. } | View::Distributed { base, .. } | View::InCta { base, .. } => v = *base,
             View::Shared { .. } => return Some(v),
             View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
         }
@@ -407,7 +407,7 @@ impl Rewrite for Pipelines<'_> {
                 }
                 let ctas = self.pipe(v, span)?.ctas;
                 let warps = self.facts.arrivals(v, span)?;
-                self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
+                self.report_fact(e, span, Fact::Pipeline { stages, warps: warps * ctas });
                 Ok(Action::Drop)
             }
             Tile::Acquire { pipe } => {
@@ -430,7 +430,7 @@ impl Rewrite for Pipelines<'_> {
             Tile::Release { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
                 if pipe.read {
-                    self.say(
+                    self.report_fact(
                         e,
                         span,
                         Fact::Fence("orders reads of stages by threads before copies that fill them again"),
@@ -475,7 +475,7 @@ impl Pipelines<'_> {
         self.pipes.get(&v).copied().ok_or_else(missing)
     }
 
-    fn say(&mut self, e: &Editor, span: Span, fact: Fact) {
+    fn report_fact(&mut self, e: &Editor, span: Span, fact: Fact) {
         self.report.tile(&e.b.kernel().name, span, fact);
     }
 
@@ -483,7 +483,7 @@ impl Pipelines<'_> {
     /// will arrive.
     fn acquire(&mut self, e: &mut Editor, v: Value, pipe: Pipe, span: Span) -> Built<()> {
         let bytes = self.facts.bytes.get(&v).copied().unwrap_or(0);
-        self.say(e, span, Fact::Expects(bytes));
+        self.report_fact(e, span, Fact::Expects(bytes));
         let parity = e.b.get(pipe.fills.parity)?;
         let stage = under_its_number(e, v, pipe.fills.stage);
         let b = &mut e.b;
@@ -515,7 +515,7 @@ impl Pipelines<'_> {
     /// Makes earlier writes of threads visible to copies and matrix instructions.
     fn show_writes(&mut self, e: &mut Editor, span: Span) -> Built<()> {
         if std::mem::take(&mut self.dirty) {
-            self.say(
+            self.report_fact(
                 e,
                 span,
                 Fact::Fence("orders writes of threads before copies or matrix instructions that read them"),

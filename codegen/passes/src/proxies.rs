@@ -102,7 +102,7 @@ fn parameter(k: &Kernel, mut v: Value) -> Option<u32> {
         match k.op(v).view() {
             Some(
                 View::Part { base, .. }
-                | View::Dealt { base, .. }
+                | View::Distributed { base, .. }
                 | View::InCta { base, .. }
                 | View::Multicast { base, .. }
                 | View::Peer { base, .. },

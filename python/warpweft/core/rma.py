@@ -39,9 +39,9 @@ def _sides(remote: Any, local: Any, count: Optional[int], names: tuple) -> tuple
     mine, mine_bytes = memory.local_of(local, names[1], state.world)
     if count is not None:
         size = memory._dtypes.BYTES[dtype]
-        most = min(nbytes, mine_bytes) // size
-        if not 0 < count <= most:
-            raise invalid(f"count is {count}", f"it is a number of elements from 1 to {most}")
+        limit = min(nbytes, mine_bytes) // size
+        if not 0 < count <= limit:
+            raise invalid(f"count is {count}", f"it is a number of elements from 1 to {limit}")
         nbytes = count * size
         mine, mine_bytes = memory.local_of(_first(local, count), names[1], state.world)
     if nbytes != mine_bytes:

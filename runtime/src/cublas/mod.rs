@@ -137,14 +137,14 @@ impl Matmul {
         Ok(Matmul { product, described, preference, handle, workspace })
     }
 
-    /// Returns at most `most` algorithms, with the fastest according to the library's heuristic
+    /// Returns at most `max` algorithms, with the fastest according to the library's heuristic
     /// first.
     ///
     /// # Errors
     /// Fails if a cuBLASLt call fails, or if the library has no algorithm for the product (R0113).
-    pub fn algorithms(&self, most: usize) -> Result<Vec<Algorithm>> {
+    pub fn algorithms(&self, max: usize) -> Result<Vec<Algorithm>> {
         let (_, library) = library()?;
-        let found = library.algorithms(&self.handle, &self.described, &self.preference, most)?;
+        let found = library.algorithms(&self.handle, &self.described, &self.preference, max)?;
         if found.is_empty() {
             let Product { m, n, k, dtype, out, .. } = self.product;
             let message =

@@ -92,14 +92,14 @@ impl Library {
         })
     }
 
-    /// Returns at most `most` algorithms for a product, with the expected fastest first. The result
+    /// Returns at most `max` algorithms for a product, with the expected fastest first. The result
     /// is empty if the library has none for such operands.
     pub fn algorithms(
         &self,
         handle: &Object<'_>,
         product: &Described<'_>,
         preference: &Object<'_>,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<HeuristicResult>> {
         let empty = HeuristicResult {
             algo: Algo { data: [0; 8] },
@@ -108,7 +108,7 @@ impl Library {
             waves: 0.0,
             reserved: [0; 4],
         };
-        let mut results = vec![empty; most];
+        let mut results = vec![empty; max];
         let mut found = 0;
         let Described { operation, a, b, d } = product;
         // SAFETY: all handles are alive, and the list has as many elements as the call states.
@@ -121,7 +121,7 @@ impl Library {
                 d.handle,
                 d.handle,
                 preference.handle,
-                c_int::try_from(most).unwrap_or(c_int::MAX),
+                c_int::try_from(max).unwrap_or(c_int::MAX),
                 results.as_mut_ptr(),
                 &mut found,
             )

@@ -18,14 +18,14 @@ enum Move {
 }
 
 /// A collective's function, for an element type.
-pub struct Found {
+pub struct CollectiveFunction {
     what: Move,
     dtype: DType,
 }
 
 impl Direct {
     /// Returns the collective of that name, in NVSHMEM's naming, or `None` if NVSHMEM has none.
-    pub fn find_collective(&self, name: &str, dtype: DType) -> Option<Found> {
+    pub fn find_collective(&self, name: &str, dtype: DType) -> Option<CollectiveFunction> {
         let of = |suffix: &str| {
             let name = name.strip_suffix(suffix)?;
             Reduce::ALL.into_iter().find(|op| op.name() == name && reduce::exists(dtype, *op))
@@ -35,16 +35,16 @@ impl Direct {
             "alltoall" => Move::AllToAll,
             _ => of("_reducescatter").map(Move::ReduceScatter).or_else(|| of("_reduce").map(Move::Reduce))?,
         };
-        Some(Found { what, dtype })
+        Some(CollectiveFunction { what, dtype })
     }
 
     pub fn broadcast(&self, dtype: DType, io: &Collective, root: u32, stream: &Stream) -> Result<()> {
-        self.collective(&Found { what: Move::Broadcast(root), dtype }, io, stream)
+        self.collective(&CollectiveFunction { what: Move::Broadcast(root), dtype }, io, stream)
     }
 
     /// Runs the collective. The team meets before it, so that no PE writes memory that is still
     /// used, and after it, so that all data has arrived.
-    pub fn collective(&self, found: &Found, io: &Collective, stream: &Stream) -> Result<()> {
+    pub fn collective(&self, found: &CollectiveFunction, io: &Collective, stream: &Stream) -> Result<()> {
         let (members, size) = (self.members(io.team)?, found.dtype.bytes() as usize);
         let rank = self.team_my_pe(io.team).unwrap_or(0) as usize;
         let (n, bytes) = (members.len(), io.count * size);

@@ -19,7 +19,7 @@ use crate::memory::SignalOp;
 use crate::nvshmem::{PutSignal, sys};
 use crate::peers::Peers;
 use crate::registry::ALIGN;
-pub use collectives::Found;
+pub use collectives::CollectiveFunction;
 use heap::{Heap, ProcessRank};
 use mesh::Mesh;
 use ops::Ops;
@@ -78,11 +78,11 @@ pub struct Direct {
 impl Direct {
     /// Connects the PEs of one host. Collective.
     pub fn start(device: &Device, peers: &Peers) -> Result<Direct> {
-        if peers.size() as usize > ops::MOST_PES {
+        if peers.size() as usize > ops::MAX_PES {
             let message = format!(
                 "the job has {} PEs, but a world without NVSHMEM can have at most {}",
                 peers.size(),
-                ops::MOST_PES
+                ops::MAX_PES
             );
             return Err(Error::new(error::BOOTSTRAP, message));
         }

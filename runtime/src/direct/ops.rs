@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The largest number of PEs. `theirs` of `weft_meet` has this number of addresses, and its CTA
 /// this number of threads.
-pub(super) const MOST_PES: usize = 64;
+pub(super) const MAX_PES: usize = 64;
 
 /// The kernels' text, with its terminating 0.
 pub(super) const TEXT: &str = concat!(include_str!("ops.ptx"), "\0");
@@ -65,7 +65,7 @@ impl Block {
     /// Adds a table of addresses.
     pub fn words(mut self, values: impl Iterator<Item = u64>) -> Block {
         self.offsets.push(self.bytes.len());
-        let end = self.bytes.len() + MOST_PES * size_of::<u64>();
+        let end = self.bytes.len() + MAX_PES * size_of::<u64>();
         values.for_each(|value| self.bytes.extend(value.to_ne_bytes()));
         self.bytes.resize(end, 0);
         self

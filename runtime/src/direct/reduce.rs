@@ -1,7 +1,7 @@
 //! Reductions on streams: a kernel for each operation and element type, all generated from one
 //! text.
 
-use super::ops::{self, Block, MOST_PES};
+use super::ops::{self, Block, MAX_PES};
 use crate::DType;
 use crate::collective::Reduce;
 use crate::cuda::{Device, Stream};
@@ -174,7 +174,7 @@ impl Reductions {
         (sources, destinations): (&[u64], &[u64]),
         stream: &Stream,
     ) -> Result<()> {
-        debug_assert!(sources.len() <= MOST_PES && destinations.len() <= MOST_PES);
+        debug_assert!(sources.len() <= MAX_PES && destinations.len() <= MAX_PES);
         let function = {
             let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             match kernels.get(&(dtype, op)) {

@@ -9,11 +9,11 @@ use crate::nvshmem::sys;
 use std::collections::BTreeMap;
 
 /// The number of slots, and so of teams with more than one PE at a time.
-pub(super) const MOST: usize = 64;
+pub(super) const MAX_TEAMS: usize = 64;
 
 /// The size of all slots for this number of PEs, in bytes.
 pub(super) fn bytes(n_pes: u32) -> usize {
-    MOST * slot_bytes(n_pes)
+    MAX_TEAMS * slot_bytes(n_pes)
 }
 
 /// The size of a slot in bytes.
@@ -70,8 +70,8 @@ impl Teams {
     /// Fails if there is none (R0106).
     pub fn add(&mut self, members: Vec<u32>, free_on_all: u64) -> Result<sys::Team> {
         let slot = free_on_all.trailing_zeros() as usize;
-        if slot >= MOST {
-            let message = format!("PEs {members:?} already have {MOST} teams, which is the limit");
+        if slot >= MAX_TEAMS {
+            let message = format!("PEs {members:?} already have {MAX_TEAMS} teams, which is the limit");
             return Err(Error::new(error::NVSHMEM, message).help("drop teams that are not used any more"));
         }
         self.last += 1;

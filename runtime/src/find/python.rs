@@ -29,7 +29,7 @@ const VARS: [&str; 8] = [
 const FORM: &str = "warpweft python 2";
 
 /// The largest size of a kept answer in bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The package folders, one on each line; none without Python.
 pub(super) fn folders() -> Option<String> {
@@ -77,7 +77,7 @@ fn place() -> Option<PathBuf> {
 fn read(file: &Path) -> Option<String> {
     let folder = file.parent()?;
     owned::below(folder.parent()?, file).ok()?;
-    let answer = String::from_utf8(owned::read(file, MOST_BYTES, Trust::Owner).ok()?).ok()?;
+    let answer = String::from_utf8(owned::read(file, MAX_BYTES, Trust::Owner).ok()?).ok()?;
     let answer = answer.strip_prefix(FORM)?.strip_prefix('\n')?;
     let first = answer.lines().next()?;
     Path::new(first).is_dir().then(|| answer.to_owned())

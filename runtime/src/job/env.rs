@@ -142,7 +142,7 @@ const LAUNCHERS: &[Row] = &[
 
 /// The largest number of PEs of a job. No machine has more GPUs, and PE 0 can hold this number of
 /// connections.
-const MOST_PES: u32 = 1 << 16;
+const MAX_PES: u32 = 1 << 16;
 
 /// The name of a computed value, which is not a variable: the entry of `SLURM_NODEID` in
 /// `SLURM_STEP_TASKS_PER_NODE`.
@@ -232,7 +232,7 @@ impl ProcessRank {
 
 fn detect(v: &Vars<'_>) -> Result<Option<ProcessRank>> {
     let Some(row) = LAUNCHERS.iter().find(|row| (row.means)(v)) else { return Ok(None) };
-    let (size_name, size) = v.number(row.size, 1, MOST_PES)?.ok_or_else(|| unset(row.size[0], row.rank))?;
+    let (size_name, size) = v.number(row.size, 1, MAX_PES)?.ok_or_else(|| unset(row.size[0], row.rank))?;
     let (rank_name, rank) = v.number(&[row.rank], 0, size - 1)?.ok_or_else(|| unset(row.rank, &size_name))?;
     let given = given_hub(v)?;
 
@@ -397,15 +397,15 @@ impl Vars<'_> {
     }
 
     /// The number in the first of these variables that is set, and the name of that variable.
-    fn number(&self, names: &[&str], least: u32, most: u32) -> Result<Option<(String, u32)>> {
+    fn number(&self, names: &[&str], min: u32, max: u32) -> Result<Option<(String, u32)>> {
         let Some((name, text)) = names.iter().find_map(|&name| Some((name, self.get(name)?))) else {
             return Ok(None);
         };
         match text.parse::<u32>() {
-            Ok(n) if (least..=most).contains(&n) => Ok(Some((name.to_string(), n))),
+            Ok(n) if (min..=max).contains(&n) => Ok(Some((name.to_string(), n))),
             _ => Err(Error::new(
                 LAUNCHER,
-                format!("{name} is {text:?}, but it must be a number from {least} to {most}"),
+                format!("{name} is {text:?}, but it must be a number from {min} to {max}"),
             )),
         }
     }

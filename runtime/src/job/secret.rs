@@ -18,7 +18,7 @@ pub(super) const BYTES: usize = blake3::OUT_LEN;
 pub(super) type Bytes = [u8; BYTES];
 
 /// The least number of characters of a secret that is given as text.
-const LEAST: usize = 16;
+const MIN_LENGTH: usize = 16;
 
 /// The variables for the secret, for a file with it, and for a job without one.
 const SECRET: &str = "WEFT_SECRET";
@@ -97,10 +97,10 @@ impl Admission {
 }
 
 fn from_text(name: &str, text: &[u8]) -> Result<Admission> {
-    if text.len() < LEAST {
+    if text.len() < MIN_LENGTH {
         return Err(Error::new(
             LAUNCHER,
-            format!("{name} has {} characters, but it needs at least {LEAST}", text.len()),
+            format!("{name} has {} characters, but it needs at least {MIN_LENGTH}", text.len()),
         )
         .help("set it to a random text that is the same for all PEs, such as the output of `openssl rand -hex 32`"));
     }

@@ -308,8 +308,8 @@ impl Function {
                 attribute(*function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
             }
             Function::Simulated(f) => {
-                let most = f.kernel.maxntid.map(|m| m.iter().fold(1, |n: u32, m| n.saturating_mul(*m)));
-                Ok(most.unwrap_or(MAX_THREADS).min(MAX_THREADS))
+                let max = f.kernel.maxntid.map(|m| m.iter().fold(1, |n: u32, m| n.saturating_mul(*m)));
+                Ok(max.unwrap_or(MAX_THREADS).min(MAX_THREADS))
             }
         }
     }

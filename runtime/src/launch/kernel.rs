@@ -127,10 +127,10 @@ fn unlike(name: &str, described: &[(usize, usize)], code: &[(usize, usize)]) -> 
 impl Kernel {
     pub(super) fn new(module: &Arc<Module>, info: &KernelInfo) -> Result<Kernel> {
         let function = module.loaded.function(&info.name)?.named(&info.roles);
-        let most = function.max_threads()?;
-        if info.threads() > most {
+        let max = function.max_threads()?;
+        if info.threads() > max {
             let message = format!(
-                "`{}` has {} threads per CTA, but the device can run at most {most}",
+                "`{}` has {} threads per CTA, but the device can run at most {max}",
                 info.name,
                 info.threads()
             );
@@ -302,10 +302,10 @@ impl Kernel {
         };
         self.shared(self.device(), self.dynamic(options))?;
         if cooperative {
-            let (most, asked) = (self.at_once(self.device(), options)?, ctas(grid));
-            if asked > u64::from(most) {
+            let (max, asked) = (self.at_once(self.device(), options)?, ctas(grid));
+            if asked > u64::from(max) {
                 let message = format!(
-                    "{asked} CTAs of `{}` wait for each other, but only {most} of them fit on GPU {} at once",
+                    "{asked} CTAs of `{}` wait for each other, but only {max} of them fit on GPU {} at once",
                     info.name,
                     self.device().ordinal()
                 );
@@ -355,12 +355,12 @@ impl Kernel {
         if bytes <= SHARED_UNASKED {
             return Ok(());
         }
-        let most =
+        let max =
             device.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let own = self.0.function.shared_bytes()?;
-        if bytes > most.saturating_sub(own) {
+        if bytes > max.saturating_sub(own) {
             let message = format!(
-                "`{}` needs {bytes} bytes of dynamic and {own} bytes of static shared memory, but a CTA can have at most {most}",
+                "`{}` needs {bytes} bytes of dynamic and {own} bytes of static shared memory, but a CTA can have at most {max}",
                 self.info().name
             );
             return Err(Error::new(LAUNCH, message));
@@ -621,12 +621,12 @@ fn ctas(grid: [u32; 3]) -> u64 {
 /// The limits of grids and clusters on every device (CUDA C Programming Guide, Technical
 /// Specifications).
 fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -> Result<()> {
-    const MOST: [u32; 3] = [i32::MAX as u32, 65535, 65535];
-    const MOST_IN_CLUSTER: u64 = 8;
+    const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+    const MAX_IN_CLUSTER: u64 = 8;
     let name = &info.name;
-    if grid.contains(&0) || grid.iter().zip(MOST).any(|(g, most)| *g > most) {
+    if grid.contains(&0) || grid.iter().zip(MAX_GRID).any(|(g, max)| *g > max) {
         let message = format!("`{name}` cannot be launched with a grid of {grid:?} CTAs");
-        return Err(Error::new(LAUNCH, message).help(format!("use at least 1 and at most {MOST:?} CTAs")));
+        return Err(Error::new(LAUNCH, message).help(format!("use at least 1 and at most {MAX_GRID:?} CTAs")));
     }
     let Some(cluster) = cluster else { return Ok(()) };
     if info.cluster.is_some_and(|own| own != cluster) {
@@ -634,7 +634,7 @@ fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -
             format!("`{name}` has clusters of {:?} CTAs, but {cluster:?} were requested", info.cluster);
         return Err(Error::new(LAUNCH, message));
     }
-    if !(1..=MOST_IN_CLUSTER).contains(&ctas(cluster)) {
+    if !(1..=MAX_IN_CLUSTER).contains(&ctas(cluster)) {
         let message = format!("`{name}` cannot be launched in clusters of {cluster:?} CTAs");
         return Err(Error::new(LAUNCH, message).help("use clusters of 1 to 8 CTAs"));
     }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// The default of NVSHMEM (env_defs.h): 512 MiB.
 const GRANULARITY: usize = 1 << 29;
 /// The granularity of CUDA, which is the minimum of NVSHMEM.
-const LEAST: usize = 2 << 20;
+const MIN_GRANULARITY: usize = 2 << 20;
 
 /// The granularity of memory that can be registered in bytes: `NVSHMEM_CUMEM_GRANULARITY`, with the
 /// suffixes K, M, G.
 pub fn granularity() -> usize {
-    bytes_of("NVSHMEM_CUMEM_GRANULARITY").map_or(GRANULARITY, |n| n.max(LEAST))
+    bytes_of("NVSHMEM_CUMEM_GRANULARITY").map_or(GRANULARITY, |n| n.max(MIN_GRANULARITY))
 }
 
 /// The number of bytes in a variable, if it has one.
@@ -153,7 +153,7 @@ fn register(
     // All PEs are asked before NVSHMEM is, since it destroys its heap on an error.
     let unit = unit(world);
     let here = memory.as_ref().is_none_or(|m| *m.device() == world.device);
-    let room = world.registry().room(usize::MAX, unit, world.most_memory());
+    let room = world.registry().room(usize::MAX, unit, world.max_memory());
     let fits = here && address != 0 && bytes != 0 && bytes.is_multiple_of(unit) && bytes <= room;
     let answers = world.together(&format!("registering {bytes} bytes"), &u64::from(fits).to_le_bytes())?;
     if let Some(pe) = answers.iter().position(|b| number(b) == 0) {

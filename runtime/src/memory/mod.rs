@@ -56,7 +56,7 @@ impl Allocation {
             };
         }
         let (free, _) = world.device.memory()?;
-        let room = world.registry().room(free, granularity(), world.most_memory()) as u64;
+        let room = world.registry().room(free, granularity(), world.max_memory()) as u64;
         let rooms = world.together(&what, &room.to_le_bytes())?;
         let least = rooms.iter().map(|b| number(b)).enumerate().min_by_key(|(_, room)| *room);
         if let Some((pe, room)) = least.filter(|(_, room)| *room < bytes as u64) {
@@ -143,7 +143,7 @@ impl Inner {
     /// Returns the size of the address range that NVSHMEM reserves for its heap and registered
     /// memory (`NVSHMEM_MAX_MEMORY_PER_GPU`; env_defs.h: 128 GiB before 3.5, 256 GiB since). Beyond
     /// it NVSHMEM crashes.
-    pub fn most_memory(&self) -> usize {
+    pub fn max_memory(&self) -> usize {
         let Some(version) = self.library.version() else { return usize::MAX };
         let own = if (version.major, version.minor) < (3, 5) { 128 << 30 } else { 256 << 30 };
         external::bytes_of("NVSHMEM_MAX_MEMORY_PER_GPU").unwrap_or(own)

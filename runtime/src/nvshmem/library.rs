@@ -21,10 +21,10 @@ pub enum Library {
 }
 
 /// The function of a collective, found for its operands.
-pub enum Found {
-    Host(result::Found),
-    Direct(direct::Found),
-    Simulated(simulated::Found),
+pub enum CollectiveFunction {
+    Host(result::CollectiveFunction),
+    Direct(direct::CollectiveFunction),
+    Simulated(simulated::CollectiveFunction),
 }
 
 /// The stream in C's form.
@@ -279,25 +279,27 @@ impl Library {
     ///
     /// # Errors
     /// Fails if NVSHMEM has none (R0401).
-    pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
+    pub fn find_collective(&self, name: &str, dtype: DType) -> Result<CollectiveFunction> {
         match self {
-            Library::Host(l) => l.find_collective(name, dtype).map(Found::Host),
+            Library::Host(l) => l.find_collective(name, dtype).map(CollectiveFunction::Host),
             Library::Direct(l) => {
-                let found = l.find_collective(name, dtype).map(Found::Direct);
+                let found = l.find_collective(name, dtype).map(CollectiveFunction::Direct);
                 found.ok_or_else(|| result::no_operation(name, dtype))
             }
             Library::Simulated(l) => {
-                let found = l.find_collective(name, dtype).map(Found::Simulated);
+                let found = l.find_collective(name, dtype).map(CollectiveFunction::Simulated);
                 found.ok_or_else(|| result::no_operation(name, dtype))
             }
         }
     }
 
-    pub fn collective(&self, found: &Found, io: &Collective, on: &Stream) -> Result<()> {
+    pub fn collective(&self, found: &CollectiveFunction, io: &Collective, on: &Stream) -> Result<()> {
         match (self, found) {
-            (Library::Host(l), Found::Host(found)) => l.collective(found, io, raw(on)?),
-            (Library::Simulated(l), Found::Simulated(found)) => l.collective(found, io, queue(on)?),
-            (Library::Direct(l), Found::Direct(found)) => l.collective(found, io, on),
+            (Library::Host(l), CollectiveFunction::Host(found)) => l.collective(found, io, raw(on)?),
+            (Library::Simulated(l), CollectiveFunction::Simulated(found)) => {
+                l.collective(found, io, queue(on)?)
+            }
+            (Library::Direct(l), CollectiveFunction::Direct(found)) => l.collective(found, io, on),
             _ => Err(not_simulated("function of the host's library")),
         }
     }

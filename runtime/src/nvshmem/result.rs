@@ -393,10 +393,11 @@ impl Host {
     ///
     /// # Errors
     /// Fails if NVSHMEM has none (R0401).
-    pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
+    pub fn find_collective(&self, name: &str, dtype: DType) -> Result<CollectiveFunction> {
         let f = &self.functions;
         // Types without a name in NVSHMEM are moved as bytes.
-        let bytes = |call, name: &str| Found { call, scale: dtype.bytes() as usize, label: name.into() };
+        let bytes =
+            |call, name: &str| CollectiveFunction { call, scale: dtype.bytes() as usize, label: name.into() };
         match (name, dtype.nvshmem_name()) {
             ("fcollect", None) => {
                 Ok(bytes(f.nvshmemx_fcollectmem_on_stream, "nvshmemx_fcollectmem_on_stream"))
@@ -409,13 +410,17 @@ impl Host {
                 let label = format!("nvshmemx_{ty}_{name}_on_stream");
                 // SAFETY: all collectives of that form have this signature.
                 let call = unsafe { self.library.get::<sys::Collective>(label.as_bytes()) };
-                Ok(Found { call: *call.map_err(|_| no_operation(name, dtype))?, scale: 1, label })
+                Ok(CollectiveFunction {
+                    call: *call.map_err(|_| no_operation(name, dtype))?,
+                    scale: 1,
+                    label,
+                })
             }
         }
     }
 
     /// Runs a collective, in stream order.
-    pub fn collective(&self, found: &Found, io: &Collective, stream: Stream) -> Result<()> {
+    pub fn collective(&self, found: &CollectiveFunction, io: &Collective, stream: Stream) -> Result<()> {
         let count = io.count * found.scale;
         let _turn = self.turn();
         // SAFETY: source and destination lie in symmetric memory that the caller owns.
@@ -440,7 +445,7 @@ pub fn no_operation(name: &str, dtype: DType) -> Error {
 }
 
 /// The function of a collective, found for its operands.
-pub struct Found {
+pub struct CollectiveFunction {
     call: sys::Collective,
     /// The number of counted units for each element.
     scale: usize,

@@ -41,7 +41,7 @@ impl State {
         let late = round.failed.clone();
         round.came.insert(pe, Call { waiter, what: what.into(), payload: payload.to_vec() });
         if let Some(message) = late {
-            self.tell(waiter, Err(refused(message)));
+            self.answer_waiter(waiter, Err(refused(message)));
         }
         self.settle_exchanges();
     }
@@ -76,14 +76,14 @@ impl State {
             self.meet(members);
             let payloads: Vec<Vec<u8>> =
                 round.came.values_mut().map(|call| std::mem::take(&mut call.payload)).collect();
-            round.came.values().for_each(|call| self.tell(call.waiter, Ok(payloads.clone())));
+            round.came.values().for_each(|call| self.answer_waiter(call.waiter, Ok(payloads.clone())));
             return;
         };
         self.refuse_round(round, failure);
     }
 
     fn refuse_round(&mut self, round: &mut Round, message: String) {
-        round.came.values().for_each(|call| self.tell(call.waiter, Err(refused(message.clone()))));
+        round.came.values().for_each(|call| self.answer_waiter(call.waiter, Err(refused(message.clone()))));
         round.failed = Some(message);
     }
 

@@ -31,7 +31,7 @@ static JOBS: Mutex<Vec<(i32, Weak<Job>)>> = Mutex::new(Vec::new());
 
 /// The largest number of PEs of a job. A device's number in the process is a multiple of this
 /// number, plus its PE.
-const MOST_PES: i32 = 4096;
+const MAX_PES: i32 = 4096;
 
 pub(super) struct Job {
     number: i32,
@@ -137,7 +137,7 @@ impl Job {
         let message =
             format!("a PE that the simulated machine waits for did not finish within {seconds} s:\n{waits}");
         let help = "set WEFT_TIMEOUT to more seconds if the work takes longer";
-        state.tell(id, Err(Error::new(NOT_DONE, message).help(help)));
+        state.answer_waiter(id, Err(Error::new(NOT_DONE, message).help(help)));
     }
 }
 
@@ -157,12 +157,12 @@ impl PartialEq for Pe {
 impl Pe {
     /// The number of its device, which is unique in this process.
     pub fn number(&self) -> i32 {
-        self.job.number.wrapping_mul(MOST_PES).wrapping_add(self.pe as i32)
+        self.job.number.wrapping_mul(MAX_PES).wrapping_add(self.pe as i32)
     }
 
     /// The PE whose device has this number.
     pub fn of_number(number: i32) -> Option<Pe> {
-        let (job, pe) = (number.div_euclid(MOST_PES), number.rem_euclid(MOST_PES) as u32);
+        let (job, pe) = (number.div_euclid(MAX_PES), number.rem_euclid(MAX_PES) as u32);
         let jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
         let job = jobs.iter().find(|(n, _)| *n == job)?.1.upgrade()?;
         (pe < job.n_pes()).then_some(Pe { job, pe })

@@ -26,7 +26,7 @@ mod stream;
 
 pub(crate) use job::Pe;
 pub use modules::Modules;
-pub(crate) use nvshmem::{Found, Nvshmem, VERSION};
+pub(crate) use nvshmem::{CollectiveFunction, Nvshmem, VERSION};
 pub use stream::Stream;
 pub(crate) use stream::{Event, Graph};
 

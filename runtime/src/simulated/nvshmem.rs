@@ -17,7 +17,7 @@ pub(crate) const VERSION: Version = Version::new(3, 8, 0);
 pub(crate) struct Nvshmem(pub Pe);
 
 /// The function of a collective, and the number of counted units for each element.
-pub(crate) struct Found {
+pub(crate) struct CollectiveFunction {
     function: String,
     scale: usize,
 }
@@ -222,19 +222,19 @@ impl Nvshmem {
     }
 
     /// Finds the function of a collective for an element type; none if NVSHMEM has none.
-    pub fn find_collective(&self, name: &str, dtype: DType) -> Option<Found> {
+    pub fn find_collective(&self, name: &str, dtype: DType) -> Option<CollectiveFunction> {
         let found = match (name, dtype.nvshmem_name()) {
             // Types without a name in NVSHMEM are moved as bytes.
             ("fcollect" | "alltoall", None) => {
-                Found { function: format!("nvshmem_{name}mem"), scale: dtype.bytes() as usize }
+                CollectiveFunction { function: format!("nvshmem_{name}mem"), scale: dtype.bytes() as usize }
             }
             (_, None) => return None,
-            (_, Some(ty)) => Found { function: format!("nvshmem_{ty}_{name}"), scale: 1 },
+            (_, Some(ty)) => CollectiveFunction { function: format!("nvshmem_{ty}_{name}"), scale: 1 },
         };
         weft_sim::nvshmem_function(&found.function).map(|_| found)
     }
 
-    pub fn collective(&self, found: &Found, io: &Collective, stream: &Stream) -> Result<()> {
+    pub fn collective(&self, found: &CollectiveFunction, io: &Collective, stream: &Stream) -> Result<()> {
         self.call(&found.function, operands(io, found.scale), stream)
     }
 

@@ -257,13 +257,13 @@ impl State {
         for id in waiting {
             let pe = self.waiters.get(&id).map_or(0, |w| w.pe);
             if let Err(e) = self.check(pe) {
-                self.tell(id, Err(e));
+                self.answer_waiter(id, Err(e));
             }
         }
     }
 
     /// Gives a waiting thread its answer, so that it runs again.
-    pub fn tell(&mut self, id: u64, answer: Answer) {
+    pub fn answer_waiter(&mut self, id: u64, answer: Answer) {
         if let Some(w) = self.waiters.get_mut(&id).filter(|w| w.answer.is_none()) {
             self.running += u32::from(w.counted);
             w.answer = Some(answer);
@@ -510,7 +510,7 @@ impl State {
         let met: Vec<_> = waiting.filter_map(met).collect();
         for (id, pe, wait) in &met {
             self.learn(*pe, wait);
-            self.tell(*id, Ok(Vec::new()));
+            self.answer_waiter(*id, Ok(Vec::new()));
         }
         self.waiters.values().any(|w| w.answer.is_some())
     }
@@ -527,7 +527,7 @@ impl State {
                 self.give_up(id, &message);
             } else {
                 let message = format!("no remaining work can end this wait:\n{waits}");
-                self.tell(id, Err(Error::new(NOT_DONE, message)));
+                self.answer_waiter(id, Err(Error::new(NOT_DONE, message)));
             }
         }
     }

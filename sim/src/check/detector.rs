@@ -12,7 +12,7 @@ use super::sequential::{Sequential, Version};
 use super::shadow::{Cell, PAGE, RELEASED, Record, SYNC, Shadow, UNCHANGED, UPDATE};
 use super::stale::StaleReads;
 use super::sync::{CodeLocation, CtaInfo, Meeting, Met, Snapshot, Stream, Threads, WarpState};
-use super::why::{Heard, note};
+use super::why::{ReadReleases, note};
 use super::{AccessKind, Agent, Check};
 use crate::model::{BARRIERS, CtaId, CtaSlot, Table, WarpId, WarpSlot, lanes};
 use crate::order::{Order, Scope};

@@ -126,7 +126,7 @@ fn miss_of(
 }
 
 /// The results of reads of others' releases, collected for the reader's CTA.
-pub(super) struct Heard<'a> {
+pub(super) struct ReadReleases<'a> {
     pub threads: &'a Threads,
     pub raws: &'a mut [Raw],
     /// The releases that threads read but did not acquire, and those that they did acquire, by CTA.
@@ -137,7 +137,7 @@ pub(super) struct Heard<'a> {
     pub now: u64,
 }
 
-impl Heard<'_> {
+impl ReadReleases<'_> {
     pub(super) fn note(&mut self, why: Unordered, left: &Released, read_pc: u32) {
         let (reader, lane) = self.reader;
         let miss = miss_of(why, left, (reader, lane, read_pc, self.now));

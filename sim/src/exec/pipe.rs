@@ -43,7 +43,7 @@ pub(crate) struct Operands {
 /// The number of warps in a warpgroup.
 pub(crate) const WARPS: usize = 4;
 /// The largest number of pending multiplications of a warp.
-const MOST: usize = 64;
+const MAX_IN_FLIGHT: usize = 64;
 const ALL: u8 = (1 << WARPS) - 1;
 
 /// The multiplications that a warp has begun and not waited for.
@@ -162,7 +162,7 @@ pub(crate) fn begin(
     instruction: &Arc<dyn Multiplication>,
     keep: bool,
 ) -> Result<Flow, Fault> {
-    if cx.pipe.under_way.len() >= MOST {
+    if cx.pipe.under_way.len() >= MAX_IN_FLIGHT {
         let flow = finish(cx, 1);
         if flow != Flow::Next {
             return Ok(flow);

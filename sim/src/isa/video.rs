@@ -233,13 +233,13 @@ fn mad(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 }
 
 /// Parses the numbers in `h10`, `b7654` and so on, with the lowest lane first.
-fn digits(name: &str, letter: char, most: usize, below: usize) -> Result<Vec<usize>, Issue> {
+fn digits(name: &str, letter: char, max: usize, below: usize) -> Result<Vec<usize>, Issue> {
     let list: Option<Vec<usize>> = name
         .strip_prefix(letter)
         .map(|n| n.chars().rev().map(|c| c.to_digit(10).map_or(usize::MAX, |d| d as usize)).collect());
     match list {
-        Some(l) if !l.is_empty() && l.len() <= most && l.iter().all(|&d| d < below) => Ok(l),
-        _ => issue(codes::BAD_OPERANDS, format!("`.{name}` does not select {most} parts"), ""),
+        Some(l) if !l.is_empty() && l.len() <= max && l.iter().all(|&d| d < below) => Ok(l),
+        _ => issue(codes::BAD_OPERANDS, format!("`.{name}` does not select {max} parts"), ""),
     }
 }
 

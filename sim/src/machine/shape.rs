@@ -21,10 +21,10 @@ pub(super) fn check_shape(kernel: &Kernel, g: &Launch) -> Result<u32, SimError> 
         return Err(SimError::request(message, "launch with the block that .reqntid requires"));
     }
     if let Some(m) = kernel.maxntid {
-        let most = m.iter().fold(1_u64, |n, &d| n.saturating_mul(d.into()));
-        if u64::from(threads) > most {
+        let max = m.iter().fold(1_u64, |n, &d| n.saturating_mul(d.into()));
+        if u64::from(threads) > max {
             return Err(SimError::request(
-                format!("`{name}` is compiled for at most {most} threads, not {threads}"),
+                format!("`{name}` is compiled for at most {max} threads, not {threads}"),
                 "",
             ));
         }
@@ -51,10 +51,10 @@ pub(super) fn cluster(kernel: &Kernel, g: &Launch) -> Result<[u32; 3], SimError>
         }
         (given, _) => given,
     };
-    let most = kernel.max_cluster.unwrap_or(MAX_CLUSTER).min(MAX_CLUSTER);
+    let max = kernel.max_cluster.unwrap_or(MAX_CLUSTER).min(MAX_CLUSTER);
     let size = c.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
-    if size == 0 || size > most {
-        let help = format!("use clusters of 1 to {most} CTAs for `{name}`");
+    if size == 0 || size > max {
+        let help = format!("use clusters of 1 to {max} CTAs for `{name}`");
         return Err(SimError::request(format!("clusters of {c:?} CTAs are not possible"), help));
     }
     match g.grid.iter().zip(c).all(|(&n, c)| n % c == 0) {

@@ -55,7 +55,7 @@ impl Style {
     #[inline]
     fn write(self, x: f64) -> u64 {
         // Whether a result is subnormal is decided before it is rounded.
-        if self.ftz && x.abs() < self.format.least_normal() {
+        if self.ftz && x.abs() < self.format.min_normal() {
             return self.finish(if x.is_sign_negative() { self.format.sign() } else { 0 });
         }
         self.finish(self.format.encode(x, self.rounding, false))

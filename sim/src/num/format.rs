@@ -52,7 +52,7 @@ impl Format {
 
     /// The smallest normal value (of the formats that `decode` computes with).
     #[inline]
-    pub(crate) fn least_normal(self) -> f64 {
+    pub(crate) fn min_normal(self) -> f64 {
         f64::from_bits(((1 - self.bias() + 1023) as u64) << 52)
     }
 

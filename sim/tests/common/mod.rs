@@ -125,8 +125,8 @@ pub fn draw(kind: In, rng: &mut Rng) -> u64 {
         In::F64 => float(rng, 11, 52),
         In::Fp8x2 => rng.next() & 0xffff,
         In::Byte => {
-            let most = if rng.below(8) == 0 { 256 } else { 66 };
-            rng.below(most)
+            let max = if rng.below(8) == 0 { 256 } else { 66 };
+            rng.below(max)
         }
         In::Small => match rng.below(8) {
             0 => rng.next() & 0xffff_ffff,

@@ -6,11 +6,11 @@
 //! Coherence order is total here for each location, where the manual leaves racing weak writes unordered: the simulator
 //! has one memory for all PEs, so it shows no other outcomes.
 
-use super::program::{Op, Order, Outcome, Place, Program, Scope};
+use super::program::{Op, Order, Outcome, Program, Scope, ThreadPlace};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum EventKind {
     Read,
     Write(u32),
     Fence { sc: bool },
@@ -19,13 +19,13 @@ enum Kind {
 /// One event. An exchange is a read and the write after it.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    kind: Kind,
+    kind: EventKind,
     /// Its location; of a fence none.
     at: Option<usize>,
     order: Order,
     /// Its thread; of the writes before all threads none.
     thread: Option<usize>,
-    place: Place,
+    place: ThreadPlace,
     /// The other half of an exchange.
     pair: Option<usize>,
 }
@@ -96,31 +96,40 @@ impl Events {
     fn of(program: &Program) -> Events {
         let mut all = Vec::new();
         for at in 0..program.homes.len() {
-            let place = Place { pe: program.homes[at], cta: 0 };
+            let place = ThreadPlace { pe: program.homes[at], cta: 0 };
             let order = Order::relaxed(Scope::Sys);
-            all.push(Event { kind: Kind::Write(0), at: Some(at), order, thread: None, place, pair: None });
+            all.push(Event {
+                kind: EventKind::Write(0),
+                at: Some(at),
+                order,
+                thread: None,
+                place,
+                pair: None,
+            });
         }
         for (t, (place, ops)) in program.threads.iter().enumerate() {
             for op in ops {
                 let event =
                     |kind, at, order| Event { kind, at, order, thread: Some(t), place: *place, pair: None };
                 match *op {
-                    Op::Read { at, order } => all.push(event(Kind::Read, Some(at), order)),
-                    Op::Write { at, value, order } => all.push(event(Kind::Write(value), Some(at), order)),
+                    Op::Read { at, order } => all.push(event(EventKind::Read, Some(at), order)),
+                    Op::Write { at, value, order } => {
+                        all.push(event(EventKind::Write(value), Some(at), order))
+                    }
                     Op::Exchange { at, value, order } => {
                         let n = all.len();
                         let read = Event {
                             pair: Some(n + 1),
-                            ..event(Kind::Read, Some(at), Order { release: false, ..order })
+                            ..event(EventKind::Read, Some(at), Order { release: false, ..order })
                         };
                         let write = Event {
                             pair: Some(n),
-                            ..event(Kind::Write(value), Some(at), Order { acquire: false, ..order })
+                            ..event(EventKind::Write(value), Some(at), Order { acquire: false, ..order })
                         };
                         all.extend([read, write]);
                     }
                     Op::Fence { sc, scope } => {
-                        all.push(event(Kind::Fence { sc }, None, Order::relaxed(scope)))
+                        all.push(event(EventKind::Fence { sc }, None, Order::relaxed(scope)))
                     }
                 }
             }
@@ -155,11 +164,11 @@ impl Events {
         let strong = |e: &Event| e.order.strong.is_some() && e.thread.is_some();
         for a in 0..n {
             let x = self.all[a];
-            let is_fence = matches!(x.kind, Kind::Fence { .. });
-            if matches!(x.kind, Kind::Write(_)) && x.order.release {
+            let is_fence = matches!(x.kind, EventKind::Fence { .. });
+            if matches!(x.kind, EventKind::Write(_)) && x.order.release {
                 self.releases.push((a, a));
             }
-            if matches!(x.kind, Kind::Read) && x.order.acquire {
+            if matches!(x.kind, EventKind::Read) && x.order.acquire {
                 self.acquires.push((a, a));
             }
             for b in 0..n {
@@ -168,11 +177,14 @@ impl Events {
                     continue;
                 }
                 let same = x.at == y.at;
-                if matches!(y.kind, Kind::Write(_)) && strong(&y) && (is_fence || x.order.release && same) {
+                if matches!(y.kind, EventKind::Write(_))
+                    && strong(&y)
+                    && (is_fence || x.order.release && same)
+                {
                     self.releases.push((a, b));
                 }
-                let last = matches!(y.kind, Kind::Fence { .. }) || y.order.acquire && same;
-                if matches!(x.kind, Kind::Read) && strong(&x) && last {
+                let last = matches!(y.kind, EventKind::Fence { .. }) || y.order.acquire && same;
+                if matches!(x.kind, EventKind::Read) && strong(&x) && last {
                     self.acquires.push((a, b));
                 }
             }
@@ -188,10 +200,10 @@ impl Events {
     /// The manual has an atomic operation as one, the formal model as a read and a write. Here it counts as one where a
     /// release pattern contains it: what others do behind an operation that observes it comes behind both its halves.
     fn has_race(&self, base: &Relation, cause: &Relation, all: bool) -> bool {
-        let is_fence = |a: usize| matches!(self.all[a].kind, Kind::Fence { .. });
+        let is_fence = |a: usize| matches!(self.all[a].kind, EventKind::Fence { .. });
         let whole = |a: usize| self.releases.iter().any(|r| r.1 == a && (r.0 == a || is_fence(r.0)));
         let ordered = |a: usize, b: usize| {
-            let read_half = self.all[a].kind == Kind::Read && self.all[a].pair.is_some();
+            let read_half = self.all[a].kind == EventKind::Read && self.all[a].pair.is_some();
             let before = self.all[a].pair.filter(|w| read_half && whole(*w));
             base.has(a, b) || cause.has(a, b) || before.is_some_and(|w| cause.has(w, b))
         };
@@ -203,7 +215,7 @@ impl Events {
         let pairs = (0..self.all.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
         pairs.into_iter().any(|(a, b)| {
             let (x, y) = (&self.all[a], &self.all[b]);
-            let writes = matches!(x.kind, Kind::Write(_)) || matches!(y.kind, Kind::Write(_));
+            let writes = matches!(x.kind, EventKind::Write(_)) || matches!(y.kind, EventKind::Write(_));
             let apart = x.thread.is_some() && y.thread.is_some() && x.thread != y.thread;
             apart
                 && writes
@@ -216,13 +228,13 @@ impl Events {
     }
 
     fn writes(&self, at: usize) -> Vec<usize> {
-        let is = |e: &Event| e.at == Some(at) && matches!(e.kind, Kind::Write(_));
+        let is = |e: &Event| e.at == Some(at) && matches!(e.kind, EventKind::Write(_));
         (0..self.all.len()).filter(|&e| is(&self.all[e])).collect()
     }
 
     fn value(&self, write: usize) -> u32 {
         match self.all[write].kind {
-            Kind::Write(value) => value,
+            EventKind::Write(value) => value,
             _ => 0,
         }
     }
@@ -244,7 +256,7 @@ impl Execution {
         let fr = Relation::of(n, |r, w| (0..n).any(|x| rf.has(x, r) && co.has(x, w) && x != w));
         let com = rf.union(co).union(&fr);
         let strong = |r: &Relation| Relation::of(n, |a, b| r.has(a, b) && e.morally_strong.has(a, b));
-        let update = Relation::of(n, |a, b| e.all[a].kind == Kind::Read && e.all[a].pair == Some(b));
+        let update = Relation::of(n, |a, b| e.all[a].kind == EventKind::Read && e.all[a].pair == Some(b));
         let strong_rf = strong(rf);
         let observation = strong_rf.union(&strong_rf.then(&update).closure().then(&strong_rf));
         let mut base = e.po.union(sc);
@@ -264,7 +276,7 @@ impl Execution {
         }
         // Atomicity.
         let torn = (0..n).any(|r| {
-            let pair = e.all[r].pair.filter(|_| e.all[r].kind == Kind::Read);
+            let pair = e.all[r].pair.filter(|_| e.all[r].kind == EventKind::Read);
             pair.is_some_and(|w| (0..n).any(|x| fr.has(r, x) && co.has(x, w) && e.morally_strong.has(x, w)))
         });
         // Sequential consistency of each location.
@@ -296,7 +308,7 @@ pub fn allowed(program: &Program) -> BTreeMap<Outcome, Verdict> {
     let e = Events::of(program);
     let n = e.all.len();
     assert!(n <= 32, "a relation has 32 events at most");
-    let reads: Vec<usize> = (0..n).filter(|&i| e.all[i].kind == Kind::Read).collect();
+    let reads: Vec<usize> = (0..n).filter(|&i| e.all[i].kind == EventKind::Read).collect();
     let sources = reads.iter().map(|&r| {
         let own = e.all[r].pair;
         let writes = e.writes(e.all[r].at.unwrap_or(0));
@@ -311,7 +323,7 @@ pub fn allowed(program: &Program) -> BTreeMap<Outcome, Verdict> {
             all.into_iter().map(|order| [&writes[..1], &order[..]].concat()).collect()
         })
         .collect();
-    let fences: Vec<usize> = (0..n).filter(|&i| e.all[i].kind == (Kind::Fence { sc: true })).collect();
+    let fences: Vec<usize> = (0..n).filter(|&i| e.all[i].kind == (EventKind::Fence { sc: true })).collect();
     let fence_orders = permutations(&fences);
     let mut out = BTreeMap::new();
     for order in product(&orders) {

@@ -85,14 +85,14 @@ pub enum Op {
 
 /// Where a thread runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct ThreadPlace {
     pub pe: usize,
     pub cta: usize,
 }
 
-impl Place {
+impl ThreadPlace {
     /// Whether a scope of a thread here includes one there.
-    pub fn includes(self, scope: Scope, other: Place) -> bool {
+    pub fn includes(self, scope: Scope, other: ThreadPlace) -> bool {
         match scope {
             Scope::Cta => self == other,
             Scope::Cluster => self.pe == other.pe && self.cta / CLUSTER == other.cta / CLUSTER,
@@ -104,7 +104,7 @@ impl Place {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    pub threads: Vec<(Place, Vec<Op>)>,
+    pub threads: Vec<(ThreadPlace, Vec<Op>)>,
     /// The PE in whose memory each location is.
     pub homes: Vec<usize>,
 }
@@ -126,8 +126,8 @@ impl Program {
 
     /// The number of each thread among those of its CTA.
     fn slots(&self) -> Vec<usize> {
-        let mut next: BTreeMap<Place, usize> = BTreeMap::new();
-        let mut slot = |at: &Place| {
+        let mut next: BTreeMap<ThreadPlace, usize> = BTreeMap::new();
+        let mut slot = |at: &ThreadPlace| {
             let n = next.entry(*at).or_default();
             *n += 1;
             *n - 1

@@ -2,7 +2,7 @@
 //! model, and the tests of the paper that formalised it (Lustig, Sahasrabuddhe, Giroux, ASPLOS 2019).
 
 use super::axioms::allowed;
-use super::program::{Op, Order, Place, Program, Scope, WEAK};
+use super::program::{Op, Order, Program, Scope, ThreadPlace, WEAK};
 
 fn read(at: usize, order: Order) -> Op {
     Op::Read { at, order }
@@ -18,7 +18,7 @@ fn fence(sc: bool, scope: Scope) -> Op {
 
 /// Whether some execution reads these values, with each thread in a CTA of its own.
 fn can_read(threads: &[&[Op]], values: &[u32]) -> bool {
-    let place = |cta| Place { pe: 0, cta };
+    let place = |cta| ThreadPlace { pe: 0, cta };
     let threads = threads.iter().enumerate().map(|(t, ops)| (place(t), ops.to_vec())).collect();
     let program = Program { threads, homes: vec![0; 4] };
     allowed(&program).keys().any(|(read, _)| read == values)

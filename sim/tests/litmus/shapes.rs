@@ -1,6 +1,6 @@
 //! The usual shapes of litmus tests, in many strengths, scopes and places.
 
-use super::program::{Op, Order, Place, Program, Scope, WEAK};
+use super::program::{Op, Order, Program, Scope, ThreadPlace, WEAK};
 
 /// An access of a shape: what is read or written, and where.
 #[derive(Clone, Copy)]
@@ -99,8 +99,8 @@ fn thread(accesses: &[Access], first: bool, strength: Strength) -> Vec<Op> {
 }
 
 /// Where threads are: all in one CTA, in CTAs of one PE, on PEs of their own, or two CTAs of one PE and another PE.
-fn places(threads: usize) -> Vec<Vec<Place>> {
-    let at = |pe, cta| Place { pe, cta };
+fn places(threads: usize) -> Vec<Vec<ThreadPlace>> {
+    let at = |pe, cta| ThreadPlace { pe, cta };
     let mut all = vec![
         vec![at(0, 0); threads],
         (0..threads).map(|t| at(0, t)).collect(),
@@ -186,14 +186,15 @@ pub fn handed_over(count: usize, seed: u64) -> Vec<Program> {
         last.extend(fence(&mut draw));
         last.push(Op::Read { at: 0, order: WEAK });
         threads.push(last);
-        let places = (0..threads.len()).map(|_| Place { pe: draw(4) / 3, cta: draw(4) }).collect::<Vec<_>>();
+        let places =
+            (0..threads.len()).map(|_| ThreadPlace { pe: draw(4) / 3, cta: draw(4) }).collect::<Vec<_>>();
         Program { threads: places.into_iter().zip(threads).collect(), homes: vec![draw(2), draw(2)] }
     };
-    std::iter::repeat_with(&mut program).filter(|p| candidates(p) <= MOST).take(count).collect()
+    std::iter::repeat_with(&mut program).filter(|p| candidates(p) <= MAX_CANDIDATES).take(count).collect()
 }
 
 /// Most executions to judge of a program that is drawn.
-const MOST: usize = 1000;
+const MAX_CANDIDATES: usize = 1000;
 
 /// Programs of two or three threads that are drawn: `seed` gives the first, and each one the next.
 pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
@@ -218,12 +219,12 @@ pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
             }
         };
         let threads = (0..2 + draw(2)).map(|_| {
-            let place = Place { pe: draw(2), cta: draw(4) };
+            let place = ThreadPlace { pe: draw(2), cta: draw(4) };
             (place, (0..2 + draw(2)).map(|_| op(draw)).collect())
         });
         Program { threads: threads.collect(), homes: vec![draw(2), draw(2)] }
     };
-    let small = |p: &Program| candidates(p) <= MOST;
+    let small = |p: &Program| candidates(p) <= MAX_CANDIDATES;
     std::iter::repeat_with(|| program(&mut draw)).filter(small).take(count).collect()
 }
 

@@ -39,13 +39,13 @@ pub struct Algorithm {
     /// The bytes that a thread processes in one step.
     pub unit: u64,
     /// The greatest number of CTAs.
-    pub most_ctas: u32,
+    pub max_ctas: u32,
     /// The greatest default number of threads of a CTA.
     pub threads: u32,
     /// The greatest default number of steps of a thread in flight.
     pub unroll: u32,
     /// The greatest number of steps in flight of all threads of a CTA.
-    pub most_steps: u32,
+    pub max_steps: u32,
     /// The elements of a step are a multiple of this number, and fill whole vectors.
     pub run: u32,
     /// The kind of sums that it computes for a request.
@@ -155,8 +155,8 @@ impl Algorithm {
         if self.switch && !request.multicast {
             return Err(format!("{name} needs a multicast address, but the team has none"));
         }
-        if request.n_pes > MOST_PES {
-            return Err(format!("{name} supports teams of at most {MOST_PES} PEs, not {}", request.n_pes));
+        if request.n_pes > MAX_PES {
+            return Err(format!("{name} supports teams of at most {MAX_PES} PEs, not {}", request.n_pes));
         }
         if !request.reach && !self.net {
             return Err(format!("{name} needs loads and stores that reach all PEs"));
@@ -200,7 +200,7 @@ impl Algorithm {
 }
 
 /// The greatest number of PEs of a team for which loops over PEs are unrolled.
-const MOST_PES: u32 = 32;
+const MAX_PES: u32 = 32;
 
 /// The reduction in the language's IR.
 pub(super) fn reduction(op: Reduce) -> Option<weft_ir::RedOp> {

@@ -15,7 +15,7 @@ use weft_runtime::{Team, World};
 pub(super) const MEET: &str = "meet";
 
 /// The greatest number of streams for copies, besides the caller's.
-const MOST_STREAMS: usize = 8;
+const MAX_STREAMS: usize = 8;
 
 /// Streams for concurrent copies, created at the first call.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Engine {
         if let Some(streams) = self.0.get() {
             return Ok(streams);
         }
-        let n = (n_pes as usize).min(MOST_STREAMS);
+        let n = (n_pes as usize).min(MAX_STREAMS);
         let made = (0..n).map(|_| world.device().new_stream()).collect::<Result<Vec<_>, _>>()?;
         Ok(self.0.get_or_init(|| made))
     }

@@ -95,7 +95,7 @@ pub struct Collectives {
 #[derive(Clone)]
 struct Compiled {
     kernel: Arc<Kernel>,
-    most: u32,
+    max_ctas: u32,
 }
 
 /// The addresses of `x` and `out` that a prepared launch is bound to, or `None` for operands that
@@ -146,7 +146,7 @@ impl Ready {
 }
 
 /// The greatest number of prepared launches that are kept.
-const MOST_READY: usize = 1024;
+const MAX_READY: usize = 1024;
 
 /// The compilation parameters of a kernel, besides the team.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -208,7 +208,7 @@ impl Collectives {
     }
 
     /// The greatest number of CTAs of a launch.
-    pub fn most_ctas(&self) -> u32 {
+    pub fn max_ctas(&self) -> u32 {
         self.ctas
     }
 
@@ -333,7 +333,7 @@ impl Collectives {
         let ready = self.arranged(&self.choose(&request)?, call, &request, stream)?;
         self.go(&ready, (call, &request), stream)?;
         let mut all = lock();
-        if all.len() >= MOST_READY {
+        if all.len() >= MAX_READY {
             all.clear();
         }
         all.insert((request, fixed), ready);
@@ -370,8 +370,8 @@ impl Collectives {
         request: &Request,
         stream: &Stream,
     ) -> Result<Ready, GpuError> {
-        let most = self.kernel(plan, request)?.most;
-        let plan = &Plan { ctas: plan.ctas.min(most), ..*plan };
+        let max_ctas = self.kernel(plan, request)?.max_ctas;
+        let plan = &Plan { ctas: plan.ctas.min(max_ctas), ..*plan };
         // A kernel for many CTAs may not handle the additional work of each CTA of a smaller
         // launch.
         let kernel = self.kernel(plan, request)?.kernel;
@@ -510,8 +510,8 @@ impl Collectives {
             }
             (compiled, _) => compiled?,
         };
-        let most = kernel.max_ctas()?;
-        Ok(lock().entry(key).or_insert(Compiled { kernel: Arc::new(kernel), most }).clone())
+        let max_ctas = kernel.max_ctas()?;
+        Ok(lock().entry(key).or_insert(Compiled { kernel: Arc::new(kernel), max_ctas }).clone())
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Algorithm, Collective, Counts, Links, Sums};
 use weft_runtime::{DType, Reduce};
 
 /// The least number of threads of a CTA that has enough work for them.
-const LEAST_THREADS: u64 = 128;
+const MIN_THREADS: u64 = 128;
 
 /// Whether the result replaces the operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -122,38 +122,38 @@ pub struct Limits {
 
 impl Limits {
     /// The default limits of an algorithm.
-    pub fn of(algorithm: &Algorithm, most_ctas: u32) -> Limits {
-        Limits { ctas: most_ctas, threads: algorithm.threads, unroll: algorithm.unroll }
+    pub fn of(algorithm: &Algorithm, max_ctas: u32) -> Limits {
+        Limits { ctas: max_ctas, threads: algorithm.threads, unroll: algorithm.unroll }
     }
 }
 
 impl Plan {
     /// The plan with the default limits of an algorithm.
-    pub fn of(algorithm: &'static Algorithm, request: &Request, most_ctas: u32) -> Plan {
-        Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
+    pub fn of(algorithm: &'static Algorithm, request: &Request, max_ctas: u32) -> Plan {
+        Plan::within(algorithm, request, Limits::of(algorithm, max_ctas), max_ctas)
     }
 
-    /// Makes a plan within the limits `most`, in a handle with `most_ctas` CTAs. Each thread has
+    /// Makes a plan within `limits`, in a handle with `max_ctas` CTAs. Each thread has
     /// one step of 16 bytes, or of a packet. There are many small CTAs rather than few large ones,
     /// and all have the same number of rounds.
-    pub fn within(algorithm: &'static Algorithm, request: &Request, most: Limits, most_ctas: u32) -> Plan {
+    pub fn within(algorithm: &'static Algorithm, request: &Request, limits: Limits, max_ctas: u32) -> Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);
-        let (limit, most_threads) = (most, u64::from(most.threads).clamp(32, 1024) / 32 * 32);
-        let most = u64::from(limit.ctas.min(most_ctas).clamp(1, algorithm.most_ctas));
+        let max_threads = u64::from(limits.threads).clamp(32, 1024) / 32 * 32;
+        let max = u64::from(limits.ctas.min(max_ctas).clamp(1, algorithm.max_ctas));
         // CTAs have whole warps, but no more threads than units of work.
         let warps = |units: u64| units.next_multiple_of(32);
-        let least = warps(units).min(LEAST_THREADS).min(most_threads);
-        let threads = warps(units.div_ceil(most)).clamp(least, most_threads);
-        let room = (u64::from(algorithm.most_steps) / threads).clamp(1, 16);
-        let ctas = units.div_ceil(threads).min(most);
+        let min = warps(units).min(MIN_THREADS).min(max_threads);
+        let threads = warps(units.div_ceil(max)).clamp(min, max_threads);
+        let room = (u64::from(algorithm.max_steps) / threads).clamp(1, 16);
+        let ctas = units.div_ceil(threads).min(max);
         let steps = units.div_ceil(ctas * threads);
-        let unroll = steps.next_power_of_two().min(u64::from(limit.unroll.max(1))).min(room);
+        let unroll = steps.next_power_of_two().min(u64::from(limits.unroll.max(1))).min(room);
         let rounds = units.div_ceil(ctas * threads * unroll);
         let ctas = units.div_ceil(rounds * threads * unroll);
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let plan = Plan { algorithm, ctas: narrow(ctas), threads: narrow(threads), unroll: narrow(unroll) };
         // Large steps leave staging memory for fewer CTAs.
-        let stages = algorithm.stages(plan.threads, plan.unroll, most_ctas).max(1);
+        let stages = algorithm.stages(plan.threads, plan.unroll, max_ctas).max(1);
         Plan { ctas: plan.ctas.min(stages), ..plan }
     }
 
@@ -162,22 +162,22 @@ impl Plan {
         self.unroll == 1 && super::cost::rounds(request, self) <= 1.0
     }
 
-    /// Checks that a handle with workspaces for `most_ctas` CTAs can launch the plan.
+    /// Checks that a handle with workspaces for `max_ctas` CTAs can launch the plan.
     ///
     /// # Errors
     /// Fails if the plan does not fit the request. The message says why.
-    pub fn check(&self, request: &Request, most_ctas: u32) -> Result<(), String> {
+    pub fn check(&self, request: &Request, max_ctas: u32) -> Result<(), String> {
         let Plan { algorithm, ctas, threads, unroll } = *self;
         algorithm.can(request)?;
         let name = algorithm.name;
-        let most = algorithm.stages(threads, unroll, most_ctas).min(algorithm.most_ctas);
-        if ctas == 0 || ctas > most {
-            return Err(format!("{name} needs 1 to {most} CTAs here, not {ctas}"));
+        let max = algorithm.stages(threads, unroll, max_ctas).min(algorithm.max_ctas);
+        if ctas == 0 || ctas > max {
+            return Err(format!("{name} needs 1 to {max} CTAs here, not {ctas}"));
         }
         if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
             return Err(format!("{name} needs whole warps, 32 to 1024 threads, not {threads}"));
         }
-        let steps = algorithm.most_steps;
+        let steps = algorithm.max_steps;
         if unroll == 0 || unroll > 16 {
             return Err(format!("{name} can have 1 to 16 steps of a thread in flight, not {unroll}"));
         }
@@ -194,7 +194,7 @@ impl Plan {
     /// # Errors
     ///
     /// Fails if no algorithm supports the request. The message says why.
-    pub fn choose(request: &Request, most_ctas: u32, links: &Links) -> Result<Plan, String> {
+    pub fn choose(request: &Request, max_ctas: u32, links: &Links) -> Result<Plan, String> {
         let mut why = Vec::new();
         let mut best: Option<(f64, Plan)> = None;
         for a in Algorithm::of(request.collective) {
@@ -202,9 +202,9 @@ impl Plan {
                 why.push(format!("{}: {e}", a.name));
                 continue;
             }
-            let plan = Plan::of(a, request, most_ctas);
+            let plan = Plan::of(a, request, max_ctas);
             let time = links.time(&plan, request);
-            if best.is_none_or(|(least, _)| time < least) {
+            if best.is_none_or(|(fastest, _)| time < fastest) {
                 best = Some((time, plan));
             }
         }

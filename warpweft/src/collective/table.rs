@@ -49,9 +49,9 @@ pub(super) const INBOX: u32 = 16 << 10;
 /// The number of threads that share a chunk.
 const NET_THREADS: u32 = 512;
 /// The greatest number of steps of a CTA that keeps them in registers.
-const MOST_STEPS: u32 = 8192;
+const MAX_STEPS: u32 = 8192;
 /// No limit other than that of the handle.
-const MOST_CTAS: u32 = u32::MAX;
+const MAX_CTAS: u32 = u32::MAX;
 
 /// Algorithms that send packets.
 const LL: Algorithm = Algorithm {
@@ -66,9 +66,9 @@ const LL: Algorithm = Algorithm {
     work: whole,
     unit: PACKET,
     threads: 512,
-    most_ctas: LL_CTAS,
+    max_ctas: LL_CTAS,
     unroll: 4,
-    most_steps: LL_SLOTS,
+    max_steps: LL_SLOTS,
     run: 1,
     sums: ranked,
     staged: false,
@@ -86,8 +86,8 @@ const BARRIERS: Algorithm = Algorithm {
     in_place: Some("push_in_place"),
     unit: VECTOR,
     threads: 512,
-    most_ctas: MOST_CTAS,
-    most_steps: MOST_STEPS,
+    max_ctas: MAX_CTAS,
+    max_steps: MAX_STEPS,
     sums: by_switch,
     cost: Cost::of_nothing,
     ..LL
@@ -117,8 +117,8 @@ const ENGINE: Algorithm = Algorithm {
     engine: true,
     threads: 32,
     unroll: 1,
-    most_ctas: 1,
-    most_steps: 32,
+    max_ctas: 1,
+    max_steps: 32,
     cost: |r, _| Cost { waits: 2.0, engine: others(r) * part(r), ..Cost::default() },
     ..BARRIERS
 };
@@ -132,7 +132,7 @@ const NET: Algorithm = Algorithm {
     unit: INBOX as u64 / NET_THREADS as u64,
     threads: NET_THREADS,
     unroll: 1,
-    most_steps: MOST_STEPS,
+    max_steps: MAX_STEPS,
     cost: |r, p| net(r, p, 1.0, others(r) * part(r)),
     ..LL
 };
@@ -486,7 +486,7 @@ const LL_TWO_SHOT: Algorithm = Algorithm {
     in_place: Some("ll_two_shot_in_place"),
     work: share,
     unroll: 2,
-    most_steps: LL_SLOTS / 2,
+    max_steps: LL_SLOTS / 2,
     cost: packets_twice,
     about: "packets of each part are sent to its PE, which reduces the part and sends it to all PEs: two flights",
     ..LL

@@ -112,14 +112,14 @@ impl Workspaces {
     /// # Errors
     /// Fails where [`World::buffer`] fails.
     pub fn new(world: &World, ctas: u32) -> Result<Workspaces, weft_runtime::Error> {
-        let most = Extents {
+        let max = Extents {
             n_pes: world.n_pes().into(),
             stages: ctas.into(),
             steps: STAGE.into(),
             threads: STAGE.into(),
         };
         let zeroed = |space: &Space| {
-            let buffer = world.buffer((space.bytes)(&most) as usize)?;
+            let buffer = world.buffer((space.bytes)(&max) as usize)?;
             buffer.fill(0).map(|()| (space.name, buffer))
         };
         let buffers = SPACES.iter().filter(|s| s.shares.is_none()).map(zeroed).collect::<Result<_, _>>()?;

@@ -1,6 +1,6 @@
 //! Predicts the fastest kernel from the waits and bytes of each kernel and the speed of the links.
 
-use super::{KERNELS, MOST_SPREAD, Plan};
+use super::{KERNELS, MAX_SPREAD, Plan};
 use crate::collective::{Cost, Links};
 
 /// The quantities that costs depend on.
@@ -108,7 +108,7 @@ impl Plan {
             let plan = Plan { switch: kernel.packets() && shape.multicast, ..plan };
             (plan.predict(shape, links), plan)
         };
-        let fits = |kernel: &&'static super::Fused| !kernel.spreads() || shape.row_bytes <= MOST_SPREAD;
+        let fits = |kernel: &&'static super::Fused| !kernel.spreads() || shape.row_bytes <= MAX_SPREAD;
         let plans = KERNELS.iter().filter(fits).map(plan);
         plans.fold(plan(&KERNELS[KERNELS.len() - 1]), |a, b| if b.0 < a.0 { b } else { a }).1
     }

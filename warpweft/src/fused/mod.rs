@@ -106,7 +106,7 @@ const PACKET_CTAS: u32 = 128;
 /// The number of rows for which kernels that spread rows have workspace.
 const SPREAD_ROWS: u32 = 128;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
-const MOST_SPREAD: usize = 128 << 10;
+const MAX_SPREAD: usize = 128 << 10;
 
 /// Bytes of hidden states from which packets are dense.
 const DENSE: usize = 768 << 10;
@@ -114,27 +114,27 @@ const DENSE: usize = 768 << 10;
 /// The threads of a warp, which is also the greatest number of CTAs that share a row: each lane
 /// reads the value of one warp of the cluster.
 const WARP: usize = 32;
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
 impl Plan {
     /// The largest number of CTAs that share a row.
-    pub const MOST_SPLIT: u32 = 8;
+    pub const MAX_SPLIT: u32 = 8;
     /// The size in bytes of the longest row that CTAs of `low_latency` share.
-    pub const MOST_SHARED: usize = 16 << 10;
+    pub const MAX_SHARED: usize = 16 << 10;
 
     /// Plans a launch for `tokens` rows of `row_bytes` bytes on a GPU with `sms` multiprocessors.
     /// If there are enough CTAs, several share the packets of a row. Otherwise, each CTA has one or
     /// several rows.
     pub fn of(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
         // A row with more than one vector for each thread belongs to one CTA.
-        let most = if row_bytes > Plan::MOST_SHARED && !kernel.spreads() { 1 } else { Plan::MOST_SPLIT };
-        Plan::with(kernel, tokens, row_bytes, sms, most)
+        let max = if row_bytes > Plan::MAX_SHARED && !kernel.spreads() { 1 } else { Plan::MAX_SPLIT };
+        Plan::with(kernel, tokens, row_bytes, sms, max)
     }
 
-    /// Makes a plan like [`of`](Plan::of), with at most `most_split` CTAs for a row.
-    pub fn with(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32, most_split: u32) -> Plan {
+    /// Makes a plan like [`of`](Plan::of), with at most `max_split` CTAs for a row.
+    pub fn with(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32, max_split: u32) -> Plan {
         let (tokens, sms) = (tokens.max(1), sms.max(1));
-        let most = most_split.clamp(1, Plan::MOST_SPLIT);
+        let max = max_split.clamp(1, Plan::MAX_SPLIT);
         match kernel.exchange {
             Exchange::Barriers => {
                 let ctas = tokens.min(sms);
@@ -142,7 +142,7 @@ impl Plan {
             }
             Exchange::Packets => {
                 let room = PACKET_CTAS.min(sms);
-                let split = power_of_two((room / tokens).clamp(1, most));
+                let split = power_of_two((room / tokens).clamp(1, max));
                 let ctas = tokens.saturating_mul(split).min(room);
                 let loops = ctas < tokens.saturating_mul(split);
                 Plan { kernel, split, threads: 0, ctas, switch: false, loops, early: false }
@@ -153,8 +153,8 @@ impl Plan {
                 // many tokens bytes matter, and three vectors for each thread need fewer. More CTAs
                 // would leave more threads without vectors.
                 let dense = tokens as usize * row_bytes >= DENSE && vectors >= 512;
-                let threads = vectors.div_ceil(if dense { 3 } else { 2 }).clamp(WARP, MOST_THREADS) as u32;
-                let split = if dense { 1 } else { power_of_two((threads / 128).clamp(1, most)) };
+                let threads = vectors.div_ceil(if dense { 3 } else { 2 }).clamp(WARP, MAX_THREADS) as u32;
+                let split = if dense { 1 } else { power_of_two((threads / 128).clamp(1, max)) };
                 Plan::spread(kernel, tokens, row_bytes, sms, (split, Some(threads.div_ceil(split))))
             }
         }
@@ -169,12 +169,12 @@ impl Plan {
         sms: u32,
         (split, threads): (u32, Option<u32>),
     ) -> Plan {
-        let split = power_of_two(split.clamp(1, Plan::MOST_SPLIT));
-        let most = MOST_THREADS / split as usize;
+        let split = power_of_two(split.clamp(1, Plan::MAX_SPLIT));
+        let max = MAX_THREADS / split as usize;
         let each = row_bytes.div_ceil(16).div_ceil(split as usize);
-        let threads = threads.map_or(each, |n| n as usize).next_multiple_of(WARP).clamp(WARP, most) as u32;
+        let threads = threads.map_or(each, |n| n as usize).next_multiple_of(WARP).clamp(WARP, max) as u32;
         // All CTAs are resident at once, with 1024 threads for each multiprocessor.
-        let rows = (sms.max(1) * (MOST_THREADS as u32 / threads) / split).clamp(1, SPREAD_ROWS);
+        let rows = (sms.max(1) * (MAX_THREADS as u32 / threads) / split).clamp(1, SPREAD_ROWS);
         let ctas = tokens.max(1).min(rows) * split;
         Plan { kernel, split, threads, ctas, switch: false, loops: tokens > rows, early: true }
     }

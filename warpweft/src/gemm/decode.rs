@@ -28,14 +28,14 @@ const SHARED: u64 = (227 << 10) - 3072;
 const THREADS: u64 = 128;
 
 macro_rules! parameters {
-    ($(#[doc = $about:literal] $field:ident = $name:literal, $least:literal, $most:literal;)*) => {
+    ($(#[doc = $about:literal] $field:ident = $name:literal, $min:literal, $max:literal;)*) => {
         /// A value for each compile-time parameter of the kernels. 0 stands for the value that
         /// suits the shape. As text it is `bn=32,split=4`, where omitted parameters are 0.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub struct DecodePlan { $(#[doc = $about] pub $field: u32,)* }
 
         /// Names of the parameters in the kernels, with the least and the greatest value.
-        const PARAMETERS: &[(&str, u32, u32)] = &[$(($name, $least, $most),)*];
+        const PARAMETERS: &[(&str, u32, u32)] = &[$(($name, $min, $max),)*];
 
         impl DecodePlan {
             fn values(&self) -> [u32; PARAMETERS.len()] {
@@ -78,10 +78,9 @@ impl DecodePlan {
                     PARAMETERS.iter().map(|p| p.0.to_ascii_lowercase()).collect::<Vec<_>>().join(", ");
                 format!("there is no `{name}`: known are {known}")
             })?;
-            let (_, least, most) = PARAMETERS[at];
-            let number = value.parse().ok().filter(|n| (least..=most).contains(n));
-            *plan.fields()[at] =
-                number.ok_or_else(|| format!("{name} is {least} to {most}, not `{value}`"))?;
+            let (_, min, max) = PARAMETERS[at];
+            let number = value.parse().ok().filter(|n| (min..=max).contains(n));
+            *plan.fields()[at] = number.ok_or_else(|| format!("{name} is {min} to {max}, not `{value}`"))?;
         }
         Ok(plan)
     }
@@ -101,7 +100,7 @@ impl DecodePlan {
                 for split in choices_of(self.split, &[1, 2, 4, 8]) {
                     let plan = DecodePlan { bm, bn, split, ..self }.filled(problem, pes);
                     let cost = plan.cost(problem, sms);
-                    if plan.fits(problem).is_ok() && best.is_none_or(|(least, _)| cost < least) {
+                    if plan.fits(problem).is_ok() && best.is_none_or(|(cheapest, _)| cost < cheapest) {
                         best = Some((cost, plan));
                     }
                 }
@@ -121,7 +120,7 @@ impl DecodePlan {
         problem.check()?;
         let shape = problem.shape;
         if shape.m > MAX_ROWS {
-            let message = format!("{} rows in {shape}, and packets are for {MAX_ROWS} at most", shape.m);
+            let message = format!("{shape} has {} rows, but packets are for at most {MAX_ROWS}", shape.m);
             return Err(Error::new(error::GEMM, message).help("use `Fused` with `Form::AllReduce`"));
         }
         if problem.b == Major::Column {
@@ -296,7 +295,7 @@ impl Launches {
         let plan = plan?;
         let target = target(world.device())?;
         if target.name() != TARGET {
-            let message = format!("the GPU is {target}, and products with packets inside are for {TARGET}");
+            let message = format!("products with packets inside are for {TARGET}, but the GPU is {target}");
             return Err(Error::new(error::GEMM, message).help("use `Gemm` and a collective").into());
         }
         let mut options = Options::new(target);

@@ -8,11 +8,11 @@ use weft_runtime::{Error, error};
 const BARRIERS: u64 = 1 << 10;
 /// The most registers of accumulators of a thread, which also computes addresses and epilogues.
 /// With 192, ptxas 13.5 spills 440 bytes of the kernel's loop.
-const MOST_SUMS: u32 = 128;
+const MAX_SUMS: u32 = 128;
 /// The same limit if roles take turns. ptxas compiles tiles of 128 x 168 without spills.
-const MOST_SUMS_IN_TURNS: u32 = 168;
+const MAX_SUMS_IN_TURNS: u32 = 168;
 /// The same limit if warps multiply, because they also keep fragments in registers.
-const MOST_SUMS_OF_WARPS: u32 = 64;
+const MAX_SUMS_OF_WARPS: u32 = 64;
 /// Rows of an operand that are adjacent in shared memory if its columns are contiguous: 128 bytes
 /// of 16-bit elements.
 const COLUMNS: u32 = 64;
@@ -156,14 +156,14 @@ fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
         return Err((what, "choose fewer stages or smaller tiles".into()));
     }
     let sums = plan.get(Param::Bm) * plan.get(Param::Bn) / (parts(plan) * THREADS);
-    let most = match (has_warpgroups(target), plan.get(Param::Turns)) {
-        (false, _) => MOST_SUMS_OF_WARPS,
-        (true, 0) => MOST_SUMS,
-        (true, _) => MOST_SUMS_IN_TURNS,
+    let max = match (has_warpgroups(target), plan.get(Param::Turns)) {
+        (false, _) => MAX_SUMS_OF_WARPS,
+        (true, 0) => MAX_SUMS,
+        (true, _) => MAX_SUMS_IN_TURNS,
     };
-    if sums > most {
+    if sums > max {
         let what =
-            format!("needs {sums} registers of each thread for sums, but the limit on {target} is {most}");
+            format!("needs {sums} registers of each thread for sums, but the limit on {target} is {max}");
         return Err((what, "choose smaller tiles".into()));
     }
     Ok(())

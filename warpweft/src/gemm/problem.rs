@@ -7,7 +7,7 @@ use weft_lang::elaborate::Define;
 use weft_runtime::{DType, Error, error};
 
 /// The largest extent. Coordinates of tiles are 32-bit integers.
-const MOST: u64 = i32::MAX as u64;
+const MAX_EXTENT: u64 = i32::MAX as u64;
 /// Strides in memory must be multiples of this number of bytes (CUDA Driver API,
 /// `cuTensorMapEncodeTiled`).
 const UNIT: u64 = 16;
@@ -107,15 +107,12 @@ impl Problem {
             return refuse(format!("D is of {out}"), "the type of D can be f32, f16, bf16, e4m3 or e5m2");
         }
         if *b == Major::Column && dtype.bytes() != 2 {
-            let message = format!("columns of B are contiguous, and its elements are {dtype}");
-            return refuse(
-                message,
-                "matrix instructions support that only for f16 and bf16: transpose B first",
-            );
+            let message = format!("matrix instructions do not read B of {dtype} with contiguous columns");
+            return refuse(message, "they support that only for f16 and bf16: transpose B first");
         }
         let Shape { m, n, k } = *shape;
         for (name, extent) in [("m", m), ("n", n), ("k", k)] {
-            if extent == 0 || extent > MOST {
+            if extent == 0 || extent > MAX_EXTENT {
                 return refuse(
                     format!("{name} is {extent} in {shape}"),
                     "extents must be from 1 to 2147483647",

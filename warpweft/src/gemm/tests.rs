@@ -82,7 +82,7 @@ fn problems_that_the_kernel_does_not_compute() {
         (of("16x60x64"), "n is 60 in 16x60x64, so D of bf16 has a stride of 120 bytes"),
         (of("16x64x60"), "k is 60 in 16x64x60, so A of bf16 has a stride of 120 bytes"),
         (refused(Problem::new(Shape::new(16, 64, 72), DType::E4M3)), "so A of e4m3 has a stride of 72 bytes"),
-        (refused(column(DType::E4M3)), "columns of B are contiguous"),
+        (refused(column(DType::E4M3)), "with contiguous columns"),
         (refused(Problem { shape: Shape::new(16, 60, 64), ..column(DType::F16) }), "B of f16 has a stride"),
         (refused(Problem::new(Shape::new(16, 64, 64), DType::F64)), "A and B are of f64"),
         (refused(Problem { out: DType::I32, ..problem("16x64x64") }), "D is of i32"),
@@ -165,12 +165,12 @@ fn shared_memory_is_as_the_kernel_has_it() {
     ];
     for (problem, text, name) in cases {
         let (plan, target) = (plan(text), target(name));
-        let (bytes, most) = (shared_bytes(&problem, &plan), u64::from(target.shared_limit()));
+        let (bytes, max) = (shared_bytes(&problem, &plan), u64::from(target.shared_limit()));
         match crate::gpu::cache::Entry::compile(&file().unwrap(), &options(&problem, &plan, target)) {
             Ok(entry) => assert_eq!(u64::from(entry.info.kernels[0].shared), bytes, "{problem}: {plan}"),
-            Err(e) => assert!(bytes > most && e.to_string().contains("E0604"), "{problem}: {plan}: {e}"),
+            Err(e) => assert!(bytes > max && e.to_string().contains("E0604"), "{problem}: {plan}: {e}"),
         }
-        assert_eq!(fits(&problem, &plan, target).is_ok(), bytes <= most, "{problem}: {plan}");
+        assert_eq!(fits(&problem, &plan, target).is_ok(), bytes <= max, "{problem}: {plan}");
     }
 }
 

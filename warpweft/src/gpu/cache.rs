@@ -9,7 +9,7 @@ use weft_isa::Target;
 use weft_runtime::find;
 use weft_runtime::launch::ModuleInfo;
 
-pub use crate::store::{Found, Kept, Key, Store};
+pub use crate::store::{Found, Key, Store, StoredValue};
 
 /// The cache of compiled kernels.
 pub type Cache = Store<Entry>;
@@ -83,7 +83,7 @@ impl Cache {
     }
 }
 
-impl Kept for Entry {
+impl StoredValue for Entry {
     const EXTENSION: &'static str = "kernel";
 
     /// Encodes the length of the description as `u64`, the description as JSON, and the image.

@@ -105,7 +105,8 @@ impl Shared {
         fits?;
         let target = target(world.device())?;
         if target.name() != TARGET {
-            let message = format!("the GPU is {target}, and mixtures of experts are for {TARGET}");
+            let message =
+                format!("the kernels for mixtures of experts are for {TARGET}, but the GPU is {target}");
             return Err(Error::new(error::GEMM, message).help("run on a GPU of that kind").into());
         }
         let stream = world.stream();

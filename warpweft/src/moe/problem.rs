@@ -26,7 +26,7 @@ pub struct Problem {
     /// Element type of results.
     pub out: DType,
     /// The number of rows that a PE has room for. By default, there is room for any route.
-    pub most_rows: Option<u64>,
+    pub max_rows: Option<u64>,
 }
 
 impl Problem {
@@ -38,8 +38,8 @@ impl Problem {
     /// route. If tokens have 8 bits, results are bf16.
     pub fn new(tokens: u64, hidden: u64, experts: u32, choices: u32, dtype: DType) -> Problem {
         let out = if dtype.bytes() == 1 { DType::BF16 } else { dtype };
-        let (columns, most_rows) = (hidden, None);
-        Problem { tokens, hidden, columns, experts, choices, dtype, out, most_rows }
+        let (columns, max_rows) = (hidden, None);
+        Problem { tokens, hidden, columns, experts, choices, dtype, out, max_rows }
     }
 
     /// Whether tokens and matrices have scales. Those of 8 bits do.
@@ -69,7 +69,7 @@ impl Problem {
 
     /// The problem with room for `rows` rows. A route that needs more is an error on every PE.
     pub fn with_rows(self, rows: u64) -> Problem {
-        Problem { most_rows: Some(rows), ..self }
+        Problem { max_rows: Some(rows), ..self }
     }
 
     /// The number of rows that a PE has room for. A token has at most one row for each of its
@@ -77,7 +77,7 @@ impl Problem {
     pub fn rows(&self, pes: u32) -> u64 {
         let local = u64::from(self.experts / pes.max(1));
         let all = u64::from(pes) * self.tokens * u64::from(self.choices);
-        self.most_rows.unwrap_or(all + local * (Problem::ALIGN - 1))
+        self.max_rows.unwrap_or(all + local * (Problem::ALIGN - 1))
     }
 
     /// Bytes of symmetric memory that a PE needs for tokens that come and for results, without workspaces.
@@ -91,7 +91,7 @@ impl Problem {
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).
     pub fn check(&self, pes: u32) -> Result<(), Error> {
-        const MOST: u64 = i32::MAX as u64;
+        const MAX_EXTENT: u64 = i32::MAX as u64;
         let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = *self;
         let multiple = |n: u64, dtype: DType| n > 0 && n.is_multiple_of(16 / u64::from(dtype.bytes()).max(1));
         let types = [DType::BF16, DType::F16];
@@ -106,9 +106,9 @@ impl Problem {
             )
         } else if !multiple(hidden, dtype) || !multiple(columns, out) {
             format!("{hidden} columns of tokens and {columns} of results: rows are multiples of 16 bytes")
-        } else if hidden.max(columns) > MOST || self.entries() > MOST {
+        } else if hidden.max(columns) > MAX_EXTENT || self.entries() > MAX_EXTENT {
             format!("{self}: extents, and tokens times choices, are below 2^31")
-        } else if self.rows(pes) > MOST {
+        } else if self.rows(pes) > MAX_EXTENT {
             format!("{} rows of a PE: expected below 2^31", self.rows(pes))
         } else {
             return Ok(());
@@ -121,7 +121,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem { tokens, hidden, columns, experts, choices, dtype, out, .. } = self;
         write!(f, "{tokens} tokens of {hidden} {dtype}, {choices} of {experts} experts, to {columns} {out}")?;
-        self.most_rows.map_or(Ok(()), |rows| write!(f, ", {rows} rows"))
+        self.max_rows.map_or(Ok(()), |rows| write!(f, ", {rows} rows"))
     }
 }
 
@@ -146,7 +146,7 @@ impl Default for Plan {
 }
 
 /// The most bytes of shared memory of a CTA.
-const MOST_SHARED: u64 = 227 << 10;
+const MAX_SHARED: u64 = 227 << 10;
 
 /// A parameter's name, and its least and greatest value.
 const PARAMETERS: [(&str, u32, u32); 4] =
@@ -171,14 +171,14 @@ impl Plan {
 
     /// The number of strips of 64 columns of results that shared memory holds: two if they fit.
     pub(super) fn strips(&self, problem: &Problem, pes: u32) -> u32 {
-        if self.bytes_with(2, problem, pes) <= MOST_SHARED { 2 } else { 1 }
+        if self.bytes_with(2, problem, pes) <= MAX_SHARED { 2 } else { 1 }
     }
 
     /// The number of strips if results are sent back: as many as a tile has, so that no multiplying
     /// role waits for a store role, or as many as fit.
     pub(super) fn strips_back(&self, problem: &Problem, pes: u32) -> u32 {
         let all = (self.bn / 64).clamp(1, 4);
-        if self.bytes_with(all, problem, pes) <= MOST_SHARED { all } else { self.strips(problem, pes) }
+        if self.bytes_with(all, problem, pes) <= MAX_SHARED { all } else { self.strips(problem, pes) }
     }
 
     /// Bytes of shared memory of a CTA.
@@ -208,22 +208,21 @@ impl Plan {
     /// # Errors
     /// Fails with the limit that is exceeded (R0505).
     pub fn fits(&self, problem: &Problem, pes: u32) -> Result<(), Error> {
-        let outside =
-            PARAMETERS.iter().zip(self.values()).find(|((_, least, most), n)| n < least || n > most);
+        let outside = PARAMETERS.iter().zip(self.values()).find(|((_, min, max), n)| n < min || n > max);
         let message = match (outside, self.shared_bytes(problem, pes)) {
-            (Some(((name, least, most), n)), _) => {
-                format!("{} is {least} to {most}, not {n}", name.to_lowercase())
+            (Some(((name, min, max), n)), _) => {
+                format!("{} is {min} to {max}, not {n}", name.to_lowercase())
             }
-            (None, 0..=MOST_SHARED) if self.bk * problem.dtype.bytes() < 128 => {
+            (None, 0..=MAX_SHARED) if self.bk * problem.dtype.bytes() < 128 => {
                 format!(
                     "a row of a stage has 128 bytes or more, and bk={} of {} has fewer",
                     self.bk, problem.dtype
                 )
             }
-            (None, 0..=MOST_SHARED) if self.bn.is_multiple_of(64) => return Ok(()),
-            (None, 0..=MOST_SHARED) => format!("bn is a multiple of 64, not {}", self.bn),
+            (None, 0..=MAX_SHARED) if self.bn.is_multiple_of(64) => return Ok(()),
+            (None, 0..=MAX_SHARED) => format!("bn is a multiple of 64, not {}", self.bn),
             (None, bytes) => {
-                format!("the plan {self} takes {bytes} bytes of shared memory, and a CTA has {MOST_SHARED}")
+                format!("the plan {self} takes {bytes} bytes of shared memory, and a CTA has {MAX_SHARED}")
             }
         };
         Err(Error::new(error::GEMM, message).help("choose fewer stages or smaller tiles"))
@@ -246,9 +245,9 @@ impl FromStr for Plan {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=N"))?;
             let at = PARAMETERS.iter().position(|(known, ..)| known.eq_ignore_ascii_case(name));
             let at = at.ok_or_else(|| format!("there is no `{name}`: known are bn, bk, stages and piece"))?;
-            let (_, least, most) = PARAMETERS[at];
-            let number = value.parse().ok().filter(|n| (least..=most).contains(n));
-            values[at] = number.ok_or_else(|| format!("{name} is {least} to {most}, not `{value}`"))?;
+            let (_, min, max) = PARAMETERS[at];
+            let number = value.parse().ok().filter(|n| (min..=max).contains(n));
+            values[at] = number.ok_or_else(|| format!("{name} is {min} to {max}, not `{value}`"))?;
         }
         let [bn, bk, stages, piece] = values;
         Ok(Plan { bn, bk, stages, piece })

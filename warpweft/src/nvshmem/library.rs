@@ -6,7 +6,7 @@
 //! takes milliseconds.
 
 use super::{NvshmemError, device_version};
-use crate::store::{Found, Kept, Key, Parts, Store, stamp};
+use crate::store::{Found, Key, Parts, Store, StoredValue, stamp};
 use crate::tools::{self, Assembled, Tool, ToolError};
 use std::collections::HashMap;
 use std::fs::File;
@@ -69,7 +69,7 @@ struct Identity {
     hash: [u8; blake3::OUT_LEN],
 }
 
-impl Kept for Object {
+impl StoredValue for Object {
     const EXTENSION: &'static str = "object";
 
     fn encode(&self) -> io::Result<Vec<u8>> {
@@ -81,7 +81,7 @@ impl Kept for Object {
     }
 }
 
-impl Kept for Identity {
+impl StoredValue for Identity {
     const EXTENSION: &'static str = "library";
 
     /// Encodes the three numbers of the version, and the hash.
@@ -251,7 +251,7 @@ impl Caller<'_> {
     fn registers(&self) -> Option<u32> {
         [(256, None), (512, Some(128))]
             .iter()
-            .find(|(most, _)| self.threads <= *most)
+            .find(|(max, _)| self.threads <= *max)
             .map_or(Some(64), |(_, n)| *n)
     }
 }

@@ -1,6 +1,6 @@
 //! The two compilers that are compared.
 
-use super::{Case, Side, outcome};
+use super::{Case, CompilerUnderTest, outcome};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -53,7 +53,11 @@ impl Revision {
     ///
     /// # Errors
     /// Fails if the compiler cannot be run.
-    pub fn results(&self, side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, outcome::Digest>> {
+    pub fn results(
+        &self,
+        side: &CompilerUnderTest,
+        cases: &BTreeSet<Case>,
+    ) -> Result<BTreeMap<Case, outcome::Digest>> {
         let texts = super::corpus::fingerprints(&side.corpus)?;
         let text_of = |case: &Case| case.first().and_then(|file| texts.get(file)).cloned();
         let file = self.cache.join("results");

@@ -35,14 +35,14 @@ pub struct Replay {
 }
 
 /// A compiler and the folder in which it runs, which contains the corpus.
-struct Side {
+struct CompilerUnderTest {
     binary: PathBuf,
     corpus: PathBuf,
     /// Whether line numbers and messages are compared.
     lines: bool,
 }
 
-impl Side {
+impl CompilerUnderTest {
     /// The cases of this side's corpus that were requested.
     fn cases(&self, replay: &Replay) -> Result<BTreeSet<Case>> {
         let mut cases = corpus::cases(&self.corpus)?;
@@ -62,8 +62,9 @@ impl Replay {
         let folder = root.join("target/replay");
         let old = compiler::Revision::build(root, &folder, &self.rev)?;
         let lines = !self.formatting;
-        let before = Side { binary: old.binary.clone(), corpus: folder.join("before"), lines };
-        let after = Side { binary: compiler::working_tree(root)?, corpus: folder.join("after"), lines };
+        let before = CompilerUnderTest { binary: old.binary.clone(), corpus: folder.join("before"), lines };
+        let after =
+            CompilerUnderTest { binary: compiler::working_tree(root)?, corpus: folder.join("after"), lines };
         corpus::write(&before.corpus, if self.formatting { &old.tree } else { root }, &old.tree)?;
         corpus::write(&after.corpus, root, root)?;
 

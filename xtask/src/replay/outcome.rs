@@ -1,6 +1,6 @@
 //! Runs a compiler over cases.
 
-use super::{Case, Side};
+use super::{Case, CompilerUnderTest};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -28,7 +28,7 @@ impl Outcome {
     ///
     /// # Errors
     /// Fails if the compiler cannot be run.
-    pub fn of(side: &Side, case: &Case) -> Result<Outcome> {
+    pub fn of(side: &CompilerUnderTest, case: &Case) -> Result<Outcome> {
         let mut weft = Command::new(&side.binary);
         // NVSHMEM's functions stay external, so that NVSHMEM need not be installed.
         weft.arg("compile").args(case).args(["--nvshmem", "extern"]).current_dir(&side.corpus);
@@ -60,7 +60,7 @@ fn without_lines(ptx: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// Fails if the compiler cannot be run.
-pub fn of_all(side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, Digest>> {
+pub fn of_all(side: &CompilerUnderTest, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, Digest>> {
     let cases: Vec<_> = cases.iter().collect();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || -> Result<()> {

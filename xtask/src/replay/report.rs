@@ -1,7 +1,7 @@
 //! The differences between two compilers, and their presentation.
 
 use super::outcome::{Digest, Outcome};
-use super::{Case, Side};
+use super::{Case, CompilerUnderTest};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -87,9 +87,9 @@ pub fn compare(before: &BTreeMap<Case, Digest>, after: &BTreeMap<Case, Digest>) 
 pub fn show(
     out: &mut impl Write,
     differences: &[(Case, Difference)],
-    sides: [&Side; 2],
+    sides: [&CompilerUnderTest; 2],
     folder: &Path,
-    most: usize,
+    max: usize,
 ) -> Result<()> {
     let texts = folder.join("differences");
     if texts.exists() {
@@ -109,7 +109,7 @@ pub fn show(
         for (file, side) in files.iter().zip(sides) {
             fs::write(texts.join(file), Outcome::of(side, case)?.text)?;
         }
-        if shown.len() < most {
+        if shown.len() < max {
             shown.push((number, files));
         }
     }
@@ -130,12 +130,12 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     /// A compiler that is a shell script, with a folder in which it runs.
-    fn side(folder: &Path, script: &str) -> Side {
+    fn side(folder: &Path, script: &str) -> CompilerUnderTest {
         fs::create_dir_all(folder).unwrap();
         let binary = folder.join("weft");
         fs::write(&binary, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
-        Side { binary, corpus: folder.to_owned(), lines: true }
+        CompilerUnderTest { binary, corpus: folder.to_owned(), lines: true }
     }
 
     #[test]

@@ -87,10 +87,10 @@ impl<L: TensorLevel> Builder<L> {
         self.converge(Group::Block)?;
         let all = weft_layout::accumulator(rows, cols, over.map(i64::from)).map_err(bad)?;
         let at = Coord::Tuple(vec![Coord::All, Coord::Int(self.thread()?)]);
-        let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
-        let (layout, offset) = deal(&ty.layout).map_err(bad)?;
-        let bounds = moved(&ty.bounds, deal).map_err(bad)?;
-        self.dealt(tile, offset, layout, bounds, over)
+        let divide = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
+        let (layout, offset) = divide(&ty.layout).map_err(bad)?;
+        let bounds = moved(&ty.bounds, divide).map_err(bad)?;
+        self.distributed(tile, offset, layout, bounds, over)
     }
 
     /// The index of the thread in its CTA, or in its role, as a symbol.

@@ -49,7 +49,7 @@ impl<L: TensorLevel> Builder<L> {
 
     /// Appends a [`view`](Self::view) of the elements that a thread has of a tile which `over`
     /// warpgroups divide as an accumulator.
-    pub fn dealt(
+    pub fn distributed(
         &mut self,
         base: Value,
         offset: Int,
@@ -59,7 +59,7 @@ impl<L: TensorLevel> Builder<L> {
     ) -> Built<Value> {
         let t = self.tensor_type(base)?;
         let ty = part_of(&t, &offset, layout, bounds);
-        self.emit_as(View::Dealt { base, offset, over: over.into() }, ty.into())
+        self.emit_as(View::Distributed { base, offset, over: over.into() }, ty.into())
     }
 
     /// Appends a view with the same layout at the team's multicast address.

@@ -62,7 +62,7 @@ family! {
         teams [], name "a view", spread Rule, result |t| t.view(*base);
         /// The elements of a tile of two modes that this thread has if warpgroups divide the tile
         /// as they divide an accumulator. All threads of the CTA access such a view together.
-        pure Dealt = "dealt" {
+        pure Distributed = "distributed" {
             /// The tile that is divided.
             base: Value,
             /// The offset from the tile's first element, in elements.
@@ -70,7 +70,7 @@ family! {
             /// The number of warpgroups that divide the rows, and of those that divide the columns.
             over: Vec<u32>,
         }
-        teams [], name "a view", spread Rule, result |t| t.dealt(*base, over);
+        teams [], name "a view", spread Rule, result |t| t.distributed(*base, over);
         /// The same layout at the team's multicast address.
         pure Multicast = "multicast" {
             /// The symmetric tensor.

@@ -87,13 +87,13 @@ impl Elab<'_> {
 
     /// The part of a tile that this thread has if the tile is distributed as accumulators of matrix
     /// products are.
-    fn deal_as(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
+    fn accumulated_part(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
         let ty = self.tensor_type_of(t);
         let extent = |i: usize| ty.layout.mode(i).map(|m| m.size());
         let want: Vec<_> = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
         let fits = |(i, n): (usize, &u32)| extent(i) == Some(i64::from(*n).into());
         if ty.layout.rank() != want.len() || !want.iter().enumerate().all(fits) {
-            let message = format!("{} beside {share} of an accumulator", ty.layout);
+            let message = format!("the elements of {} do not match {share} of an accumulator", ty.layout);
             let modes: Vec<_> = want.iter().map(u32::to_string).collect();
             return Err(Diagnostic::error(MISMATCH, span, message)
                 .help(format!("use a tile of modes ({})", modes.join(", "))));
@@ -106,7 +106,7 @@ impl Elab<'_> {
         let bounds = moved(&ty.bounds, divide).map_err(bad)?;
         let value = match share.is_rows() {
             true => self.b.view(t.value, offset, layout, bounds)?,
-            false => self.b.dealt(t.value, offset, layout, bounds, share.over)?,
+            false => self.b.distributed(t.value, offset, layout, bounds, share.over)?,
         };
         Ok(Tensor { value, private: true, element: false, order: None })
     }
@@ -122,7 +122,7 @@ impl Elab<'_> {
             let first = self.slice(t, &[(Val::Whole, span), (Val::Int(Int::ZERO), span)], span)?;
             return self.read_as(first, share.of_rows(), span);
         }
-        let part = self.deal_as(t, share, span)?;
+        let part = self.accumulated_part(t, share, span)?;
         self.b.converge(Group::Block)?;
         self.b.at(span);
         let value = self.b.load(part.value)?;
@@ -132,7 +132,7 @@ impl Elab<'_> {
     /// The part of a tile that this thread writes. The first of the threads that have the value of
     /// a row writes it.
     pub(super) fn written_as(&mut self, t: Tensor, share: Share, span: Span) -> Result<Tensor> {
-        let part = self.deal_as(t, share, span)?;
+        let part = self.accumulated_part(t, share, span)?;
         if !share.is_rows() {
             return Ok(part);
         }
@@ -227,7 +227,7 @@ impl Elab<'_> {
             return Err(Diagnostic::error(
                 WRONG_KIND,
                 span,
-                format!("{share} of an accumulator: no warpgroup holds whole rows"),
+                format!("no warpgroup holds whole rows of {share} of an accumulator"),
             )
             .help("give whole rows to each warpgroup: `accumulator<f32>((128, 64), over = (2, 1))`"));
         }

@@ -106,7 +106,7 @@ impl Elab<'_> {
         let value = match (ir_op(op), cmp_op(op)) {
             (Some(op), _) => self.b.binary(op, x, y)?,
             (_, Some(op)) => self.b.compare(op, x, y)?,
-            _ => return fail(WRONG_KIND, span, "no such operation"),
+            _ => return fail(WRONG_KIND, span, "there is no such operation"),
         };
         Ok(join(a, b, value))
     }
@@ -272,7 +272,7 @@ impl Elab<'_> {
         let (ta, tb) = (self.b.ty(raw(&a)).clone(), self.b.ty(raw(&b)).clone());
         if ta.elem() != tb.elem() {
             let (ta, tb) = (self.describe(&a), self.describe(&b));
-            return Err(Diagnostic::error(MISMATCH, span, format!("{ta} and {tb}"))
+            return Err(Diagnostic::error(MISMATCH, span, format!("{ta} cannot be combined with {tb}"))
                 .label("the element types differ")
                 .help("convert one of them: `.to<f32>()`"));
         }
@@ -335,7 +335,7 @@ impl Elab<'_> {
                 (Some(n), Some(s)) if s.is_int() => self.b.int(s, n).map(Val::Runtime),
                 (_, None | Some(Scalar::I64)) => self.b.index(n).map(Val::Runtime),
                 (_, Some(s)) => {
-                    let d = Diagnostic::error(MISMATCH, span, format!("an `int` where {s} is needed"));
+                    let d = Diagnostic::error(MISMATCH, span, format!("expected {s}, found an `int`"));
                     Err(match s.is_int() {
                         true if s.bits() == 64 => d.help(format!(
                             "an `int` may be negative and {s} may not; `.to<{s}>()` converts it"

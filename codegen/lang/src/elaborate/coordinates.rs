@@ -80,8 +80,8 @@ impl Elab<'_> {
     /// Compares `base + each[i]` with 0.
     fn compared(&mut self, op: CmpOp, c: Coordinates) -> Result<Val> {
         // Values beyond all constants are equivalent, so 32 bits suffice.
-        let most = 1 + c.each.iter().map(|n| n.abs()).max().unwrap_or(0);
-        let limit = (-c.base).max(&Int::from(-most)).min(&Int::from(most));
+        let max = 1 + c.each.iter().map(|n| n.abs()).max().unwrap_or(0);
+        let limit = (-c.base).max(&Int::from(-max)).min(&Int::from(max));
         let limit = self.b.index(limit)?;
         let limit = self.b.convert(limit, Scalar::I32)?;
         let bit = |e: &mut Self, n: i64| {
@@ -133,11 +133,11 @@ fn side(v: &Val) -> Option<(Option<Share>, Int, Vec<i64>)> {
     }
 }
 
-type Side = (Option<Share>, Int, Vec<i64>);
+type OperandCoordinates = (Option<Share>, Int, Vec<i64>);
 
 /// Computes `x + sign * y`. Coordinates of rows are repeated for the elements of a tile. The result
 /// is `None` if the operands do not belong to one tile.
-fn combined(x: &Side, y: &Side, sign: i64) -> Option<Coordinates> {
+fn combined(x: &OperandCoordinates, y: &OperandCoordinates, sign: i64) -> Option<Coordinates> {
     let share = match (x.0, y.0) {
         (Some(a), Some(b)) if a == b || a.of_rows() == b => a,
         (Some(a), Some(b)) if a == b.of_rows() => b,
@@ -145,7 +145,7 @@ fn combined(x: &Side, y: &Side, sign: i64) -> Option<Coordinates> {
         _ => return None,
     };
     let lanes = if x.0 == Some(share) { x.2.len() } else { y.2.len() };
-    let at = |side: &Side, lane: usize| match side.0 {
+    let at = |side: &OperandCoordinates, lane: usize| match side.0 {
         None => Some(0),
         Some(own) if own == share => side.2.get(lane).copied(),
         Some(_) => side.2.get(row_of(lane as u32, share)).copied(),

@@ -38,7 +38,11 @@ impl Elab<'_> {
                 let items = items.iter().map(|i| self.expr(i)).collect::<Result<Vec<_>>>()?;
                 let leaves: usize = items.iter().map(Val::leaves).sum();
                 if leaves > MAX_LEAVES {
-                    return fail(TOO_LARGE, e.span, format!("a tuple of more than {MAX_LEAVES} elements"));
+                    return fail(
+                        TOO_LARGE,
+                        e.span,
+                        format!("a tuple cannot have more than {MAX_LEAVES} elements"),
+                    );
                 }
                 Ok(Val::Tuple(items))
             }
@@ -98,7 +102,7 @@ impl Elab<'_> {
         }
         let out = Val::Record(out);
         if out.leaves() > MAX_LEAVES {
-            return fail(TOO_LARGE, span, format!("a tuple of more than {MAX_LEAVES} elements"));
+            return fail(TOO_LARGE, span, format!("a tuple cannot have more than {MAX_LEAVES} elements"));
         }
         Ok(out)
     }
@@ -609,8 +613,8 @@ fn infer(
 /// The known name that is nearest to an unknown one, if it is near. Names of one letter are
 /// ignored, since they are near to every other one.
 pub(super) fn nearest<'n>(names: impl Iterator<Item = &'n str>, unknown: &str) -> Option<&'n str> {
-    let most = 1 + unknown.len() / 4;
-    let near = names.map(|name| (distance(name, unknown), name)).filter(|(edits, _)| *edits <= most);
+    let max = 1 + unknown.len() / 4;
+    let near = names.map(|name| (distance(name, unknown), name)).filter(|(edits, _)| *edits <= max);
     near.min().filter(|_| unknown.len() > 1).map(|(_, name)| name)
 }
 
@@ -631,7 +635,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// A type with its article, such as `an f32` or `a bf16`.
-fn with_article(ty: &Type) -> String {
+pub(super) fn with_article(ty: &Type) -> String {
     let name = ty.to_string();
     let has_vowel = ["f16", "f32", "f64", "i", "e"].iter().any(|start| name.starts_with(start));
     format!("{} {name}", if has_vowel { "an" } else { "a" })
@@ -639,7 +643,12 @@ fn with_article(ty: &Type) -> String {
 
 /// The message for a number of indices that differs from the number of modes.
 pub(super) fn indices_for_modes(indices: usize, modes: usize) -> String {
-    format!("{} for {}", counted(indices, "index", "indices"), counted(modes, "mode", "modes"))
+    let verb = if modes == 1 { "takes" } else { "take" };
+    format!(
+        "{} {verb} {}, not {indices}",
+        counted(modes, "mode", "modes"),
+        counted(modes, "index", "indices")
+    )
 }
 
 /// A number with its noun, such as `1 mode` or `2 modes`.

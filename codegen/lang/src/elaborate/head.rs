@@ -257,9 +257,9 @@ impl Elab<'_> {
                 "cluster" => self.b.kernel_mut().cluster = self.constant_dims(attr, MAX_CLUSTER)?,
                 "grid" => {
                     let dims = self.dims(attr)?;
-                    for (d, most) in dims.iter().zip([i64::from(i32::MAX), 65535, 65535]) {
-                        if d.upper_bound().is_some_and(|n| n < 1) || d.lower_bound() > most {
-                            return fail(BAD_ATTR, attr.span, format!("grid: {d} is not from 1 to {most}"));
+                    for (d, max) in dims.iter().zip([i64::from(i32::MAX), 65535, 65535]) {
+                        if d.upper_bound().is_some_and(|n| n < 1) || d.lower_bound() > max {
+                            return fail(BAD_ATTR, attr.span, format!("grid: {d} is not from 1 to {max}"));
                         }
                     }
                     let one = || Int::from(1);
@@ -321,13 +321,13 @@ impl Elab<'_> {
         attr.args.iter().map(index).collect()
     }
 
-    /// Evaluates extents that are known at compile time, each from 1 to `most`.
-    fn constant_dims(&mut self, attr: &ast::Attr, most: u32) -> Result<[u32; 3]> {
+    /// Evaluates extents that are known at compile time, each from 1 to `max`.
+    fn constant_dims(&mut self, attr: &ast::Attr, max: u32) -> Result<[u32; 3]> {
         let mut out = [1; 3];
         for (own, d) in out.iter_mut().zip(self.dims(attr)?) {
             let n = d.as_const().and_then(|n| u32::try_from(n).ok());
-            let Some(n) = n.filter(|n| (1..=most).contains(n)) else {
-                let message = format!("{}: {d} is not a constant from 1 to {most}", attr.name.name);
+            let Some(n) = n.filter(|n| (1..=max).contains(n)) else {
+                let message = format!("{}: {d} is not a constant from 1 to {max}", attr.name.name);
                 return fail(NOT_CONSTANT, attr.span, message);
             };
             *own = n;

@@ -363,6 +363,14 @@ impl Names<'_> {
     }
 }
 
+/// Names of other languages for which there is no function, and what to write instead.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("erf", "there is no `erf`: use an approximation, such as that of GELU by `tanh`"),
+    ("pow", "write `exp2(y * log2(x))`, for a positive `x`"),
+    ("sigmoid", "write `1.0 / (1.0 + exp(-x))`"),
+    ("warpSize", "write 32, which is the number of threads of a warp"),
+];
+
 /// The error for a name that is not defined. `scope` has the names that are known at its place,
 /// besides those of the program and the language.
 pub(super) fn unknown<'n>(
@@ -378,6 +386,9 @@ pub(super) fn unknown<'n>(
     let items = program.library.functions.keys().chain(program.library.consts.keys()).map(|key| &**key);
     let all = scope.chain(items).chain(builtin::all().map(|b| b.name));
     let unknown = Diagnostic::error(UNKNOWN_NAME, name.span, format!("`{name}` is not defined here"));
+    if let Some((_, help)) = ELSEWHERE.iter().find(|(other, _)| *other == &*name.name) {
+        return unknown.help(*help);
+    }
     match nearest(all, &name.name) {
         Some(near) => unknown.help(format!("did you mean `{near}`?")),
         None => unknown.help("declare it, or `use` the file that declares it"),

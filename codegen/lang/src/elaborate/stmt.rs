@@ -1,6 +1,7 @@
 //! Statements and control flow.
 
 use super::arith::raw;
+use super::expr::with_article;
 use super::value::{Fragment, Val};
 use super::{Binding, Elab, Result, fail};
 use crate::ast::{self, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
@@ -94,7 +95,13 @@ impl Elab<'_> {
                         let n = match other {
                             Some(Unroll::By(e)) => match self.constant(e)? {
                                 n @ 1..=64 => n as u32,
-                                n => return fail(NOT_CONSTANT, e.span, format!("unroll({n}): from 1 to 64")),
+                                n => {
+                                    return fail(
+                                        NOT_CONSTANT,
+                                        e.span,
+                                        format!("unroll({n}) is not from 1 to 64"),
+                                    );
+                                }
                             },
                             _ => 1,
                         };
@@ -339,7 +346,7 @@ impl Elab<'_> {
                 match self.b.ty(raw(&v)) {
                     Type::Scalar(Scalar::Bool) => Ok(Val::Runtime(raw(&v))),
                     ty => {
-                        let message = format!("a condition must be a bool, not a {ty}");
+                        let message = format!("a condition must be a bool, not {}", with_article(ty));
                         Err(Diagnostic::error(WRONG_KIND, at, message).help("compare it: `x != 0`"))
                     }
                 }
@@ -379,8 +386,8 @@ impl Elab<'_> {
             c => raw(&c),
         };
         let mut kept = None;
-        let (then, gone) = self.nested(|e| e.way(then, &mut kept, span))?;
-        let (otherwise, gone_too) = self.nested(|e| e.way(otherwise, &mut kept, span))?;
+        let (then, gone) = self.nested(|e| e.branch_value(then, &mut kept, span))?;
+        let (otherwise, gone_too) = self.nested(|e| e.branch_value(otherwise, &mut kept, span))?;
         self.b.at(span);
         self.flow.ended = gone && gone_too;
         self.b.emit(Control::If { cond: c, then, otherwise })?;
@@ -389,7 +396,7 @@ impl Elab<'_> {
 
     /// Elaborates a branch that has a value, unless it jumps away. The value is stored in a
     /// variable whose type is that of the first branch with a value.
-    fn way(
+    fn branch_value(
         &mut self,
         block: &Block,
         kept: &mut Option<(LocalId, Type, Option<Fragment>)>,

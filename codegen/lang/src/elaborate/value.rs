@@ -173,7 +173,7 @@ impl fmt::Display for Share {
         if self.is_rows() {
             write!(f, "{} rows", self.rows)
         } else {
-            write!(f, "{} x {}", self.rows, self.cols)
+            write!(f, "{} x {} elements", self.rows, self.cols)
         }
     }
 }

@@ -44,7 +44,7 @@ fn int(n: i128) -> Value {
 }
 
 fn positive(n: i128, span: Span) -> Result<()> {
-    if n > 0 { Ok(()) } else { Ok(fail(WRONG_KIND, span, format!("a division by {n}"))?) }
+    if n > 0 { Ok(()) } else { Ok(fail(WRONG_KIND, span, format!("the divisor is {n}"))?) }
 }
 
 impl Run<'_> {

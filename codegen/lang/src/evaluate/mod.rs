@@ -101,9 +101,11 @@ impl ReferenceFn {
         match run.call(&self.function, arguments.collect(), self.function.span) {
             Ok(_) => Ok(()),
             Err(Stop::Error(d)) => Err(*d),
-            Err(Stop::Jump(..)) => {
-                Err(Diagnostic::error(WRONG_KIND, self.function.span, "a jump outside of a loop"))
-            }
+            Err(Stop::Jump(..)) => Err(Diagnostic::error(
+                WRONG_KIND,
+                self.function.span,
+                "this function jumps outside of a loop",
+            )),
         }
     }
 }

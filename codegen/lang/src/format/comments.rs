@@ -1,6 +1,6 @@
 //! The tokens of a text with the comments around them.
 
-use crate::lexer::{self, Kind};
+use crate::lexer::{self, TokenKind};
 
 /// A comment before a token.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct Comment<'a> {
 
 /// A token with its comments.
 pub(super) struct Token<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) text: &'a str,
     /// The comments between the line of the previous token and this token.
     pub(super) before: Vec<Comment<'a>>,
@@ -40,7 +40,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
         let (mut before, blank) = comments(gap);
         // If several comments follow each other and one of them ends the line, each of them gets a
         // line of its own.
-        let mut ends_line = token.kind == Kind::End;
+        let mut ends_line = token.kind == TokenKind::End;
         for comment in before.iter_mut().rev() {
             ends_line |= comment.ends_line;
             comment.ends_line = ends_line;

@@ -112,9 +112,9 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Whether it has at most `most` characters on one line and consists of few tokens.
-    pub(super) fn is_short(&self, most: usize) -> bool {
-        !self.breaks && !self.trails && fits(&[(0, false, self)], &[], most)
+    /// Whether it has at most `max` characters on one line and consists of few tokens.
+    pub(super) fn is_short(&self, max: usize) -> bool {
+        !self.breaks && !self.trails && fits(&[(0, false, self)], &[], max)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Formatter;
 use super::doc::Doc;
 use crate::ast::{Arg, Block, Expr, ExprKind, GenericParam, Ident};
-use crate::lexer::Kind;
+use crate::lexer::TokenKind;
 use crate::parser::{level, sign};
 use crate::print::chained;
 
@@ -80,7 +80,7 @@ impl<'a> Formatter<'a> {
     pub(super) fn sign(&mut self, characters: usize) -> Doc<'a> {
         let mut parts = Vec::new();
         let mut seen = 0;
-        while seen < characters && !self.is(Kind::End) {
+        while seen < characters && !self.is(TokenKind::End) {
             seen += self.next().text.len();
             parts.push(self.token());
         }
@@ -94,7 +94,7 @@ impl<'a> Formatter<'a> {
         if let Some(otherwise) = otherwise {
             parts.extend([space(), self.token(), space()]);
             parts.push(match chained(otherwise).map(|next| &next.kind) {
-                Some(ExprKind::If { cond, then, otherwise }) if self.is(Kind::If) => {
+                Some(ExprKind::If { cond, then, otherwise }) if self.is(TokenKind::If) => {
                     self.conditional(cond, then, otherwise.as_ref())
                 }
                 _ => self.block(otherwise),
@@ -120,14 +120,14 @@ impl<'a> Formatter<'a> {
 
     /// A list between `<` and `>`, if there is one.
     pub(super) fn angles<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T) -> Doc<'a>) -> Doc<'a> {
-        if self.is(Kind::Lt) && (!items.is_empty() || self.after_is(Kind::Gt)) {
+        if self.is(TokenKind::Lt) && (!items.is_empty() || self.after_is(TokenKind::Gt)) {
             self.list(items, item)
         } else {
             Doc::seq(Vec::new())
         }
     }
 
-    fn after_is(&self, kind: Kind) -> bool {
+    fn after_is(&self, kind: TokenKind) -> bool {
         self.tokens.get(self.at + 1).is_some_and(|token| token.kind == kind)
     }
 
@@ -142,7 +142,7 @@ impl<'a> Formatter<'a> {
 
     /// The parameters of a kernel or a function in angle brackets, if there are any.
     pub(super) fn generics(&mut self, params: &[GenericParam]) -> Doc<'a> {
-        if !self.is(Kind::Lt) {
+        if !self.is(TokenKind::Lt) {
             return Doc::seq(Vec::new());
         }
         self.list_of(params, Self::generic_param, SHORT_PARAMETER)
@@ -166,7 +166,7 @@ impl<'a> Formatter<'a> {
         let mut docs = Vec::new();
         for (n, value) in items.iter().enumerate() {
             let doc = item(self, value);
-            let comma = match self.is(Kind::Comma) {
+            let comma = match self.is(TokenKind::Comma) {
                 true if n + 1 < items.len() => self.token(),
                 true => Doc::seq(vec![Doc::COMMA, self.comma_comments()]),
                 false => Doc::COMMA,

@@ -6,7 +6,7 @@ use super::exprs::SHORT_PARAMETER;
 use crate::ast::{
     Attr, Block, Const, File, Function, GenericParam, Item, Kernel, Param, Stmt, StmtKind, TypeExpr, Unroll,
 };
-use crate::lexer::Kind;
+use crate::lexer::TokenKind;
 
 impl<'a> Formatter<'a> {
     pub(super) fn file(&mut self, file: &File) -> Doc<'a> {
@@ -24,7 +24,7 @@ impl<'a> Formatter<'a> {
         match item {
             Item::Use(_) => {
                 let mut parts = vec![self.token(), Doc::text(" ")];
-                while !self.is(Kind::Semi) && !self.is(Kind::End) {
+                while !self.is(TokenKind::Semi) && !self.is(TokenKind::End) {
                     parts.push(self.token());
                 }
                 parts.push(self.token());
@@ -195,7 +195,7 @@ impl<'a> Formatter<'a> {
             StmtKind::Break | StmtKind::Continue => Doc::seq(vec![self.token(), self.token()]),
             StmtKind::Expr(value) => {
                 let value = self.expr(value);
-                if self.is(Kind::Semi) { Doc::seq(vec![value, self.token()]) } else { value }
+                if self.is(TokenKind::Semi) { Doc::seq(vec![value, self.token()]) } else { value }
             }
             StmtKind::Return(None) => Doc::seq(vec![self.token(), self.token()]),
             StmtKind::Return(Some(value)) => {

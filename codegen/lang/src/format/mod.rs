@@ -10,7 +10,7 @@ mod doc;
 mod exprs;
 mod items;
 
-use crate::lexer::Kind;
+use crate::lexer::TokenKind;
 use crate::print::print;
 use comments::Token;
 use doc::Doc;
@@ -67,7 +67,7 @@ impl<'a> Formatter<'a> {
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    fn is(&self, kind: Kind) -> bool {
+    fn is(&self, kind: TokenKind) -> bool {
         self.next().kind == kind
     }
 

@@ -4,7 +4,7 @@
 use super::{MAX_HEIGHT, MAX_NESTING, Res, Tokens, starts_item, starts_stmt};
 use crate::ast::{Expr, Param};
 use crate::codes::syntax as code;
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Token, TokenKind};
 use std::fmt::Display;
 use weft_ir::Role;
 use weft_ir::diag::{Code, Diagnostic, Span};
@@ -22,12 +22,12 @@ impl<'a> Tokens<'a> {
 
     /// Reports that the next token is not `kind`, which is required here.
     #[cold]
-    pub(super) fn no_token<T>(self, kind: Kind, place: &str) -> Res<'a, T> {
+    pub(super) fn no_token<T>(self, kind: TokenKind, place: &str) -> Res<'a, T> {
         let what = kind.text().map_or("the end of the text".into(), |text| format!("`{text}`"));
         let error =
             self.expected(code::EXPECTED_TOKEN, &format!("{what} {place}")).label(format!("expected {what}"));
         self.fail(match self.kind() {
-            Kind::Assign if kind == Kind::LBrace => error.help("`=` assigns, `==` compares"),
+            TokenKind::Assign if kind == TokenKind::LBrace => error.help("`=` assigns, `==` compares"),
             _ => error,
         })
     }
@@ -37,7 +37,7 @@ impl<'a> Tokens<'a> {
     pub(super) fn no_name<T>(self, what: &str) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_NAME, &format!("the name {what}"));
         self.fail(match self.kind() {
-            Kind::Underscore => error.help("`_` is not a name; write `_x` for a name that is not used"),
+            TokenKind::Underscore => error.help("`_` is not a name; write `_x` for a name that is not used"),
             kind if kind.is_keyword() => error.label("a keyword").help("choose another name"),
             _ => error,
         })
@@ -54,7 +54,7 @@ impl<'a> Tokens<'a> {
     #[cold]
     pub(super) fn no_semicolon(self, what: &dyn Display) -> Res<'a, ()> {
         let (before, here) = (self.end_before(), self.first());
-        let error = if here.kind == Kind::DotDot {
+        let error = if here.kind == TokenKind::DotDot {
             self.stray_range()
         } else {
             let message = format!("missing `;` after {what}, found {}", self.found());
@@ -63,7 +63,10 @@ impl<'a> Tokens<'a> {
                 .help(format!("end {what} with `;`"))
         };
         let gap = self.ctx.text.get(before as usize..here.start as usize).unwrap_or_default();
-        if gap.contains('\n') || here.kind == Kind::RBrace || starts_stmt(here.kind) || starts_item(here.kind)
+        if gap.contains('\n')
+            || here.kind == TokenKind::RBrace
+            || starts_stmt(here.kind)
+            || starts_item(here.kind)
         {
             self.report(error);
             return Ok((self, ()));
@@ -79,8 +82,8 @@ impl<'a> Tokens<'a> {
 
     /// Reports that neither the next item of a list nor its end follows.
     #[cold]
-    pub(super) fn unclosed<T>(self, open: Token, close: Kind) -> Res<'a, T> {
-        if self.kind() == Kind::DotDot {
+    pub(super) fn unclosed<T>(self, open: Token, close: TokenKind) -> Res<'a, T> {
+        if self.kind() == TokenKind::DotDot {
             return self.fail(self.stray_range());
         }
         let close = close.text().unwrap_or_default();
@@ -119,8 +122,8 @@ impl<'a> Tokens<'a> {
     pub(super) fn no_item<T>(self) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_ITEM, "`kernel`, `fn`, `reference fn`, `const` or `use`");
         self.fail(match self.kind() {
-            Kind::RBrace => error.help("no block is open here; remove this `}`"),
-            Kind::Let => error.help("outside of a kernel or a function, write `const` instead of `let`"),
+            TokenKind::RBrace => error.help("no block is open here; remove this `}`"),
+            TokenKind::Let => error.help("outside of a kernel or a function, write `const` instead of `let`"),
             _ => error.help("write statements inside the braces of a kernel or a function"),
         })
     }
@@ -201,12 +204,12 @@ impl<'a> Tokens<'a> {
     pub(super) fn no_expression<T>(self) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_EXPRESSION, "an expression");
         self.fail(match self.kind() {
-            Kind::LBrace => error.help(
+            TokenKind::LBrace => error.help(
                 "write a block only after `if`, `else`, `for`, `while`, `loop`, or the head of a function",
             ),
-            Kind::And => error.help("there are no references: pass the tensor itself"),
-            Kind::Plus => error.help("there is no prefix `+` and no `++`; to count, write `i += 1`"),
-            kind if starts_stmt(kind) && kind != Kind::If => error.help("a statement has no value"),
+            TokenKind::And => error.help("there are no references: pass the tensor itself"),
+            TokenKind::Plus => error.help("there is no prefix `+` and no `++`; to count, write `i += 1`"),
+            kind if starts_stmt(kind) && kind != TokenKind::If => error.help("a statement has no value"),
             _ => error,
         })
     }

@@ -2,32 +2,32 @@
 
 use super::{Res, Tokens, ident, list, stmts, token, types};
 use crate::ast::{BinOp, Expr, ExprKind, UnOp};
-use crate::lexer::Kind;
+use crate::lexer::TokenKind;
 use nom::Parser;
 use nom::branch::alt;
 use nom::combinator::value;
 use std::sync::Arc;
 
 /// The infix operators with their precedences. Operators of one level group from the left.
-const INFIX: &[(Kind, BinOp, u8)] = &[
-    (Kind::OrOr, BinOp::Or, 1),
-    (Kind::AndAnd, BinOp::And, 2),
-    (Kind::EqEq, BinOp::Eq, COMPARISON),
-    (Kind::Ne, BinOp::Ne, COMPARISON),
-    (Kind::Lt, BinOp::Lt, COMPARISON),
-    (Kind::Le, BinOp::Le, COMPARISON),
-    (Kind::Gt, BinOp::Gt, COMPARISON),
-    (Kind::Ge, BinOp::Ge, COMPARISON),
-    (Kind::Or, BinOp::BitOr, ABOVE_COMPARISON),
-    (Kind::Caret, BinOp::BitXor, 5),
-    (Kind::And, BinOp::BitAnd, 6),
-    (Kind::Shl, BinOp::Shl, 7),
-    (Kind::Shr, BinOp::Shr, 7),
-    (Kind::Plus, BinOp::Add, 8),
-    (Kind::Minus, BinOp::Sub, 8),
-    (Kind::Star, BinOp::Mul, 9),
-    (Kind::Slash, BinOp::Div, 9),
-    (Kind::Percent, BinOp::Rem, 9),
+const INFIX: &[(TokenKind, BinOp, u8)] = &[
+    (TokenKind::OrOr, BinOp::Or, 1),
+    (TokenKind::AndAnd, BinOp::And, 2),
+    (TokenKind::EqEq, BinOp::Eq, COMPARISON),
+    (TokenKind::Ne, BinOp::Ne, COMPARISON),
+    (TokenKind::Lt, BinOp::Lt, COMPARISON),
+    (TokenKind::Le, BinOp::Le, COMPARISON),
+    (TokenKind::Gt, BinOp::Gt, COMPARISON),
+    (TokenKind::Ge, BinOp::Ge, COMPARISON),
+    (TokenKind::Or, BinOp::BitOr, ABOVE_COMPARISON),
+    (TokenKind::Caret, BinOp::BitXor, 5),
+    (TokenKind::And, BinOp::BitAnd, 6),
+    (TokenKind::Shl, BinOp::Shl, 7),
+    (TokenKind::Shr, BinOp::Shr, 7),
+    (TokenKind::Plus, BinOp::Add, 8),
+    (TokenKind::Minus, BinOp::Sub, 8),
+    (TokenKind::Star, BinOp::Mul, 9),
+    (TokenKind::Slash, BinOp::Div, 9),
+    (TokenKind::Percent, BinOp::Rem, 9),
 ];
 const LOOSEST: u8 = 1;
 const COMPARISON: u8 = 3;
@@ -61,12 +61,12 @@ pub(super) fn operand(i: Tokens<'_>) -> Res<'_, Expr> {
 /// Parses `shape : stride`, or an expression that binds at least as tightly as `min`.
 fn layout(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
     let (rest, shape) = binary(i, min)?;
-    if rest.kind() != Kind::Colon {
+    if rest.kind() != TokenKind::Colon {
         return Ok((rest, shape));
     }
     let (rest, stride) = rest.skip(1).nested(|i| binary(i, min))?;
     let (rest, ()) = rest.on_top()?;
-    if rest.kind() == Kind::Colon {
+    if rest.kind() == TokenKind::Colon {
         return rest.chained_layout();
     }
     Ok((rest, node(i, rest, ExprKind::Layout(Box::new(shape), Box::new(stride)))))
@@ -87,18 +87,20 @@ fn binary(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
 }
 
 /// The next infix operator, and the tokens after it.
-fn infix_here(i: Tokens<'_>) -> Option<(&'static (Kind, BinOp, u8), Tokens<'_>)> {
+fn infix_here(i: Tokens<'_>) -> Option<(&'static (TokenKind, BinOp, u8), Tokens<'_>)> {
     let (kind, rest) = joined(i);
     INFIX.iter().find(|row| row.0 == kind).map(|row| (row, rest))
 }
 
 /// The next token. `>`, `>` and `=` are joined if there is nothing between them.
-pub(super) fn joined(i: Tokens<'_>) -> (Kind, Tokens<'_>) {
+pub(super) fn joined(i: Tokens<'_>) -> (TokenKind, Tokens<'_>) {
     let follows = |n: usize, kind| i.nth(n).kind == kind && i.nth(n).start == i.nth(n - 1).end;
     match i.kind() {
-        Kind::Gt if follows(1, Kind::Gt) && follows(2, Kind::Assign) => (Kind::ShrAssign, i.skip(3)),
-        Kind::Gt if follows(1, Kind::Gt) => (Kind::Shr, i.skip(2)),
-        Kind::Gt if follows(1, Kind::Assign) => (Kind::Ge, i.skip(2)),
+        TokenKind::Gt if follows(1, TokenKind::Gt) && follows(2, TokenKind::Assign) => {
+            (TokenKind::ShrAssign, i.skip(3))
+        }
+        TokenKind::Gt if follows(1, TokenKind::Gt) => (TokenKind::Shr, i.skip(2)),
+        TokenKind::Gt if follows(1, TokenKind::Assign) => (TokenKind::Ge, i.skip(2)),
         kind => (kind, i.skip(1)),
     }
 }
@@ -120,10 +122,10 @@ fn unary(i: Tokens<'_>) -> Res<'_, Expr> {
     Ok((rest, value))
 }
 
-fn prefix(kind: Kind) -> Option<UnOp> {
+fn prefix(kind: TokenKind) -> Option<UnOp> {
     match kind {
-        Kind::Minus => Some(UnOp::Neg),
-        Kind::Not => Some(UnOp::Not),
+        TokenKind::Minus => Some(UnOp::Neg),
+        TokenKind::Not => Some(UnOp::Not),
         _ => None,
     }
 }
@@ -134,9 +136,9 @@ fn postfix(i: Tokens<'_>) -> Res<'_, Expr> {
     loop {
         let kind;
         (rest, kind) = match rest.kind() {
-            Kind::Dot => method(rest.skip(1), value)?,
-            Kind::LBracket => index(rest.skip(1), value)?,
-            Kind::LParen => return rest.not_callable(value.span),
+            TokenKind::Dot => method(rest.skip(1), value)?,
+            TokenKind::LBracket => index(rest.skip(1), value)?,
+            TokenKind::LParen => return rest.not_callable(value.span),
             _ => return Ok((rest, value)),
         };
         rest.on_top()?;
@@ -147,16 +149,16 @@ fn postfix(i: Tokens<'_>) -> Res<'_, Expr> {
 fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
     let (rest, name) = i.name("of a method")?;
     let (rest, generics) = match rest.kind() {
-        Kind::Lt => match types::generic_args(rest) {
-            Ok((after, list)) if after.kind() == Kind::LParen => (after, list),
+        TokenKind::Lt => match types::generic_args(rest) {
+            Ok((after, list)) if after.kind() == TokenKind::LParen => (after, list),
             Err(stop) if is_called(rest) => return stop.bad_generic(rest),
             // This is a field, as in `r.x < y`.
             _ => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
         },
-        Kind::LParen => (rest, Vec::new()),
+        TokenKind::LParen => (rest, Vec::new()),
         _ => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
     };
-    let (rest, _) = rest.need(Kind::LParen, "after the name of a method")?;
+    let (rest, _) = rest.need(TokenKind::LParen, "after the name of a method")?;
     let (rest, args) = types::args(rest)?;
     Ok((rest, ExprKind::Method { recv: Box::new(recv), name, generics, args }))
 }
@@ -167,10 +169,15 @@ fn is_called(open: Tokens<'_>) -> bool {
     let mut depth = 0usize;
     loop {
         match i.kind() {
-            Kind::Gt if depth == 0 && i.nth(1).kind == Kind::LParen => return true,
-            Kind::LParen | Kind::LBracket => depth += 1,
-            Kind::RParen | Kind::RBracket if depth > 0 => depth -= 1,
-            Kind::RParen | Kind::RBracket | Kind::LBrace | Kind::RBrace | Kind::Semi | Kind::End => {
+            TokenKind::Gt if depth == 0 && i.nth(1).kind == TokenKind::LParen => return true,
+            TokenKind::LParen | TokenKind::LBracket => depth += 1,
+            TokenKind::RParen | TokenKind::RBracket if depth > 0 => depth -= 1,
+            TokenKind::RParen
+            | TokenKind::RBracket
+            | TokenKind::LBrace
+            | TokenKind::RBrace
+            | TokenKind::Semi
+            | TokenKind::End => {
                 return false;
             }
             _ => {}
@@ -180,9 +187,9 @@ fn is_called(open: Tokens<'_>) -> bool {
 }
 
 fn index(i: Tokens<'_>, base: Expr) -> Res<'_, ExprKind> {
-    let (rest, indices) = list(i, Kind::RBracket, |i| {
+    let (rest, indices) = list(i, TokenKind::RBracket, |i| {
         let (rest, lo) = expr(i)?;
-        if rest.kind() != Kind::DotDot {
+        if rest.kind() != TokenKind::DotDot {
             return Ok((rest, lo));
         }
         let (rest, hi) = expr(rest.skip(1))?;
@@ -196,9 +203,9 @@ fn index(i: Tokens<'_>, base: Expr) -> Res<'_, ExprKind> {
 
 fn primary(i: Tokens<'_>) -> Res<'_, Expr> {
     let (rest, kind) = match i.kind() {
-        Kind::Ident => name_or_call(i)?,
-        Kind::LParen => parenthesised(i.skip(1))?,
-        Kind::If => return i.nested(conditional),
+        TokenKind::Ident => name_or_call(i)?,
+        TokenKind::LParen => parenthesised(i.skip(1))?,
+        TokenKind::If => return i.nested(conditional),
         _ => leaf(i)?,
     };
     Ok((rest, node(i, rest, kind)))
@@ -209,9 +216,9 @@ fn leaf(i: Tokens<'_>) -> Res<'_, ExprKind> {
         int.map(|number| number.kind),
         float,
         quoted.map(ExprKind::Str),
-        value(ExprKind::Bool(true), token(Kind::True)),
-        value(ExprKind::Bool(false), token(Kind::False)),
-        value(ExprKind::Underscore, token(Kind::Underscore)),
+        value(ExprKind::Bool(true), token(TokenKind::True)),
+        value(ExprKind::Bool(false), token(TokenKind::False)),
+        value(ExprKind::Underscore, token(TokenKind::Underscore)),
     ));
     match leaf.parse(i) {
         Err(nom::Err::Error(_)) => i.no_expression(),
@@ -222,8 +229,8 @@ fn leaf(i: Tokens<'_>) -> Res<'_, ExprKind> {
 fn name_or_call(i: Tokens<'_>) -> Res<'_, ExprKind> {
     let (rest, name) = ident(i)?;
     let call = match rest.kind() {
-        Kind::LParen => Some((rest, Vec::new())),
-        Kind::Lt => types::generic_args(rest).ok(),
+        TokenKind::LParen => Some((rest, Vec::new())),
+        TokenKind::Lt => types::generic_args(rest).ok(),
         _ => None,
     };
     let Some((rest, generics)) = call else { return Ok((rest, ExprKind::Name(name))) };
@@ -233,45 +240,45 @@ fn name_or_call(i: Tokens<'_>) -> Res<'_, ExprKind> {
 
 /// Parses `(a)`, `(a, b)`, `(a,)` or `()`. `i` is after the bracket.
 fn parenthesised(i: Tokens<'_>) -> Res<'_, ExprKind> {
-    if i.kind() == Kind::RParen {
+    if i.kind() == TokenKind::RParen {
         return Ok((i.skip(1), ExprKind::Tuple(Vec::new())));
     }
-    if i.kind() == Kind::Ident && i.nth(1).kind == Kind::Assign {
-        let (rest, fields) = list(i, Kind::RParen, |i| {
+    if i.kind() == TokenKind::Ident && i.nth(1).kind == TokenKind::Assign {
+        let (rest, fields) = list(i, TokenKind::RParen, |i| {
             let (rest, name) = i.name("of a field")?;
-            let (rest, _) = rest.need(Kind::Assign, "and a value after the name of a field")?;
+            let (rest, _) = rest.need(TokenKind::Assign, "and a value after the name of a field")?;
             expr(rest).map(|(rest, value)| (rest, (name, value)))
         })?;
         return Ok((rest, ExprKind::Record(fields)));
     }
     let (rest, first) = expr(i)?;
     match rest.kind() {
-        Kind::RParen => Ok((rest.skip(1), ExprKind::Paren(Box::new(first)))),
-        Kind::Comma => {
+        TokenKind::RParen => Ok((rest.skip(1), ExprKind::Paren(Box::new(first)))),
+        TokenKind::Comma => {
             // The list is parsed again from its second item on, but errors still show its opening
             // bracket.
             let mut first = Some(first);
-            let (rest, items) = list(i, Kind::RParen, |i| match first.take() {
+            let (rest, items) = list(i, TokenKind::RParen, |i| match first.take() {
                 Some(value) => Ok((rest, value)),
                 None => expr(i),
             })?;
             Ok((rest, ExprKind::Tuple(items)))
         }
-        _ => rest.unclosed(i.all[i.at - 1], Kind::RParen),
+        _ => rest.unclosed(i.all[i.at - 1], TokenKind::RParen),
     }
 }
 
 /// Parses `if c { a } else if d { b } else { e }`.
 pub(super) fn conditional(i: Tokens<'_>) -> Res<'_, Expr> {
-    let (rest, _) = token(Kind::If)(i)?;
+    let (rest, _) = token(TokenKind::If)(i)?;
     let (rest, cond) = expr(rest)?;
     let (rest, then) = stmts::block(rest, "after the condition")?;
     let (rest, otherwise) = match (rest.kind(), rest.nth(1).kind) {
-        (Kind::Else, Kind::If) => {
+        (TokenKind::Else, TokenKind::If) => {
             let (rest, chained) = rest.skip(1).nested(conditional)?;
             (rest, Some(chained.into()))
         }
-        (Kind::Else, _) => {
+        (TokenKind::Else, _) => {
             let (rest, block) = stmts::block(rest.skip(1), "or `if` after `else`")?;
             (rest, Some(block))
         }
@@ -283,7 +290,7 @@ pub(super) fn conditional(i: Tokens<'_>) -> Res<'_, Expr> {
 /// Parses a whole number. One that is too large is reported and becomes 0, so that parsing can
 /// continue.
 pub(super) fn int(i: Tokens<'_>) -> Res<'_, Expr> {
-    let (rest, number) = token(Kind::Int)(i)?;
+    let (rest, number) = token(TokenKind::Int)(i)?;
     let text = i.text(number).replace('_', "");
     let (digits, base) = match text.get(..2) {
         Some("0x" | "0X") => (&text[2..], 16),
@@ -298,7 +305,7 @@ pub(super) fn int(i: Tokens<'_>) -> Res<'_, Expr> {
 }
 
 fn float(i: Tokens<'_>) -> Res<'_, ExprKind> {
-    let (rest, number) = token(Kind::Float)(i)?;
+    let (rest, number) = token(TokenKind::Float)(i)?;
     let value = i.text(number).replace('_', "").parse().unwrap_or(f64::INFINITY);
     if value == f64::INFINITY {
         i.too_large("the largest number is 1.79e308; infinity is written `inf`");
@@ -312,7 +319,7 @@ pub(crate) const ESCAPES: &[(char, char)] =
 
 /// Parses a string and resolves its escapes. An unknown escape is reported and left out.
 pub(super) fn quoted(i: Tokens<'_>) -> Res<'_, Arc<str>> {
-    let (rest, token) = token(Kind::Str)(i)?;
+    let (rest, token) = token(TokenKind::Str)(i)?;
     let text = i.text(token);
     let mut plain = String::with_capacity(text.len());
     let mut chars = text[1..text.len() - 1].char_indices();

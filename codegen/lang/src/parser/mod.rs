@@ -14,7 +14,7 @@ pub(crate) use exprs::{ESCAPES, level, sign};
 
 use crate::ast::{Expr, File, Ident};
 use crate::codes::syntax as code;
-use crate::lexer::{self, Kind, Token, clip};
+use crate::lexer::{self, Token, TokenKind, clip};
 use crate::source::MAX_FILE_BYTES;
 use nom::IResult;
 use nom::error::{ErrorKind, ParseError};
@@ -71,7 +71,7 @@ pub fn parse_bytes(file_id: u32, bytes: &[u8]) -> Result<File, Vec<Diagnostic>> 
 pub fn parse_expr(file_id: u32, text: &str) -> Result<Expr, Vec<Diagnostic>> {
     run(file_id, text, |i| {
         let (i, expr) = exprs::expr(i)?;
-        let (i, _) = i.need(Kind::End, "after the expression")?;
+        let (i, _) = i.need(TokenKind::End, "after the expression")?;
         Ok((i, expr))
     })
 }
@@ -190,7 +190,7 @@ impl<'a> Tokens<'a> {
         self.nth(0)
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> TokenKind {
         self.first().kind
     }
 
@@ -224,8 +224,8 @@ impl<'a> Tokens<'a> {
     /// The description of the next token in diagnostics.
     fn found(self) -> String {
         match self.kind() {
-            Kind::End => "the end of the file".into(),
-            Kind::Str => "a string".into(),
+            TokenKind::End => "the end of the file".into(),
+            TokenKind::Str => "a string".into(),
             _ => {
                 let text = self.text(self.first());
                 let head = clip(text);
@@ -251,13 +251,13 @@ impl<'a> Tokens<'a> {
 
     /// Reports an error, unless the lexer has reported the next token.
     fn report(self, found: Diagnostic) {
-        if self.kind() != Kind::Bad {
+        if self.kind() != TokenKind::Bad {
             self.ctx.report(found);
         }
     }
 
     /// Requires a token here. `place` describes the position: `after the condition`.
-    fn need(self, kind: Kind, place: &str) -> Res<'a, Token> {
+    fn need(self, kind: TokenKind, place: &str) -> Res<'a, Token> {
         if self.kind() == kind {
             return Ok((self.skip(1), self.first()));
         }
@@ -267,7 +267,7 @@ impl<'a> Tokens<'a> {
     /// Requires the `;` that ends `what`. If it is missing at the end of a line or block, reports
     /// this and continues as if it were present.
     fn semicolon(self, what: impl Display) -> Res<'a, ()> {
-        if self.kind() == Kind::Semi {
+        if self.kind() == TokenKind::Semi {
             return Ok((self.skip(1), ()));
         }
         self.no_semicolon(&what)
@@ -306,7 +306,7 @@ impl<'a> Tokens<'a> {
 }
 
 /// Parses a token of this kind, or fails with [`Fault::NotHere`].
-fn token<'a>(kind: Kind) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
+fn token<'a>(kind: TokenKind) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
     move |i| if i.kind() == kind { Ok((i.skip(1), i.first())) } else { i.not_here() }
 }
 
@@ -314,12 +314,16 @@ fn token<'a>(kind: Kind) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
 fn word<'a>(word: &'static str) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
     move |i| {
         let first = i.first();
-        if first.kind == Kind::Ident && i.text(first) == word { Ok((i.skip(1), first)) } else { i.not_here() }
+        if first.kind == TokenKind::Ident && i.text(first) == word {
+            Ok((i.skip(1), first))
+        } else {
+            i.not_here()
+        }
     }
 }
 
 fn ident(i: Tokens<'_>) -> Res<'_, Ident> {
-    let (rest, token) = token(Kind::Ident)(i)?;
+    let (rest, token) = token(TokenKind::Ident)(i)?;
     let text = i.text(token);
     let name = i.ctx.names.borrow_mut().entry(text).or_insert_with(|| text.into()).clone();
     Ok((rest, Ident { name, span: i.span_of(token) }))
@@ -329,7 +333,7 @@ fn ident(i: Tokens<'_>) -> Res<'_, Ident> {
 /// comma. `i` is after the bracket.
 fn list<'a, T>(
     i: Tokens<'a>,
-    close: Kind,
+    close: TokenKind,
     mut item: impl FnMut(Tokens<'a>) -> Res<'a, T>,
 ) -> Res<'a, Vec<T>> {
     let open = i.all[i.at - 1];
@@ -342,7 +346,7 @@ fn list<'a, T>(
         let (after, value) = item(rest)?;
         items.push(value);
         rest = after;
-        if rest.kind() == Kind::Comma {
+        if rest.kind() == TokenKind::Comma {
             rest = rest.skip(1);
         } else if rest.kind() != close {
             return rest.unclosed(open, close);
@@ -358,11 +362,11 @@ fn stopped_at(fault: &nom::Err<Fault>, start: Tokens<'_>) -> usize {
     }
 }
 
-fn starts_stmt(kind: Kind) -> bool {
-    use Kind::{Break, Continue, For, If, Let, Loop, Return, While};
+fn starts_stmt(kind: TokenKind) -> bool {
+    use TokenKind::{Break, Continue, For, If, Let, Loop, Return, While};
     matches!(kind, Let | For | While | Loop | If | Return | Break | Continue)
 }
 
-fn starts_item(kind: Kind) -> bool {
-    matches!(kind, Kind::Use | Kind::Const | Kind::Kernel | Kind::Fn)
+fn starts_item(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::Use | TokenKind::Const | TokenKind::Kernel | TokenKind::Fn)
 }

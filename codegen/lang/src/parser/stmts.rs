@@ -3,29 +3,29 @@
 use super::exprs::{conditional, expr, joined};
 use super::{Res, Tokens, starts_stmt, token, types, word};
 use crate::ast::{BinOp, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
-use crate::lexer::Kind;
+use crate::lexer::TokenKind;
 use nom::Parser;
 use nom::combinator::opt;
 use nom::sequence::preceded;
 
 /// The assignment operators, with the infix operator that each applies.
-const ASSIGN: &[(Kind, Option<BinOp>)] = &[
-    (Kind::Assign, None),
-    (Kind::AddAssign, Some(BinOp::Add)),
-    (Kind::SubAssign, Some(BinOp::Sub)),
-    (Kind::MulAssign, Some(BinOp::Mul)),
-    (Kind::DivAssign, Some(BinOp::Div)),
-    (Kind::RemAssign, Some(BinOp::Rem)),
-    (Kind::AndAssign, Some(BinOp::BitAnd)),
-    (Kind::OrAssign, Some(BinOp::BitOr)),
-    (Kind::XorAssign, Some(BinOp::BitXor)),
-    (Kind::ShlAssign, Some(BinOp::Shl)),
-    (Kind::ShrAssign, Some(BinOp::Shr)),
+const ASSIGN: &[(TokenKind, Option<BinOp>)] = &[
+    (TokenKind::Assign, None),
+    (TokenKind::AddAssign, Some(BinOp::Add)),
+    (TokenKind::SubAssign, Some(BinOp::Sub)),
+    (TokenKind::MulAssign, Some(BinOp::Mul)),
+    (TokenKind::DivAssign, Some(BinOp::Div)),
+    (TokenKind::RemAssign, Some(BinOp::Rem)),
+    (TokenKind::AndAssign, Some(BinOp::BitAnd)),
+    (TokenKind::OrAssign, Some(BinOp::BitOr)),
+    (TokenKind::XorAssign, Some(BinOp::BitXor)),
+    (TokenKind::ShlAssign, Some(BinOp::Shl)),
+    (TokenKind::ShrAssign, Some(BinOp::Shr)),
 ];
 
 /// Parses `{ ... }`. `place` describes its position: `after the condition`.
 pub(super) fn block<'a>(i: Tokens<'a>, place: &str) -> Res<'a, Block> {
-    let (rest, _) = i.need(Kind::LBrace, place)?;
+    let (rest, _) = i.need(TokenKind::LBrace, place)?;
     rest.nested(|rest| block_rest(rest, i))
 }
 
@@ -35,13 +35,13 @@ fn block_rest<'a>(i: Tokens<'a>, open: Tokens<'a>) -> Res<'a, Block> {
     let mut rest = i;
     loop {
         match rest.kind() {
-            Kind::RBrace => return Ok((rest.skip(1), block)),
-            Kind::Use | Kind::Const => {
+            TokenKind::RBrace => return Ok((rest.skip(1), block)),
+            TokenKind::Use | TokenKind::Const => {
                 rest.nested_item();
                 rest = resync(rest, rest.at + 1);
                 continue;
             }
-            Kind::End | Kind::Kernel | Kind::Fn => return rest.open_block(open),
+            TokenKind::End | TokenKind::Kernel | TokenKind::Fn => return rest.open_block(open),
             _ => {}
         }
         match stmt(rest, &mut block) {
@@ -49,7 +49,9 @@ fn block_rest<'a>(i: Tokens<'a>, open: Tokens<'a>) -> Res<'a, Block> {
             Err(fault) => {
                 rest = resync(rest, super::stopped_at(&fault, rest));
                 // The earlier error already shows that the block is open.
-                if rest.ctx.full() || matches!(rest.kind(), Kind::End | Kind::Kernel | Kind::Fn) {
+                if rest.ctx.full()
+                    || matches!(rest.kind(), TokenKind::End | TokenKind::Kernel | TokenKind::Fn)
+                {
                     return rest.give_up();
                 }
             }
@@ -64,19 +66,22 @@ fn resync(start: Tokens<'_>, at: usize) -> Tokens<'_> {
     let mut depth = 0usize;
     loop {
         match i.kind() {
-            Kind::End | Kind::Kernel | Kind::Fn => return i,
-            Kind::LBrace => depth += 1,
-            Kind::RBrace if depth == 0 => return i,
-            Kind::RBrace => {
+            TokenKind::End | TokenKind::Kernel | TokenKind::Fn => return i,
+            TokenKind::LBrace => depth += 1,
+            TokenKind::RBrace if depth == 0 => return i,
+            TokenKind::RBrace => {
                 depth -= 1;
                 if depth == 0
-                    && !matches!(i.nth(1).kind, Kind::Else | Kind::Semi | Kind::RParen | Kind::Comma)
+                    && !matches!(
+                        i.nth(1).kind,
+                        TokenKind::Else | TokenKind::Semi | TokenKind::RParen | TokenKind::Comma
+                    )
                 {
                     return i.skip(1);
                 }
             }
-            Kind::Semi if depth == 0 => return i.skip(1),
-            kind if depth == 0 && i.at > start.at && starts_stmt(kind) && kind != Kind::If => return i,
+            TokenKind::Semi if depth == 0 => return i.skip(1),
+            kind if depth == 0 && i.at > start.at && starts_stmt(kind) && kind != TokenKind::If => return i,
             _ => {}
         }
         i = i.skip(1);
@@ -86,28 +91,30 @@ fn resync(start: Tokens<'_>, at: usize) -> Tokens<'_> {
 /// Parses a statement and appends it to `block`, or sets the value of the block.
 fn stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     match i.kind() {
-        Kind::Let => let_stmt(i, block),
-        Kind::For => for_stmt(i, block),
-        Kind::While => while_stmt(i, block),
-        Kind::Loop => loop_stmt(i, block),
-        Kind::Break => jump_stmt(i, block, StmtKind::Break, "`break`"),
-        Kind::Continue => jump_stmt(i, block, StmtKind::Continue, "`continue`"),
-        Kind::Return => return_stmt(i, block),
-        Kind::If => if_stmt(i, block),
-        Kind::Semi => {
+        TokenKind::Let => let_stmt(i, block),
+        TokenKind::For => for_stmt(i, block),
+        TokenKind::While => while_stmt(i, block),
+        TokenKind::Loop => loop_stmt(i, block),
+        TokenKind::Break => jump_stmt(i, block, StmtKind::Break, "`break`"),
+        TokenKind::Continue => jump_stmt(i, block, StmtKind::Continue, "`continue`"),
+        TokenKind::Return => return_stmt(i, block),
+        TokenKind::If => if_stmt(i, block),
+        TokenKind::Semi => {
             i.empty_stmt();
             Ok((i.skip(1), ()))
         }
-        Kind::Ident if i.text(i.first()) == "role" && i.nth(1).kind == Kind::Ident => role_stmt(i, block),
+        TokenKind::Ident if i.text(i.first()) == "role" && i.nth(1).kind == TokenKind::Ident => {
+            role_stmt(i, block)
+        }
         _ => assignment_or_expr(i, block),
     }
 }
 
 fn let_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
-    let (rest, mutable) = opt(token(Kind::Mut)).parse(i.skip(1))?;
+    let (rest, mutable) = opt(token(TokenKind::Mut)).parse(i.skip(1))?;
     let (rest, name) = rest.name("of a variable")?;
     let (rest, ty) = types::annotation(rest)?;
-    let (rest, _) = rest.need(Kind::Assign, "and a value after the variable")?;
+    let (rest, _) = rest.need(TokenKind::Assign, "and a value after the variable")?;
     let (rest, value) = expr(rest)?;
     let (rest, ()) = rest.semicolon(format_args!("`let {name}`"))?;
     push(block, i, rest, StmtKind::Let { mutable: mutable.is_some(), name, ty, value })
@@ -126,9 +133,9 @@ fn for_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
 /// Parses a `for` up to its body.
 fn for_head(i: Tokens<'_>) -> Res<'_, Box<Stmt>> {
     let (rest, var) = i.skip(1).name("of the loop variable")?;
-    let (rest, _) = rest.need(Kind::In, "after the loop variable")?;
+    let (rest, _) = rest.need(TokenKind::In, "after the loop variable")?;
     let (rest, lo) = expr(rest)?;
-    let (rest, _) = rest.need(Kind::DotDot, "after the first value of the loop")?;
+    let (rest, _) = rest.need(TokenKind::DotDot, "after the first value of the loop")?;
     let (rest, hi) = expr(rest)?;
     let (rest, step) = opt(preceded(word("step"), expr)).parse(rest)?;
     let (head, unroll) = opt(unroll).parse(rest)?;
@@ -138,11 +145,11 @@ fn for_head(i: Tokens<'_>) -> Res<'_, Box<Stmt>> {
 
 fn unroll(i: Tokens<'_>) -> Res<'_, Unroll> {
     let (rest, _) = word("unroll")(i)?;
-    if rest.kind() != Kind::LParen {
+    if rest.kind() != TokenKind::LParen {
         return Ok((rest, Unroll::Full));
     }
     let (rest, by) = expr(rest.skip(1))?;
-    let (rest, _) = rest.need(Kind::RParen, "after the unroll factor")?;
+    let (rest, _) = rest.need(TokenKind::RParen, "after the unroll factor")?;
     Ok((rest, Unroll::By(by)))
 }
 
@@ -163,7 +170,7 @@ fn loop_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
 /// Parses `role name(threads, regs = n) { ... }`. Elsewhere `role` is a name.
 fn role_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let (rest, name) = i.skip(1).name("of a role")?;
-    let (rest, _) = rest.need(Kind::LParen, "and threads after the name of a role")?;
+    let (rest, _) = rest.need(TokenKind::LParen, "and threads after the name of a role")?;
     let (head, args) = types::args(rest)?;
     let (rest, body) = self::block(head, "after the head of the role")?;
     push(block, i, head, StmtKind::Role { name, args, body })?;
@@ -178,7 +185,7 @@ fn jump_stmt<'a>(i: Tokens<'a>, block: &mut Block, kind: StmtKind, name: &str) -
 fn return_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let mut rest = i.skip(1);
     let mut value = None;
-    if !matches!(rest.kind(), Kind::Semi | Kind::RBrace) {
+    if !matches!(rest.kind(), TokenKind::Semi | TokenKind::RBrace) {
         (rest, value) = expr(rest).map(|(rest, value)| (rest, Some(value)))?;
     }
     let (rest, ()) = rest.semicolon("`return`")?;
@@ -190,8 +197,8 @@ fn return_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
 fn if_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let (rest, value) = i.nested(conditional)?;
     match rest.kind() {
-        Kind::Semi => push(block, i, rest.skip(1), StmtKind::Expr(value)),
-        Kind::RBrace if value.has_value() => block_value(block, rest, value),
+        TokenKind::Semi => push(block, i, rest.skip(1), StmtKind::Expr(value)),
+        TokenKind::RBrace if value.has_value() => block_value(block, rest, value),
         _ => push(block, i, rest, StmtKind::Expr(value)),
     }
 }
@@ -207,7 +214,7 @@ fn assignment_or_expr<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
         let (rest, ()) = rest.semicolon("the assignment")?;
         return push(block, i, rest, StmtKind::Assign { target, op: *op, value });
     }
-    if rest.kind() == Kind::RBrace {
+    if rest.kind() == TokenKind::RBrace {
         return block_value(block, rest, target);
     }
     let (rest, ()) = rest.semicolon("the expression")?;

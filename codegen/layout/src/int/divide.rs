@@ -325,8 +325,8 @@ fn divide_symbolic(a: &Int, b: &Int, round: Round) -> Int {
             (_, i64::MAX) => i64::from(v > 0),
             _ => round.quotient(v, d),
         };
-        let (least, most) = (bottom.lower_bound(), bottom.hi());
-        let ends = |v| (by(v, least).min(by(v, most)), by(v, least).max(by(v, most)));
+        let (min, max) = (bottom.lower_bound(), bottom.hi());
+        let ends = |v| (by(v, min).min(by(v, max)), by(v, min).max(by(v, max)));
         let (lo, hi) = (top.lower_bound(), top.hi());
         (if lo == i64::MIN { lo } else { ends(lo).0 }, if hi == i64::MAX { hi } else { ends(hi).1 })
     };

@@ -236,7 +236,7 @@ impl Int {
     pub fn is_le(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
             (Some(a), Some(b)) => a <= b,
-            _ => self.least_gap(other) >= 0,
+            _ => self.min_gap(other) >= 0,
         }
     }
 
@@ -245,12 +245,12 @@ impl Int {
     pub fn is_lt(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
             (Some(a), Some(b)) => a < b,
-            _ => self.least_gap(other) >= 1,
+            _ => self.min_gap(other) >= 1,
         }
     }
 
     /// A proven lower bound of `other - self`; `i64::MIN` if none is known.
-    fn least_gap(&self, other: &Int) -> i64 {
+    fn min_gap(&self, other: &Int) -> i64 {
         let apart = (other - self).lower_bound();
         if apart >= 1 || self.lower_bound() < 0 {
             return apart;

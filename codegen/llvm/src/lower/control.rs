@@ -184,8 +184,8 @@ impl<'c> Lower<'_, 'c> {
         if narrow {
             // Each operation of 64 bits is two instructions, so the variable has 32 bits. Values
             // beyond 32 bits are never reached.
-            let most = ir.constant(int, i32::MAX.into());
-            last = self.intrinsic("llvm.smin", &[int], &[last, most])?;
+            let limit = ir.constant(int, i32::MAX.into());
+            last = self.intrinsic("llvm.smin", &[int], &[last, limit])?;
             last = self.intrinsic("llvm.smax", &[int], &[last, ir.constant(int, -1)])?;
             let counter = ir.scalar(Scalar::I32);
             [first, last, step] = [first, last, step].map(|x| ir.cast(Cast::LLVMTrunc, x, counter));
@@ -211,7 +211,7 @@ impl<'c> Lower<'_, 'c> {
     /// Lowers a loop whose body does not use its variable with a counter of 32 bits. If that is not
     /// enough, an outer loop continues the count.
     fn repeated(&mut self, [lo, hi]: [Val<'c>; 2], step: i64, body: &Block) -> Lowered<()> {
-        const MOST: i64 = 1 << 30;
+        const MAX_ROUNDS: i64 = 1 << 30;
         let ir = self.ir;
         let (int, counter) = (lo.ty(), ir.scalar(Scalar::I32));
         let (outer, head) = (ir.block(self.f, "part"), ir.block(self.f, "for"));
@@ -223,7 +223,7 @@ impl<'c> Lower<'_, 'c> {
         ir.go(outer);
         let left = ir.phi(int);
         ir.incoming(left, rounds, before);
-        let part = self.intrinsic("llvm.umin", &[int], &[left, ir.constant(int, MOST)])?;
+        let part = self.intrinsic("llvm.umin", &[int], &[left, ir.constant(int, MAX_ROUNDS)])?;
         let last = ir.cast(Cast::LLVMTrunc, part, counter);
         ir.jump(head);
         ir.go(head);

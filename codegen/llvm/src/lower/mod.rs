@@ -15,7 +15,7 @@ mod tile;
 
 use crate::codes::{BAD_NAME, LLVM_FAILED, TOO_MUCH_SHARED};
 use crate::raw::{Func, Ir, Lines, SHARED, Ty, Val, address_space};
-use crate::{Locate, Needs, Options};
+use crate::{Locate, Options, RequiredPtx};
 use std::sync::Arc;
 use weft_ir::abi::{
     EntryKind, MAP_ALIGN, MAP_BYTES, MAX_STATIC_SHARED, place_shared, shared_bytes, signature,
@@ -49,7 +49,7 @@ struct Lower<'a, 'c> {
     files: &'a [Arc<str>],
     f: Func<'c>,
     target: Target,
-    needs: &'a mut Needs,
+    needs: &'a mut RequiredPtx,
     lines: Option<&'a mut Lines>,
     locate: Option<&'a Locate<'a>>,
     /// The values that the entry point gets, by parameter.
@@ -83,7 +83,7 @@ pub(crate) fn kernel<'a, 'c>(
     ir: &'a Ir<'c>,
     (k, files): (&'a Kernel, &'a [Arc<str>]),
     options: &'a Options<'_>,
-    needs: &'a mut Needs,
+    needs: &'a mut RequiredPtx,
     mut lines: Option<&'a mut Lines>,
 ) -> Lowered<()> {
     let entry = signature(k)?;

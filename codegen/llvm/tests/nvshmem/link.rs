@@ -97,7 +97,7 @@ fn options(target: &str) -> Options<'static> {
 fn linked(text: &str) -> Output {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, &bitcode(&library()));
-    let options = Options { link: Link::Library(&path), ..options("sm_90a") };
+    let options = options("sm_90a").link(Link::Library(&path));
     emit(&module(text), &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -166,11 +166,11 @@ fn questions_to_the_compiler_are_answered() {
 fn the_version_of_ptx_is_the_librarys_at_least() {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, &bitcode(&library()));
-    let linked = Options { link: Link::Library(&path), ..options("sm_90a") };
+    let linked = options("sm_90a").link(Link::Library(&path));
     let text = module(&kernel("k", SMALL));
     assert!(emit(&text, &linked).unwrap().ptx.contains(".version 8.3\n.target sm_90a\n"));
     assert!(emit(&text, &options("sm_90a")).unwrap().ptx.contains(".version 8.0\n"));
-    let old = Options { ptx_version: Some("8.1".parse().unwrap()), ..linked };
+    let old = linked.ptx_version(Some("8.1".parse().unwrap()));
     let e = emit(&text, &old).unwrap_err();
     assert!(e.code == OLD_PTX && e.message.contains("NVSHMEM 3.4.5"), "{e}");
 }
@@ -185,7 +185,7 @@ fn a_kernel_without_calls_links_nothing() {
 fn a_missing_function_is_reported_with_its_version() {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, &bitcode(&library()));
-    let linked = Options { link: Link::Library(&path), ..options("sm_90a") };
+    let linked = options("sm_90a").link(Link::Library(&path));
     let fails = |body: &str| {
         let e = emit(&module(&kernel("k", body)), &linked).unwrap_err();
         assert_eq!(e.code, NO_LIBRARY_FUNCTION, "{e}");
@@ -206,7 +206,7 @@ fn a_library_for_later_gpus_is_rejected() {
     let folder = TempDir::new().unwrap();
     let later = library().replace("\"target-cpu\"=\"sm_90\"", "\"target-cpu\"=\"sm_100\"");
     let path = file(&folder, &bitcode(&later));
-    let linked = |target| Options { link: Link::Library(&path), ..options(target) };
+    let linked = |target| options(target).link(Link::Library(&path));
     let text = module(&kernel("k", SMALL));
     let e = emit(&text, &linked("sm_90a")).unwrap_err();
     assert!(e.code == NEW_LIBRARY && e.message.contains("sm_100") && e.message.contains("sm_90a"), "{e}");
@@ -240,7 +240,7 @@ fn damage_is_an_error_wherever_it_is() {
     let text = module(&kernel("k", LARGE));
     for length in (0..whole.len()).step_by(97) {
         let path = file(&folder, &whole[..length]);
-        let linked = Options { link: Link::Library(&path), ..options("sm_90a") };
+        let linked = options("sm_90a").link(Link::Library(&path));
         assert_eq!(emit(&text, &linked).unwrap_err().code, BAD_LIBRARY, "{length} of {}", whole.len());
     }
 }
@@ -264,7 +264,7 @@ fn variables_are_printed_in_the_librarys_order() {
         let places = NAMES.map(|name| ptx.find(&format!(" {name};")).or(ptx.find(&format!(" {name} "))));
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}\n{ptx}");
     };
-    let linked = Options { link: Link::Library(&path), ..options("sm_90a") };
+    let linked = options("sm_90a").link(Link::Library(&path));
     order(&emit(&module(&kernel("k", LARGE)), &linked).unwrap().ptx);
     order(&object(&path, &["nvshmemx_large_block"], &options("sm_90a")).unwrap().ptx);
 }
@@ -278,7 +278,7 @@ fn the_file_that_other_tests_link_with_is_this_library() {
     }
     // (The bytes are not compared, because LLVM writes its own name into them.)
     let ptx = |path: &Path| {
-        let options = Options { link: Link::Library(path), ..options("sm_90a") };
+        let options = options("sm_90a").link(Link::Library(path));
         emit(&module(&kernel("k", LARGE)), &options).unwrap_or_else(|e| panic!("{e}")).ptx
     };
     let folder = TempDir::new().unwrap();

@@ -307,8 +307,7 @@ fn optimisation_levels_have_the_same_instructions() {
         binary(b, at, &Type::Vector(Scalar::F32, 4), |b, x, y| b.binary(BinOp::Add, x, y))
     });
     for opt in [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3] {
-        let out =
-            emit(&verified(vec![k.clone()]), &Options { opt, ..Options::new(target("sm_90a")) }).unwrap();
+        let out = emit(&verified(vec![k.clone()]), &Options::new(target("sm_90a")).opt(opt)).unwrap();
         accepted(&out.ptx, "sm_90a");
         assert_eq!(mnemonics(&out.ptx, "add.rn.f32").len(), 4, "{opt:?}\n{}", out.ptx);
         assert_eq!(mnemonics(&out.ptx, "ld.global.v4").len(), 2, "{opt:?}\n{}", out.ptx);

@@ -291,7 +291,7 @@ proptest! {
         if let Ok(module) = weft_ir::verify::verify(Module { kernels: vec![k], files: vec![] }) {
             let opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][level];
             for arch in ["sm_90a", "sm_100a"] {
-                match emit(&module, &Options { opt, ..Options::new(target(arch)) }) {
+                match emit(&module, &Options::new(target(arch)).opt(opt)) {
                     Ok(out) => accepted(&out.ptx, arch),
                     Err(e) => {
                         prop_assert!(e.help.is_some(), "{}", e);

@@ -37,7 +37,7 @@ fn every_target_has_its_least_version() {
 }
 
 fn asked(kernels: Vec<Kernel>, arch: &str, version: PtxVersion) -> Result<Output, weft_ir::diag::Diagnostic> {
-    emit(&verified(kernels), &Options { ptx_version: Some(version), ..Options::new(target(arch)) })
+    emit(&verified(kernels), &Options::new(target(arch)).ptx_version(Some(version)))
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn locate(span: Span) -> Option<Location> {
 #[test]
 fn instructions_have_their_lines() {
     let module = verify(lined()).unwrap();
-    let out = emit(&module, &Options { locate: Some(&locate), ..Options::new(target("sm_90a")) }).unwrap();
+    let out = emit(&module, &Options::new(target("sm_90a")).locate(&locate)).unwrap();
     accepted(&out.ptx, "sm_90a");
     contains(&out.ptx, &[".loc\t1 11 1", ".loc\t2 4 1", ".loc\t1 13 1", "k.weft\"", "lib/parts.weft\""]);
     assert!(!out.ptx.contains(".section"), "{}", out.ptx);
@@ -107,8 +107,7 @@ fn invalid_positions_do_no_harm() {
         Some(Location { file: 0, line: 0, column: 0 }),
     ] {
         let locate = move |_: Span| place;
-        let out =
-            emit(&module, &Options { locate: Some(&locate), ..Options::new(target("sm_90a")) }).unwrap();
+        let out = emit(&module, &Options::new(target("sm_90a")).locate(&locate)).unwrap();
         accepted(&out.ptx, "sm_90a");
     }
 }
@@ -116,7 +115,7 @@ fn invalid_positions_do_no_harm() {
 #[test]
 fn llvm_ir_and_timings_on_request() {
     let module = verified(vec![two_shot(Scalar::F32)]);
-    let out = emit(&module, &Options { keep_llvm: true, ..Options::new(target("sm_90a")) }).unwrap();
+    let out = emit(&module, &Options::new(target("sm_90a")).keep_llvm(true)).unwrap();
     assert!(out.llvm_before.unwrap().contains("define ptx_kernel void @two_shot"));
     assert!(out.llvm.unwrap().contains("define ptx_kernel void @two_shot"));
     let names: Vec<_> = out.timings.iter().map(|t| t.0).collect();

@@ -39,13 +39,13 @@ impl MemoryPass<'_> {
         match *op {
             Tile::BulkLoad { pipe, dims, .. } => {
                 let ctas = ctas(e, dims)?;
-                self.say(e, span, (bytes, false), &weft_isa::bulk_load(ctas.is_some()));
+                self.report_copy(e, span, (bytes, false), &weft_isa::bulk_load(ctas.is_some()));
                 let src = self.first(e, &outside)?;
                 let load = Async::BulkLoad { dst: shared, src, bytes, mbar: pipe, ctas };
                 by_first(&mut e.b, |b| b.emit(load).map(drop))?;
             }
             Tile::BulkStore { op, pipe: Some(full), .. } => {
-                self.say(e, span, (bytes, true), &choice(op, elem, "shared::cluster"));
+                self.report_copy(e, span, (bytes, true), &choice(op, elem, "shared::cluster"));
                 let (dst, mbar) = (self.first(e, &outside)?, self.there(e, &outside, full)?);
                 let store = Async::BulkStore { dst, src: shared, bytes, elem, op, mbar: Some(mbar) };
                 by_first(&mut e.b, |b| b.emit(store).map(drop))?;
@@ -71,7 +71,7 @@ impl MemoryPass<'_> {
         match (to.route, self.options.lowering) {
             (Route::Everywhere(team), Lowering::Unicast) => match op {
                 Some(op) => {
-                    self.tell(
+                    self.report_bytes(
                         e,
                         span,
                         (bytes, true),
@@ -80,7 +80,7 @@ impl MemoryPass<'_> {
                     self.reduce_each(e, to, team, (src, bytes / elem.bytes(), op))
                 }
                 None => {
-                    self.say(e, span, (bytes, true), &choice(op, elem, "global"));
+                    self.report_copy(e, span, (bytes, true), &choice(op, elem, "global"));
                     self.store_each(e, to, team, (src, bytes))
                 }
             },
@@ -88,9 +88,9 @@ impl MemoryPass<'_> {
                 match route {
                     Route::Everywhere(_) => {
                         let instr = if op.is_some() { Instr::CpReduceBulk } else { Instr::CpBulk };
-                        self.tell(e, span, (bytes, true), instr.name().to_owned());
+                        self.report_bytes(e, span, (bytes, true), instr.name().to_owned());
                     }
-                    _ => self.say(e, span, (bytes, true), &choice(op, elem, "global")),
+                    _ => self.report_copy(e, span, (bytes, true), &choice(op, elem, "global")),
                 }
                 let dst = self.first(e, to)?;
                 let store = Async::BulkStore { dst, src, bytes, elem, op, mbar: None };
@@ -171,12 +171,12 @@ impl MemoryPass<'_> {
         }
     }
 
-    fn say(&mut self, e: &Editor, span: Span, what: (u32, bool), choice: &Option<Choice>) {
+    fn report_copy(&mut self, e: &Editor, span: Span, what: (u32, bool), choice: &Option<Choice>) {
         let name = choice.as_ref().map_or_else(String::new, ToString::to_string);
-        self.tell(e, span, what, name);
+        self.report_bytes(e, span, what, name);
     }
 
-    fn tell(&mut self, e: &Editor, span: Span, (bytes, out): (u32, bool), instr: String) {
+    fn report_bytes(&mut self, e: &Editor, span: Span, (bytes, out): (u32, bool), instr: String) {
         self.report.tile(&e.b.kernel().name, span, Fact::Bulk(Bulk { instr, bytes, out }));
     }
 

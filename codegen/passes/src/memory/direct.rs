@@ -93,8 +93,8 @@ pub(super) fn at_address(op: &Access, ptr: Value, new: Option<Value>) -> Memory 
 
 /// The widths of loads and stores of an element type, in elements, widest first.
 pub(super) fn plain_widths(elem: Scalar) -> Vec<u32> {
-    let most = 16 / elem.bytes();
-    (0..=most.ilog2()).rev().map(|shift| 1 << shift).collect()
+    let max = 16 / elem.bytes();
+    (0..=max.ilog2()).rev().map(|shift| 1 << shift).collect()
 }
 
 impl MemoryPass<'_> {

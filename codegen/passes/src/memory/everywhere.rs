@@ -38,8 +38,8 @@ impl EveryPe<'_> {
     /// The number of PEs to access together, a power of 2.
     fn together(&self, pieces: usize, lanes: u32) -> usize {
         let tail = lanes < self.width;
-        let most = (IN_FLIGHT / pieces.max(1)).clamp(1, PES_IN_FLIGHT);
-        if tail { 1 } else { 1 << most.ilog2() }
+        let max = (IN_FLIGHT / pieces.max(1)).clamp(1, PES_IN_FLIGHT);
+        if tail { 1 } else { 1 << max.ilog2() }
     }
 
     /// The addresses of the place, and the number of PEs.

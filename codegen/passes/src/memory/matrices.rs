@@ -128,7 +128,7 @@ impl MemoryPass<'_> {
         op: &Access,
         at: &TensorAddress,
     ) -> Built<Result<Action, Option<String>>> {
-        let Some((tile, over)) = at.dealt.as_deref() else { return Ok(Err(None)) };
+        let Some((tile, over)) = at.distributed.as_deref() else { return Ok(Err(None)) };
         let value = match op {
             Access::Load { sem: Sem::Weak, .. } => None,
             Access::Store { sem: Sem::Weak, value, .. } => Some(*value),

@@ -169,7 +169,7 @@ enum Factor {
 }
 
 /// The first factor of a warpgroup's part of a product.
-pub(super) enum Left {
+pub(super) enum LeftFactor {
     /// The factor is in shared memory.
     Shared(OperandTile),
     /// The factor is in registers: four for each 64 rows and each slice along K.
@@ -190,8 +190,8 @@ fn multiply(
     let (along_m, along_n) = (warpgroup.rem(&Int::from(m)), warpgroup.floor_div(&Int::from(m)));
     let (rows, cols) = (i64::from(tile.rows) / m, i64::from(tile.cols) / n);
     let (a, elem) = match x {
-        Factor::Tile(x) => (Left::Shared(source(e, x, (&along_m, rows, m), span)?), x.ty.elem),
-        Factor::Registers(registers, elem) => (Left::Registers(*registers), *elem),
+        Factor::Tile(x) => (LeftFactor::Shared(source(e, x, (&along_m, rows, m), span)?), x.ty.elem),
+        Factor::Registers(registers, elem) => (LeftFactor::Registers(*registers), *elem),
     };
     let b = source(e, y, (&along_n, cols, n), span)?;
     let (of_a, of_b) = (a.slices(&e.b, rows), b.operand.slices.len());
@@ -210,7 +210,7 @@ fn multiply(
     });
     let done = if has_warpgroups(target) {
         let majors = [a.mn_major(), b.operand.mn_major];
-        let in_registers = matches!(a, Left::Registers(_));
+        let in_registers = matches!(a, LeftFactor::Registers(_));
         exists(product.and_then(|p| p.of_warpgroup(own.cols, in_registers, majors)), target, span)?;
         by_warpgroup(e, (&a, &b), (acc, adds), own, span)
     } else {
@@ -247,17 +247,17 @@ fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
 /// instruction of each block adds to its registers only if the condition is true.
 fn by_warpgroup(
     e: &mut Editor,
-    (a, b): (&Left, &OperandTile),
+    (a, b): (&LeftFactor, &OperandTile),
     (mut acc, adds): (Value, Option<Value>),
     own: WarpgroupPart,
     span: Span,
 ) -> Built<Value> {
     let from_a = match a {
-        Left::Shared(a) => a.descriptor(&mut e.b)?,
-        Left::Registers(registers) => *registers,
+        LeftFactor::Shared(a) => a.descriptor(&mut e.b)?,
+        LeftFactor::Registers(registers) => *registers,
     };
     let from_b = b.descriptor(&mut e.b)?;
-    if let Left::Shared(_) = a {
+    if let LeftFactor::Shared(_) = a {
         e.b.emit(Async::WgmmaFence {})?;
     }
     let slices = b.operand.slices.len();
@@ -265,8 +265,8 @@ fn by_warpgroup(
     for slice in 0..slices {
         for block in 0..own.rows / ATOM_ROWS {
             let a_at = match a {
-                Left::Shared(a) => a.at(&mut e.b, from_a, (block * ATOM_ROWS, slice), span)?,
-                Left::Registers(_) => fragment(&mut e.b, from_a, (block as usize, slice), slices)?,
+                LeftFactor::Shared(a) => a.at(&mut e.b, from_a, (block * ATOM_ROWS, slice), span)?,
+                LeftFactor::Registers(_) => fragment(&mut e.b, from_a, (block as usize, slice), slices)?,
             };
             let b_at = b.at(&mut e.b, from_b, (0, slice), span)?;
             acc = e.b.emit(Async::Wgmma {
@@ -288,12 +288,12 @@ fn by_warpgroup(
     Ok(acc)
 }
 
-impl Left {
+impl LeftFactor {
     /// The number of slices along K for `rows` rows.
     fn slices(&self, b: &Builder, rows: i64) -> usize {
         match self {
-            Left::Shared(a) => a.operand.slices.len(),
-            Left::Registers(v) => {
+            LeftFactor::Shared(a) => a.operand.slices.len(),
+            LeftFactor::Registers(v) => {
                 b.ty(*v).lanes().unwrap_or(0) as usize / (4 * (rows / ATOM_ROWS).max(1) as usize)
             }
         }
@@ -319,8 +319,8 @@ impl Left {
             Some((if operand.mn_major { mn } else { 'K' }, bytes))
         };
         let left = match self {
-            Left::Shared(a) => major(&a.operand, 'M'),
-            Left::Registers(_) => None,
+            LeftFactor::Shared(a) => major(&a.operand, 'M'),
+            LeftFactor::Registers(_) => None,
         };
         tiles::Product {
             instr: atom + &types.unwrap_or_default(),
@@ -334,7 +334,7 @@ impl Left {
     }
 
     fn mn_major(&self) -> bool {
-        matches!(self, Left::Shared(a) if a.operand.mn_major)
+        matches!(self, LeftFactor::Shared(a) if a.operand.mn_major)
     }
 }
 

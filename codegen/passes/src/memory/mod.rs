@@ -134,11 +134,11 @@ impl MemoryPass<'_> {
         let k = e.b.kernel();
         let place = match op {
             View::Part { base, offset } => found(self.places.get(base), k, *base, span)?.view(offset, ty),
-            View::Dealt { base, offset, over } => {
+            View::Distributed { base, offset, over } => {
                 let tile = found(self.places.get(base), k, *base, span)?;
                 let mut part = tile.view(offset, ty);
                 let over = <[u32; 2]>::try_from(&over[..]).ok();
-                part.dealt = over.map(|over| Arc::new((tile.clone(), over)));
+                part.distributed = over.map(|over| Arc::new((tile.clone(), over)));
                 part
             }
             View::Multicast { base, team } => {

@@ -27,7 +27,7 @@ pub(super) struct TensorAddress {
     pub ty: Arc<TensorType>,
     /// For the elements that a thread has of a tile which warpgroups divide: the tile, and the
     /// numbers of warpgroups that divide its rows and its columns.
-    pub dealt: Option<Arc<(TensorAddress, [u32; 2])>>,
+    pub distributed: Option<Arc<(TensorAddress, [u32; 2])>>,
     root_align: u32,
 }
 
@@ -55,7 +55,7 @@ impl TensorAddress {
                 cta: None,
                 offset: Int::ZERO,
                 align: ty.align.max(1),
-                dealt: None,
+                distributed: None,
                 root_align: ty.align.max(1),
                 ty,
             }
@@ -68,12 +68,12 @@ impl TensorAddress {
         // The alignment that the view declares can be greater than the one that follows from the
         // sum of the offsets.
         let align = ty.align.max(aligned(self.root_align, &offset, ty.elem.bytes()));
-        TensorAddress { offset, align, ty, dealt: None, ..self.clone() }
+        TensorAddress { offset, align, ty, distributed: None, ..self.clone() }
     }
 
     /// The same place by another route.
     pub fn by(&self, route: Route, ty: Arc<TensorType>) -> TensorAddress {
-        TensorAddress { route, ty, dealt: None, ..self.clone() }
+        TensorAddress { route, ty, distributed: None, ..self.clone() }
     }
 
     /// The same place on the PE of this rank in a team.

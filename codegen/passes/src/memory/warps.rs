@@ -5,7 +5,7 @@
 //! of A and B are loaded as matrices of eight rows of 16 bytes.
 
 use super::matrices::Matrices;
-use super::matrix::{Left, OperandTile, WarpgroupPart, fragment};
+use super::matrix::{LeftFactor, OperandTile, WarpgroupPart, fragment};
 use crate::edit::Editor;
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
@@ -20,14 +20,14 @@ const HELD: u32 = 4;
 /// Emits products for all slices along K, which are added to the registers `acc`.
 pub(super) fn multiply(
     e: &mut Editor,
-    (a, b): (&Left, &OperandTile),
+    (a, b): (&LeftFactor, &OperandTile),
     acc: Value,
     own: WarpgroupPart,
     span: Span,
 ) -> Built<Value> {
     let mut a = match a {
-        Left::Shared(a) => Rows::Loaded(Matrices::of_rows(e, a, span)?),
-        Left::Registers(registers) => Rows::HeldRegisters(*registers),
+        LeftFactor::Shared(a) => Rows::Loaded(Matrices::of_rows(e, a, span)?),
+        LeftFactor::Registers(registers) => Rows::HeldRegisters(*registers),
     };
     let slices = b.operand.slices.len();
     let mut b = Matrices::of_columns(e, b, span)?;

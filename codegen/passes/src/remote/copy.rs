@@ -75,7 +75,7 @@ impl Threads {
     /// Emits `body` for every number below `total`. The numbers are distributed one by one, and
     /// each thread has `in_flight` (a power of two) of them at a time. Of the remaining numbers it
     /// has half as many at a time, and so on.
-    pub fn deal(
+    pub fn distribute(
         &self,
         b: &mut Builder,
         total: &Int,
@@ -194,7 +194,7 @@ impl Job<'_> {
         let each = i64::from(words) / elem;
         let elements = self.pair.count(&self.pair.at(&Int::ZERO));
         let whole = elements.floor_div(&Int::from(each));
-        self.by.deal(b, &whole, IN_FLIGHT, &mut |b, all| {
+        self.by.distribute(b, &whole, IN_FLIGHT, &mut |b, all| {
             let at: Vec<_> = all.iter().map(|i| i * i64::from(words)).map(|at| (at.clone(), at)).collect();
             self.move_words(b, words, &at)
         })?;
@@ -203,7 +203,7 @@ impl Job<'_> {
         if left.is(0) {
             return Ok(());
         }
-        self.by.deal(b, &left, 1, &mut |b, all| {
+        self.by.distribute(b, &left, 1, &mut |b, all| {
             let at: Vec<_> = all.iter().map(|i| (&moved + i) * elem).map(|at| (at.clone(), at)).collect();
             self.move_words(b, self.pair.elem, &at)
         })
@@ -215,7 +215,7 @@ impl Job<'_> {
         let (pair, elem) = (self.pair, i64::from(self.pair.elem));
         let each = i64::from(words) / elem;
         let of_piece = pair.run.extent.floor_div(&Int::from(each));
-        self.by.deal(b, &(pair.pieces() * &of_piece), IN_FLIGHT, &mut |b, all| {
+        self.by.distribute(b, &(pair.pieces() * &of_piece), IN_FLIGHT, &mut |b, all| {
             let at = |i: &Int| {
                 let (at, c) = (pair.at(&i.floor_div(&of_piece)), i.rem(&of_piece) * each);
                 ((at.dst + &c * &pair.run.dst) * elem, (at.src + c * &pair.run.src) * elem)
@@ -227,7 +227,7 @@ impl Job<'_> {
     /// Copies element by element those that exist.
     fn elements(&self, b: &mut Builder) -> Built<()> {
         let (pair, elem) = (self.pair, i64::from(self.pair.elem));
-        self.by.deal(b, &(pair.pieces() * &pair.run.extent), 1, &mut |b, all| {
+        self.by.distribute(b, &(pair.pieces() * &pair.run.extent), 1, &mut |b, all| {
             let i = &all[0];
             let (PiecePosition { dst, src, positions }, c) =
                 (pair.at(&i.floor_div(&pair.run.extent)), i.rem(&pair.run.extent));

@@ -208,7 +208,7 @@ impl RemotePass<'_> {
 /// The parameter whose memory contains a tensor.
 fn root(k: &Kernel, mut v: Value) -> Built<Value> {
     let span = k.insts[v].span;
-    while let Some(View::Part { base, .. } | View::Dealt { base, .. }) = k.op(v).view() {
+    while let Some(View::Part { base, .. } | View::Distributed { base, .. }) = k.op(v).view() {
         v = *base;
     }
     let is_param = matches!(k.op(v).var(), Some(Var::Param { .. }));

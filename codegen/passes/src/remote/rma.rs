@@ -181,13 +181,13 @@ impl LibraryTransfer<'_> {
         threads.meet(b)?;
         let function = if pair.contiguous {
             let group = self.share(b);
-            self.deal(b, &threads, group, &|b, at, count| self.bytes(b, at, count, group, None))?;
+            self.distribute(b, &threads, group, &|b, at, count| self.bytes(b, at, count, group, None))?;
             rma.function(group, false)
         } else if self.alone {
             let name = format!("i{}{}", if rma.get { "get" } else { "put" }, pair.elem * 8);
             let group = self.share(b);
             let function = of_group(&name, group);
-            self.deal(b, &threads, group, &|b, at, count| self.strided(b, &function, at, count))?;
+            self.distribute(b, &threads, group, &|b, at, count| self.strided(b, &function, at, count))?;
             function
         } else {
             self.elements(b, &threads)?
@@ -216,14 +216,14 @@ impl LibraryTransfer<'_> {
 
     /// Emits all pieces, each moved by a `group` of the threads, with the number of its existing
     /// elements.
-    fn deal(
+    fn distribute(
         &self,
         b: &mut Builder,
         threads: &Threads,
         group: Group,
         body: &dyn Fn(&mut Builder, &PiecePosition, &Int) -> Built<()>,
     ) -> Built<()> {
-        let dealt = match (threads.group, group) {
+        let groups = match (threads.group, group) {
             (all, each) if all == each => Threads { group, index: Int::ZERO, count: Int::ONE },
             (Group::Block, Group::Warp) => {
                 let index = crate::teams::linear(b, Sreg::ThreadIdx)?.floor_div(&Int::from(32));
@@ -231,7 +231,7 @@ impl LibraryTransfer<'_> {
             }
             _ => Threads { group, index: threads.index.clone(), count: threads.count.clone() },
         };
-        dealt.deal(b, &self.pair.pieces(), 1, &mut |b, piece| {
+        groups.distribute(b, &self.pair.pieces(), 1, &mut |b, piece| {
             let at = self.pair.at(&piece[0]);
             let count = self.pair.count(&at);
             if self.pair.limits.is_empty() {
@@ -283,7 +283,7 @@ impl LibraryTransfer<'_> {
         let (ty, name) = carrier(pair.elem);
         let function = format!("nvshmem_{name}_{}", if rma.get { "g" } else { "p" });
         let extent = &pair.run.extent;
-        threads.deal(b, &(pair.pieces() * extent), 1, &mut |b, i| {
+        threads.distribute(b, &(pair.pieces() * extent), 1, &mut |b, i| {
             let (at, c) = (pair.at(&i[0].floor_div(extent)), i[0].rem(extent));
             let mut tests = Vec::new();
             for ((limit, start), step) in pair.limits.iter().zip(&at.positions).zip(&pair.run.positions) {

@@ -142,25 +142,25 @@ pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
         tests: Vec::new(),
     };
     let (mut accesses, mut reaches) = (Vec::new(), Vec::new());
-    let mut most = 1;
+    let mut max_lanes = 1;
     for &v in &l.body.0 {
         let kind = kind(k, l, &plan, v)?;
         plan.kinds.insert(v, kind);
         if let ValueKind::Rounds(lanes) = kind {
-            most = most.max(lanes);
+            max_lanes = max_lanes.max(lanes);
         }
         if let Some(op) = k.op(v).access() {
             let (place, writes) = (op.place(), op.value().is_some());
             let lanes = access(k, l, &mut plan, place, writes, &mut accesses, &mut reaches)?;
-            most = most.max(lanes);
+            max_lanes = max_lanes.max(lanes);
         }
     }
     if accesses.is_empty() {
         return Err("it contains no memory access".into());
     }
-    if plan.rounds > MAX_LANES / most {
-        plan.rounds = MAX_LANES / most;
-        plan.fewer = Some(format!("a round has {most} elements, but only {MAX_LANES} can be in flight"));
+    if plan.rounds > MAX_LANES / max_lanes {
+        plan.rounds = MAX_LANES / max_lanes;
+        plan.fewer = Some(format!("a round has {max_lanes} elements, but only {MAX_LANES} can be in flight"));
     }
     if plan.rounds < 2 {
         return Err(plan.fewer.unwrap_or_else(|| "there is only one round".into()));
@@ -222,7 +222,7 @@ fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<ValueKind, String
         {
             Err("the PE, or the CTA, differs from round to round".into())
         }
-        Some(View::Dealt { .. }) => Err("the threads of the CTA access a tile together".into()),
+        Some(View::Distributed { .. }) => Err("the threads of the CTA access a tile together".into()),
         Some(View::Part { .. } | View::Multicast { .. } | View::Peer { .. } | View::InCta { .. }) => {
             Ok(ValueKind::Tensor)
         }
@@ -311,7 +311,7 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
     loop {
         let op = k.op(v);
         match op.view() {
-            Some(View::Part { base, offset: by } | View::Dealt { base, offset: by, .. }) => {
+            Some(View::Part { base, offset: by } | View::Distributed { base, offset: by, .. }) => {
                 offset = offset + by;
                 v = *base;
             }

@@ -508,7 +508,7 @@ impl<L: Level> Machine<'_, L> {
         };
         match op {
             View::Index { .. } => panic!("an index of type {ty}"),
-            View::Part { base, offset } | View::Dealt { base, offset, .. } => {
+            View::Part { base, offset } | View::Distributed { base, offset, .. } => {
                 let (address, everywhere) = place(self, *base);
                 let bytes = self.int(t, offset) * i64::from(ty.elem.bytes());
                 self.tensor(t, ty, address.wrapping_add(bytes as u64), everywhere)

@@ -110,7 +110,7 @@ impl Detector {
             }
             let Some(var) = self.variables.get(&place) else { continue };
             let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
-            let mut heard = Heard {
+            let mut releases = ReadReleases {
                 threads: &self.threads,
                 raws: &mut self.raws,
                 misses: &mut self.misses,
@@ -119,7 +119,7 @@ impl Detector {
                 reader: (number, lane as u32),
                 now: self.now,
             };
-            let mut miss = |why, left: &Released, pc| heard.note(why, left, pc);
+            let mut miss = |why, left: &Released, pc| releases.note(why, left, pc);
             let bytes = within(word, at, bytes);
             let read = StrongRead { lane, place, bytes, scope, acquire: order.acquire, pc, under_way };
             patterns::observe(&self.threads, &mut self.warps[slot], var, read, &mut miss);
@@ -198,7 +198,7 @@ impl Detector {
             let now = self.now;
             let warp = &mut self.warps[slot];
             if fence.acquire {
-                let mut heard = Heard {
+                let mut releases = ReadReleases {
                     threads: &self.threads,
                     raws: &mut self.raws,
                     misses: &mut self.misses,
@@ -207,7 +207,7 @@ impl Detector {
                     reader: (number, lane as u32),
                     now,
                 };
-                let mut miss = |why, left: &Released, read_pc| heard.note(why, left, read_pc);
+                let mut miss = |why, left: &Released, read_pc| releases.note(why, left, read_pc);
                 patterns::learn(&self.threads, warp, lane, fence.scope, |_| true, &mut miss);
             }
             if fence.release {

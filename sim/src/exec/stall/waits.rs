@@ -77,17 +77,17 @@ pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
 }
 
 fn lines(run: &Run, kind: WaitKind, place: &WaitSite) -> Vec<String> {
-    let most = if kind == WaitKind::Memory { OF_PLACE } else { 1 };
+    let max = if kind == WaitKind::Memory { OF_PLACE } else { 1 };
     let named = |(text, (who, _)): (&String, &(Waiting, Option<Spot>))| format!("{}: {text}", named(who));
-    let mut out: Vec<String> = place.texts.iter().take(most).map(named).collect();
+    let mut out: Vec<String> = place.texts.iter().take(max).map(named).collect();
     let warps = |(who, _): &(Waiting, Option<Spot>)| who.values().map(Vec::len).sum::<usize>();
-    let others: usize = place.texts.values().skip(most).map(warps).sum();
+    let others: usize = place.texts.values().skip(max).map(warps).sum();
     if others > 0 {
         let s = if others == 1 { "" } else { "s" };
         out.push(format!("{others} more warp{s} at the same location"));
     }
     let Some(detector) = &run.check else { return out };
-    let words = || place.texts.values().take(most).filter_map(|(_, word)| *word);
+    let words = || place.texts.values().take(max).filter_map(|(_, word)| *word);
     let last = |word: Spot| {
         let by = detector.last_write(run, word.buffer, word.at / 4)?;
         Some(format!("{} was last written by {by}", run.memory.describe_at(word)))

@@ -119,7 +119,7 @@ pub(super) struct Wgmma {
     arithmetic: Arithmetic,
     accumulator: Accumulator,
     d: Vec<Reg>,
-    a: (ElementFormat, Left),
+    a: (ElementFormat, LeftOperand),
     b: (ElementFormat, Src),
     /// Whether to add to the accumulator: `scale-d`.
     keep: PredSrc,
@@ -129,7 +129,7 @@ pub(super) struct Wgmma {
 }
 
 /// The location of A.
-enum Left {
+enum LeftOperand {
     Registers(Vec<Src>),
     Shared(Src),
 }
@@ -145,9 +145,9 @@ fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let d: Vec<Reg> = s.vector_dst(0, accumulator.registers(), t, false)?.into_iter().map(|d| d.0).collect();
     let in_registers = matches!(s.operands.get(1), Some(Operand::Vector(_)));
     let a = if in_registers {
-        Left::Registers(s.vector_src(1, operand_registers(16, shape.k, ka), t, false)?)
+        LeftOperand::Registers(s.vector_src(1, operand_registers(16, shape.k, ka), t, false)?)
     } else {
-        Left::Shared(s.src(1, Ty::B64)?)
+        LeftOperand::Shared(s.src(1, Ty::B64)?)
     };
     let b = s.src(2, Ty::B64)?;
     let keep = s.pred_src(3)?;
@@ -181,7 +181,7 @@ fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         s.f.reads(*r);
         s.f.holds(*r);
     }
-    if let Left::Registers(regs) = &a {
+    if let LeftOperand::Registers(regs) = &a {
         regs.iter().filter_map(|r| r.register()).for_each(|r| s.f.holds(r));
     }
     let arithmetic = arithmetic(s, atype, true)?;
@@ -227,14 +227,14 @@ impl Operation for Begin {
         };
         let b = Descriptor::new(cx.uniform(w.b.1, "the descriptor of B")?)?;
         let a = match &w.a.1 {
-            Left::Registers(regs) => {
+            LeftOperand::Registers(regs) => {
                 let mut written = regs.iter().filter_map(|s| s.register());
                 if written.any(|r| cx.pipe.writes(r)) {
                     return Err(in_flight(0));
                 }
                 b
             }
-            Left::Shared(a) => {
+            LeftOperand::Shared(a) => {
                 let a = Descriptor::new(cx.uniform(*a, "the descriptor of A")?)?;
                 a.check(cx, w.major.0, 0..64, w.a.0)?;
                 a
@@ -294,8 +294,8 @@ impl Multiplication for Begun {
 
     fn uses(&self, r: Reg) -> bool {
         let reads = match &self.instruction.a.1 {
-            Left::Registers(regs) => regs.iter().any(|s| s.register() == Some(r)),
-            Left::Shared(_) => false,
+            LeftOperand::Registers(regs) => regs.iter().any(|s| s.register() == Some(r)),
+            LeftOperand::Shared(_) => false,
         };
         reads || self.writes(r)
     }
@@ -322,7 +322,7 @@ impl Wgmma {
             }
         };
         let mut operands = Operands::default();
-        if let Left::Shared(_) = self.a.1 {
+        if let LeftOperand::Shared(_) = self.a.1 {
             operands.a = a.read(cx, self.major.0, 0..64, self.a.0, ticket);
             turn(&mut operands.a, self.a.0, self.negate.0);
         }
@@ -337,14 +337,14 @@ impl Wgmma {
         let mut registers;
         let first = cx.warp as usize % WARPS * 16;
         let a = match &self.a.1 {
-            Left::Registers(regs) => {
+            LeftOperand::Registers(regs) => {
                 registers = gather(cx, 16, k, self.a.0, regs);
                 if self.negate.0 {
                     registers.iter_mut().for_each(|v| *v ^= 1 << (self.a.0.storage - 1));
                 }
                 &registers[..]
             }
-            Left::Shared(_) => &operands.a[first * k..(first + 16) * k],
+            LeftOperand::Shared(_) => &operands.a[first * k..(first + 16) * k],
         };
         let mut acc = if keep {
             let from: Vec<Src> = self.d.iter().map(|&r| Src::reg(r)).collect();

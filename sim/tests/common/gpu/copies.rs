@@ -1,7 +1,7 @@
 //! Asynchronous copies: `cp.async`, bulk reductions, tensor copies with their swizzles, strides and bounds.
 
 use super::super::common::Rng;
-use super::data::{BF16, F16, F32, F64, Format, Kind, Part, bytes, floats, integers};
+use super::data::{BF16, DataKind, F16, F32, F64, Format, OperandName, bytes, floats, integers};
 use super::{HEADER, Item, Job, Map};
 use std::fmt::Write as _;
 
@@ -69,7 +69,7 @@ fn elements(l: &mut Vec<Job>) {
     }
 }
 
-fn elements_of(ty: &str, words: usize, part: Part, rng: &mut Rng) -> Vec<u32> {
+fn elements_of(ty: &str, words: usize, part: OperandName, rng: &mut Rng) -> Vec<u32> {
     let f: Option<Format> = match ty.split('.').next_back() {
         Some("f16") => Some(F16),
         Some("bf16") => Some(BF16),
@@ -79,10 +79,11 @@ fn elements_of(ty: &str, words: usize, part: Part, rng: &mut Rng) -> Vec<u32> {
     };
     let Some(f) = f else { return integers(words, rng) };
     // All kinds in one: a line of each.
-    let kinds = [Kind::Near, Kind::Wide, Kind::Special, Kind::Tiny, Kind::Huge, Kind::Sparse];
+    let kinds =
+        [DataKind::Near, DataKind::Wide, DataKind::Special, DataKind::Tiny, DataKind::Huge, DataKind::Sparse];
     let each = words / kinds.len() / 2 * 2;
     let mut all: Vec<u32> = kinds.into_iter().flat_map(|k| floats(f, k, part, each, rng)).collect();
-    all.extend(floats(f, Kind::Near, part, words - all.len(), rng));
+    all.extend(floats(f, DataKind::Near, part, words - all.len(), rng));
     all
 }
 
@@ -128,8 +129,8 @@ fn reductions(l: &mut Vec<Job>) {
             copy(2, size, false, "FILL")
         );
         let mut rng = Rng(6100 + i as u64);
-        let before = bytes(&elements_of(op, size / 4, Part::C, &mut rng));
-        let input = bytes(&elements_of(op, size / 4, Part::A, &mut rng));
+        let before = bytes(&elements_of(op, size / 4, OperandName::C, &mut rng));
+        let input = bytes(&elements_of(op, size / 4, OperandName::A, &mut rng));
         let mut job = Job::simple(&format!("cp.reduce.async.bulk.{op}"), k, [1, 128], input, 0).raw(size);
         job.args[0] = Item::InOut(before);
         l.push(job);
@@ -177,7 +178,7 @@ impl Tensor {
             })
             .collect()
     }
-    fn item(&self, rng: &mut Rng, part: Part, written: bool) -> Item {
+    fn item(&self, rng: &mut Rng, part: OperandName, written: bool) -> Item {
         let strides = self.strides();
         let outer = strides.last().map_or(self.dims[0] * self.size, |s| s * self.dims[self.dims.len() - 1]);
         let ty = ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "f32"];
@@ -293,7 +294,7 @@ fn loads(l: &mut Vec<Job>) {
         let name = format!("cp.async.bulk.tensor load {}", t.name());
         let mut job =
             Job::simple(&name, k, [places.len() as u32, 128], bytes(&input), places.len() * total).raw(4096);
-        job.args.insert(1, t.item(&mut rng, Part::A, false));
+        job.args.insert(1, t.item(&mut rng, OperandName::A, false));
         l.push(job);
     }
 }
@@ -347,11 +348,11 @@ fn stores(l: &mut Vec<Job>) {
                 coordinates(rank),
             );
             let mut rng = Rng(6400 + 8 * i as u64 + j as u64);
-            let map = t.item(&mut rng, Part::C, true);
+            let map = t.item(&mut rng, OperandName::C, true);
             let ty =
                 ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16"][t.data_type as usize];
             let mut input: Vec<u32> = (0..8).map(|i| place.get(i).copied().unwrap_or(0) as u32).collect();
-            input.extend(elements_of(ty, size.div_ceil(4), Part::A, &mut rng));
+            input.extend(elements_of(ty, size.div_ceil(4), OperandName::A, &mut rng));
             let name = format!("{instruction} store {op} {} at {place:?}", t.name());
             let mut job = Job::simple(&name, k, [1, 128], bytes(&input), 0).raw(256);
             job.args = vec![map, Item::In(bytes(&input)), Item::Null];

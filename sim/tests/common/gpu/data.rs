@@ -58,7 +58,7 @@ impl Format {
 
 /// Which operand of `d = a * b + c` an element is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum OperandName {
     A,
     B,
     C,
@@ -66,7 +66,7 @@ pub enum Part {
 
 /// How the elements of one trial are drawn; trials take them in turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DataKind {
     /// Around one.
     Near,
     /// Any finite numbers.
@@ -85,44 +85,54 @@ pub enum Kind {
     Huge,
 }
 
-pub const KINDS: [Kind; 8] =
-    [Kind::Near, Kind::Wide, Kind::Cancel, Kind::Special, Kind::Powers, Kind::Sparse, Kind::Tiny, Kind::Huge];
+pub const KINDS: [DataKind; 8] = [
+    DataKind::Near,
+    DataKind::Wide,
+    DataKind::Cancel,
+    DataKind::Special,
+    DataKind::Powers,
+    DataKind::Sparse,
+    DataKind::Tiny,
+    DataKind::Huge,
+];
 
 /// An element of an operand in the format's bits.
-pub fn element(f: Format, kind: Kind, part: Part, rng: &mut Rng) -> u64 {
+pub fn element(f: Format, kind: DataKind, part: OperandName, rng: &mut Rng) -> u64 {
     let negative = rng.below(2) == 1;
     let fraction = rng.next();
     let around = |rng: &mut Rng, half: i64| rng.below(2 * half as u64 + 1) as i64 - half;
     let reach = f.bias().min(24);
-    let unused = if f.unused > 0 && kind == Kind::Wide { rng.next() & ((1 << f.unused) - 1) } else { 0 };
+    let unused = if f.unused > 0 && kind == DataKind::Wide { rng.next() & ((1 << f.unused) - 1) } else { 0 };
     let value = match (kind, part) {
-        (Kind::Near, _) => f.number(negative, around(rng, 2), fraction),
-        (Kind::Wide, _) => f.number(negative, around(rng, f.bias()), fraction),
-        (Kind::Cancel, Part::B) => f.number(false, -(rng.below(6) as i64 / 4), 0),
-        (Kind::Cancel, _) => {
+        (DataKind::Near, _) => f.number(negative, around(rng, 2), fraction),
+        (DataKind::Wide, _) => f.number(negative, around(rng, f.bias()), fraction),
+        (DataKind::Cancel, OperandName::B) => f.number(false, -(rng.below(6) as i64 / 4), 0),
+        (DataKind::Cancel, _) => {
             let e = [3, 3, 3, -4, -9][rng.below(5) as usize];
             f.number(negative, e, if rng.below(2) == 0 { 0 } else { fraction & 3 })
         }
-        (Kind::Special, _) if rng.below(48) == 0 => f.special(rng),
-        (Kind::Special, _) if rng.below(8) == 0 => f.number(negative, -(1 << f.exp), 0),
-        (Kind::Special, _) => f.number(negative, around(rng, 1), fraction),
-        (Kind::Powers | Kind::Sparse, Part::A) if rng.below(4) != 0 => f.number(negative, -(1 << f.exp), 0),
-        (Kind::Powers, Part::B) => f.number(negative, around(rng, 2), 0),
-        (Kind::Powers, _) => f.number(negative, around(rng, reach), 0),
-        (Kind::Sparse, Part::B) => f.number(negative, around(rng, 2), fraction),
-        (Kind::Sparse, _) => f.number(negative, around(rng, reach), fraction),
-        (Kind::Tiny, Part::C) => f.number(negative, -f.bias() + rng.below(5) as i64, fraction),
-        (Kind::Tiny, _) => {
+        (DataKind::Special, _) if rng.below(48) == 0 => f.special(rng),
+        (DataKind::Special, _) if rng.below(8) == 0 => f.number(negative, -(1 << f.exp), 0),
+        (DataKind::Special, _) => f.number(negative, around(rng, 1), fraction),
+        (DataKind::Powers | DataKind::Sparse, OperandName::A) if rng.below(4) != 0 => {
+            f.number(negative, -(1 << f.exp), 0)
+        }
+        (DataKind::Powers, OperandName::B) => f.number(negative, around(rng, 2), 0),
+        (DataKind::Powers, _) => f.number(negative, around(rng, reach), 0),
+        (DataKind::Sparse, OperandName::B) => f.number(negative, around(rng, 2), fraction),
+        (DataKind::Sparse, _) => f.number(negative, around(rng, reach), fraction),
+        (DataKind::Tiny, OperandName::C) => f.number(negative, -f.bias() + rng.below(5) as i64, fraction),
+        (DataKind::Tiny, _) => {
             f.number(negative, -f.bias() / (1 + rng.below(2) as i64) + around(rng, 3), fraction)
         }
-        (Kind::Huge, Part::B) => f.number(negative, around(rng, 1), fraction),
-        (Kind::Huge, _) => f.number(negative, f.top() - rng.below(3) as i64, fraction),
+        (DataKind::Huge, OperandName::B) => f.number(negative, around(rng, 1), fraction),
+        (DataKind::Huge, _) => f.number(negative, f.top() - rng.below(3) as i64, fraction),
     };
     value | unused
 }
 
 /// `words` 32-bit words full of elements.
-pub fn floats(f: Format, kind: Kind, part: Part, words: usize, rng: &mut Rng) -> Vec<u32> {
+pub fn floats(f: Format, kind: DataKind, part: OperandName, words: usize, rng: &mut Rng) -> Vec<u32> {
     let each = (f.bits().max(8)) as usize;
     let mut out = Vec::with_capacity(words);
     if each == 64 {

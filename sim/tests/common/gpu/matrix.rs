@@ -1,7 +1,9 @@
 //! Matrix instructions of a warp: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
 use super::super::common::Rng;
-use super::data::{BF16, E4M3, E5M2, F16, F32, F64, Format, KINDS, Part, TF32, bytes, floats, integers};
+use super::data::{
+    BF16, E4M3, E5M2, F16, F32, F64, Format, KINDS, OperandName, TF32, bytes, floats, integers,
+};
 use super::{HEADER, Job};
 use std::fmt::Write as _;
 
@@ -29,7 +31,7 @@ impl Fragment {
     fn words(self) -> usize {
         self.registers * self.bits() / 32
     }
-    fn draw(self, trial: usize, part: Part, rng: &mut Rng) -> Vec<u32> {
+    fn draw(self, trial: usize, part: OperandName, rng: &mut Rng) -> Vec<u32> {
         match self.of {
             Some(f) => floats(f, KINDS[trial % KINDS.len()], part, self.words(), rng),
             None => integers(self.words(), rng),
@@ -83,7 +85,7 @@ fn multiply(mnemonic: &str, [a, b, c]: [Fragment; 3], metadata: Option<&str>, se
     let mut input = Vec::new();
     for trial in 0..WARPS {
         for _ in 0..32 {
-            for (f, part) in [(a, Part::A), (b, Part::B), (c, Part::C)] {
+            for (f, part) in [(a, OperandName::A), (b, OperandName::B), (c, OperandName::C)] {
                 input.extend(f.draw(trial, part, &mut rng));
             }
             if metadata.is_some() {
@@ -210,7 +212,9 @@ fn wmma(shape: &str, [at, bt]: [&str; 2], layouts: [&str; 3], ab: Fragment, c: F
     let mut input = Vec::new();
     let trials = 16;
     for trial in 0..trials {
-        for (f, part, size) in [(ab, Part::A, abytes), (ab, Part::B, bbytes), (c, Part::C, cbytes)] {
+        for (f, part, size) in
+            [(ab, OperandName::A, abytes), (ab, OperandName::B, bbytes), (c, OperandName::C, cbytes)]
+        {
             let whole = Fragment { registers: size * 8 / f.bits(), ..f };
             input.extend(whole.draw(trial, part, &mut rng));
         }

@@ -2,7 +2,9 @@
 //! stores its registers.
 
 use super::super::common::Rng;
-use super::data::{BF16, E4M3, E5M2, F16, F32, Format, KINDS, Kind, Part, TF32, bytes, floats, integers};
+use super::data::{
+    BF16, DataKind, E4M3, E5M2, F16, F32, Format, KINDS, OperandName, TF32, bytes, floats, integers,
+};
 use super::{HEADER, Job};
 use std::fmt::Write as _;
 
@@ -49,7 +51,7 @@ struct Multiply {
     seed: u64,
 }
 
-fn draw(f: Option<Format>, kind: Kind, part: Part, words: usize, rng: &mut Rng) -> Vec<u32> {
+fn draw(f: Option<Format>, kind: DataKind, part: OperandName, words: usize, rng: &mut Rng) -> Vec<u32> {
     match f {
         Some(f) => floats(f, kind, part, words, rng),
         None => integers(words, rng),
@@ -120,11 +122,11 @@ fn job(m: &Multiply) -> Job {
     let mut input = Vec::new();
     for trial in 0..m.trials {
         let kind = KINDS[trial % KINDS.len()];
-        input.extend(draw(m.a, kind, Part::A, sa / 4, &mut rng));
-        input.extend(draw(m.b, kind, Part::B, sb / 4, &mut rng));
+        input.extend(draw(m.a, kind, OperandName::A, sa / 4, &mut rng));
+        input.extend(draw(m.b, kind, OperandName::B, sb / 4, &mut rng));
         for _ in 0..128 {
-            input.extend(draw(m.d, kind, Part::C, dwords, &mut rng));
-            input.extend(draw(m.a, kind, Part::A, a_registers, &mut rng));
+            input.extend(draw(m.d, kind, OperandName::C, dwords, &mut rng));
+            input.extend(draw(m.a, kind, OperandName::A, a_registers, &mut rng));
         }
     }
     let result = 512 * dwords;

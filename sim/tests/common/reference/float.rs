@@ -251,7 +251,7 @@ pub fn conversions(l: &mut Vec<Row>) {
                     let text = format!("cvt.{rnd}i{flag}.{it}.{ty} {{d}}, {{0}};");
                     l.push(row(text, iw, &[w], move |v| {
                         let v = if ftz { f.flush(v[0]) } else { v[0] };
-                        let (least, most) = if signed {
+                        let (min, max) = if signed {
                             (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
                         } else {
                             (0, (1_i128 << bits) - 1)
@@ -261,11 +261,11 @@ pub fn conversions(l: &mut Vec<Row>) {
                             return if wide { 1 << (bits - 1) } else { 0 };
                         };
                         let n = match &x {
-                            Number::Infinite(true) => BigInt::from(least),
-                            Number::Infinite(false) => BigInt::from(most),
+                            Number::Infinite(true) => BigInt::from(min),
+                            Number::Infinite(false) => BigInt::from(max),
                             finite => integral(finite, mode).unwrap(),
                         };
-                        let n = n.clamp(BigInt::from(least), BigInt::from(most));
+                        let n = n.clamp(BigInt::from(min), BigInt::from(max));
                         i128::try_from(n).unwrap() as u64 & word(bits)
                     }));
                 }

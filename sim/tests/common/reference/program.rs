@@ -153,9 +153,9 @@ pub struct Program {
 
 impl Program {
     /// The program that these bytes choose.
-    pub fn new(bytes: &[u8], most: usize) -> Program {
+    pub fn new(bytes: &[u8], max: usize) -> Program {
         let mut choices = Choices(bytes.iter());
-        let many = 1 + choices.below(most);
+        let many = 1 + choices.below(max);
         let mut steps = Vec::new();
         choices.steps(many, 0, &mut steps);
         let mut inputs = Vec::new();

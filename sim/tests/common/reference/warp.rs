@@ -87,8 +87,8 @@ pub const SHUFFLES: &[Shared] = &[
     shared("shfl.sync.idx.b32 {d}, {0}, {1}, 0x1007, -1;", W::S, |v, mask, lane| {
         // The lane's bits 4 to 3 are kept where the mask in c has ones: bit 4 only.
         let segment = 0x10;
-        let most = (lane as i64 & segment) | (7 & !segment);
+        let max = (lane as i64 & segment) | (7 & !segment);
         let from = (lane as i64 & segment) | ((v[lane][1] & 31) as i64 & !segment);
-        shuffled(v, mask, lane, if from <= most { from } else { lane as i64 })
+        shuffled(v, mask, lane, if from <= max { from } else { lane as i64 })
     }),
 ];

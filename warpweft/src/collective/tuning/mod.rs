@@ -101,7 +101,7 @@ pub struct Entry {
     pub algorithm: String,
     /// The limits of the plan.
     #[serde(flatten)]
-    pub most: Limits,
+    pub limits: Limits,
     /// The sizes in bytes ([`Request::bytes`]) for which it was the fastest, ascending, each with
     /// microseconds of a call.
     pub sizes: Vec<(u64, f64)>,
@@ -144,7 +144,7 @@ impl Entry {
 
     /// The reason why `weft tune` cannot have written it.
     fn flaw(&self) -> Option<&'static str> {
-        let Limits { ctas, threads, unroll } = self.most;
+        let Limits { ctas, threads, unroll } = self.limits;
         let ascending = self.sizes.is_sorted_by(|a, b| a.0 < b.0);
         match () {
             () if self.sizes.is_empty() || !ascending => Some("its sizes are not in ascending order"),
@@ -182,10 +182,10 @@ impl Table {
 
     /// The plan of the entry whose sizes are nearest to a request's, for the same type or else for
     /// one of the same width. It is `None` if nothing similar was measured.
-    pub fn plan(&self, request: &Request, most_ctas: u32) -> Option<Plan> {
+    pub fn plan(&self, request: &Request, max_ctas: u32) -> Option<Plan> {
         let plan = |e: &Entry| {
-            let plan = Plan::within(e.algorithm()?, request, e.most, most_ctas);
-            let fits = plan.check(request, most_ctas).and_then(|()| plan.algorithm.allowed(request));
+            let plan = Plan::within(e.algorithm()?, request, e.limits, max_ctas);
+            let fits = plan.check(request, max_ctas).and_then(|()| plan.algorithm.allowed(request));
             fits.ok().map(|()| plan)
         };
         let bytes = request.bytes();
@@ -250,7 +250,7 @@ impl Table {
                 [from, to] if from == to => from.to_string(),
                 [from, to] => format!("{from} to {to}"),
             };
-            let Limits { ctas, threads, unroll } = e.most;
+            let Limits { ctas, threads, unroll } = e.limits;
             let [ctas, threads, unroll] = [ctas, threads, unroll].map(|n| n.to_string());
             let us: Vec<_> = e.sizes.iter().map(|(_, us)| format!("{us:.2}")).collect();
             let memory = if e.symmetric { "symmetric" } else { "any" };

@@ -133,15 +133,15 @@ impl Selector {
         &self.links
     }
 
-    /// The plan of a request, for a handle with workspaces for `most_ctas` CTAs.
+    /// The plan of a request, for a handle with workspaces for `max_ctas` CTAs.
     ///
     /// # Errors
     /// Fails if no algorithm supports the request. The message says why.
-    pub fn plan(&self, request: &Request, most_ctas: u32) -> Result<(Plan, By), String> {
-        let measured = self.table.as_ref().and_then(|t| t.plan(request, most_ctas));
+    pub fn plan(&self, request: &Request, max_ctas: u32) -> Result<(Plan, By), String> {
+        let measured = self.table.as_ref().and_then(|t| t.plan(request, max_ctas));
         match measured {
             Some(plan) => Ok((plan, By::Table)),
-            None => Ok((Plan::choose(request, most_ctas, &self.links)?, By::Model)),
+            None => Ok((Plan::choose(request, max_ctas, &self.links)?, By::Model)),
         }
     }
 }

@@ -22,7 +22,7 @@ fn entry(symmetric: bool, dtype: DType, algorithm: &str, sizes: &[u64]) -> Entry
         symmetric,
         dtype,
         algorithm: algorithm.into(),
-        most: Limits { ctas: 48, threads: 128, unroll: 2 },
+        limits: Limits { ctas: 48, threads: 128, unroll: 2 },
         sizes: sizes.iter().map(|bytes| (*bytes, 1.0 + *bytes as f64 / 3e5)).collect(),
     }
 }

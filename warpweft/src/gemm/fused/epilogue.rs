@@ -1,7 +1,7 @@
 //! Epilogues of fused products: what a kernel does to elements after it has multiplied and added
 //! them up.
 
-use super::plan::{Choice, FusedPlan, MOST_SHARED, Part};
+use super::plan::{Choice, FusedPlan, MAX_SHARED, Part};
 use super::{Form, part_of, staging};
 use crate::collective::Flat;
 use crate::gemm::Problem;
@@ -281,7 +281,7 @@ impl Epilogue {
                 "has a role that adds up by the switch, and no warp for one that reads scales of blocks",
                 "send sums by vectors, tma or bulk",
             ),
-            (shared > MOST_SHARED, "has no shared memory for scales of blocks", "choose fewer stages"),
+            (shared > MAX_SHARED, "has no shared memory for scales of blocks", "choose fewer stages"),
         ];
         let Some((_, what, help)) = cases.into_iter().find(|(fails, ..)| *fails) else { return Ok(()) };
         Err(Error::new(error::GEMM, format!("the plan {} {what}", plan.text(form))).help(help))

@@ -387,8 +387,8 @@ impl FusedTeam {
         epilogue: &Epilogue,
         rows: &[u64],
     ) -> Result<FusedPlan, Error> {
-        let most = rows.iter().copied().max().unwrap_or_default();
-        let shape = Shape { m: most.saturating_mul(self.pes.into()), ..problem.shape };
+        let max_rows = rows.iter().copied().max().unwrap_or_default();
+        let shape = Shape { m: max_rows.saturating_mul(self.pes.into()), ..problem.shape };
         let padded = Problem { shape, ..*problem };
         padded.check()?;
         let plans = self.candidates_with(form, &padded, epilogue).into_iter();

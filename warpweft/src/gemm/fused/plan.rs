@@ -6,11 +6,11 @@ use weft_lang::elaborate::Define;
 use weft_runtime::{Error, error};
 
 /// Bytes of shared memory that a CTA has.
-pub(super) const MOST_SHARED: u64 = 227 << 10;
+pub(super) const MAX_SHARED: u64 = 227 << 10;
 /// Barriers of the pipelines, and what the alignment of tiles leaves unused.
 const BARRIERS: u64 = 2048;
 /// The most registers of a thread that hold sums.
-const MOST_SUMS: u32 = 128;
+const MAX_SUMS: u32 = 128;
 /// The number of threads of the roles that multiply.
 const THREADS: u32 = 256;
 /// The rows of B that a CTA loads are a multiple of this number if the columns of B are contiguous.
@@ -97,7 +97,7 @@ impl Values {
         let number = || text.parse().ok();
         match self {
             Of(values) => number().filter(|n| values.contains(n)),
-            Range(least, most) => number().filter(|n| (*least..=*most).contains(n)),
+            Range(min, max) => number().filter(|n| (*min..=*max).contains(n)),
             Values::Transport => {
                 transports(form).position(|(name, _)| name == text).and_then(|n| n.try_into().ok())
             }
@@ -116,7 +116,7 @@ impl Values {
     fn expected(&self, form: Form) -> String {
         match self {
             Of(values) => values.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-            Range(least, most) => format!("{least} to {most}"),
+            Range(min, max) => format!("{min} to {max}"),
             Values::Transport => transports(form).map(|(name, _)| name).collect::<Vec<_>>().join(", "),
         }
     }
@@ -324,8 +324,8 @@ impl FusedPlan {
                 "a row of a stage has 128 bytes or more: choose a larger bk",
             ),
             (
-                sums > MOST_SUMS,
-                format!("takes {sums} registers of a thread for sums, and {MOST_SUMS} is the most"),
+                sums > MAX_SUMS,
+                format!("takes {sums} registers of a thread for sums, and {MAX_SUMS} is the most"),
                 "choose smaller tiles",
             ),
             (
@@ -339,8 +339,8 @@ impl FusedPlan {
                 "sums of 8 bits are sent by vectors, tma or bulk",
             ),
             (
-                bytes > MOST_SHARED,
-                format!("takes {bytes} bytes of shared memory, and a CTA has {MOST_SHARED}"),
+                bytes > MAX_SHARED,
+                format!("takes {bytes} bytes of shared memory, and a CTA has {MAX_SHARED}"),
                 "choose fewer stages, smaller tiles or fewer strips",
             ),
         ];
@@ -404,7 +404,7 @@ impl Choice {
             Choice::Launch(plan) => plan.fits(form, problem),
             Choice::Decode(_) => DecodePlan::takes(problem),
             Choice::Sequence if form != Form::AllGather && problem.out.bytes() == 1 => {
-                let message = format!("our collectives have no sums of {}", problem.out);
+                let message = format!("the collectives have no sums of {}", problem.out);
                 Err(Error::new(error::GEMM, message).help("choose a plan for one launch"))
             }
             Choice::Sequence => Ok(()),

@@ -12,7 +12,7 @@ use weft_runtime::{DeviceTensor, Error, Stream, Team, World, error};
 /// The part of the library that has the kernel which writes the order of tiles.
 const PART: &str = "gemm_uneven_order";
 /// Numbers of rows that this kernel takes.
-const MOST_PES: usize = 8;
+const MAX_PES: usize = 8;
 /// Multiprocessors of a Hopper GPU. All PEs divide their tiles into blocks of the same size, whatever GPUs they have: else
 /// they could wait for each other in a circle.
 const SMS: u64 = 132;
@@ -26,7 +26,7 @@ pub(super) struct Uneven {
     rows: Vec<u64>,
     /// The rank of this PE in the team.
     me: u32,
-    most: u64,
+    max_rows: u64,
     order: DeviceTensor<i32>,
     starts: DeviceTensor<i32>,
     /// What stands for the result and the residual of a PE without rows: one row.
@@ -70,16 +70,16 @@ impl Uneven {
     ) -> Result<Uneven, GpuError> {
         let text = crate::library::part(PART).unwrap_or_default();
         let kernel = Kernel::compile(world, text, &[("P", Define::Int(team.n_pes().into()))])?;
-        let most = rows.iter().copied().max().unwrap_or_default();
+        let max_rows = rows.iter().copied().max().unwrap_or_default();
         let tiles = Tiles::of(plan, problem);
-        let all = tiles.count(&vec![most; rows.len()]).saturating_mul(5);
+        let all = tiles.count(&vec![max_rows; rows.len()]).saturating_mul(5);
         let row = usize::try_from(problem.shape.n).unwrap_or(usize::MAX);
         let uneven = Uneven {
             kernel,
             part,
             rows: rows.to_vec(),
             me: team.my_pe(),
-            most,
+            max_rows,
             order: DeviceTensor::zeros(usize::try_from(all).unwrap_or(usize::MAX), world.stream())?,
             starts: DeviceTensor::zeros(rows.len() + 1, world.stream())?,
             empty: [staging(world, problem.out, row)?, staging(world, part_of(problem.out), row)?],
@@ -105,10 +105,10 @@ impl Uneven {
     /// # Errors
     /// Fails for a PE with more rows (R0505).
     pub fn has_room(&self, rows: &[u64]) -> Result<(), Error> {
-        let Some(pe) = rows.iter().position(|rows| *rows > self.most) else { return Ok(()) };
+        let Some(pe) = rows.iter().position(|rows| *rows > self.max_rows) else { return Ok(()) };
         let message = format!(
             "PE {pe} of the team has {} rows, and flags and staging memory are for {}",
-            rows[pe], self.most
+            rows[pe], self.max_rows
         );
         Err(Error::new(error::GEMM, message)
             .help("make another Fused, with the largest number of rows of a PE"))
@@ -116,13 +116,13 @@ impl Uneven {
 
     /// Puts the kernel on a stream that writes the order of tiles.
     fn write(&self, stream: &Stream, team: &Team) -> Result<(), GpuError> {
-        let mut numbers = [0; MOST_PES + 5];
+        let mut numbers = [0; MAX_PES + 5];
         for (to, rows) in numbers.iter_mut().zip(&self.rows) {
             *to = signed(*rows);
         }
         let Tiles { down, columns } = self.tiles;
         let of_tiles = [signed(down), signed(columns), signed(self.block), self.lag, self.room()];
-        numbers[MOST_PES..].copy_from_slice(&of_tiles);
+        numbers[MAX_PES..].copy_from_slice(&of_tiles);
         let mut arguments: Vec<&dyn AsArgument> = numbers.iter().map(|n| n as &dyn AsArgument).collect();
         arguments.extend([&self.order as &dyn AsArgument, &self.starts, team]);
         let threads = 128;
@@ -132,7 +132,7 @@ impl Uneven {
 
     /// The number of tiles that the order has memory for.
     fn room(&self) -> i64 {
-        signed(self.tiles.count(&vec![self.most; self.rows.len()]))
+        signed(self.tiles.count(&vec![self.max_rows; self.rows.len()]))
     }
 
     /// Rows of this PE.
@@ -153,14 +153,14 @@ impl Uneven {
 
     /// The shape of a product whose PEs all have as many rows as there is memory for.
     pub fn padded(&self, shape: Shape) -> Shape {
-        Shape { m: self.most.saturating_mul(self.rows.len() as u64), ..shape }
+        Shape { m: self.max_rows.saturating_mul(self.rows.len() as u64), ..shape }
     }
 
     /// The extents of a launch that come before those of columns.
     pub fn extents(&self, m: u64) -> Vec<i64> {
         let own = (self.part == Part::Scatter).then(|| signed(self.own().max(1)));
         let tiles = signed(self.tiles.count(&self.rows));
-        let all = [Some(signed(m)), Some(signed(self.most)), own, Some(tiles), Some(self.room())];
+        let all = [Some(signed(m)), Some(signed(self.max_rows)), own, Some(tiles), Some(self.room())];
         all.into_iter().flatten().collect()
     }
 
@@ -204,10 +204,10 @@ pub(super) fn fits(
 /// # Errors
 /// Fails if not (R0505).
 pub(super) fn adds_up(m: u64, pes: u32, rows: &[u64]) -> Result<(), Error> {
-    if rows.len() != pes as usize || rows.len() > MOST_PES {
+    if rows.len() != pes as usize || rows.len() > MAX_PES {
         let message = format!("there are rows for {} PEs, and the team has {pes}", rows.len());
         return Err(
-            Error::new(error::GEMM, message).help(format!("give one number for each PE, {MOST_PES} at most"))
+            Error::new(error::GEMM, message).help(format!("give one number for each PE, {MAX_PES} at most"))
         );
     }
     let sum = rows.iter().try_fold(0u64, |sum, rows| sum.checked_add(*rows));

@@ -82,7 +82,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
 
 fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let Some(kind) = MoveKind::parse(call.name) else {
-        return fail(WRONG_ARGS, call.span, format!("no exchange `{}`", call.name));
+        return fail(WRONG_ARGS, call.span, format!("there is no exchange `{}`", call.name));
     };
     let rooted = usize::from(kind == MoveKind::Broadcast);
     call.arity(2 + rooted..=3 + rooted)?;

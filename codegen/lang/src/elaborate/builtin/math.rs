@@ -76,7 +76,7 @@ fn integers(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     call.no_words()?;
     let (a, b) = (call.int(e, 0)?, call.int(e, 1)?);
     if b.upper_bound().is_some_and(|n| n <= 0) {
-        return fail(WRONG_ARGS, call.span, format!("`{}` by {b}", call.name));
+        return fail(WRONG_ARGS, call.span, format!("the divisor of `{}` is {b}", call.name));
     }
     let tiles = a.ceil_div(&b);
     let n = if call.name == "ceil_div" { tiles } else { tiles * b };
@@ -91,17 +91,17 @@ fn minmax(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
         return reduce(e, call);
     }
     call.arity(2..=2)?;
-    let least = call.name == "min";
+    let is_min = call.name == "min";
     let ((a, _), (b, _)) = (call.val(0), call.val(1));
     let ints = match (&a, &b) {
         (Val::Int(x), Val::Int(y)) => Some((x.clone(), y.clone())),
         _ => e.as_ints(&a, &b, call.span)?,
     };
     if let Some((x, y)) = ints {
-        return Ok(Val::Int(if least { x.min(&y) } else { x.max(&y) }));
+        return Ok(Val::Int(if is_min { x.min(&y) } else { x.max(&y) }));
     }
     let (a, b) = e.pair(a, b, call.span)?;
-    let value = e.b.binary(if least { BinOp::Min } else { BinOp::Max }, raw(&a), raw(&b))?;
+    let value = e.b.binary(if is_min { BinOp::Min } else { BinOp::Max }, raw(&a), raw(&b))?;
     Ok(join(a, b, value))
 }
 
@@ -111,7 +111,7 @@ fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let (v, at) = call.val(0);
     match UnOp::parse(call.name) {
         Some(op) => e.map(op, v, at),
-        None => fail(WRONG_ARGS, call.span, format!("no function `{}`", call.name)),
+        None => fail(WRONG_ARGS, call.span, format!("there is no function `{}`", call.name)),
     }
 }
 
@@ -233,7 +233,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let over = words.take(Over::parse);
     words.done(call.name, "block, warp, thread or row")?;
     let Some(&(_, op, bin)) = REDUCTIONS.iter().find(|(n, ..)| *n == call.name) else {
-        return fail(WRONG_ARGS, call.span, format!("no reduction `{}`", call.name));
+        return fail(WRONG_ARGS, call.span, format!("there is no reduction `{}`", call.name));
     };
     let Some(over) = over else {
         return Err(Diagnostic::error(
@@ -326,8 +326,8 @@ fn masked(e: &mut Elab<'_>, f: &Fragment, op: RedOp, elem: Scalar, span: Span) -
 fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> Result<Value> {
     let bits = elem.bits();
     let signed = elem.kind() == weft_ir::NumberKind::Signed;
-    let least = if signed { i64::MIN >> (64 - bits) } else { 0 };
-    let most = if signed { i64::MAX >> (64 - bits) } else { ((1u128 << bits) - 1) as i64 };
+    let min = if signed { i64::MIN >> (64 - bits) } else { 0 };
+    let max = if signed { i64::MAX >> (64 - bits) } else { ((1u128 << bits) - 1) as i64 };
     let v = match (op, elem.kind()) {
         (RedOp::And, weft_ir::NumberKind::Bool) => {
             e.b.emit_as(Arith::Const { value: weft_ir::Constant::Bool(true) }, Type::Scalar(elem))?
@@ -336,10 +336,10 @@ fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> Result<Valu
         (RedOp::Max, weft_ir::NumberKind::Float) => e.b.float(elem, f64::NEG_INFINITY)?,
         (RedOp::Mul, weft_ir::NumberKind::Float) => e.b.float(elem, 1.0)?,
         (RedOp::Mul, _) => e.b.int(elem, 1)?,
-        (RedOp::Min, _) => e.b.int(elem, if elem == Scalar::U64 { -1 } else { most })?,
-        (RedOp::Max, _) => e.b.int(elem, least)?,
+        (RedOp::Min, _) => e.b.int(elem, if elem == Scalar::U64 { -1 } else { max })?,
+        (RedOp::Max, _) => e.b.int(elem, min)?,
         (RedOp::And, _) if elem == Scalar::U64 || signed => e.b.int(elem, -1)?,
-        (RedOp::And, _) => e.b.int(elem, most)?,
+        (RedOp::And, _) => e.b.int(elem, max)?,
         _ => e.b.zero(&Type::Scalar(elem))?,
     };
     e.b.splat(v, ty)

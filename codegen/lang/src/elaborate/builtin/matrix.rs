@@ -87,8 +87,8 @@ fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
 /// The default numbers of warpgroups along rows and columns: along the rows for as long as each has
 /// 64.
 fn spread(rows: u32, warpgroups: u32) -> [u32; 2] {
-    let most = rows / ATOM_ROWS as u32;
-    let along = (1..=warpgroups).rev().find(|n| warpgroups.is_multiple_of(*n) && most.is_multiple_of(*n));
+    let max = rows / ATOM_ROWS as u32;
+    let along = (1..=warpgroups).rev().find(|n| warpgroups.is_multiple_of(*n) && max.is_multiple_of(*n));
     let along = along.unwrap_or(1);
     [along, warpgroups.max(1) / along]
 }
@@ -141,8 +141,11 @@ fn in_registers(held: &Fragment, acc: Accumulator, at: Span) -> Result<Value> {
         Some(Distribution::Accumulated(share)) if fits(&share) => Ok(held.value),
         Some(Distribution::Accumulated(Share { rows, over, .. })) => {
             let tile = |rows, [m, n]: [u32; 2]| format!("{rows} rows over {m} x {n} warpgroups");
-            let message =
-                format!("`mma` of {} in registers to {}", tile(rows, over), tile(acc.rows, acc.over));
+            let message = format!(
+                "the factor in registers has {}, but the accumulator has {}",
+                tile(rows, over),
+                tile(acc.rows, acc.over)
+            );
             Err(Diagnostic::error(MISMATCH, at, message).help(
                 "both must have the same rows, and the columns of a row must not be divided over \
                      warpgroups",

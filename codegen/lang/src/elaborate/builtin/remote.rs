@@ -318,7 +318,7 @@ fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
 
 fn amo(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let Some(op) = call.name.strip_prefix("atomic_").and_then(AmoOp::parse) else {
-        return fail(WRONG_ARGS, call.span, format!("no atomic `{}`", call.name));
+        return fail(WRONG_ARGS, call.span, format!("there is no atomic `{}`", call.name));
     };
     let n = op.operands();
     call.arity(2 + n..=3 + n)?;

@@ -113,7 +113,7 @@ fn special(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     match Sreg::parse(call.name) {
         Some(Sreg::ClusterRank) if e.b.kernel().cluster_size() == 1 => Ok(Val::Int(Int::ZERO)),
         Some(reg) => e.special(reg, dim).map(Val::Int),
-        None => fail(WRONG_ARGS, call.span, format!("no register `{}`", call.name)),
+        None => fail(WRONG_ARGS, call.span, format!("there is no register `{}`", call.name)),
     }
 }
 

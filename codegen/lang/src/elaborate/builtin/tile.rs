@@ -133,8 +133,8 @@ fn pipeline(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let stages = constant(e, val, at)?;
     let Some(stages) = u32::try_from(stages).ok().filter(|n| (1..=weft_ir::tile::MAX_STAGES).contains(n))
     else {
-        let most = weft_ir::tile::MAX_STAGES;
-        return fail(NOT_HELD, at, format!("a pipeline must have 1 to {most} stages, not {stages}"));
+        let max = weft_ir::tile::MAX_STAGES;
+        return fail(NOT_HELD, at, format!("a pipeline must have 1 to {max} stages, not {stages}"));
     };
     e.b.pipeline(stages).map(Val::Pipeline)
 }
@@ -182,8 +182,8 @@ fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> Result<Val> {
     let pipe = pipe(e, call, 0)?;
     let (val, at) = call.val(1);
     let n = e.as_int(val, at)?;
-    if n.upper_bound().is_some_and(|most| most < 0) {
-        return fail(NOT_HELD, at, format!("{n} stages: a role cannot go back"));
+    if n.upper_bound().is_some_and(|max| max < 0) {
+        return fail(NOT_HELD, at, format!("a role cannot skip {n} stages, because it cannot go back"));
     }
     let stages = e.b.index(n)?;
     e.b.consumer_skip(pipe, stages).map(|_| Val::Unit)

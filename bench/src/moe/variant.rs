@@ -36,7 +36,7 @@ const FORMS: [(&str, Form); 6] = [
 /// A plan, a form, and values of parameters of `moe_layer` that are tried. As text it is a plan with `form=NAME`, `outs=N`
 /// and `pace=N` among its words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
+pub struct Variant {
     /// The plan of the kernels.
     pub plan: Plan,
     /// The launches of a call.
@@ -47,13 +47,13 @@ pub struct Way {
     pub pace: Option<u32>,
 }
 
-impl From<Plan> for Way {
-    fn from(plan: Plan) -> Way {
-        Way { plan, form: Form::Auto, outs: None, pace: None }
+impl From<Plan> for Variant {
+    fn from(plan: Plan) -> Variant {
+        Variant { plan, form: Form::Auto, outs: None, pace: None }
     }
 }
 
-impl Way {
+impl Variant {
     /// Whether only products are timed.
     pub(super) fn is_product(&self) -> bool {
         matches!(self.form, Form::Products | Form::Even)
@@ -73,7 +73,7 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = FORMS.iter().find(|(_, form)| *form == self.form).map_or("", |(name, _)| name);
         write!(f, "form={name},{}", self.plan)?;
@@ -85,11 +85,11 @@ impl fmt::Display for Way {
     }
 }
 
-impl FromStr for Way {
+impl FromStr for Variant {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Way, String> {
-        let mut way = Way::from(Plan::default());
+    fn from_str(text: &str) -> Result<Variant, String> {
+        let mut variant = Variant::from(Plan::default());
         let mut of_plan = Vec::new();
         for word in text.split(',') {
             let number = |value: &str| value.parse().map(Some).map_err(|e| format!("`{word}`: {e}"));
@@ -98,15 +98,15 @@ impl FromStr for Way {
                     let known = || {
                         format!("there is no form `{name}`: known are {}", FORMS.map(|(n, _)| n).join(", "))
                     };
-                    way.form = FORMS.iter().find(|(known, _)| *known == name).ok_or_else(known)?.1;
+                    variant.form = FORMS.iter().find(|(known, _)| *known == name).ok_or_else(known)?.1;
                 }
-                Some(("outs", n)) => way.outs = number(n)?,
-                Some(("pace", n)) => way.pace = number(n)?,
+                Some(("outs", n)) => variant.outs = number(n)?,
+                Some(("pace", n)) => variant.pace = number(n)?,
                 _ => of_plan.push(word),
             }
         }
-        way.plan = of_plan.join(",").parse()?;
-        Ok(way)
+        variant.plan = of_plan.join(",").parse()?;
+        Ok(variant)
     }
 }
 
@@ -116,11 +116,16 @@ mod tests {
 
     #[test]
     fn ways_are_read_as_they_are_written() {
-        let way: Way = "form=many,bn=128,outs=4,pace=3000".parse().unwrap();
-        assert_eq!((way.form, way.plan.bn, way.outs, way.pace), (Form::Many, 128, Some(4), Some(3000)));
-        assert_eq!(way.to_string().parse(), Ok(way));
-        assert_eq!("".parse(), Ok(Way::from(Plan::default())));
-        assert!("form=some".parse::<Way>().unwrap_err().contains("auto, many, few, apart, products, even"));
-        assert!("pace=x".parse::<Way>().is_err() && "lag=1".parse::<Way>().is_err());
+        let variant: Variant = "form=many,bn=128,outs=4,pace=3000".parse().unwrap();
+        assert_eq!(
+            (variant.form, variant.plan.bn, variant.outs, variant.pace),
+            (Form::Many, 128, Some(4), Some(3000))
+        );
+        assert_eq!(variant.to_string().parse(), Ok(variant));
+        assert_eq!("".parse(), Ok(Variant::from(Plan::default())));
+        assert!(
+            "form=some".parse::<Variant>().unwrap_err().contains("auto, many, few, apart, products, even")
+        );
+        assert!("pace=x".parse::<Variant>().is_err() && "lag=1".parse::<Variant>().is_err());
     }
 }

@@ -37,8 +37,9 @@ pub struct BenchMoe {
     #[arg(long, default_value = "bf16")]
     dtype: String,
     /// The parameters of warpweft's kernels, such as form=many,bn=256,stages=3,piece=12. The form is auto,
-    /// many, few, or apart; products and even are the products alone, of uneven and of equal
-    /// groups of rows. Give the option again for each further plan.
+    /// many, few, or apart; dispatch and exchange are the transfers alone; products and even are the
+    /// products alone, of uneven and of equal groups of rows. Give the option again for each further
+    /// plan.
     #[arg(long, value_name = "NAME=N,...", default_value = "")]
     plan: Vec<String>,
     /// The peers to measure in the same run: nccl+cublas, cublas (one product with as many rows as

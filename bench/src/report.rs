@@ -7,7 +7,7 @@ use super::operation::Operation;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::SystemTime;
-use weft_runtime::{DType, World, cuda, machine};
+use weft_runtime::{DType, Device, World, cuda, machine};
 
 /// The spread of the microseconds of a call, over PEs and blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -241,6 +241,13 @@ impl NvLink {
     pub fn of(links: u32, capability: (u32, u32)) -> NvLink {
         NvLink { links, gbps: machine::nvlink_gbps(links, capability) }
     }
+
+    /// The links of a device, if the driver's library for management says how many are active.
+    pub(crate) fn of_device(device: &Device) -> Option<NvLink> {
+        let driver = machine::driver().ok()?;
+        let links = driver.gpus.get(device.ordinal() as usize)?.nvlinks.filter(|n| *n > 0)?;
+        Some(NvLink::of(links, device.compute_capability().ok()?))
+    }
 }
 
 impl Report {
@@ -249,8 +256,6 @@ impl Report {
         let (major, minor) = cuda::driver_version()?;
         let driver = machine::driver().ok();
         let device = world.device();
-        let gpu = driver.as_ref().and_then(|d| d.gpus.get(device.ordinal() as usize));
-        let links = gpu.and_then(|g| g.nvlinks).filter(|n| *n > 0);
         Ok(Report {
             warpweft: env!("CARGO_PKG_VERSION").into(),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -258,7 +263,7 @@ impl Report {
             operation: bench.operation,
             n_pes: world.n_pes(),
             gpu: device.name()?,
-            nvlink: links.zip(device.compute_capability().ok()).map(|(n, cc)| NvLink::of(n, cc)),
+            nvlink: NvLink::of_device(device),
             driver: driver.and_then(|d| d.version),
             cuda: format!("{major}.{minor}"),
             nvshmem: world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),

@@ -3,6 +3,7 @@
 use super::{Contender, Form, Report, Request, Row, Variant, Wrong, products};
 use crate::BenchError;
 use crate::gemm::data::{Data, Values, rounded, samples, value};
+use crate::report::NvLink;
 use crate::rounds::{Call, Rounds, Timed};
 use crate::start::StartLine;
 use std::time::SystemTime;
@@ -90,7 +91,7 @@ impl<'a> Harness<'a> {
         let calls = calls.collect::<Result<Vec<_>>>()?;
         let mut checked = vec![None; calls.len()];
         for ((call, contender), found) in calls.iter().zip(&self.request.contenders).zip(&mut checked) {
-            if self.request.check && matches!(contender, Contender::Ours(variant) if !variant.is_product()) {
+            if self.request.check && matches!(contender, Contender::Ours(variant) if variant.is_layer()) {
                 *found = Some(self.check(problem, call, &operands)?);
             }
         }
@@ -106,10 +107,19 @@ impl<'a> Harness<'a> {
         let row_bytes = problem.hidden * u64::from(problem.dtype.bytes())
             + problem.columns * u64::from(problem.out.bytes());
         let bytes = entries * (pes - 1.0) / pes * row_bytes as f64;
+        let once = sent_tokens(problem, (self.world.my_pe(), self.world.n_pes()));
+        let link = NvLink::of_device(self.world.device());
         let row = |(i, checked): (usize, Option<Wrong>)| {
             let (contender, time) = of(i);
-            let plan =
-                if let Contender::Ours(variant) = contender { variant.to_string() } else { String::new() };
+            let (plan, bytes, of_link) = match contender {
+                Contender::Ours(variant) if variant.is_transfer() => {
+                    let bytes = variant.bytes(problem, once);
+                    let of_link = link.map(|link| bytes / time.median / 1e3 / link.gbps);
+                    (variant.to_string(), bytes, of_link)
+                }
+                Contender::Ours(variant) => (variant.to_string(), bytes, None),
+                _ => (String::new(), bytes, None),
+            };
             Row {
                 problem: problem.to_string(),
                 name: contender.name().into(),
@@ -118,6 +128,7 @@ impl<'a> Harness<'a> {
                 gb_per_s: bytes / time.median / 1e3,
                 time_us: *time,
                 of_peer: peer.map(|peer| time.median / peer),
+                of_link,
                 checked,
             }
         };
@@ -237,17 +248,35 @@ impl<'a> Harness<'a> {
     }
 }
 
+/// The number of times that a token of the PE goes to another PE: once to each that has one of its experts.
+fn sent_tokens(problem: &Problem, (me, pes): (u32, u32)) -> u64 {
+    let local = u64::from(problem.experts / pes);
+    let is_there = |token: u64, pe: u32| {
+        (0..u64::from(problem.choices)).any(|c| expert(problem, token, c) / local == u64::from(pe))
+    };
+    let others = (0..pes).filter(|pe| *pe != me);
+    others.map(|pe| (0..problem.tokens).filter(|token| is_there(*token, pe)).count() as u64).sum()
+}
+
 /// The launches of warpweft.
 fn ours<'a, T: Element>(moe: Moe, variant: &Variant, operands: &'a Operands<T>) -> Call<'a> {
-    let apart = variant.form == Form::Apart;
+    let form = variant.form;
     Box::new(move |s| {
         let Operands { x, b, ids, live, gates, out } = operands;
         let routes = Routes { ids, live };
-        if !apart {
-            return Ok(moe.layer(s, x, &routes, b, gates, out)?);
+        match form {
+            Form::Dispatch => moe.dispatch(s, x, &routes)?,
+            Form::Exchange => {
+                moe.dispatch(s, x, &routes)?;
+                moe.combine(s, &routes, gates, out)?;
+            }
+            Form::Apart => {
+                moe.experts(s, x, &routes, b)?;
+                moe.combine(s, &routes, gates, out)?;
+            }
+            _ => moe.layer(s, x, &routes, b, gates, out)?,
         }
-        moe.experts(s, x, &routes, b)?;
-        Ok(moe.combine(s, &routes, gates, out)?)
+        Ok(())
     })
 }
 

@@ -17,8 +17,12 @@ pub struct Row {
     pub time_us: Spread,
     /// Floating-point operations of a PE in a second, by the median time.
     pub tflops: f64,
-    /// Bytes that a PE sends to others in both all-to-alls in a second, by the median time.
+    /// Bytes that a PE sends to others in both all-to-alls in a second, by the median time. If only transfers are timed, a
+    /// token counts once for each PE that it goes to.
     pub gb_per_s: f64,
+    /// That rate relative to the specified bandwidth of the GPU's links, if only transfers are timed.
+    #[serde(default)]
+    pub of_link: Option<f64>,
     /// The time relative to that of the first peer.
     pub of_peer: Option<f64>,
     /// The result of a check of samples.
@@ -57,7 +61,7 @@ impl Report {
         format!(
             "# weft bench: dispatch, experts and combine on {n_pes} x {gpu}{nccl}, warpweft {warpweft}; {date}\n\
              # medians of {repeats} blocks of calls {how}, in an order drawn anew each round, on the slowest PE\n\
-             #        who       us      min      max  TFLOP/s     GB/s  of peer   #wrong  problem\n"
+             #        who       us      min      max  TFLOP/s     GB/s  of link  of peer   #wrong  problem\n"
         )
     }
 
@@ -66,9 +70,10 @@ impl Report {
         let line = |r: &Row| {
             let Row { problem, name, plan, time_us: t, tflops, gb_per_s, .. } = r;
             let wrong = Wrong::counts(r.checked.as_ref());
-            let ratio = r.of_peer.map_or("-".into(), |r| format!("{r:.3}"));
+            let ratio = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.3}"));
+            let (of_link, of_peer) = (ratio(r.of_link), ratio(r.of_peer));
             format!(
-                "{name:>12}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{gb_per_s:>9.1}{ratio:>9}{wrong:>9}  {problem} {plan}\n",
+                "{name:>12}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{gb_per_s:>9.1}{of_link:>9}{of_peer:>9}{wrong:>9}  {problem} {plan}\n",
                 t.median, t.min, t.max,
             )
         };

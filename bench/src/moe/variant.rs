@@ -17,6 +17,10 @@ pub enum Form {
     Few,
     /// Dispatch and products in one launch, and a combine that brings results back, in the form for many tokens.
     Apart,
+    /// The dispatch of tokens alone.
+    Dispatch,
+    /// A dispatch, and a combine of results that nothing has written.
+    Exchange,
     /// The products alone, of rows that are there, and of which experts have unequal numbers.
     Products,
     /// The products alone, of rows that are there, and of which experts have equal numbers.
@@ -24,11 +28,13 @@ pub enum Form {
 }
 
 /// Forms by name.
-const FORMS: [(&str, Form); 6] = [
+const FORMS: [(&str, Form); 8] = [
     ("auto", Form::Auto),
     ("many", Form::Many),
     ("few", Form::Few),
     ("apart", Form::Apart),
+    ("dispatch", Form::Dispatch),
+    ("exchange", Form::Exchange),
     ("products", Form::Products),
     ("even", Form::Even),
 ];
@@ -59,13 +65,33 @@ impl Variant {
         matches!(self.form, Form::Products | Form::Even)
     }
 
+    /// Whether results are those of the whole layer.
+    pub(super) fn is_layer(&self) -> bool {
+        !self.is_product() && !self.is_transfer()
+    }
+
+    /// Whether only transfers are timed.
+    pub(super) fn is_transfer(&self) -> bool {
+        matches!(self.form, Form::Dispatch | Form::Exchange)
+    }
+
+    /// The bytes that a PE sends if `tokens` tokens go to other PEs, counted once for each of them. In an exchange, a sum
+    /// of results comes back for each.
+    pub(super) fn bytes(&self, problem: &Problem, tokens: u64) -> f64 {
+        let row = problem.hidden * u64::from(problem.dtype.bytes());
+        let back = problem.columns * u64::from(problem.out.bytes());
+        tokens as f64 * if self.form == Form::Exchange { row + back } else { row } as f64
+    }
+
     /// Compiles the kernels. *Collective.*
     pub(super) fn layer(&self, world: &World, problem: Problem) -> Result<Moe, GpuError> {
         let (team, plan) = (world.team(), self.plan);
         let tried = [("OUTS", self.outs), ("PACE", self.pace)];
         let tried: Vec<_> = tried.into_iter().filter_map(|(name, n)| Some((name, i64::from(n?)))).collect();
         match self.form {
-            Form::Auto if tried.is_empty() => Moe::new(world, team, problem, plan),
+            Form::Auto | Form::Dispatch | Form::Exchange if tried.is_empty() => {
+                Moe::new(world, team, problem, plan)
+            }
             Form::Few => Moe::for_few(world, team, problem, plan),
             Form::Apart => Moe::for_many(world, team, problem, plan),
             _ => Moe::tried(world, team, problem, plan, &tried),
@@ -115,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_read_as_they_are_written() {
+    fn variants_are_read_as_they_are_written() {
         let variant: Variant = "form=many,bn=128,outs=4,pace=3000".parse().unwrap();
         assert_eq!(
             (variant.form, variant.plan.bn, variant.outs, variant.pace),
@@ -124,7 +150,10 @@ mod tests {
         assert_eq!(variant.to_string().parse(), Ok(variant));
         assert_eq!("".parse(), Ok(Variant::from(Plan::default())));
         assert!(
-            "form=some".parse::<Variant>().unwrap_err().contains("auto, many, few, apart, products, even")
+            "form=some"
+                .parse::<Variant>()
+                .unwrap_err()
+                .contains("auto, many, few, apart, dispatch, exchange, products, even")
         );
         assert!("pace=x".parse::<Variant>().is_err() && "lag=1".parse::<Variant>().is_err());
     }

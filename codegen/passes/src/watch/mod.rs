@@ -168,7 +168,7 @@ impl Watch<'_> {
 
 /// Whether this is the first thread of the grid.
 fn is_first(b: &mut Builder) -> Built<Value> {
-    let zero = b.int(Scalar::U32, 0)?;
+    let zero = b.int(Scalar::I32, 0)?;
     let mut all = zero;
     for reg in [Sreg::BlockIdx, Sreg::ThreadIdx] {
         for dim in [Dim::X, Dim::Y, Dim::Z] {

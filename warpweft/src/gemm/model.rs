@@ -63,18 +63,22 @@ const MEMORY_OF_ONE: f64 = 21.0;
 /// Bytes that a multiprocessor writes to others of its cluster in a cycle: on an H200 the sums of 128x8192x8192 in tiles of
 /// 128 x 128 take about six microseconds.
 const CLUSTER: f64 = 6.0;
-/// Cycles from a request of a stage to its arrival.
-const LATENCY: f64 = 1000.0;
+/// Cycles from a request of a stage to its arrival while all multiprocessors request stages.
+const LATENCY: f64 = 1800.0;
 /// Cycles before the first product of a CTA, and between the last product of a tile and the first
 /// of the next.
 const START: f64 = 3000.0;
 const BETWEEN: f64 = 2500.0;
-/// The additional time of a step if one role alone multiplies 64 rows: a factor of its own cycles,
-/// and a number of cycles. On an H200, 64 of 8192 elements along K take 564 cycles in tiles of 64 x
-/// 128, 586 in tiles of 64 x 192, and 790 in tiles of 64 x 256.
+/// The additional time of a step if the only role that multiplies has 64 rows: a factor of its own
+/// cycles, and a number of cycles. On an H200, 64 of 8192 elements along K take 564 cycles in tiles
+/// of 64 x 128, 586 in tiles of 64 x 192, and 790 in tiles of 64 x 256. If roles could take turns
+/// and there is only one tile, a step takes about 390 cycles for 64 x 128 on an H100.
 const ALONE: (f64, f64) = (1.3, 80.0);
 /// Cycles that the CTAs of a cluster wait for each other before they add up.
 const MEET: f64 = 1500.0;
+/// Cycles in which 128 bytes of a stage beyond the last row are set to 0. On an H100, 192 rows in tiles of 128
+/// take 160 cycles longer for a step than 256 rows.
+const CLEARED: f64 = 2.2;
 
 /// Multiply-adds of a multiprocessor's tensor cores in a cycle.
 fn products(problem: &Problem) -> f64 {
@@ -108,6 +112,20 @@ fn from_memory(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     let cluster = cluster(plan);
     let active = tiles(problem, plan).min(clusters(u64::from(sms), cluster)) * cluster;
     START + moved(problem) / MEMORY.min(MEMORY_OF_ONE * active as f64)
+}
+
+/// Cycles in which a cluster adds up its sums.
+fn adding(plan: &Plan) -> f64 {
+    let elements = f64::from(plan.get(Param::Bm) * plan.get(Param::Bn));
+    if plan.get(Param::Split) > 1 { MEET + elements * 4.0 / CLUSTER } else { 0.0 }
+}
+
+/// Cycles in which the rows of a stage beyond the last one are set to 0, in the CTA that has the most.
+fn cleared(problem: &Problem, plan: &Plan) -> f64 {
+    let (rows, _) = extents(problem, plan);
+    let [bm, bk] = [Param::Bm, Param::Bk].map(|param| u64::from(plan.get(param)));
+    let bytes = (rows.next_multiple_of(bm) - rows) * bk * u64::from(problem.dtype.bytes());
+    bytes as f64 / 128.0 * CLEARED
 }
 
 /// The number of CTAs of a cluster.
@@ -154,7 +172,11 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     // Each instruction reads 64 rows of A and all of the tile's rows of B.
     let read = ((bm / 64) * (64 + bn) * bk) as f64 * element;
     let written = ((bm + bn) * bk) as f64 * element;
-    let (longer, more) = if bm == 64 { ALONE } else { (1.0, 0.0) };
+    let once = waves == 1.0;
+    let single = turns && once && of(Param::Ctas) == 1;
+    let (longer, more) = if bm == 64 && !single { ALONE } else { (1.0, 0.0) };
+    // Of several tiles, few have rows beyond the ends.
+    let more = more + if once { cleared(problem, plan) } else { 0.0 };
     let step = [
         (bm * bn * bk) as f64 / products(problem) * longer,
         (read + WRITTEN * written) / SHARED * longer,
@@ -163,8 +185,7 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     ];
     let step = step.into_iter().fold(0.0, f64::max) + more;
     let store = (bm * bn / split) as f64 * out / CACHE;
-    let adding = if split > 1 { MEET + (bm * bn) as f64 * 4.0 / CLUSTER } else { 0.0 };
-    let between = adding + store + BETWEEN;
+    let between = adding(plan) + store + BETWEEN;
     // If roles take turns, a tile is written while the next one is multiplied.
     let hidden = if turns { (waves - 1.0) * between.min(steps * step) } else { 0.0 };
     START + waves * (steps * step + between) - hidden
@@ -187,7 +208,8 @@ const ALIKE: f64 = 1.02;
 pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
     let Machine { target, sms } = machine;
     let timed = |plan: Plan| {
-        let (busy, memory) = (busy(problem, &plan, sms), from_memory(problem, &plan, sms));
+        // The CTAs of a cluster add up after the last bytes have come.
+        let (busy, memory) = (busy(problem, &plan, sms), from_memory(problem, &plan, sms) + adding(&plan));
         (busy.max(memory) + busy.min(memory) / 8.0, plan)
     };
     let timed: Vec<(f64, Plan)> = candidates(problem, target).map(timed).collect();
@@ -203,12 +225,15 @@ pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
         let shares = problem.dtype.bytes() > 1 || of(Param::Bn) > 128;
         let ctas = cluster(&plan).abs_diff(if waves > 1 && !reads && shares { 2 } else { 1 }) as f64;
         let rank = ((cycles / least).ln() / ALIKE.ln()).floor();
-        let useless = (of(Param::Turns) == 1) != (waves > 1);
+        // With one tile for each CTA, only tiles of 64 rows are faster in a kernel whose roles take turns.
+        let takes_turns = waves > 1 || of(Param::Bm) == 64 && !reads;
+        let useless = (of(Param::Turns) == 1) != takes_turns;
+        let multiplied = if reads { 0.0 } else { cycles };
         let (area, kept) = (f64::from(of(Param::Bm) * of(Param::Bn)), 1 - of(Param::Swap));
-        ([rank, ctas, f64::from(useless), bytes, -ahead, area, f64::from(kept)], plan)
+        ([rank, ctas, f64::from(useless), bytes, -ahead, area, multiplied, f64::from(kept)], plan)
     };
-    let mut all: Vec<([f64; 7], Plan)> = timed.iter().map(key).collect();
-    let order = |a: &[f64; 7], b: &[f64; 7]| -> Ordering {
+    let mut all: Vec<([f64; 8], Plan)> = timed.iter().map(key).collect();
+    let order = |a: &[f64; 8], b: &[f64; 8]| -> Ordering {
         a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
     };
     all.sort_by(|(a, _), (b, _)| order(a, b));

@@ -235,6 +235,28 @@ fn the_model_prefers_what_is_plain() {
     assert!(all.iter().all(|plan| fits_some(&problem("4096x4096x4096"), plan).is_ok()));
 }
 
+/// The fastest of the plans that were measured on an H100.
+#[test]
+fn the_model_finds_what_was_measured() {
+    let measured = [
+        ("16x4096x8192", "bm=64,bn=16,bk=128,stages=8,split=2,swap=1"),
+        ("64x4096x8192", "bm=64,bn=32,bk=128,stages=8,turns=1"),
+        ("128x4096x8192", "bm=64,bn=64,bk=128,stages=6,turns=1"),
+        ("512x4096x8192", "bm=128,bn=128,stages=6"),
+        ("64x8192x4096", "bm=64,bn=64,bk=128,stages=6,swap=1"),
+        ("192x8192x4096", "bm=64,bn=192,stages=6,swap=1,turns=1"),
+        ("256x8192x4096", "bm=128,bn=128,stages=6"),
+        ("4096x4096x4096", "bm=128,bn=256,ctas=2"),
+        ("8192x8192x8192", "bm=128,bn=168,stages=5,ctas=2,turns=1"),
+    ];
+    for (text, best) in measured {
+        assert_eq!(ranked(&problem(text), machine())[0], plan(best), "{text}");
+    }
+    // Stages of 128 elements were not measured there.
+    let first = ranked(&problem("256x4096x8192"), machine())[0];
+    assert_eq!([Param::Bm, Param::Bn, Param::Turns].map(|p| first.get(p)), [64, 128, 1], "{first}");
+}
+
 fn table() -> Table {
     let setting = Setting { gpu: "NVIDIA H200".into(), driver: "580.1".into() };
     let entry = |problem, text, us| Entry { problem, plan: plan(text), us };

@@ -37,7 +37,7 @@ pub trait StoredValue: Sized {
     /// Fails if the value cannot be written.
     fn encode(&self) -> io::Result<Vec<u8>>;
 
-    /// Decodes what [`encode`](Kept::encode) wrote. Returns `None` for other bytes, such as those
+    /// Decodes what [`encode`](StoredValue::encode) wrote. Returns `None` for other bytes, such as those
     /// of another version.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }

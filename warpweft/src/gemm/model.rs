@@ -173,7 +173,7 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     let read = ((bm / 64) * (64 + bn) * bk) as f64 * element;
     let written = ((bm + bn) * bk) as f64 * element;
     let once = waves == 1.0;
-    let single = turns && once && of(Param::Ctas) == 1;
+    let single = turns && once && of(Param::Ctas) == 1 && of(Param::Swap) == 0;
     let (longer, more) = if bm == 64 && !single { ALONE } else { (1.0, 0.0) };
     // Of several tiles, few have rows beyond the ends.
     let more = more + if once { cleared(problem, plan) } else { 0.0 };
@@ -226,7 +226,8 @@ pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
         let ctas = cluster(&plan).abs_diff(if waves > 1 && !reads && shares { 2 } else { 1 }) as f64;
         let rank = ((cycles / least).ln() / ALIKE.ln()).floor();
         // With one tile for each CTA, only tiles of 64 rows are faster in a kernel whose roles take turns.
-        let takes_turns = waves > 1 || of(Param::Bm) == 64 && !reads;
+        let alone = of(Param::Bm) == 64 && of(Param::Swap) == 0 && !reads;
+        let takes_turns = waves > 1 || alone;
         let useless = (of(Param::Turns) == 1) != takes_turns;
         let multiplied = if reads { 0.0 } else { cycles };
         let (area, kept) = (f64::from(of(Param::Bm) * of(Param::Bn)), 1 - of(Param::Swap));

@@ -20,7 +20,7 @@ pub struct Row {
     /// Bytes that a PE sends to others in both all-to-alls in a second, by the median time. If only transfers are timed, a
     /// token counts once for each PE that it goes to.
     pub gb_per_s: f64,
-    /// That rate relative to the specified bandwidth of the GPU's links, if only transfers are timed.
+    /// The rate relative to the specified bandwidth of the GPU's links. It is there if only transfers are timed.
     #[serde(default)]
     pub of_link: Option<f64>,
     /// The time relative to that of the first peer.

@@ -7,7 +7,8 @@ use super::operation::Operation;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::SystemTime;
-use weft_runtime::{DType, Device, World, cuda, machine};
+use weft_runtime::machine::{self, Driver};
+use weft_runtime::{DType, Device, World, cuda};
 
 /// The spread of the microseconds of a call, over PEs and blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -243,8 +244,7 @@ impl NvLink {
     }
 
     /// The links of a device, if the driver's library for management says how many are active.
-    pub(crate) fn of_device(device: &Device) -> Option<NvLink> {
-        let driver = machine::driver().ok()?;
+    pub(crate) fn of_device(driver: &Driver, device: &Device) -> Option<NvLink> {
         let links = driver.gpus.get(device.ordinal() as usize)?.nvlinks.filter(|n| *n > 0)?;
         Some(NvLink::of(links, device.compute_capability().ok()?))
     }
@@ -263,7 +263,7 @@ impl Report {
             operation: bench.operation,
             n_pes: world.n_pes(),
             gpu: device.name()?,
-            nvlink: NvLink::of_device(device),
+            nvlink: driver.as_ref().and_then(|driver| NvLink::of_device(driver, device)),
             driver: driver.and_then(|d| d.version),
             cuda: format!("{major}.{minor}"),
             nvshmem: world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),

@@ -13,7 +13,7 @@ use weft_lang::evaluate::unit_roundoff;
 use weft_run::array::read_number;
 use weft_runtime::cuda::{self};
 use weft_runtime::nccl::{self, Communicator};
-use weft_runtime::{DType, DeviceTensor, Element, World, cublas};
+use weft_runtime::{DType, DeviceTensor, Element, World, cublas, machine};
 
 type Result<T> = std::result::Result<T, BenchError>;
 type ReportSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
@@ -23,7 +23,10 @@ pub(super) fn run<T: Element>(world: &World, request: &Request, done: ReportSink
         true => Some(Communicator::over(world)?),
         false => None,
     };
-    let bed = Harness { world, request, start: StartLine::new(world)?, nccl };
+    let transfers = request.contenders.iter().any(Contender::is_transfer);
+    let driver = if transfers { machine::driver().ok() } else { None };
+    let link = driver.and_then(|driver| NvLink::of_device(&driver, world.device()));
+    let bed = Harness { world, request, start: StartLine::new(world)?, nccl, link };
     let mut report = Report {
         warpweft: env!("CARGO_PKG_VERSION").into(),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -53,6 +56,8 @@ struct Harness<'a> {
     request: &'a Request,
     start: StartLine<'a>,
     nccl: Option<Communicator>,
+    /// The links of this PE's GPU, if transfers alone are timed.
+    link: Option<NvLink>,
 }
 
 /// The operands of a PE for a problem.
@@ -107,14 +112,13 @@ impl<'a> Harness<'a> {
         let row_bytes = problem.hidden * u64::from(problem.dtype.bytes())
             + problem.columns * u64::from(problem.out.bytes());
         let bytes = entries * (pes - 1.0) / pes * row_bytes as f64;
-        let once = sent_tokens(problem, (self.world.my_pe(), self.world.n_pes()));
-        let link = NvLink::of_device(self.world.device());
         let row = |(i, checked): (usize, Option<Wrong>)| {
             let (contender, time) = of(i);
             let (plan, bytes, of_link) = match contender {
                 Contender::Ours(variant) if variant.is_transfer() => {
-                    let bytes = variant.bytes(problem, once);
-                    let of_link = link.map(|link| bytes / time.median / 1e3 / link.gbps);
+                    let sent = sent_tokens(problem, (self.world.my_pe(), self.world.n_pes()));
+                    let bytes = variant.bytes(problem, sent);
+                    let of_link = self.link.map(|link| bytes / time.median / 1e3 / link.gbps);
                     (variant.to_string(), bytes, of_link)
                 }
                 Contender::Ours(variant) => (variant.to_string(), bytes, None),
@@ -265,16 +269,12 @@ fn ours<'a, T: Element>(moe: Moe, variant: &Variant, operands: &'a Operands<T>) 
         let Operands { x, b, ids, live, gates, out } = operands;
         let routes = Routes { ids, live };
         match form {
-            Form::Dispatch => moe.dispatch(s, x, &routes)?,
-            Form::Exchange => {
-                moe.dispatch(s, x, &routes)?;
-                moe.combine(s, &routes, gates, out)?;
-            }
-            Form::Apart => {
-                moe.experts(s, x, &routes, b)?;
-                moe.combine(s, &routes, gates, out)?;
-            }
-            _ => moe.layer(s, x, &routes, b, gates, out)?,
+            Form::Dispatch | Form::Exchange => moe.dispatch(s, x, &routes)?,
+            Form::Apart => moe.experts(s, x, &routes, b)?,
+            _ => return Ok(moe.layer(s, x, &routes, b, gates, out)?),
+        }
+        if form != Form::Dispatch {
+            moe.combine(s, &routes, gates, out)?;
         }
         Ok(())
     })

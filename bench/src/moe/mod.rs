@@ -40,6 +40,11 @@ impl Contender {
         pick(names, &[("nccl+cublas", Contender::Nccl), ("cublas", Contender::OneProduct)], "peer", "")
     }
 
+    /// Whether transfers alone are timed.
+    fn is_transfer(&self) -> bool {
+        matches!(self, Contender::Ours(variant) if variant.is_transfer())
+    }
+
     /// The name in the table.
     pub fn name(&self) -> &'static str {
         match self {

@@ -95,7 +95,8 @@ pub struct BenchCommand {
     check: bool,
     /// The peers to measure in the same run: nccl, nccl-symm (with registered windows), nvshmem,
     /// nvshmem-stream, torch (the fastest function of PyTorch's symmetric memory), torch-one-shot,
-    /// torch-two-shot, torch-multimem.
+    /// torch-two-shot, torch-multimem, flashinfer (its allreduce, from TensorRT-LLM), vllm (its
+    /// allreduce, as FlashInfer packs it).
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
     /// A kernel file of your own to measure as this collective. It has one kernel with the

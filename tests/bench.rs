@@ -69,6 +69,7 @@ fn report() -> Report {
         nvshmem: "3.4.5".into(),
         nccl: Some("2.28.9".into()),
         torch: None,
+        flashinfer: None,
         lowering: "unicast".into(),
         no_multicast: Some("NVSHMEM_DISABLE_NVLS is set".into()),
         iters: 20,

@@ -29,12 +29,13 @@ pub enum Contender {
     /// NCCL with registered windows, and with its symmetric kernels for the operations that have
     /// one.
     NcclSymm,
-    /// PyTorch's symmetric memory: one of its algorithms by name, or the fastest of them.
+    /// A peer that is called from Python, by name: PyTorch's symmetric memory (one of its
+    /// algorithms, or the fastest of them), or a kernel of an inference engine.
     Torch(&'static str),
 }
 
 /// The peers, in the order in which messages list them.
-pub const PEERS: [Contender; 8] = [
+pub const PEERS: [Contender; 10] = [
     Contender::Nccl,
     Contender::NcclSymm,
     Contender::Nvshmem,
@@ -43,6 +44,8 @@ pub const PEERS: [Contender; 8] = [
     Contender::Torch(torch::CONTENDERS[1]),
     Contender::Torch(torch::CONTENDERS[2]),
     Contender::Torch(torch::CONTENDERS[3]),
+    Contender::Torch(torch::CONTENDERS[4]),
+    Contender::Torch(torch::CONTENDERS[5]),
 ];
 
 const BOTH: &[Placement] = &[Placement::OutOfPlace, Placement::InPlace];
@@ -172,9 +175,7 @@ impl Contender {
                 Err(format!("NCCL does not support {operation}: leave {name} out"))
             }
             (Contender::Torch(_), Operation::Collective(c)) => torch::can(name, c, dtype, op),
-            (Contender::Torch(_), _) => {
-                Err(format!("PyTorch does not support {operation}: leave {name} out"))
-            }
+            (Contender::Torch(_), _) => Err(format!("{name} does not support {operation}: leave it out")),
             (Contender::Nvshmem, Operation::Collective(c))
                 if c.reduces() && dtype.nvshmem_name().is_none() =>
             {
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(
             Contender::peers("mpi").unwrap_err(),
             "`mpi` is not a known peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream, torch, torch-one-shot, \
-             torch-two-shot, torch-multimem"
+             torch-two-shot, torch-multimem, flashinfer, vllm"
         );
         assert_eq!(names(Contender::algorithms(Operation::Put, "all")).unwrap(), ["p2p"]);
     }

@@ -165,8 +165,10 @@ impl Bench {
         if self.contenders.iter().any(|c| c.is_nccl()) {
             usable(nccl::installed())?;
         }
-        if self.contenders.iter().any(|c| matches!(c, Contender::Torch(_))) {
-            usable(torch::installed())?;
+        for contender in &self.contenders {
+            if let Contender::Torch(name) = contender {
+                usable(torch::available(name))?;
+            }
         }
         if self.check && data::limit(self.dtype, self.summands(n_pes)) == 0 {
             let dtype = self.dtype;

@@ -11,7 +11,7 @@ use super::own;
 use super::report::{Report, Row, Times, Wrong};
 use super::start::StartLine;
 use super::times::{Blocks, Timed, times};
-use super::torch::Torch;
+use super::torch::{self, Torch};
 use super::{Bench, BenchError};
 use std::time::Instant;
 use weft::Transport;
@@ -209,6 +209,7 @@ impl<'a, T: Number> Harness<'a, T> {
         report.no_multicast = self.buffers[0].why_no_multicast(&self.team);
         report.nccl = self.nccl.as_ref().map(|n| n.communicator.version().to_string());
         report.torch = self.torch.as_ref().map(|t| t.version.clone());
+        report.flashinfer = torch::flashinfer_of(self.bench.contenders.iter().map(|c| c.name()));
         let parts = counts.iter().map(|c| c.count * size_of::<T>() as u64);
         let divided = [Collective::AllGather, Collective::ReduceScatter].map(Operation::Collective);
         if let Some(Nccl { communicator, windows: Some(_), .. }) = &self.nccl

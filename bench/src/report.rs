@@ -202,6 +202,9 @@ pub struct Report {
     /// The version of PyTorch, if it was measured.
     #[serde(default)]
     pub torch: Option<String>,
+    /// The version of FlashInfer, if kernels of inference engines were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flashinfer: Option<String>,
     /// The lowering of warpweft's kernels: `multimem` or `unicast`.
     pub lowering: String,
     /// The reason why the team has no multicast address.
@@ -269,6 +272,7 @@ impl Report {
             nvshmem: world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),
             nccl: None,
             torch: None,
+            flashinfer: None,
             lowering: String::new(),
             no_multicast: None,
             iters: bench.iters,
@@ -300,7 +304,8 @@ impl Report {
         if what(&self) != what(&more) {
             return Err(format!("this report has {}, but the first report has {}", what(&more), what(&self)));
         }
-        let versions = |r: &Report| [r.nccl.clone(), r.torch.clone(), Some(r.nvshmem.clone())];
+        let versions =
+            |r: &Report| [r.nccl.clone(), r.torch.clone(), r.flashinfer.clone(), Some(r.nvshmem.clone())];
         let other = |(a, b): (Option<String>, Option<String>)| a.zip(b).is_some_and(|(a, b)| a != b);
         if versions(&self).into_iter().zip(versions(&more)).any(other) {
             return Err("this report and the first were measured with different versions".into());
@@ -314,6 +319,7 @@ impl Report {
         self.left_out.extend(new.collect::<Vec<_>>());
         self.calibration = self.calibration.or(more.calibration);
         (self.nccl, self.torch) = (self.nccl.or(more.nccl), self.torch.or(more.torch));
+        self.flashinfer = self.flashinfer.or(more.flashinfer);
         if self.date != more.date {
             self.date = format!("{} and {}", self.date, more.date);
         }

@@ -57,6 +57,7 @@ impl Report {
             ("NVSHMEM", Some(&*self.nvshmem)),
             ("NCCL", self.nccl.as_deref()),
             ("PyTorch", self.torch.as_deref()),
+            ("FlashInfer", self.flashinfer.as_deref()),
             ("warpweft", Some(&*self.warpweft)),
         ];
         let there = all.into_iter().filter_map(|(name, version)| Some(format!("{name} {}", version?)));

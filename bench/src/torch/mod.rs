@@ -1,6 +1,6 @@
-//! PyTorch's symmetric memory, measured in the same run. Each PE has a Python process on its GPU,
-//! which makes PyTorch's calls in alternation with the other contenders and times them in the same
-//! way.
+//! Peers that are called from Python, measured in the same run: PyTorch's symmetric memory, and the
+//! kernels of inference engines that FlashInfer packs. Each PE has a Python process on its GPU,
+//! which makes the calls in alternation with the other contenders and times them in the same way.
 
 mod child;
 pub mod product;
@@ -22,28 +22,59 @@ use tempfile::TempDir;
 use weft_runtime::{DType, Reduce, World, find};
 
 /// The script that each PE's Python process runs.
-const PEER: &str = include_str!("peer.py");
+const PEER: &str = concat!(include_str!("engines.py"), include_str!("peer.py"));
 
-/// The script that reports whether PyTorch is installed, and its version.
+/// The script that reports whether a package is installed, and its version.
 const LOOK: &str = "
 import importlib.metadata, json, sys
-try: print(json.dumps({'version': importlib.metadata.version('torch')}))
-except importlib.metadata.PackageNotFoundError: print(json.dumps({'error': sys.executable + ' has no torch'}))
+name = sys.argv[1]
+try: print(json.dumps({'version': importlib.metadata.version(name)}))
+except importlib.metadata.PackageNotFoundError: print(json.dumps({'error': sys.executable + ' has no ' + name}))
 ";
 
 /// The variable that names the Python interpreter, and the default.
 const PYTHON: (&str, &str) = ("WEFT_PYTHON", "python3");
-/// The oldest supported version of PyTorch (major, minor): the first whose events can be recorded
-/// in a CUDA graph (`external`).
-const OLDEST: (u32, u32) = (2, 9);
 /// The time limit for loading PyTorch and connecting its PEs.
 const START: Duration = Duration::from_secs(180);
 /// The time limit for every later answer.
 const ANSWER: Duration = Duration::from_secs(60);
+/// The time limit for the first call of a kernel that FlashInfer compiles when it is first used.
+const BUILD: Duration = Duration::from_secs(900);
 
-/// A function of `torch.ops.symm_mem`.
+/// A Python package with contenders.
+struct Package {
+    /// The name for users.
+    title: &'static str,
+    /// The name that pip knows.
+    name: &'static str,
+    /// The oldest supported version (major, minor).
+    oldest: (u32, u32),
+    /// Why older versions are not supported.
+    lacks: &'static str,
+    /// The types of which it has sums.
+    dtypes: &'static [DType],
+}
+
+const TORCH: Package = Package {
+    title: "PyTorch",
+    name: "torch",
+    oldest: (2, 9),
+    lacks: "its events cannot be in a CUDA graph",
+    dtypes: &[DType::F32, DType::BF16],
+};
+
+const FLASHINFER: Package = Package {
+    title: "FlashInfer",
+    name: "flashinfer-python",
+    oldest: (0, 6),
+    lacks: "it has no `create_allreduce_fusion_workspace`",
+    dtypes: &[DType::F32, DType::BF16, DType::F16],
+};
+
+/// A function of `torch.ops.symm_mem`, or of FlashInfer.
 pub struct Function {
-    /// The contender that it belongs to, besides `torch`, which takes the fastest function.
+    /// The contender that it belongs to, besides `torch`, which takes the fastest of PyTorch's
+    /// functions.
     contender: &'static str,
     name: &'static str,
     collective: Collective,
@@ -61,10 +92,12 @@ const fn function(
     Function { contender, name, collective: Collective::AllReduce, place, multicast }
 }
 
-/// PyTorch's contenders: the fastest function for a size, and each algorithm.
-pub const CONTENDERS: [&str; 4] = ["torch", "torch-one-shot", "torch-two-shot", "torch-multimem"];
+/// The contenders: the fastest of PyTorch's functions for a size, each algorithm of PyTorch, and the
+/// kernels of inference engines.
+pub const CONTENDERS: [&str; 6] =
+    ["torch", "torch-one-shot", "torch-two-shot", "torch-multimem", "flashinfer", "vllm"];
 
-const FUNCTIONS: [Function; 6] = [
+const FUNCTIONS: [Function; 9] = [
     function("torch-one-shot", "one_shot_all_reduce_out", Placement::OutOfPlace, false),
     function("torch-two-shot", "two_shot_all_reduce_out", Placement::OutOfPlace, false),
     function("torch-two-shot", "two_shot_all_reduce_", Placement::InPlace, false),
@@ -74,12 +107,22 @@ const FUNCTIONS: [Function; 6] = [
         collective: Collective::ReduceScatter,
         ..function("torch-two-shot", "reduce_scatter_out", Placement::OutOfPlace, false)
     },
+    function("flashinfer", "flashinfer_one_shot", Placement::OutOfPlace, false),
+    function("flashinfer", "flashinfer_two_shot", Placement::OutOfPlace, false),
+    function("vllm", "vllm_all_reduce", Placement::OutOfPlace, false),
 ];
+
+/// The package that a contender comes from.
+fn package(contender: &str) -> &'static Package {
+    if contender.starts_with(TORCH.name) { &TORCH } else { &FLASHINFER }
+}
 
 /// The functions of a contender for a collective.
 fn functions(contender: &str, collective: Collective) -> impl Iterator<Item = &'static Function> {
+    let any = contender == CONTENDERS[0];
     let of = move |f: &&Function| {
-        f.collective == collective && (contender == CONTENDERS[0] || contender == f.contender)
+        let named = contender == f.contender || any && package(f.contender).name == TORCH.name;
+        f.collective == collective && named
     };
     FUNCTIONS.iter().filter(of)
 }
@@ -99,18 +142,19 @@ pub fn can(
     dtype: DType,
     op: Reduce,
 ) -> std::result::Result<(), String> {
+    let Package { title, dtypes, .. } = package(contender);
     if functions(contender, collective).next().is_none() {
-        return Err(format!(
-            "PyTorch's symmetric memory does not support {collective}: leave {contender} out"
-        ));
+        return Err(format!("{title} does not support {collective} in shared memory: leave {contender} out"));
     }
-    match (dtype, op) {
-        (DType::F32 | DType::BF16, Reduce::Sum) => Ok(()),
-        _ => Err(format!(
-            "PyTorch's symmetric memory has only sums of f32 and bf16, not {} of {dtype}: leave {contender} out",
-            op.name()
-        )),
+    if op == Reduce::Sum && dtypes.contains(&dtype) {
+        return Ok(());
     }
+    let all: Vec<_> = dtypes.iter().map(|d| d.name()).collect();
+    Err(format!(
+        "{title} has only sums of {} in shared memory, not {} of {dtype}: leave {contender} out",
+        all.join(", "),
+        op.name()
+    ))
 }
 
 /// The Python interpreter. It runs in `/`, so that Python does not import modules from the folder
@@ -130,24 +174,53 @@ fn python() -> Command {
 /// Fails without Python or PyTorch, or if PyTorch is too old. The message says what to do.
 pub fn installed() -> std::result::Result<&'static str, BenchError> {
     static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
-    let version = VERSION.get_or_init(|| look(python()));
+    let version = VERSION.get_or_init(|| look(python(), &TORCH));
     version.as_deref().map_err(|why| BenchError::Request(why.clone()))
 }
 
-fn look(mut interpreter: Command) -> std::result::Result<String, String> {
-    let found = Child::start("PyTorch", interpreter.args(["-c", LOOK]))
+/// The version of FlashInfer, which needs PyTorch.
+///
+/// # Errors
+///
+/// Fails without Python, PyTorch or FlashInfer, or if one of them is too old. The message says what
+/// to do.
+pub fn flashinfer() -> std::result::Result<&'static str, BenchError> {
+    static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
+    installed()?;
+    let version = VERSION.get_or_init(|| look(python(), &FLASHINFER));
+    version.as_deref().map_err(|why| BenchError::Request(why.clone()))
+}
+
+/// Checks that the package of a contender is installed.
+///
+/// # Errors
+///
+/// Fails where [`installed`] and [`flashinfer`] fail.
+pub fn available(contender: &str) -> std::result::Result<(), BenchError> {
+    if package(contender).name == TORCH.name { installed() } else { flashinfer() }.map(drop)
+}
+
+/// FlashInfer's version, if one of these contenders comes from it.
+pub fn flashinfer_of<'a>(mut contenders: impl Iterator<Item = &'a str>) -> Option<String> {
+    let any = contenders.any(|c| package(c).name == FLASHINFER.name);
+    flashinfer().ok().filter(|_| any).map(str::to_owned)
+}
+
+fn look(mut interpreter: Command, package: &Package) -> std::result::Result<String, String> {
+    let Package { title, name, oldest: (major, minor), lacks, .. } = package;
+    let found = Child::start(title, interpreter.args(["-c", LOOK, name]))
         .and_then(|mut child| child.ask::<Started>(&(), ANSWER));
-    let (major, minor) = OLDEST;
     let help = format!(
-        "`pip install torch` ({major}.{minor} or later), or name an interpreter that has it: {}=python3; or leave torch \
-         out of --against",
-        PYTHON.0
+        "`pip install {name}` ({major}.{minor} or later), or name an interpreter that has it: {}=python3; or leave \
+         {} out of --against",
+        PYTHON.0,
+        if *name == TORCH.name { "torch" } else { "flashinfer and vllm" }
     );
     let version = found.map_err(|why| format!("{why}; {help}"))?.version;
     let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
-    match (numbers.next(), numbers.next()) >= (Some(major), Some(minor)) {
+    match (numbers.next(), numbers.next()) >= (Some(*major), Some(*minor)) {
         true => Ok(version),
-        false => Err(format!("PyTorch {version} is too old: its events cannot be in a CUDA graph; {help}")),
+        false => Err(format!("{title} {version} is too old: {lacks}; {help}")),
     }
 }
 
@@ -214,8 +287,8 @@ struct Timings {
 }
 
 #[derive(Deserialize)]
-struct Checked {
-    wrong: Option<WrongElement>,
+struct Checked<W> {
+    wrong: Option<W>,
 }
 
 #[derive(Deserialize)]
@@ -334,8 +407,9 @@ impl<T: Number> Harness<'_, T> {
     ) -> Result<std::result::Result<Outcome, String>> {
         let missing = || BenchError::Local("PyTorch was not started".into());
         let torch = self.torch.as_ref().ok_or_else(missing)?;
+        let title = package(contender).title;
         let mut why =
-            format!("{contender}: PyTorch does not support {collective} with results in this place");
+            format!("{contender}: {title} does not support {collective} with results in this place");
         let mut best: Option<(Times, &Function)> = None;
         let mut last = None;
         for function in functions(contender, collective).filter(|f| f.place == place) {
@@ -365,7 +439,7 @@ impl<T: Number> Harness<'_, T> {
                 return Err(BenchError::Local(refused));
             }
             let rounds = *ROUNDS.end();
-            let Checked { wrong } = torch.ask(&Ask::Check { rounds })?;
+            let Checked::<WrongElement> { wrong } = torch.ask(&Ask::Check { rounds })?;
             let wrong = wrong.map(|found| {
                 let WrongElement { elements, round, index, found, expected } = found;
                 let of = counts.recv * u64::from(self.world.n_pes()) * u64::from(rounds);
@@ -385,7 +459,9 @@ impl<T: Number> Harness<'_, T> {
     ) -> Result<std::result::Result<PreparedCall<'t>, String>> {
         let Counts { send, recv, .. } = *counts;
         let apart = function.place == Placement::OutOfPlace;
-        let answer = torch.ask(&Ask::Prepare { function: function.name, send, recv, apart })?;
+        let question = Ask::Prepare { function: function.name, send, recv, apart };
+        let within = if package(function.contender).name == TORCH.name { ANSWER } else { BUILD };
+        let answer = ask(&torch.child, &question, within)?;
         Ok(agreed_first(self.world, answer)?.map(|first_us| PreparedCall { torch, first_us }))
     }
 }
@@ -400,7 +476,7 @@ mod tests {
         let of = |script: &str| {
             let mut shell = Command::new("sh");
             shell.args(["-c", script]);
-            look(shell)
+            look(shell, &TORCH)
         };
         assert_eq!(of(r#"echo '{"version": "2.11.0+cu130"}'"#).unwrap(), "2.11.0+cu130");
         for (script, what) in [
@@ -416,8 +492,14 @@ mod tests {
             assert!(why.starts_with(what), "{why}");
             assert!(why.contains("WEFT_PYTHON=python3") && why.contains("leave torch out"), "{why}");
         }
-        let why = look(Command::new("/nowhere/python3")).unwrap_err();
+        let why = look(Command::new("/nowhere/python3"), &TORCH).unwrap_err();
         assert!(why.starts_with("PyTorch: cannot start /nowhere/python3: No such file"), "{why}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"echo '{"version": "0.5.3"}'"#]);
+        let why = look(shell, &FLASHINFER).unwrap_err();
+        assert!(
+            why.starts_with("FlashInfer 0.5.3 is too old") && why.contains("leave flashinfer and vllm out")
+        );
     }
 
     #[test]
@@ -432,6 +514,12 @@ mod tests {
         );
         assert_eq!(names("torch-one-shot", AllReduce, Placement::OutOfPlace), ["one_shot_all_reduce_out"]);
         assert_eq!(names("torch", ReduceScatter, Placement::OutOfPlace), ["reduce_scatter_out"]);
+        assert_eq!(names("torch", AllReduce, Placement::OutOfPlace).len(), 3);
+        assert_eq!(
+            names("flashinfer", AllReduce, Placement::OutOfPlace),
+            ["flashinfer_one_shot", "flashinfer_two_shot"]
+        );
+        assert_eq!(names("vllm", AllReduce, Placement::OutOfPlace), ["vllm_all_reduce"]);
         assert!(
             !has("torch-one-shot", AllReduce, Placement::InPlace)
                 && has("torch", AllReduce, Placement::InPlace)
@@ -443,6 +531,9 @@ mod tests {
         );
         assert!(why("torch", AllReduce, DType::F32, Reduce::Max).contains("not max of f32"));
         assert_eq!(can("torch-two-shot", ReduceScatter, DType::BF16, Reduce::Sum), Ok(()));
+        assert_eq!(can("vllm", AllReduce, DType::F16, Reduce::Sum), Ok(()));
+        let whole = why("flashinfer", AllReduce, DType::I32, Reduce::Sum);
+        assert!(whole.contains("FlashInfer has only sums of f32, bf16, f16"), "{whole}");
     }
 
     /// The questions and answers in the form that `peer.py` reads and writes.
@@ -453,11 +544,15 @@ mod tests {
         assert_eq!(to_value(Ask::Time(blocks)).unwrap(), time);
         assert!(matches!(from_str(r#"{"first_us": 2.5}"#), Ok(Prepared::First(2.5))));
         assert!(matches!(from_str(r#"{"refused": "no"}"#), Ok(Prepared::Refused(why)) if why == "no"));
-        let none: Checked = from_str(r#"{"wrong": null}"#).unwrap();
+        let none: Checked<WrongElement> = from_str(r#"{"wrong": null}"#).unwrap();
         assert!(none.wrong.is_none());
-        for method in ["join", "prepare", "time", "check", "multiply", "arrange", "again", "sample"] {
+        let methods = ["join", "prepare", "time", "check", "multiply", "arrange", "again", "sample"];
+        for method in methods {
             assert!(PEER.contains(&format!("def {method}(self, ask):")), "{method}");
         }
-        assert!(FUNCTIONS.iter().all(|f| PEER.contains(&format!("\"{}\": lambda", f.name))));
+        for f in &FUNCTIONS {
+            let call = if package(f.contender).name == TORCH.name { "lambda" } else { f.contender };
+            assert!(PEER.contains(&format!("\"{}\": {call}", f.name)), "{}", f.name);
+        }
     }
 }

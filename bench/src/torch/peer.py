@@ -82,8 +82,8 @@ class Peer:
         self.limit, self.dtype = ask["limit"], DTYPES[ask["dtype"]]
         torch.cuda.set_device(ask["device"])
         minute = timedelta(seconds=60)
-        store = dist.FileStore(ask["store"], self.n_pes)
-        dist.init_process_group("nccl", store=store, rank=self.rank, world_size=self.n_pes, timeout=minute)
+        self.store, self.exchanges, self.engine = dist.FileStore(ask["store"], self.n_pes), 0, None
+        dist.init_process_group("nccl", store=self.store, rank=self.rank, world_size=self.n_pes, timeout=minute)
         self.group = dist.group.WORLD.group_name
         self.stream = torch.cuda.Stream()
         torch.cuda.set_stream(self.stream)
@@ -101,10 +101,23 @@ class Peer:
         name, send, recv = ask["function"], ask["send"], ask["recv"]
         self.x = self.memory[0][:send]
         self.out = self.memory[1][:recv] if ask["apart"] else self.x
-        op, call = getattr(torch.ops.symm_mem, name), OPERATIONS[name]
-        self.call = lambda: call(op, self.x, self.out, self.group)
+        self.engine = None
+        if name in ENGINES:
+            try:
+                self.call = engine_call(self, name)
+            except (RuntimeError, ValueError) as e:
+                return {"refused": str(e).splitlines()[0]}
+        else:
+            op, call = getattr(torch.ops.symm_mem, name), OPERATIONS[name]
+            self.call = lambda: call(op, self.x, self.out, self.group)
         self.fill(self.x, 0)
         return self.first()
+
+    def exchange(self, own):
+        """A value of every PE, in their order."""
+        self.exchanges += 1
+        self.store.set(f"exchange-{self.exchanges}-{self.rank}", json.dumps(own))
+        return [json.loads(self.store.get(f"exchange-{self.exchanges}-{pe}")) for pe in range(self.n_pes)]
 
     def multiply(self, ask):
         """Makes the operands of a product, and its first call."""
@@ -175,6 +188,8 @@ class Peer:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
             work()
+        if hasattr(self.engine, "captured"):
+            self.engine.captured()
         return graph
 
     def time(self, ask):

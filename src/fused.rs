@@ -42,8 +42,8 @@ pub struct Fused {
     /// token.
     #[arg(long, default_value = "all", value_name = "all|NAME,...")]
     algo: String,
-    /// The peers whose allreduce, followed by warpweft's kernel, is measured as well: nccl,
-    /// nccl-symm (with registered windows).
+    /// The peers to measure as well: nccl and nccl-symm (with registered windows), whose allreduce
+    /// is followed by warpweft's kernel, and flashinfer, which has one kernel for all.
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
     /// The number of back-to-back calls in a timed block.

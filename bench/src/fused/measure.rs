@@ -9,7 +9,9 @@ use crate::BenchError;
 use crate::data;
 use crate::report::Spread;
 use crate::start::StartLine;
-use crate::times::gather;
+use crate::times::{Blocks, gather};
+use crate::torch::norm::Norm;
+use crate::torch::{self, Torch};
 use std::time::SystemTime;
 use weft::collective::{Collectives, Config, Links};
 use weft::fused::tuning::Selector;
@@ -21,7 +23,9 @@ use weft_run::array::{Number, read_number, write_number};
 use weft_runtime::launch::AsArgument;
 use weft_runtime::launch::Lowering;
 use weft_runtime::nccl::{self, Communicator};
-use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda};
+use weft_runtime::{
+    Barrier, DType, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda,
+};
 
 type Result<T> = std::result::Result<T, BenchError>;
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
@@ -56,6 +60,7 @@ struct Harness<'a> {
     start: StartLine<'a>,
     collectives: Option<Collectives>,
     nccl: Option<Communicator>,
+    torch: Option<Torch>,
     barrier: Barrier,
     selector: Selector,
     links: Links,
@@ -117,6 +122,10 @@ impl<'a> Harness<'a> {
             true => Some(Communicator::over(world)?),
             false => None,
         };
+        let torch = match has(|c| matches!(c, Contender::FlashInfer)) {
+            true => Some(Torch::with_own_operands(world, dtype(request.form.dtype), request.graph)?),
+            false => None,
+        };
         let start = StartLine::new(world)?;
         let links = collectives.as_ref().map_or(Links::H200, |c| *c.selector().links());
         let multicast = lowering == Lowering::Multimem;
@@ -131,6 +140,7 @@ impl<'a> Harness<'a> {
             start,
             collectives,
             nccl,
+            torch,
             barrier,
             selector,
             links,
@@ -158,6 +168,7 @@ impl<'a> Harness<'a> {
             cuda: format!("{major}.{minor}"),
             nvshmem: self.world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),
             nccl: self.nccl.as_ref().map(|n| n.version().to_string()),
+            flashinfer: self.torch.as_ref().and_then(|_| torch::flashinfer().ok().map(str::to_owned)),
             lowering: self.lowering.to_string(),
             hidden: self.request.hidden,
             dtype: form.dtype.to_string(),
@@ -205,10 +216,17 @@ impl<'a> Harness<'a> {
     }
 
     fn row<T: Element, O: Element>(&self, contender: Contender, t: &Tensors<T, O>) -> Result<Row> {
-        let (call, plan) = self.call(contender, t)?;
-        let time_us = self.time(contender, t, &call)?;
         // The check runs after many calls, so that it also covers the state that they leave behind.
-        let first_wrong = if self.request.check { self.check(contender, t, &call)? } else { None };
+        let (plan, time_us, first_wrong) = if let Some(torch) = &self.torch
+            && matches!(contender, Contender::FlashInfer)
+        {
+            let (time, wrong) = self.flashinfer(torch, t.tokens)?;
+            (None, time, wrong)
+        } else {
+            let (call, plan) = self.call(contender, t)?;
+            let time = self.time(contender, t, &call)?;
+            (plan, time, if self.request.check { self.check(contender, t, &call)? } else { None })
+        };
         let elements = first_wrong.as_ref().map_or(0, |(_, wrong)| wrong.elements);
         Ok(Row {
             tokens: t.tokens,
@@ -227,9 +245,23 @@ impl<'a> Harness<'a> {
             }),
             of_nccl: None,
             of_separate: None,
+            of_flashinfer: None,
             wrong: self.request.check.then_some(elements),
             first_wrong,
         })
+    }
+
+    /// FlashInfer's time, and the first wrong element.
+    fn flashinfer(&self, torch: &Torch, tokens: u32) -> Result<(Spread, Option<(u32, Wrong)>)> {
+        let Request { form, hidden, iters, warmup, repeats, .. } = *self.request;
+        let none = || BenchError::Request("FlashInfer does not have this form of results".into());
+        let form = Norm::form(&form).ok_or_else(none)?;
+        torch.normalise(self.world, Norm { tokens, hidden, form, eps: EPS, scale: SCALE })?;
+        let blocks = Blocks { calls: iters, before: warmup, blocks: repeats, cold: false };
+        let times: Vec<_> = torch.norm_blocks(blocks)?.into_iter().map(|us| us / f64::from(iters)).collect();
+        let time = Spread::over(&gather(self.world, &times)?);
+        let wrong = if self.request.check { torch.compare_norms(*ROUNDS.end())? } else { None };
+        Ok((time, self.first_wrong(wrong.as_ref())?))
     }
 
     fn compile(
@@ -281,6 +313,7 @@ impl<'a> Harness<'a> {
         let kernel = self.compile(behind, form.defines(hidden).to_vec())?;
         let grid = move || Grid::of(t.tokens.min(self.sms));
         let call: Call<'c> = match contender {
+            Contender::FlashInfer => return Err(missing()),
             Contender::Fused(_) | Contender::Spread(..) | Contender::Auto | Contender::Separate => {
                 let collectives = self.collectives.as_ref().ok_or_else(missing)?;
                 Box::new(move |s| {
@@ -440,7 +473,13 @@ impl<'a> Harness<'a> {
             // The PEs take different times to compare.
             self.world.wait_for_all()?;
         }
-        let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
+        self.first_wrong(wrong.as_ref())
+    }
+
+    /// What is wrong on the first PE that has a wrong result, with the number of wrong elements of
+    /// all PEs. *Collective.*
+    fn first_wrong(&self, own: Option<&Wrong>) -> Result<Option<(u32, Wrong)>> {
+        let bytes = serde_json::to_vec(&own).unwrap_or_default();
         let all = self.world.all_gather_host(&bytes)?;
         let mut first = None;
         let mut elements = 0;
@@ -454,6 +493,11 @@ impl<'a> Harness<'a> {
         }
         Ok(first.map(|(pe, wrong)| (pe, Wrong { elements, ..wrong })))
     }
+}
+
+/// The type of hidden states, as the runtime names it.
+fn dtype(of: Scalar) -> DType {
+    if of == Scalar::F16 { DType::F16 } else { DType::BF16 }
 }
 
 fn rounded(dtype: Scalar, x: f64) -> f64 {

@@ -11,8 +11,9 @@ pub use report::{Report, Row};
 pub use tune::{candidates, tune};
 pub use weft::fused::{Exchange, Form, Fused, Plan, Shape, Workspace};
 
-use super::BenchError;
 use super::contender::pick;
+use super::torch::{self, norm::Norm};
+use super::{BenchError, usable};
 use weft::Lowering;
 use weft_ir::Scalar;
 use weft_runtime::World;
@@ -36,6 +37,8 @@ pub enum Contender {
     Nccl,
     /// NCCL's allreduce over registered windows, and the norm kernel of warpweft.
     NcclSymm,
+    /// FlashInfer's kernel, which comes from TensorRT-LLM.
+    FlashInfer,
 }
 
 impl Contender {
@@ -92,6 +95,7 @@ impl Contender {
     pub fn computes(self, form: &Form) -> bool {
         match self {
             Contender::Fused(kernel) | Contender::Spread(kernel, ..) => form.fits(kernel),
+            Contender::FlashInfer => Norm::form(form).is_some(),
             _ => form.group == 0 && !form.layer,
         }
     }
@@ -107,12 +111,14 @@ impl Contender {
             Contender::Separate => "allreduce+norm".into(),
             Contender::Nccl => "nccl+norm".into(),
             Contender::NcclSymm => "nccl-symm+norm".into(),
+            Contender::FlashInfer => "flashinfer".into(),
         }
     }
 }
 
 /// The peers, with their names on the command line.
-const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", Contender::NcclSymm)];
+const PEERS: [(&str, Contender); 3] =
+    [("nccl", Contender::Nccl), ("nccl-symm", Contender::NcclSymm), ("flashinfer", Contender::FlashInfer)];
 
 /// A form of the result, with its name on the command line.
 #[derive(Clone, Copy, Debug)]
@@ -215,6 +221,8 @@ impl Request {
                 "CTAs can share only rows of at most {} bytes: expected 1 CTA for each row",
                 Plan::MAX_SHARED
             )
+        } else if self.contenders.iter().any(|c| matches!(c, Contender::FlashInfer)) {
+            return usable(torch::flashinfer());
         } else {
             return Ok(());
         };

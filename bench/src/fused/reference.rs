@@ -66,11 +66,17 @@ pub struct Wrong {
     /// The index of the first wrong element.
     pub index: usize,
     /// The value that was found there.
+    #[serde(deserialize_with = "number")]
     pub found: f64,
     /// The value that was expected.
     pub expected: f64,
     /// The allowed difference from that value.
     pub bound: f64,
+}
+
+/// Reads a number. JSON has `null` for one that is not finite.
+fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(<Option<f64> as serde::Deserialize>::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl fmt::Display for Wrong {

@@ -24,6 +24,9 @@ pub struct Row {
     pub of_nccl: Option<f64>,
     /// The time divided by that of our allreduce followed by our norm kernel.
     pub of_separate: Option<f64>,
+    /// The time divided by that of FlashInfer's kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_flashinfer: Option<f64>,
     /// The number of wrong elements over all PEs; none without a check.
     pub wrong: Option<u64>,
     /// The first PE with wrong elements, and what is wrong there.
@@ -49,6 +52,9 @@ pub struct Report {
     pub nvshmem: String,
     /// The version of NCCL, if it was measured.
     pub nccl: Option<String>,
+    /// The version of FlashInfer, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flashinfer: Option<String>,
     /// The lowering of in-switch operations.
     pub lowering: String,
     /// The number of elements of a row.
@@ -74,9 +80,10 @@ pub(super) fn compare(rows: &mut [Row]) {
         times.reduce(f64::min)
     };
     let (nccl, separate) = (time(&["nccl+norm", "nccl-symm+norm"]), time(&["allreduce+norm"]));
+    let flashinfer = time(&["flashinfer"]);
     for row in rows {
         let by = |time: Option<f64>| time.map(|t| row.time_us.median / t);
-        (row.of_nccl, row.of_separate) = (by(nccl), by(separate));
+        (row.of_nccl, row.of_separate, row.of_flashinfer) = (by(nccl), by(separate), by(flashinfer));
     }
 }
 
@@ -84,10 +91,12 @@ impl Report {
     /// The lines above the table.
     pub fn head(&self) -> String {
         let Report { n_pes, gpu, cuda, nvshmem, hidden, dtype, out, lowering, .. } = self;
-        let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
+        let version =
+            |name, of: &Option<String>| of.as_ref().map_or(String::new(), |v| format!(", {name} {v}"));
+        let peers = version("NCCL", &self.nccl) + &version("FlashInfer", &self.flashinfer);
         let how = if self.graph { "in a CUDA graph" } else { "back to back" };
         let mut text = format!(
-            "# weft bench fused-allreduce-rmsnorm: {n_pes} x {gpu}, CUDA {cuda}, NVSHMEM {nvshmem}{nccl}, warpweft {}; {}\n",
+            "# weft bench fused-allreduce-rmsnorm: {n_pes} x {gpu}, CUDA {cuda}, NVSHMEM {nvshmem}{peers}, warpweft {}; {}\n",
             self.warpweft, self.date
         );
         text += &format!("# hidden {hidden} of {dtype}, results in {out}; {lowering} lowering; ");
@@ -95,7 +104,7 @@ impl Report {
             "each time is the median of {} blocks of {} calls, {how}, on the slowest PE of each block\n",
             self.repeats, self.iters
         );
-        text + "#  tokens      size                  kernel      CTAs     time      min      max    model  of nccl  of separate   #wrong\n"
+        text + "#  tokens      size                  kernel      CTAs     time      min      max    model  of nccl  of separate  of flashinfer   #wrong\n"
     }
 
     /// The rows of the table.
@@ -110,12 +119,13 @@ impl Report {
             let wrong = r.wrong.map_or("N/A".into(), |n| n.to_string());
             let Row { tokens, size, name, time_us: t, .. } = r;
             format!(
-                "{tokens:>9}{size:>10}{name:>24}{ctas:>10}{:>9.2}{:>9.2}{:>9.2}{model:>9}{:>9}{:>13}{wrong:>9}\n",
+                "{tokens:>9}{size:>10}{name:>24}{ctas:>10}{:>9.2}{:>9.2}{:>9.2}{model:>9}{:>9}{:>13}{:>15}{wrong:>9}\n",
                 t.median,
                 t.min,
                 t.max,
                 ratio(r.of_nccl),
-                ratio(r.of_separate)
+                ratio(r.of_separate),
+                ratio(r.of_flashinfer)
             )
         };
         rows.iter().map(line).collect()
@@ -145,6 +155,7 @@ mod tests {
             model_us: (name == "low_latency").then_some(5.5),
             of_nccl: None,
             of_separate: None,
+            of_flashinfer: None,
             wrong: None,
             first_wrong: None,
         };
@@ -158,7 +169,21 @@ mod tests {
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(
             words,
-            ["1", "16384", "low_latency", "8", "(8)", "6.00", "6.00", "6.00", "5.50", "0.50", "-", "N/A"]
+            [
+                "1",
+                "16384",
+                "low_latency",
+                "8",
+                "(8)",
+                "6.00",
+                "6.00",
+                "6.00",
+                "5.50",
+                "0.50",
+                "-",
+                "-",
+                "N/A"
+            ]
         );
     }
 }

@@ -184,7 +184,7 @@ impl<'a> Harness<'a> {
         // Steps that may fail on one PE alone come before allocations that all PEs must free
         // together.
         let torch = match has(Contender::Torch) {
-            true => Some(Torch::for_products(world, request.dtype, request.graph)?),
+            true => Some(Torch::with_own_operands(world, request.dtype, request.graph)?),
             false => None,
         };
         Ok(Harness { world, request, start: StartLine::new(world)?, collectives, nccl, torch })

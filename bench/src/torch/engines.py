@@ -110,3 +110,74 @@ ENGINES = {
     "flashinfer_two_shot": flashinfer(False),
     "vllm_all_reduce": vllm,
 }
+
+# What FlashInfer does after the allreduce, by the form of the result: nothing more than the norm, a scale for the
+# tensor, a scale for each token; the last two also with the norm in the type of the operand.
+PATTERNS = {
+    "plain": "kARResidualRMSNorm",
+    "tensor": "kARResidualRMSNormFP8Quant",
+    "tensor+norm": "kARResidualRMSNormOutFP8Quant",
+    "token": "kARResidualRMSNormDynamicFP8Quant",
+    "token+norm": "kARResidualRMSNormOutDynamicFP8Quant",
+}
+
+
+class Norm:
+    """Allreduce, residual and RMSNorm in one kernel of FlashInfer."""
+
+    def __init__(self, peer, ask):
+        tokens, hidden, form = ask["tokens"], ask["hidden"], ask["form"]
+        self.peer, self.eps = peer, ask["eps"]
+        of = {"dtype": peer.dtype, "device": "cuda"}
+        matrices = [torch.empty(tokens, hidden, **of) for _ in range(4)]
+        self.x, self.residual, self.sum, self.norm = matrices
+        self.weight = torch.empty(hidden, **of)
+        self.quantised = torch.empty(tokens, hidden, dtype=torch.float8_e4m3fn, device="cuda")
+        self.scale = torch.full((tokens, 1), ask["scale"], device="cuda")
+        arguments = {"residual_in": self.residual, "residual_out": self.sum}
+        arguments |= {"rms_gamma": self.weight, "rms_eps": self.eps}
+        self.results = []
+        if form == "plain" or form.endswith("+norm"):
+            arguments["norm_out"] = self.norm
+            self.results.append("norm")
+        if form != "plain":
+            arguments["quant_out"] = self.quantised
+            self.results.append("quantised")
+            name, scale = ("scale_out", self.scale) if form.startswith("token") else ("scale_factor", self.scale[0])
+            arguments[name] = scale
+        self.engine = FlashInfer(peer, tokens, hidden)
+        self.fill(0)
+        self.call = lambda: self.engine.call(self.x, PATTERNS[form], None, **arguments)
+
+    def numbers(self, seed, round_, n):
+        """Numbers from -1 to 1 that the type of the operands can represent."""
+        return (data(seed, 0, n, round_, 4096).float() / 2048 - 1).to(self.peer.dtype)
+
+    def fill(self, round_):
+        n = self.x.numel()
+        self.x.copy_(self.numbers(self.peer.rank, round_, n).view_as(self.x))
+        self.residual.copy_(self.numbers(1000, round_, n).view_as(self.x))
+        self.weight.copy_(1 + self.numbers(1001, 0, self.weight.numel()) / 4)
+
+    def wrong(self, round_):
+        """The first element of a result that is not what float64 gives, within the spacing of the result's type."""
+        n = self.x.numel()
+        total = sum(self.numbers(pe, round_, n).double() for pe in range(self.peer.n_pes)).view_as(self.x)
+        total += self.residual.double()
+        norm = total * torch.rsqrt(total.square().mean(1, keepdim=True) + self.eps) * self.weight.double()
+        eps = torch.finfo(self.peer.dtype).eps
+        found = {"sum": self.sum, "norm": self.norm, "quantised": self.quantised.double() * self.scale.double()}
+        # The operands of the norm are rounded, and so is the norm: two spacings, or one of e4m3 and half of its least.
+        least = self.scale.double() * 2**-10
+        bounds = {"sum": (total, eps, eps), "norm": (norm, 3 * eps, eps), "quantised": (norm, 2**-3, eps + least)}
+        for name in ["sum"] + self.results:
+            want, relative, absolute = bounds[name]
+            got = found[name].double()
+            bad = ~((got - want).abs() <= want.abs() * relative + absolute)  # also finds NaN
+            if bad.any():
+                i = bad.flatten().nonzero()[0].item()
+                want, got = want.flatten()[i].item(), got.flatten()[i].item()
+                values = {"expected": want, "found": got if math.isfinite(got) else None}
+                values["bound"] = abs(want) * relative + torch.as_tensor(absolute).max().item()
+                return {"elements": int(bad.sum()), "tensor": name, "index": i} | values
+        return None

@@ -3,6 +3,7 @@
 //! which makes the calls in alternation with the other contenders and times them in the same way.
 
 mod child;
+pub mod norm;
 pub mod product;
 
 use super::check::{ROUNDS, agreed};
@@ -263,6 +264,10 @@ enum Ask {
     Sample {
         whole: bool,
         places: Vec<(u64, u64)>,
+    },
+    Normalise(norm::Norm),
+    Compare {
+        rounds: u32,
     },
 }
 
@@ -547,7 +552,7 @@ mod tests {
         let none: Checked<WrongElement> = from_str(r#"{"wrong": null}"#).unwrap();
         assert!(none.wrong.is_none());
         let methods = ["join", "prepare", "time", "check", "multiply", "arrange", "again", "sample"];
-        for method in methods {
+        for method in methods.into_iter().chain(["normalise", "compare"]) {
             assert!(PEER.contains(&format!("def {method}(self, ask):")), "{method}");
         }
         for f in &FUNCTIONS {

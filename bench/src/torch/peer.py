@@ -113,6 +113,26 @@ class Peer:
         self.fill(self.x, 0)
         return self.first()
 
+    def normalise(self, ask):
+        """Makes the operands of an allreduce with residual and norm behind it, and its first call."""
+        try:
+            self.norm = Norm(self, ask)
+        except (RuntimeError, ValueError) as e:
+            return {"refused": str(e).splitlines()[0]}
+        self.call = self.norm.call
+        return self.first()
+
+    def compare(self, ask):
+        """Calls with new data each; what is wrong, the first of it."""
+        wrong = None
+        for round_ in range(1, ask["rounds"] + 1):
+            self.norm.fill(round_)
+            self.handle.barrier(channel=0)
+            self.call()
+            self.stream.synchronize()
+            wrong = wrong or self.norm.wrong(round_)
+        return {"wrong": wrong}
+
     def exchange(self, own):
         """A value of every PE, in their order."""
         self.exchanges += 1

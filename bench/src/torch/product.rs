@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weft::gemm::{Form, Shape};
 use weft_runtime::{DType, World};
 
-/// The variable that disables multicast addresses in PyTorch. Its fused products do not use them.
+/// The variable that disables multicast addresses in PyTorch. Such calls do not use them.
 const NO_MULTICAST: &str = "TORCH_SYMM_MEM_DISABLE_MULTICAST";
 
 /// The function of `torch.ops.symm_mem` that computes a form.
@@ -32,8 +32,8 @@ struct Sampled {
 }
 
 impl Torch {
-    /// Starts PyTorch on every PE, for products. *Collective.*
-    pub fn for_products(world: &World, dtype: DType, graph: bool) -> Result<Torch> {
+    /// Starts PyTorch on every PE, for calls that allocate their own operands. *Collective.*
+    pub fn with_own_operands(world: &World, dtype: DType, graph: bool) -> Result<Torch> {
         /// The size in elements of the memory whose barrier lets the PEs begin together.
         const ELEMENTS: u64 = 1024;
         let mut python = python();

@@ -17,13 +17,13 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "min",
         "min(a, b), min<block>(v)",
-        "The minimum of both, or the minimum over lanes and threads.",
+        "The minimum of a and b, or the minimum over lanes and threads.",
         minmax,
     ),
     builtin(
         "max",
         "max(a, b), max<block>(v)",
-        "The maximum of both, or the maximum over lanes and threads.",
+        "The maximum of a and b, or the maximum over lanes and threads.",
         minmax,
     ),
     builtin(
@@ -56,7 +56,7 @@ pub(super) const TABLE: &[Builtin] = &[
         bits,
     ),
     builtin("combine", "combine<add>(a, b)", "a and b reduced to one, elementwise.", combine),
-    builtin("abs", "abs(v)", "Magnitude.", unary),
+    builtin("abs", "abs(v)", "The absolute value.", unary),
     builtin("sqrt", "sqrt(v)", "Square root, correctly rounded.", unary),
     builtin("rsqrt", "rsqrt(v)", "Reciprocal square root, approximate.", unary),
     builtin("exp", "exp(v)", "Exponential, approximate. Results below 2^-126 are 0.", unary),
@@ -66,8 +66,8 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("tanh", "tanh(v)", "Hyperbolic tangent, approximate.", unary),
     builtin("sin", "sin(v)", "Sine, approximate.", unary),
     builtin("cos", "cos(v)", "Cosine, approximate.", unary),
-    builtin("floor", "floor(v)", "Next integer below.", unary),
-    builtin("ceil", "ceil(v)", "Next integer above.", unary),
+    builtin("floor", "floor(v)", "The greatest integer that is not above v.", unary),
+    builtin("ceil", "ceil(v)", "The least integer that is not below v.", unary),
     builtin("round", "round(v)", "Nearest integer, ties to even.", unary),
 ];
 

@@ -12,13 +12,13 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "load",
         "load<acquire, sys>(x), load(x, like = v)",
-        "The elements of x in registers. Without words, the load is weak. `like` distributes them like those of v, which belong to an accumulator.",
+        "The elements of x in registers. Without an order, the load is weak. `like` distributes them like those of v, which belong to an accumulator.",
         load,
     ),
     builtin(
         "store",
         "store<release, sys>(x, v)",
-        "Writes v to x. Without words, the store is weak, like `x[...] = v`.",
+        "Writes v to x. Without an order, the store is weak, like `x[...] = v`.",
         store,
     ),
     builtin(

@@ -12,13 +12,13 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "put",
         "put<block>(dst, src, pe)",
-        "Copies src of this PE to the symmetric dst of rank pe. src can be reused afterwards. A thread makes the copy, or with `<warp>` or `<block>` these threads together.",
+        "Copies src of this PE to the symmetric dst of rank pe. src can be reused afterwards. One thread makes the copy. With `<warp>` or `<block>`, the threads of that group make it together.",
         transfer,
     ),
     builtin(
         "get",
         "get<block>(dst, src, pe)",
-        "Copies the symmetric src of rank pe to dst of this PE. The data has arrived when it returns.",
+        "Copies the symmetric src of rank pe to dst of this PE. The data has arrived when the call returns.",
         transfer,
     ),
     builtin(
@@ -108,7 +108,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
     builtin("atomic_fetch", "atomic_fetch(x[i], pe)", "Reads an element of rank pe, atomically.", amo),
     builtin("atomic_set", "atomic_set(x[i], v, pe)", "Writes an element of rank pe, atomically.", amo),
-    builtin("atomic_swap", "atomic_swap(x[i], v, pe)", "Writes the element and returns the old value.", amo),
+    builtin("atomic_swap", "atomic_swap(x[i], v, pe)", "Writes the element and returns its old value.", amo),
     builtin(
         "atomic_compare_swap",
         "atomic_compare_swap(x[i], expected, v, pe)",

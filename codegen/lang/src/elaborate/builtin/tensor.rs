@@ -31,7 +31,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "partition",
         "partition(x, threads(), v)",
-        "This thread's part of x, as modes (value, step). The threads take v elements at a time in turn, or 16 bytes without v.",
+        "This thread's part of x, as modes (value, step). The threads take turns and get v elements each time, or 16 bytes without v.",
         partition,
     ),
     builtin("shared", "shared<T>(layout)", "A tensor in the CTA's shared memory, uninitialised.", shared),

@@ -6,21 +6,24 @@ weft_ir::codes! {
     TYPE = 200, "an operand or result has the wrong type",
         "",
         "An operation got operands of types that it does not accept together. There is no implicit \
-         conversion: write `.to<f32>()`.";
+         conversion, so write `.to<f32>()`.";
     NO_SUCH_OP = 201, "the element type does not have this operation",
         "kernel k(x: global<f32, (8):(1)>) block(8) { x[0] = x[0] % x[1]; }",
-        "Some operations exist only for integers (`%`, shifts, bitwise) or only for floats (`sqrt`, `exp`), and fp8 types are only loaded, stored and converted.";
+        "Some operations exist only for integers (`%`, shifts, bitwise operations) or only for floats \
+         (`sqrt`, `exp`). Values of the fp8 types can only be loaded, stored and converted. Convert the \
+         operands to another type first: `.to<f32>()`.";
     WRONG_SPACE = 202, "the operation cannot access this memory",
         "kernel k(x: symm<f32, (8):(1)>, team: team) block(8) { let mc = multicast(x, team); x[0] = load(mc[0]); }",
-        "A multicast address is for ld_reduce, st and red only (PTX ISA, multimem), and these accept no \
-         other address. Only symmetric tensors have multicast and peer addresses.";
+        "Only ld_reduce, st and red can access a multicast address (PTX ISA, multimem), and ld_reduce and st \
+         accept no other address. Only symmetric tensors have multicast and peer addresses. For plain loads \
+         and stores, use the tensor itself or `peer(x, pe)`.";
     NOT_STATIC = 203, "this must be a compile-time number of elements",
         "",
-        "A thread moves a fixed number of elements at once, from 1 to 1024. Partition the tensor over \
-         threads and loop over the steps.";
+        "A thread moves a fixed number of elements at once, from 1 to 1024, because each element needs a \
+         register. Partition the tensor over the threads, and loop over the steps.";
     LITERAL = 204, "the literal does not fit its type",
         "kernel k(x: global<u8, (8):(1)>) block(8) { x[0] = 300; }",
-        "The number is outside the range of its type.";
+        "The number is outside the range of its type. Write a number within the range, or use a wider type.";
     UNDEFINED = 210, "a value is used before it is defined", "",
         "Only the builder API can cause this. A value must be defined before its use, in the same block or \
          in one around it.";
@@ -29,23 +32,25 @@ weft_ir::codes! {
          variable to none. Blocks nest at most 200 deep.";
     DIVERGENT = 212, "an operation that all threads must reach is in divergent control flow",
         "kernel k() block(64) { if thread_idx() < 32 { sync_threads(); } }",
-        "Barriers, reductions over a block or warp, and shuffles wait for every thread of their group. \
-         Under a condition that differs between threads, some threads never reach the operation, and \
-         the others wait forever. Move the operation out of the condition, or make the condition the \
-         same for all threads.";
+        "Barriers, reductions over a block or warp, and shuffles wait for every thread of their group. If a \
+         condition differs between threads, some threads never reach the operation, and the others wait \
+         forever. Move the operation out of the condition, or make the condition the same for all threads.";
     BAD_ORDER = 213, "the operation does not have this memory order",
         "kernel k(x: global<u32, (8):(1)>) block(8) { store<acquire, gpu>(x[0], 1); }",
         "Loads are weak, relaxed or acquire. Stores are weak, relaxed or release. Reductions are relaxed or \
-         release. Fences are acquire, release, acq_rel or sc (PTX ISA, Memory Consistency Model).";
+         release. Fences are acquire, release, acq_rel or sc (PTX ISA, Memory Consistency Model). Choose an \
+         order that the operation has, or add a fence.";
     BAD_LAUNCH = 214, "no GPU has this launch shape",
         "kernel k() block(64, 32) { }",
-        "A CTA has 1 to 1024 threads in total, and at most 64 in z.";
+        "A CTA has 1 to 1024 threads in total, and at most 64 of them in z. No GPU can launch a larger one. \
+         Use a smaller block and a larger grid.";
     NO_TEAM = 215, "this is not a team", "",
         "Only the builder API can cause this. A team is named by the number of a parameter of type team.";
     BAD_FORMAT = 216, "the format does not fit its arguments",
         "kernel k() block(32) { print(\"%d %d\", thread_idx()); }",
-        "A format has one conversion for each argument: %d for signed integers, %u or %x for unsigned \
-         integers, and %f, %e or %g for floats.";
+        "A format needs exactly one conversion for each argument: %d for signed integers, %u or %x for \
+         unsigned integers, and %f, %e or %g for floats. Add or remove conversions or arguments until they \
+         match.";
     BAD_PASS = 217, "a parameter cannot be passed", "",
         "A kernel takes numbers, tensors, barriers and teams, up to 4096 bytes in total. Pass larger data \
          as a tensor.";

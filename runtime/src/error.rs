@@ -78,13 +78,13 @@ macro_rules! codes {
 codes! {
     NO_CUDA = 101, "no CUDA driver",
         "libcuda was not found, or it could not be started. NVIDIA's driver installs it on a machine with a \
-         GPU. Without it, kernels still compile, and run on the simulator.";
+         GPU. Without it, kernels still compile, and they run on the simulator.";
     NO_GPU = 102, "no such GPU",
         "The driver has no GPU for this process. Either the host has fewer GPUs than PEs, or \
-         CUDA_VISIBLE_DEVICES hides them.";
+         CUDA_VISIBLE_DEVICES hides them. Start fewer PEs on this host, or make more GPUs visible.";
     CUDA = 103, "the CUDA driver rejected a call",
-        "A driver call failed. The message has its name, CUDA's name for the error, and the meaning of the \
-         error.";
+        "A call of a driver function failed. The message has the name of the function, CUDA's name for the \
+         error, and the meaning of the error.";
     NO_NVSHMEM = 104, "libnvshmem_host not found",
         "NVSHMEM's host library was in none of the locations that the message lists. `weft setup` fetches \
          it, and NVSHMEM_HOME names an installation.";
@@ -95,29 +95,29 @@ codes! {
         "A call of an NVSHMEM function returned an error. NVSHMEM_DEBUG=INFO makes NVSHMEM print more about \
          it.";
     NO_JITLINK = 107, "libnvJitLink not found",
-        "NVIDIA's linker of device code, libnvJitLink, was in none of the locations searched, or the file \
-         is not that library. `weft setup` fetches it, and WEFT_NVJITLINK names a file.";
+        "NVIDIA's linker of device code, libnvJitLink, is in none of the searched locations, or the file is \
+         not that library. `weft setup` fetches it, and WEFT_NVJITLINK names a file.";
     JITLINK = 108, "device code that cannot be linked",
-        "libnvJitLink rejected its input, and the message has its log. An object of a later CUDA than the \
-         library's needs a newer library: `weft setup --force` fetches the newest.";
+        "libnvJitLink rejected its input, and the message contains its log. Objects from a CUDA that is \
+         later than the library need a newer library: `weft setup --force` fetches the newest one.";
     NO_NCCL = 109, "libnccl not found",
-        "`weft bench --against nccl` compares NCCL with warpweft. The library was in none of the \
-         locations searched, or the file is not that library, or it is older than 2.19. `weft setup --nccl` \
+        "`weft bench --against nccl` compares NCCL with warpweft. The library is in none of the searched \
+         locations, or the file is not that library, or it is older than version 2.19. `weft setup --nccl` \
          fetches it, and WEFT_NCCL names a file.";
     NCCL = 110, "an NCCL call failed",
         "A call of an NCCL function returned an error. NCCL_DEBUG=INFO makes NCCL print more about it.";
     TUNING = 111, "tuning tables that cannot be read or written",
         "`weft tune` measures the fastest plans of warpweft's collectives and stores them in a file. The \
-         file is damaged, has another version, or cannot be read or written. `weft tune` measures again, \
-         WEFT_TUNING names another file, and WEFT_TUNING=off uses none.";
+         file is damaged, has another version, or cannot be read or written. Run `weft tune` to measure \
+         again. WEFT_TUNING names another file, and WEFT_TUNING=off uses none.";
     NO_CUBLAS = 112, "libcublasLt not found",
-        "`weft bench gemm --against cublas` compares the library cuBLASLt with warpweft. The library was in \
-         none of the locations searched, or the file that was found is not that library. `weft setup \
-         --cublas` fetches it, and WEFT_CUBLASLT names a file.";
+        "`weft bench gemm --against cublas` compares the library cuBLASLt with warpweft. The library is in \
+         none of the searched locations, or the file is not that library. `weft setup --cublas` fetches it, \
+         and WEFT_CUBLASLT names a file.";
     CUBLAS = 113, "a cuBLASLt call failed",
         "A call of cuBLASLt returned an error, or the library has no algorithm for the requested product. \
-         CUBLASLT_LOG_LEVEL=2 makes it print more. A library of a later CUDA than the driver's does not \
-         start: install the one for the driver's CUDA.";
+         CUBLASLT_LOG_LEVEL=2 makes it print more. A library from a CUDA that is later than the driver's does \
+         not start. Install the library of the driver's CUDA.";
     LAUNCHER = 201, "the launcher's variables are inconsistent",
         "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun \
          set. One of them is missing, is not a number, or contradicts another. PEs on several hosts also \
@@ -126,14 +126,14 @@ codes! {
         "Every PE connects to PE 0 before NVSHMEM starts. One PE did not connect in time, or PE 0 cannot \
          listen at the address, or PE 0 rejected a process that has not shown that it belongs to the job.";
     PEER_DIED = 203, "another PE ended",
-        "A PE ended before the others, by an error, a signal, or an early return. All PEs end, because \
-         their waits would never finish. The first message is the cause.";
+        "A PE ended before the others because of an error, a signal, or an early return. All PEs then end, \
+         because otherwise they would wait forever for the missing one. The first message states the cause.";
     STARTED_TWICE = 204, "started twice",
-        "A process can join only once. NVSHMEM has one state per process, and cannot start again after its \
-         end.";
+        "A process can join a job only once. NVSHMEM has one state per process, and it cannot start again \
+         after it has been finalized. Start a new process.";
     COLLECTIVE = 301, "the PEs do not agree",
-        "In a collective call, every PE of the team must make the same call with the same sizes, in the \
-         same order. The message says what each PE called.";
+        "In a collective call, every PE of the team must make the same call with the same sizes, in the same \
+         order. The message says what each PE called. Make the calls of all PEs agree.";
     OUT_OF_MEMORY = 302, "not enough memory",
         "The symmetric heap or the device could not provide that many bytes.";
     NOT_IN_TEAM = 303, "not in this team",
@@ -142,11 +142,12 @@ codes! {
         "Loads and stores reach a peer's memory only over NVLink or PCIe peer access. Use put and get, \
          which work over any transport.";
     FINALIZED = 305, "used after the end",
-        "NVSHMEM has been finalized, or the memory has been freed.";
+        "NVSHMEM has been finalized, or the memory has been freed, before this use of it. Keep the world and \
+         its memory alive until the last use.";
     REGISTER = 306, "memory that cannot be registered",
-        "NVSHMEM registers memory that CUDA's virtual memory functions made (cuMemCreate, cuMemMap). The \
-         memory must be a whole mapping, exported by file descriptor, and a multiple of NVSHMEM's \
-         granularity (NVSHMEM_CUMEM_GRANULARITY).";
+        "NVSHMEM can register only memory that CUDA's virtual memory functions made (cuMemCreate, cuMemMap). \
+         The memory must be a whole mapping, exported by file descriptor, and its size must be a multiple of \
+         NVSHMEM's granularity (NVSHMEM_CUMEM_GRANULARITY).";
     SHAPE = 307, "shapes or sizes that do not match",
         "Source and destination have different numbers of elements, or a copy goes past the end of one.";
     DLPACK = 308, "a DLPack tensor that cannot be imported",
@@ -154,29 +155,30 @@ codes! {
     OPERATION = 401, "an operation that does not exist",
         "NVSHMEM (or NCCL, if it is measured) has no such operation for this element type.";
     NOT_DONE = 402, "the GPU did not finish in time",
-        "Something on the GPU waits: for a signal that nobody sends, for a collective that a PE of the team \
-         did not call, or just for long work. WEFT_TIMEOUT (seconds, 60 by default) is the bound of every \
-         wait.";
+        "Something on the GPU did not end in time. It waits for a signal that nobody sends, it waits for a \
+         collective that a PE of the team did not call, or it is only a long computation. WEFT_TIMEOUT sets \
+         the limit of every wait in seconds (60 by default).";
     SIMULATED = 403, "the simulator stopped the kernels",
-        "A kernel on simulated PEs did what no GPU allows, or the kernels wait for each other forever. The \
-         message is the simulator's report. A program also gets this error if it asks a simulated PE for \
-         something that only a GPU has.";
+        "A kernel on simulated PEs did something that no GPU allows, or the kernels wait for each other \
+         forever. The message is the simulator's report. A program also gets this error if it asks a \
+         simulated PE for something that only a GPU has.";
     ASSERTION = 404, "an assertion of a kernel failed",
-        "An `assert` of a kernel met a false condition on this PE's GPU. CUDA has written its text, file \
-         and line, the CTA (block) and the thread to standard error. Every later call of this process to \
-         the GPU fails. On simulated PEs, the error itself contains the report (R0403, S016).";
+        "An `assert` of a kernel met a false condition on this PE's GPU. CUDA has written its text, file and \
+         line, the CTA (block) and the thread to standard error. Every later call of this process to the GPU \
+         fails. On simulated PEs, the error itself contains the report (R0403, S016).";
     INTERRUPTED = 405, "interrupted",
         "The program was told to stop (Ctrl-C) while it waited for a GPU, for other PEs or for the \
          simulator. The work in progress is abandoned. The other PEs get R0203 or R0301 where they wait for \
          this one.";
     PTX = 501, "the driver rejected the PTX",
-        "The driver could not load the code, and the message has its log. PTX newer than the driver needs a \
-         newer driver, or an older --ptx-version.";
+        "The driver could not load the code, and the message has its log. If the PTX is newer than the \
+         driver, use a newer driver, or compile with an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",
         "Arguments are checked against the kernel's description before the launch: their number, element \
          type, layout and space.";
     LAUNCH = 503, "a launch that the device cannot execute",
-        "The grid, block, cluster or shared memory exceeds what the device or a cooperative launch allows.";
+        "The grid, block, cluster or shared memory exceeds what the device, or a cooperative launch on it, \
+         allows. Use a smaller grid, block or tile.";
     NO_KERNEL = 504, "no such kernel",
         "The module has no entry point of that name.";
     GEMM = 505, "a matrix product that the GEMM kernel does not compute",
@@ -186,7 +188,9 @@ codes! {
          fit the shared memory or the registers, and a GPU without the instructions. The message says which \
          limit is exceeded, and by how much.";
     ROUTES = 506, "tokens that are sent to experts which cannot take them",
-        "A PE of the team names an expert that does not exist or more tokens than it has, or a PE gets more tokens than it has room for. All PEs know the counts of all others before the first token is sent, so every PE of the team reports the same error, and no token was sent.";
+        "A PE of the team names an expert that does not exist, names more tokens than it has, or gets more \
+         tokens than it has room for. All PEs know the counts of all others before the first token is sent, \
+         so every PE of the team reports the same error, and no token was sent.";
 }
 
 #[cfg(test)]

@@ -30,7 +30,11 @@ pub const WRONG_RESULT: &str = "C001";
 const WRONG: Page = Page {
     code: String::new(),
     title: "a result that differs from computes(...)",
-    explanation: "The kernel ended on every PE, but a tensor does not hold what `computes(...)` states, beyond what rounding explains. If a race or a read of memory that nobody has written is found too, that is the cause. Otherwise the arithmetic is wrong, an element is left out, or PEs disagree on the distribution of work. The data is made from the seed, so the command in the report reproduces the result.",
+    explanation: "The kernel ended on every PE, but a tensor differs from what `computes(...)` states by more than \
+         rounding explains. If a race or a read of memory that nobody has written is reported too, it is the \
+         likely cause. Otherwise the arithmetic is wrong, an element is left out, or PEs disagree on the \
+         distribution of work. The data is made from the seed, so the command in the report reproduces the \
+         result.",
     example: Example::Text(
         "kernel twice<N: int>(x: global<f32, (N):(1)>, out: global<f32, (N):(1)>) block(128) computes(copy(x, out)) {\n    let from = partition(x, threads());\n    let to = partition(out, threads());\n    for i in 0..size<1>(to) { to[_, i] = from[_, i] * 2; }\n}",
     ),

@@ -33,44 +33,53 @@ pub const CODES: &[Info] = &[
     ),
     info(
         "L02",
-        "an argument that does not have the form of what it is applied to",
-        "A coordinate, a tiler or a profile has at most as many modes as the layout that it is applied to, and nests where the layout nests. Leave out the modes that do not exist, or write `_` for a mode that is to be kept.",
+        "an argument whose form does not match the layout",
+        "A coordinate, a tiler or a profile has at most as many modes as the layout to which it is applied, \
+         and nests only where the layout nests. Leave out the modes that do not exist. To keep a mode, write \
+         `_` for it.",
         "crd2idx((1,2,3),(4,4))",
     ),
     info(
         "L03",
         "a negative extent",
-        "An extent counts elements, so it is 0 or more. A symbolic extent must be known to be 0 or more.",
+        "An extent is a number of elements, so it must be 0 or more. A symbolic extent must be known to be 0 \
+         or more. Correct the extent.",
         "(4,-2):(1,4)",
     ),
     info(
         "L04",
         "a mode that does not exist",
-        "Modes are numbered from 0. The message says how many there are.",
+        "The layout has no mode with this number. Modes are numbered from 0, and the message says how many \
+         there are.",
         "get<2>((4,8):(1,4))",
     ),
     info(
         "L05",
         "a composition whose stride does not divide the extent",
-        "In `composition(a, b)` each mode of b steps through a. Its stride must be a multiple of the extent that it steps over, or divide that extent. Otherwise the steps end within a mode of a, and no layout describes the result.",
+        "In `composition(a, b)`, each mode of b steps through a. Its stride must be a multiple of the extent \
+         that it steps over, or divide that extent. Otherwise the steps end within a mode of a, and no layout \
+         describes the result. Choose a stride that divides the extent.",
         "composition((4,8):(1,5),2:6)",
     ),
     info(
         "L06",
         "a composition whose extent does not fill the modes",
-        "In `composition(a, b)` each mode of b must fill whole modes of a, or stay within one of them. Otherwise no layout describes the result.",
+        "In `composition(a, b)`, each mode of b must fill whole modes of a, or stay within one of them. \
+         Otherwise no layout describes the result. Choose an extent of b that divides the modes of a.",
         "composition((6,4):(1,8),4:2)",
     ),
     info(
         "L07",
         "a condition that cannot be proven",
-        "A symbolic layout has the property for some values of its variables, and it cannot be proven for all of them. Declare the divisibility of the variables (`n: int % 8`), or bind them to constants.",
+        "The property holds for some values of the layout's variables, but it cannot be proven for all of \
+         them. Declare the divisibility of the variables (`n: int % 8`), or bind them to constants.",
         "",
     ),
     info(
         "L08",
         "a complement of modes that overlap",
-        "`complement` needs a layout whose modes can be sorted so that each steps over all elements of those below it. Here two modes reach the same offsets.",
+        "`complement` needs a layout whose modes can be sorted so that each steps over all elements of the \
+         modes before it. Here two modes reach the same offsets. Use a layout whose modes do not overlap.",
         "complement((4,4):(1,2),64)",
     ),
     info(
@@ -82,31 +91,35 @@ pub const CODES: &[Info] = &[
     info(
         "L10",
         "a symbolic value where a constant is needed",
-        "The function needs numbers to decide what its result looks like. Bind the variables to constants.",
+        "The function needs numbers to decide what its result looks like, but it got a symbolic value. Bind \
+         the variables to constants.",
         "",
     ),
     info(
         "L11",
         "an argument that the function is not defined for",
-        "The message says which arguments the function takes.",
+        "The function has no result for this argument. The message says which arguments the function takes.",
         "make_swizzle(3,3)",
     ),
     info(
         "L12",
         "arithmetic without a result",
-        "Numbers of layouts are signed integers of 64 bits. The result is out of their range, or a division is by zero.",
+        "The numbers of layouts are signed integers of 64 bits. Either the result is outside their range, or \
+         a division is by zero. Use smaller extents or strides, or a divisor that is not zero.",
         "size((4294967296,4294967296))",
     ),
     info(
         "L13",
         "an argument above a limit",
-        "Deep nesting and large tables take memory and time, so each function has a limit. The message states it.",
+        "Deep nesting and large tables take memory and time, so each function has a limit. The message \
+         states the limit. Use a smaller argument.",
         "",
     ),
     info(
         "L14",
         "a composition whose modes overlap",
-        "In `composition(a, b)` several modes of b step through the same mode of a, and together they go past its end. No layout describes the result.",
+        "In `composition(a, b)`, several modes of b step through the same mode of a, and together they go \
+         past its end. No layout describes the result. Choose a smaller extent for b.",
         "composition((4,4):(1,8),(3,2):(1,3))",
     ),
 ];

@@ -225,7 +225,7 @@ impl fmt::Display for Transfer {
         }
         let Moved { copy, function } = &self.moved;
         if let Some((words, unaligned)) = copy {
-            write!(f, "; for PEs that loads and stores reach, copied in place by words of {words} bytes")?;
+            write!(f, "; for PEs that loads and stores reach, copied directly in words of {words} bytes")?;
             if let Some(unaligned) = unaligned {
                 write!(
                     f,

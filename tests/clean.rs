@@ -78,7 +78,7 @@ fn trial(path: PathBuf, seeds: u64) -> Option<Trial> {
         return None;
     }
     Some(Trial::test(shown, move || {
-        limit::within(60 + 5 * seeds, move || clean(&path, &expects, text, seeds)).map_err(Failed::from)
+        limit::within(120 + 10 * seeds, move || clean(&path, &expects, text, seeds)).map_err(Failed::from)
     }))
 }
 

@@ -40,6 +40,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("gemm_uneven", include_str!("library/gemm_uneven.weft")),
     ("gemm_uneven_order", include_str!("library/gemm_uneven_order.weft")),
     ("grid", include_str!("library/grid.weft")),
+    ("lamport", include_str!("library/lamport.weft")),
     ("ll", include_str!("library/ll.weft")),
     ("moe", include_str!("library/moe.weft")),
     ("moe_combine", include_str!("library/moe_combine.weft")),

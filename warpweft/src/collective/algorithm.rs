@@ -9,12 +9,12 @@ use weft_runtime::{DType, Reduce};
 /// A kernel of the built-in library.
 ///
 /// The kernel's head declares its parameters. Its run-time parameters are among `x`, `out`, `n`
-/// (elements of a part), `ws` and `epoch` (packets), `stage`, `sums`, `flags` and `rounds` (data,
-/// and the flags of its senders), `inbox`, `signals` and `exchanges` (the same for NVSHMEM's
+/// (elements of a part), `ws` and `epoch` (packets), `cells` and `counts` (data that is
+/// its own flag), `stage`, `sums`, `flags` and `rounds` (data, and the flags of its senders), `inbox`, `signals` and `exchanges` (the same for NVSHMEM's
 /// operations), `sync` (a barrier) and `team`. `x` and `out` are `symm` if other PEs read or write
 /// them, and any memory of the GPU otherwise. Its compile-time parameters are among `T`, `OP`,
 /// `ACC` (the type of sums), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (a divisor of
-/// `n`), `MC` (send through the switch), `ROOT`, and the extents of workspaces.
+/// `n`), `MC` (send through the switch), `ROOT`, and the extents of workspaces (`ROOM`: slots of a CTA).
 pub struct Algorithm {
     /// The collective that the kernel computes.
     pub collective: Collective,
@@ -45,7 +45,10 @@ pub struct Algorithm {
     /// The greatest default number of steps of a thread in flight.
     pub unroll: u32,
     /// The greatest number of steps in flight of all threads of a CTA.
-    pub max_steps: u32,
+    pub max_steps: fn(&Request) -> u32,
+    /// Whether empty places mark data that has not arrived, as in Lamport's algorithm. Such a
+    /// launch has one round, and one value of 32-bit words is reserved.
+    pub lamport: bool,
     /// The elements of a step are a multiple of this number, and fill whole vectors.
     pub run: u32,
     /// The kind of sums that it computes for a request.
@@ -147,6 +150,9 @@ impl Algorithm {
         }
         if (self.sums)(request) == Sums::Quantised && !is_quantisable(dtype) {
             return Err(format!("{name} compresses floats of 16 and 32 bits, but not {dtype}"));
+        }
+        if self.lamport && !is_quantisable(dtype) {
+            return Err(format!("{name} sends floats of 16 and 32 bits, but not {dtype}"));
         }
         if self.kernel(place).is_none() {
             let only = if place == Placement::InPlace { "out of place" } else { "in place" };

@@ -2,7 +2,7 @@
 
 use super::algorithm::{Algorithm, reduction};
 use super::engine::{Engine, MEET};
-use super::table::{INBOX, LL_CTAS, LL_SLOTS};
+use super::table::{INBOX, LL_CTAS, LL_SLOTS, room};
 use super::tuning::{Selector, Setting, Tuning};
 use super::workspace::Workspaces;
 use super::{Collective, Placement, Plan, Request, Sums};
@@ -561,7 +561,7 @@ fn options_of(
         Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
         s => s,
     };
-    let known: [(&str, Define); 15] = [
+    let known: [(&str, Define); 16] = [
         ("T", scalar.into()),
         ("OP", op.into()),
         ("ACC", acc.into()),
@@ -575,6 +575,7 @@ fn options_of(
         ("ROOT", request.root.into()),
         ("SLOTS", LL_SLOTS.into()),
         ("CTAS", LL_CTAS.into()),
+        ("ROOM", room(request.n_pes).into()),
         ("STAGES", plan.algorithm.stages(plan.threads, plan.unroll, ctas).into()),
         ("INBOX", INBOX.into()),
     ];

@@ -144,7 +144,7 @@ impl Plan {
         let warps = |units: u64| units.next_multiple_of(32);
         let min = warps(units).min(MIN_THREADS).min(max_threads);
         let threads = warps(units.div_ceil(max)).clamp(min, max_threads);
-        let room = (u64::from(algorithm.max_steps) / threads).clamp(1, 16);
+        let room = (u64::from((algorithm.max_steps)(request)) / threads).clamp(1, 16);
         let ctas = units.div_ceil(threads).min(max);
         let steps = units.div_ceil(ctas * threads);
         let unroll = steps.next_power_of_two().min(u64::from(limits.unroll.max(1))).min(room);
@@ -177,13 +177,20 @@ impl Plan {
         if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
             return Err(format!("{name} needs whole warps, 32 to 1024 threads, not {threads}"));
         }
-        let steps = algorithm.max_steps;
+        let steps = (algorithm.max_steps)(request);
         if unroll == 0 || unroll > 16 {
             return Err(format!("{name} can have 1 to 16 steps of a thread in flight, not {unroll}"));
         }
         if threads * unroll > steps {
             return Err(format!(
                 "{name}: {threads} threads with {unroll} steps each exceed the limit of {steps} steps"
+            ));
+        }
+        if algorithm.lamport && super::cost::rounds(request, self) > 1.0 {
+            let most = u64::from(max) * u64::from(steps) * algorithm.unit;
+            return Err(format!(
+                "{name} needs a place for each element: at most {most} bytes with {max} CTAs, not {}",
+                request.bytes()
             ));
         }
         Ok(())
@@ -203,6 +210,10 @@ impl Plan {
                 continue;
             }
             let plan = Plan::of(a, request, max_ctas);
+            if let Err(e) = plan.check(request, max_ctas) {
+                why.push(e);
+                continue;
+            }
             let time = links.time(&plan, request);
             if best.is_none_or(|(fastest, _)| time < fastest) {
                 best = Some((time, plan));
@@ -245,13 +256,14 @@ mod tests {
             change(&mut request);
             Plan::choose(&request, 132, &Links::H200).map(|p| p.algorithm.name)
         };
-        assert_eq!(choose(1 << 10, |_| {}), Ok("ll"));
-        assert_eq!(choose(64 << 10, |_| {}), Ok("ll_two_shot"));
+        assert_eq!(choose(1 << 10, |_| {}), Ok("lamport"));
+        assert_eq!(choose(1 << 10, |r| r.dtype = DType::I16), Ok("ll"));
+        assert_eq!(choose(64 << 10, |r| r.dtype = DType::I16), Ok("ll_two_shot"));
         assert_eq!(choose(512 << 10, |_| {}), Ok("push_direct"));
         assert_eq!(choose(4 << 20, |_| {}), Ok("push_direct"));
         assert_eq!(choose(64 << 20, |_| {}), Ok("rotate"));
         assert_eq!(choose(16 << 20, |r| r.symmetric = [false; 2]), Ok("push"));
-        assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("ll_switch"));
+        assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("lamport_switch"));
         assert_eq!(choose(1 << 10, |r| r.reach = false), Ok("net"));
         let why = choose(1 << 10, |r| r.op = Reduce::Xor).unwrap_err();
         assert!(why.contains("ll supports sum, min and max, but not xor"), "{why}");
@@ -260,13 +272,15 @@ mod tests {
     #[test]
     fn what_cannot_be_launched() {
         let request = Request::new(Collective::AllReduce, DType::F32, 1 << 20, 8);
-        let good = Plan::of(Algorithm::find(Collective::AllReduce, "push").unwrap(), &request, 132);
+        let find = |name| Algorithm::find(Collective::AllReduce, name).unwrap();
+        let (good, lamport) = (Plan::of(find("push"), &request, 132), find("lamport"));
         for (bad, why) in [
             (Plan { ctas: 0, ..good }, "1 to 132 CTAs"),
             (Plan { ctas: 133, ..good }, "1 to 132 CTAs"),
             (Plan { threads: 48, ..good }, "whole warps"),
             (Plan { threads: 1024, unroll: 2, ..good }, "1 to 66 CTAs"),
             (Plan { unroll: 0, ..good }, "steps"),
+            (Plan { algorithm: lamport, unroll: 1, ..good }, "a place for each element: at most"),
         ] {
             let said = bad.check(&request, 132).unwrap_err();
             assert!(said.contains(why), "{said}");

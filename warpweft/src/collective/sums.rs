@@ -113,7 +113,10 @@ mod tests {
             Algorithm::of(Collective::AllReduce).filter(may).map(|a| a.name).collect::<Vec<_>>()
         };
         let strict = allowed(Sums::Deterministic, |_| {});
-        assert_eq!(strict, ["net", "ll", "ll_two_shot", "one_shot", "push_direct", "push", "two_shot"]);
+        assert_eq!(
+            strict,
+            ["net", "ll", "lamport", "ll_two_shot", "one_shot", "push_direct", "push", "two_shot"]
+        );
         let pair = allowed(Sums::Deterministic, |r| r.n_pes = 2);
         assert!(pair.contains(&"rotate"), "{pair:?}");
         let switch = allowed(Sums::Deterministic, |r| r.multicast = true);

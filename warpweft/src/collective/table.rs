@@ -36,6 +36,15 @@ fn scales(p: &Plan) -> f64 {
 pub(super) const LL_CTAS: u32 = 64;
 /// The number of slots of a CTA for the packets of each PE.
 pub(super) const LL_SLOTS: u32 = 1024;
+/// The number of vectors of a CTA, over all PEs of a power of two, for which there are places that
+/// mark data by not being empty.
+const LAMPORT_SLOTS: u32 = 8192;
+
+/// The number of these places for each PE of a team.
+pub(super) fn room(n_pes: u32) -> u32 {
+    (LAMPORT_SLOTS / n_pes.max(2).next_power_of_two()).max(1)
+}
+
 /// Bytes of data in a packet.
 const PACKET: u64 = 8;
 /// Bytes of an access, and of a packet with its flags.
@@ -68,7 +77,8 @@ const LL: Algorithm = Algorithm {
     threads: 512,
     max_ctas: LL_CTAS,
     unroll: 4,
-    max_steps: LL_SLOTS,
+    max_steps: |_| LL_SLOTS,
+    lamport: false,
     run: 1,
     sums: ranked,
     staged: false,
@@ -87,7 +97,7 @@ const BARRIERS: Algorithm = Algorithm {
     unit: VECTOR,
     threads: 512,
     max_ctas: MAX_CTAS,
-    max_steps: MAX_STEPS,
+    max_steps: |_| MAX_STEPS,
     sums: by_switch,
     cost: Cost::of_nothing,
     ..LL
@@ -118,7 +128,7 @@ const ENGINE: Algorithm = Algorithm {
     threads: 32,
     unroll: 1,
     max_ctas: 1,
-    max_steps: 32,
+    max_steps: |_| 32,
     cost: |r, _| Cost { waits: 2.0, engine: others(r) * part(r), ..Cost::default() },
     ..BARRIERS
 };
@@ -132,7 +142,7 @@ const NET: Algorithm = Algorithm {
     unit: INBOX as u64 / NET_THREADS as u64,
     threads: NET_THREADS,
     unroll: 1,
-    max_steps: MAX_STEPS,
+    max_steps: |_| MAX_STEPS,
     cost: |r, p| net(r, p, 1.0, others(r) * part(r)),
     ..LL
 };
@@ -140,6 +150,19 @@ const NET: Algorithm = Algorithm {
 /// The cost of packets to each other PE, with one flight for each round.
 fn packets(r: &Request, p: &Plan) -> Cost {
     Cost { packets: overlapped(r, p), packed: others(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
+}
+
+/// The cost of data that is its own flag. A byte is read, written and emptied in a GPU's own memory
+/// about four times in all. Both factors come from 2 H100s (docs/performance.md).
+fn lamport(r: &Request, p: &Plan) -> Cost {
+    let bytes = slots(r, p) * VECTOR as f64;
+    Cost { packets: 0.7, local: 4.0 * bytes, ..pushed(r, others(r) * bytes) }
+}
+
+/// The same through the switch: every PE receives the data of every PE.
+fn lamport_switch(r: &Request, p: &Plan) -> Cost {
+    let bytes = slots(r, p) * VECTOR as f64;
+    Cost { packets: 0.7, local: 4.0 * bytes, switch: pes(r) * bytes, ..Cost::default() }
 }
 
 /// The cost of packets through the switch: every PE receives those of every PE.
@@ -216,7 +239,7 @@ impl Cost {
 
 /// All algorithms. Those of one collective are in the order of the sizes that they suit, smallest
 /// first.
-pub static ALGORITHMS: [Algorithm; 35] = [
+pub static ALGORITHMS: [Algorithm; 37] = [
     Algorithm {
         part: "allreduce",
         in_place: Some("net_in_place"),
@@ -235,6 +258,14 @@ pub static ALGORITHMS: [Algorithm; 35] = [
         about: "every PE sends all its data to all PEs in packets that carry their own flag, and reduces all: one flight",
         ..LL
     },
+    Algorithm {
+        name: "lamport_switch",
+        switch: true,
+        cost: lamport_switch,
+        about: "as lamport, but each vector is sent once and the switch multicasts it",
+        ..LAMPORT
+    },
+    LAMPORT,
     Algorithm {
         name: "ll_two_shot_switch",
         switch: true,
@@ -479,6 +510,22 @@ pub static ALGORITHMS: [Algorithm; 35] = [
 ];
 
 /// Algorithms with packets in two flights.
+const LAMPORT: Algorithm = Algorithm {
+    name: "lamport",
+    part: "lamport",
+    out_of_place: Some("lamport"),
+    in_place: Some("lamport_in_place"),
+    unit: VECTOR,
+    threads: 1024,
+    max_ctas: MAX_CTAS,
+    unroll: 8,
+    max_steps: |r| room(r.n_pes),
+    lamport: true,
+    cost: lamport,
+    about: "as ll, but without flags: a reserved value marks what has not arrived",
+    ..LL
+};
+
 const LL_TWO_SHOT: Algorithm = Algorithm {
     name: "ll_two_shot",
     part: "allreduce",
@@ -486,7 +533,7 @@ const LL_TWO_SHOT: Algorithm = Algorithm {
     in_place: Some("ll_two_shot_in_place"),
     work: share,
     unroll: 2,
-    max_steps: LL_SLOTS / 2,
+    max_steps: |_| LL_SLOTS / 2,
     cost: packets_twice,
     about: "packets of each part are sent to its PE, which reduces the part and sends it to all PEs: two flights",
     ..LL

@@ -1,6 +1,6 @@
 //! The symmetric memory that algorithms work in.
 
-use super::table::{INBOX, LL_CTAS, LL_SLOTS, STAGE};
+use super::table::{INBOX, LL_CTAS, LL_SLOTS, STAGE, room};
 use super::{Plan, Request};
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, IntoLayout, SymmetricBuffer, World, error};
@@ -22,6 +22,8 @@ struct Space {
 /// The numbers that extents depend on.
 struct Extents {
     n_pes: u64,
+    /// The greatest number of CTAs of a launch.
+    ctas: u64,
     /// The number of CTAs that have staging memory.
     stages: u64,
     /// The number of steps of a CTA.
@@ -34,7 +36,7 @@ const LL: u64 = LL_CTAS as u64;
 /// Bytes of a CTA's counter: a cache line, which no other CTA shares.
 const LINE: u64 = 128;
 
-const SPACES: [Space; 17] = [
+const SPACES: [Space; 19] = [
     Space {
         name: "ws",
         dtype: Some(DType::U64),
@@ -50,6 +52,13 @@ const SPACES: [Space; 17] = [
     },
     Space { name: "turns", dtype: Some(DType::U32), shares: None, bytes: |e| 4 * e.n_pes * LL },
     Space { name: "posted", dtype: Some(DType::U32), shares: None, bytes: |_| LINE * LL },
+    Space {
+        name: "cells",
+        dtype: Some(DType::U32),
+        shares: None,
+        bytes: |e| 16 * u64::from(room(e.n_pes as u32)) * e.n_pes * 3 * e.ctas,
+    },
+    Space { name: "counts", dtype: Some(DType::U32), shares: None, bytes: |e| LINE * e.ctas },
     Space { name: "stage", dtype: None, shares: None, bytes: |e| 16 * e.steps * e.n_pes * 3 * e.stages },
     Space { name: "sums", dtype: None, shares: None, bytes: |e| 16 * e.steps * e.n_pes * 2 * e.stages },
     Space { name: "flags", dtype: Some(DType::U32), shares: None, bytes: |e| 4 * e.n_pes * e.stages },
@@ -92,6 +101,7 @@ pub(super) fn extent(name: &str, plan: &Plan, request: &Request, ctas: u32) -> O
     let Plan { algorithm, threads, unroll, .. } = *plan;
     let extents = Extents {
         n_pes: request.n_pes.into(),
+        ctas: ctas.into(),
         stages: algorithm.stages(threads, unroll, ctas).into(),
         steps: u64::from(threads) * u64::from(unroll),
         threads: threads.into(),
@@ -112,14 +122,16 @@ impl Workspaces {
     /// # Errors
     /// Fails where [`World::buffer`] fails.
     pub fn new(world: &World, ctas: u32) -> Result<Workspaces, weft_runtime::Error> {
-        let max = Extents {
-            n_pes: world.n_pes().into(),
+        let max = |n_pes: u32| Extents {
+            n_pes: n_pes.into(),
+            ctas: ctas.into(),
             stages: ctas.into(),
             steps: STAGE.into(),
             threads: STAGE.into(),
         };
         let zeroed = |space: &Space| {
-            let buffer = world.buffer((space.bytes)(&max) as usize)?;
+            let bytes = (1..=world.n_pes()).map(|n| (space.bytes)(&max(n))).max();
+            let buffer = world.buffer(bytes.unwrap_or(0) as usize)?;
             buffer.fill(0).map(|()| (space.name, buffer))
         };
         let buffers = SPACES.iter().filter(|s| s.shares.is_none()).map(zeroed).collect::<Result<_, _>>()?;

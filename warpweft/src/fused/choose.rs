@@ -139,15 +139,17 @@ mod tests {
         assert_eq!(chosen(8, true)[5], two);
     }
 
-    /// Three vectors for each thread go in dense packets, which have two thirds of the bytes.
+    /// A place for each row needs no flags. Otherwise, three vectors for each thread go in dense
+    /// packets, which have two thirds of the bytes.
     #[test]
-    fn dense_packets_are_counted() {
-        let shape = Shape { tokens: 64, row_bytes: 16 << 10, n_pes: 2, multicast: false };
-        let packed = |threads| {
-            let plan = Plan::spread(&KERNELS[0], 64, 16 << 10, 132, (1, Some(threads)));
-            one_flight(&shape, &plan).neighbour / 64.0
+    fn packets_are_counted() {
+        let packed = |tokens, threads| {
+            let shape = Shape { tokens, row_bytes: 16 << 10, n_pes: 2, multicast: false };
+            let plan = Plan::spread(&KERNELS[0], tokens, 16 << 10, 132, (1, Some(threads)));
+            one_flight(&shape, &plan).neighbour / f64::from(tokens)
         };
-        assert_eq!((packed(1024), packed(512)), (32768.0, 32768.0));
-        assert_eq!(packed(352), 352.0 * 4.0 * 16.0);
+        assert_eq!((packed(64, 1024), packed(64, 512), packed(256, 512)), (16384.0, 16384.0, 16384.0));
+        assert_eq!((packed(512, 1024), packed(512, 512)), (32768.0, 32768.0));
+        assert_eq!(packed(512, 352), 352.0 * 4.0 * 16.0);
     }
 }

@@ -104,7 +104,7 @@ pub type Variant = (&'static str, u32, u32, bool);
 /// The number of CTAs for which this crate gives `low_latency` workspace.
 const PACKET_CTAS: u32 = 128;
 /// The number of rows for which kernels that spread rows have workspace.
-const SPREAD_ROWS: u32 = 128;
+const SPREAD_ROWS: u32 = 256;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
 const MAX_SPREAD: usize = 128 << 10;
 
@@ -149,13 +149,23 @@ impl Plan {
             }
             Exchange::Spread(_) => {
                 let vectors = row_bytes.div_ceil(16);
-                // Two vectors for each thread and 128 threads for each CTA were the fastest. With
-                // many tokens bytes matter, and three vectors for each thread need fewer. More CTAs
-                // would leave more threads without vectors.
+                let threads = |each: usize| vectors.div_ceil(each).clamp(WARP, MAX_THREADS) as u32;
+                let shared = |each, split: u32| {
+                    Plan::spread(kernel, tokens, row_bytes, sms, (split, Some(threads(each).div_ceil(split))))
+                };
+                // Two vectors for each thread and 128 threads for each CTA were the fastest. If
+                // that takes more CTAs than there are multiprocessors, 256 threads were.
+                let of = |each: u32| power_of_two((threads(2) / each).clamp(1, max));
+                let few = shared(2, of(128));
+                let plan = if few.ctas > sms { shared(2, of(256)) } else { few };
+                // With many tokens the bytes of flags matter, and three vectors for each thread
+                // need fewer. More CTAs would leave more threads without vectors.
                 let dense = tokens as usize * row_bytes >= DENSE && vectors >= 512;
-                let threads = vectors.div_ceil(if dense { 3 } else { 2 }).clamp(WARP, MAX_THREADS) as u32;
-                let split = if dense { 1 } else { power_of_two((threads / 128).clamp(1, max)) };
-                Plan::spread(kernel, tokens, row_bytes, sms, (split, Some(threads.div_ceil(split))))
+                match plan.lamport() {
+                    true => plan,
+                    false if dense => shared(3, 1),
+                    false => few,
+                }
             }
         }
     }
@@ -179,12 +189,23 @@ impl Plan {
         Plan { kernel, split, threads, ctas, switch: false, loops: tokens > rows, early: true }
     }
 
-    /// The number of packets of 16 bytes for a row, of a kernel that spreads rows: two for each
-    /// vector of 16 bytes, or four for each three vectors if a thread has three.
+    /// Whether packets carry no flags. This needs a place for each row, and one flight.
+    fn lamport(&self) -> bool {
+        self.kernel.exchange == Exchange::Spread(1) && !self.loops
+    }
+
+    /// The number of packets of 16 bytes for a row, of a kernel that spreads rows: one for each
+    /// vector of 16 bytes without flags; with flags two, or four for each three vectors if a thread
+    /// has three.
     fn row_packets(&self, row_bytes: usize) -> usize {
         let threads = self.threads.max(1) as usize * self.split as usize;
         let vectors = row_bytes.div_ceil(16).div_ceil(threads);
-        threads * if vectors.is_multiple_of(3) { vectors / 3 * 4 } else { 2 * vectors }
+        threads
+            * match self.lamport() {
+                true => vectors,
+                false if vectors.is_multiple_of(3) => vectors / 3 * 4,
+                false => 2 * vectors,
+            }
     }
 
     /// The values that the kernel and its workspace are compiled for. Plans of one variant share
@@ -213,6 +234,7 @@ impl Plan {
                     ("THREADS", self.threads.into()),
                     ("LOOP", self.loops.into()),
                     ("EARLY", self.early.into()),
+                    ("LAMPORT", self.lamport().into()),
                 ];
                 [&form.spread_defines(hidden)[..], &room[..], &own[..]].concat()
             }
@@ -250,8 +272,12 @@ impl Workspace {
             Exchange::Spread(flights) => {
                 let senders = pes + flights as usize - 1;
                 // Each packet has two words. The next row is sent before the packets of this one
-                // have arrived.
-                let buffers = if plan.loops { 4 } else { 2 };
+                // have arrived. Without flags, one of three buffers is emptied.
+                let buffers = match (plan.loops, plan.lamport()) {
+                    (true, _) => 4,
+                    (false, true) => 3,
+                    (false, false) => 2,
+                };
                 let words = 2 * plan.row_packets(row_bytes) * senders * buffers * (ctas / split);
                 Workspace { packets: vec![words], epoch: 32 * ctas }
             }

@@ -122,7 +122,8 @@ impl Fused {
 
     /// Compiles like [`with`](Fused::with), for PEs that have different numbers of rows: `rows` has one for each PE of the team,
     /// which may be 0, and `m` is their sum. For an all-gather, A has modes (row of a PE, column, PE) with as many rows as the
-    /// largest of `rows`, and D has the rows of the PEs one after the other. For a reduce-scatter, D has the rows of this PE.
+    /// largest of `rows`, and D has the rows of the PEs one after the other. For a reduce-scatter, D has the rows of this PE,
+    /// or if it must be symmetric as many as the largest of `rows`, of which the first ones are written.
     /// *Collective.*
     ///
     /// Launches may have other rows, up to the largest of these for each PE: [`set_rows`](Fused::set_rows).
@@ -358,13 +359,7 @@ impl Launch {
         let of_rows =
             self.uneven.as_ref().map_or_else(|| vec![signed(shape.m)], |uneven| uneven.extents(shape.m));
         let extents = of_rows.into_iter().chain([signed(shape.n), signed(shape.k)]).collect::<Vec<_>>();
-        // A PE without rows has neither a result nor a residual.
-        let empty = self.uneven.as_ref().and_then(Uneven::empty);
-        let (d, residual) = match empty {
-            Some([d, residual]) => (d, x.residual.and(Some(residual))),
-            None => (x.d, x.residual),
-        };
-        let x = &FusedOperands { d, residual, ..*x };
+        let x = &self.uneven.as_ref().map_or(*x, |uneven| uneven.operands(x));
         let stage = self.stage.as_ref().map(|stage| Flat(stage));
         let flags = Flat(&self.flags);
         let mut arguments: Vec<&dyn AsArgument> = extents.iter().map(|n| n as &dyn AsArgument).collect();

@@ -50,9 +50,14 @@ impl Part {
         matches!(self, Scatter | Reduce)
     }
 
-    /// Whether there is a kernel for PEs that have different numbers of rows.
-    pub fn takes_rows(self) -> bool {
-        matches!(self, Gather | Scatter)
+    /// The part of the library for PEs that have different numbers of rows, if there is one.
+    pub fn uneven_name(self) -> Option<&'static str> {
+        match self {
+            Gather => Some("all_gather_gemm_uneven"),
+            Scatter => Some("gemm_reduce_scatter_uneven"),
+            Add => Some("gemm_reduce_scatter_add_uneven"),
+            Reduce | Switch => None,
+        }
     }
 
     /// Whether what is sent or added may have another type than results.
@@ -265,9 +270,9 @@ impl FusedPlan {
         epilogue: &Epilogue,
         pes: u32,
     ) -> (&'static str, Vec<(String, Define)>) {
-        let (_, mut all) = self.kernel(form, problem, epilogue, pes);
+        let (equal, mut all) = self.kernel(form, problem, epilogue, pes);
         all.retain(|(name, _)| name != "LAG");
-        (if self.part(form) == Gather { "all_gather_gemm_uneven" } else { "gemm_reduce_scatter_uneven" }, all)
+        (self.part(form).uneven_name().unwrap_or(equal), all)
     }
 
     /// Values of the kernel's compile-time parameters without an epilogue.

@@ -1,7 +1,7 @@
 //! Products in which each PE of a team has a number of rows of its own.
 
 use super::plan::{Choice, Part};
-use super::{Form, FusedPlan, part_of, signed, staging};
+use super::{Form, FusedOperands, FusedPlan, part_of, signed, staging};
 use crate::gemm::{Problem, Shape};
 use crate::gpu::{GpuError, Grid, Kernel};
 use weft_lang::elaborate::Define;
@@ -16,7 +16,7 @@ const MAX_PES: usize = 8;
 /// Multiprocessors of a Hopper GPU. All PEs divide their tiles into blocks of the same size, whatever GPUs they have: else
 /// they could wait for each other in a circle.
 const SMS: u64 = 132;
-/// The lag of the order of an all-gather, which begins with own tiles.
+/// The lag of an order that begins with own tiles.
 const OWN_FIRST: i64 = -1;
 
 /// The rows of each PE of a team, the largest number that there is memory for, and the order of their tiles on the device.
@@ -85,7 +85,7 @@ impl Uneven {
             empty: [staging(world, problem.out, row)?, staging(world, part_of(problem.out), row)?],
             tiles,
             block: (SMS / u64::from(plan.ctas)).div_ceil(rows.len().max(1) as u64),
-            lag: if part == Part::Gather { OWN_FIRST } else { plan.lag.into() },
+            lag: if part == Part::Scatter { plan.lag.into() } else { OWN_FIRST },
         };
         uneven.write(world.stream(), team)?;
         Ok(uneven)
@@ -145,10 +145,15 @@ impl Uneven {
         &self.rows
     }
 
-    /// What stands for the result and the residual, where this PE has no rows of them.
-    pub fn empty(&self) -> Option<[&dyn AsArgument; 2]> {
-        let none = self.part == Part::Scatter && self.own() == 0;
-        none.then(|| self.empty.each_ref().map(|tensor| tensor as &dyn AsArgument))
+    /// The operands of a launch. A PE without rows has no residual of a sum, and its result has no rows unless others write
+    /// to it.
+    pub fn operands<'a>(&'a self, x: &FusedOperands<'a>) -> FusedOperands<'a> {
+        if self.part == Part::Gather || self.own() > 0 {
+            return *x;
+        }
+        let [d, residual] = self.empty.each_ref().map(|tensor| tensor as &dyn AsArgument);
+        let d = if self.part == Part::Add { x.d } else { d };
+        FusedOperands { d, residual: x.residual.and(Some(residual)), ..*x }
     }
 
     /// The shape of a product whose PEs all have as many rows as there is memory for.
@@ -158,7 +163,7 @@ impl Uneven {
 
     /// The extents of a launch that come before those of columns.
     pub fn extents(&self, m: u64) -> Vec<i64> {
-        let own = (self.part == Part::Scatter).then(|| signed(self.own().max(1)));
+        let own = (self.part != Part::Gather).then(|| signed(self.own().max(1)));
         let tiles = signed(self.tiles.count(&self.rows));
         let all = [Some(signed(m)), Some(signed(self.max_rows)), own, Some(tiles), Some(self.room())];
         all.into_iter().flatten().collect()
@@ -187,11 +192,7 @@ pub(super) fn fits(
         return refuse(message, "use Fused::with: m can be any number");
     }
     match choice {
-        Choice::Launch(plan) if plan.part(form).takes_rows() => Ok(()),
-        Choice::Launch(plan) => {
-            let message = format!("the plan {} adds whole tiles to equal parts of D", plan.text(form));
-            refuse(message, "send sums by vectors, tma or bulk")
-        }
+        Choice::Launch(_) => Ok(()),
         _ => {
             let message = format!("{} has equal parts of the rows", choice.text(form));
             refuse(message, "choose a plan for one launch that moves tiles")

@@ -479,6 +479,16 @@ fn uneven_sums_in_the_memory_of_the_owner() {
     run_uneven(Form::ReduceScatter, &[3, 50], (144, 272), FP8, blocks, plan);
 }
 
+/// Checks a product for each PE and a collective, which the model chooses for few rows.
+#[test]
+fn a_sequence_of_uneven_rows() {
+    let plain = Epilogue::default();
+    run_uneven(Form::AllGather, &[5, 0, 133], (80, 64), BF16, plain, "sequence");
+    run_uneven(Form::AllGather, &[1, 7], (64, 144), FP8, plain, "sequence");
+    run_uneven(Form::ReduceScatter, &[70, 0, 5], (80, 64), BF16, plain, "sequence");
+    run_uneven(Form::ReduceScatter, &[0, 9, 3, 2], (72, 40), (DType::F16, DType::F32), plain, "sequence");
+}
+
 #[test]
 fn few_uneven_rows_on_eight_pes() {
     let rows = [9, 0, 1, 0, 0, 33, 0, 2];
@@ -504,7 +514,6 @@ fn invalid_rows_are_rejected() {
             assert!(made(form, &[100], "bn=64").contains("rows for 1 PEs, and the team has 2"));
             assert!(made(form, &[50, 49], "bn=64").contains("99 together, and m is 100"));
             assert!(made(form, &[u64::MAX, 101], "bn=64").contains("more than 2^64"));
-            assert!(made(form, &[99, 1], "sequence").contains("equal parts of the rows"));
             assert!(made(Form::AllReduce, &[99, 1], "bn=64").contains("none has rows of its own"));
             let different = [99 - u64::from(world.my_pe()), 1 + u64::from(world.my_pe())];
             assert!(made(form, &different, "bn=64,stages=2").contains("different products"));
@@ -521,6 +530,11 @@ fn invalid_rows_are_rejected() {
             let error = equal.set_rows(world, world.stream(), &[60, 40]).unwrap_err();
             assert!(error.to_string().contains("equal parts"), "{error}");
             assert!(equal.rows().is_none());
+
+            let choice = plan("sequence", form);
+            let mut fused = Fused::uneven(world, world.team(), form, problem, none, &[60, 40], choice)?;
+            let error = fused.set_rows(world, world.stream(), &[61, 0]).unwrap_err();
+            assert!(error.to_string().contains("memory for 60"), "{error}");
 
             let auto = |form| Fused::auto_uneven(world, world.team(), form, problem, none, &[60, 40]);
             assert_eq!(auto(Form::AllGather)?.rows(), Some(&[60, 40][..]));

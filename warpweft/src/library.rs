@@ -18,6 +18,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
     ("engine", include_str!("library/engine.weft")),
+    ("finish_sums", include_str!("library/finish_sums.weft")),
     ("gemm", include_str!("library/gemm.weft")),
     ("gemm_add", include_str!("library/gemm_add.weft")),
     ("gemm_all_to_all", include_str!("library/gemm_all_to_all.weft")),

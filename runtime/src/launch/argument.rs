@@ -137,6 +137,22 @@ impl<'a> Argument<'a> {
         }
         self
     }
+
+    /// Returns the elements of a tensor from number `first` on, as their memory. A tensor with gaps is unchanged, and one
+    /// that is shorter has no elements left.
+    pub fn skip(self, first: usize) -> Argument<'a> {
+        let mut rest = self.flat();
+        let ArgumentValue::Tensor { address, dtype, extent: Elements::Flat(n), .. } = &mut rest.given else {
+            return rest;
+        };
+        let skipped = first.min(*n);
+        let bytes = (skipped * dtype.bytes() as usize) as u64;
+        (*address, *n) = (*address + bytes, *n - skipped);
+        if let Origin::Symmetric(_, offset) = &mut rest.origin {
+            *offset += bytes;
+        }
+        rest
+    }
 }
 
 impl fmt::Debug for Argument<'_> {
@@ -386,9 +402,22 @@ macro_rules! tuples {
 tuples!(A B C D E F G H I J K L);
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_behind_others() {
+        let rest = |first| {
+            let extent = Elements::Flat(12);
+            let given = ArgumentValue::Tensor { address: 64, dtype: DType::BF16, extent, symmetric: false };
+            match Argument::new(given).skip(first).given() {
+                ArgumentValue::Tensor { address, extent: Elements::Flat(n), .. } => (address, n),
+                other => panic!("{other}"),
+            }
+        };
+        assert_eq!([rest(0), rest(8), rest(13)], [(64, 12), (80, 4), (88, 0)]);
+    }
 
     #[test]
     fn memory_without_gaps() {

@@ -87,7 +87,17 @@ impl Gemm {
         b: &dyn AsArgument,
         d: &dyn AsArgument,
     ) -> Result<(), GpuError> {
-        let [m, n, k] = extents(self.problem.shape);
+        self.launch_rows(stream, self.problem.shape.m, [a, b, d])
+    }
+
+    /// Launches like [`launch`](Gemm::launch), for another number of rows.
+    pub(super) fn launch_rows(
+        &self,
+        stream: &Stream,
+        rows: u64,
+        [a, b, d]: [&dyn AsArgument; 3],
+    ) -> Result<(), GpuError> {
+        let [m, n, k] = extents(Shape { m: rows, ..self.problem.shape });
         self.kernel.launch(stream, Grid::Auto, &[&m as &dyn AsArgument, &n, &k, a, b, d][..])
     }
 

@@ -20,7 +20,7 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
 
-use uneven::Uneven;
+use uneven::{Rows, Uneven};
 
 pub(super) use epilogue::Unread;
 pub use epilogue::{Activation, Epilogue, FusedOperands, Scales};
@@ -166,7 +166,7 @@ impl Fused {
             Choice::Decode(plan) => {
                 Launcher::Decode(Decode::with(world, team, problem, epilogue, plan)?.into())
             }
-            Choice::Sequence => Launcher::Sequence(Sequence::new(world, team, form, &problem)?.into()),
+            Choice::Sequence => Launcher::Sequence(Sequence::new(world, team, form, &problem, rows)?.into()),
         };
         let choice = match &launcher {
             Launcher::Decode(decode) => Choice::Decode(*decode.plan()),
@@ -209,10 +209,11 @@ impl Fused {
         Fused::with(world, team, form, problem, epilogue, choice)
     }
 
-    /// Compiles like [`uneven`](Fused::uneven), by the plan that the model chooses. *Collective.*
+    /// Compiles like [`uneven`](Fused::uneven), by the choice of the model: one launch, or products and a collective.
+    /// *Collective.*
     ///
     /// # Errors
-    /// Fails as [`uneven`](Fused::uneven) does, and on GPUs that the kernels are not written for (R0505).
+    /// Fails as [`uneven`](Fused::uneven) does.
     pub fn auto_uneven(
         world: &World,
         team: Team,
@@ -221,18 +222,15 @@ impl Fused {
         epilogue: Epilogue,
         rows: &[u64],
     ) -> Result<Fused, GpuError> {
-        let plan = FusedTeam::of(world, &team)?.choose_uneven(form, &problem, &epilogue, rows);
+        let choice = FusedTeam::of(world, &team)?.choose_uneven(form, &problem, &epilogue, rows);
         // Where there is none, all PEs still compare what they ask for.
-        let plan = plan.unwrap_or_else(|_| FusedPlan::of(form));
-        Fused::uneven(world, team, form, problem, epilogue, rows, plan)
+        let choice = choice.unwrap_or_else(|_| FusedPlan::of(form).into());
+        Fused::uneven(world, team, form, problem, epilogue, rows, choice)
     }
 
     /// The rows of each PE, if the product was made for different numbers of them.
     pub fn rows(&self) -> Option<&[u64]> {
-        match &self.launcher {
-            Launcher::Launch(launch) => launch.uneven.as_ref().map(Uneven::rows),
-            _ => None,
-        }
+        self.launcher.rows().map(|(rows, _)| rows.all())
     }
 
     /// Changes the rows of each PE for launches that follow on the stream: `m` is their sum then. Nothing is compiled or
@@ -242,21 +240,21 @@ impl Fused {
     /// Fails on every PE if PEs pass different rows, for another number of PEs, for a PE with more rows than there is memory
     /// for, and for a product that was not made by [`uneven`](Fused::uneven) (R0505).
     pub fn set_rows(&mut self, world: &World, stream: &Stream, rows: &[u64]) -> Result<(), GpuError> {
-        let launch = match &mut self.launcher {
-            Launcher::Launch(launch) if launch.uneven.is_some() => launch,
-            _ => {
-                let message = "PEs have equal parts of the rows of this product";
-                return Err(Error::new(error::GEMM, message).help("make it by Fused::uneven").into());
-            }
+        let Some((own, team)) = self.launcher.rows() else {
+            let message = "PEs have equal parts of the rows of this product";
+            return Err(Error::new(error::GEMM, message).help("make it by Fused::uneven").into());
         };
-        let Launch { uneven: Some(uneven), team, .. } = &mut **launch else { return Ok(()) };
         alike(world, team, &format!("rows {rows:?}"))?;
         let m = rows.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
         uneven::adds_up(m, team.n_pes(), rows)?;
-        uneven.has_room(rows)?;
+        own.has_room(rows)?;
         let shape = Shape { m, ..self.problem.shape };
         Problem { shape, ..self.problem }.check()?;
-        uneven.set(stream, team, rows)?;
+        match &mut self.launcher {
+            Launcher::Launch(launch) => launch.set_rows(stream, rows)?,
+            Launcher::Sequence(sequence) => sequence.set_rows(rows),
+            Launcher::Decode(_) => (),
+        }
         self.problem.shape = shape;
         Ok(())
     }
@@ -299,12 +297,28 @@ impl Fused {
         match &self.launcher {
             Launcher::Launch(launch) => launch.go(self.form, self.problem.shape, stream, x),
             Launcher::Decode(decode) => decode.launch_with(stream, x),
-            Launcher::Sequence(sequence) => sequence.launch(stream, x.a, x.b, x.d),
+            Launcher::Sequence(sequence) => sequence.launch(self.problem.shape, stream, x),
+        }
+    }
+}
+
+impl Launcher {
+    /// The rows of each PE and the team, for PEs that have different numbers of rows.
+    fn rows(&self) -> Option<(&Rows, &Team)> {
+        match self {
+            Launcher::Launch(launch) => launch.uneven.as_ref().map(|uneven| (uneven.rows(), &launch.team)),
+            Launcher::Sequence(sequence) => sequence.rows().map(|rows| (rows, sequence.team())),
+            Launcher::Decode(_) => None,
         }
     }
 }
 
 impl Launch {
+    fn set_rows(&mut self, stream: &Stream, rows: &[u64]) -> Result<(), GpuError> {
+        let Launch { uneven, team, .. } = self;
+        uneven.as_mut().map_or(Ok(()), |uneven| uneven.set(stream, team, rows))
+    }
+
     fn new(
         world: &World,
         team: Team,

@@ -112,6 +112,11 @@ fn paced(form: Form, plan: &FusedPlan) -> bool {
     plan.part(form).stages() && plan.send == 0 && plan.outs * plan.strip >= plan.bn
 }
 
+/// The choice with the least predicted time.
+fn fastest(all: Vec<(Choice, Estimate)>) -> Option<(Choice, Estimate)> {
+    all.into_iter().min_by(|a, b| a.1.total().total_cmp(&b.1.total()))
+}
+
 /// The plan of a plain product with the same tiles.
 fn tiles(plan: &FusedPlan) -> Plan {
     let values = [
@@ -355,6 +360,15 @@ impl FusedTeam {
         epilogue: &Epilogue,
     ) -> Result<(Choice, Estimate), Error> {
         problem.check()?;
+        let least = fastest(self.choices(form, problem, epilogue));
+        least.ok_or_else(|| {
+            Error::new(error::GEMM, format!("no plan fits {problem}"))
+                .help("choose other element types: sums of 8 bits are sent as bf16")
+        })
+    }
+
+    /// What computes a problem on this team, with the predicted time.
+    fn choices(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<(Choice, Estimate)> {
         let fused = self.machine.target.name() == TARGET;
         let launch = |plan: FusedPlan| (Choice::Launch(plan), self.launch(form, problem, &plan));
         let plans = if fused { self.candidates_with(form, problem, epilogue) } else { Vec::new() };
@@ -366,17 +380,11 @@ impl FusedTeam {
         };
         let packets = packets.map(|(plan, estimate)| (Choice::Decode(plan), estimate));
         let all = launches.chain(packets).chain(sequence);
-        let all = all.filter(|(choice, _)| epilogue.fits(form, problem, choice).is_ok());
-        let least = all.min_by(|a, b| a.1.total().total_cmp(&b.1.total()));
-        least.ok_or_else(|| {
-            Error::new(error::GEMM, format!("no plan fits {problem}"))
-                .help("choose other element types: sums of 8 bits are sent as bf16")
-        })
+        all.filter(|(choice, _)| epilogue.fits(form, problem, choice).is_ok()).collect()
     }
-}
 
-impl FusedTeam {
-    /// Chooses like [`choose_with`](FusedTeam::choose_with) a plan for PEs with these rows, as if each had the most of them.
+    /// Chooses like [`choose_with`](FusedTeam::choose_with) for PEs with these rows, as if each had the most of them. A
+    /// sequence has a product for each PE.
     ///
     /// # Errors
     /// Fails for rows that do not fit, and if no plan computes the problem (R0505).
@@ -386,18 +394,18 @@ impl FusedTeam {
         problem: &Problem,
         epilogue: &Epilogue,
         rows: &[u64],
-    ) -> Result<FusedPlan, Error> {
+    ) -> Result<Choice, Error> {
         let max_rows = rows.iter().copied().max().unwrap_or_default();
         let shape = Shape { m: max_rows.saturating_mul(self.pes.into()), ..problem.shape };
         let padded = Problem { shape, ..*problem };
         padded.check()?;
-        let plans = self.candidates_with(form, &padded, epilogue).into_iter();
-        let plans =
-            plans.filter(|plan| uneven::fits(form, problem, &(*plan).into(), (self.pes, rows)).is_ok());
-        let plans = plans.filter(|plan| epilogue.fits(form, problem, &(*plan).into()).is_ok());
-        let time = |plan: &FusedPlan| self.launch(form, &padded, plan).total();
-        let least = plans.min_by(|a, b| time(a).total_cmp(&time(b)));
-        least.ok_or_else(|| {
+        let mut all = self.choices(form, &padded, epilogue);
+        all.retain(|(choice, _)| uneven::fits(form, problem, choice, (self.pes, rows)).is_ok());
+        for (choice, estimate) in &mut all {
+            let more = if *choice == Choice::Sequence { f64::from(self.pes) } else { 0.0 };
+            estimate.start_us += more * self.links.launch_us;
+        }
+        fastest(all).map(|(choice, _)| choice).ok_or_else(|| {
             Error::new(error::GEMM, format!("no plan fits {problem} with rows {rows:?}"))
                 .help("give the rows of each PE for an all-gather or a reduce-scatter")
         })
@@ -473,6 +481,14 @@ mod tests {
             let (choice, _) = team(8, false).choose(form, &problem(16, 8192, 1024)).unwrap();
             assert_eq!(choice, Choice::Sequence, "{form:?}");
         }
+        let choose = |form, m, rows: &[u64]| {
+            let team = team(rows.len() as u32, false);
+            team.choose_uneven(form, &problem(m, 8192, 1024), &Epilogue::default(), rows)
+        };
+        assert_eq!(choose(Form::ReduceScatter, 16, &[9, 0, 1, 6]), Ok(Choice::Sequence));
+        let many = choose(Form::ReduceScatter, 8192, &[4096, 96, 4000, 0]);
+        assert!(matches!(many, Ok(Choice::Launch(_))), "{many:?}");
+        assert!(choose(Form::AllReduce, 16, &[9, 7]).unwrap_err().to_string().contains("no plan fits"));
     }
 
     /// An allreduce of few rows uses packets if that is faster than a sequence. Next to the rows

@@ -19,14 +19,69 @@ const SMS: u64 = 132;
 /// The lag of an order that begins with own tiles.
 const OWN_FIRST: i64 = -1;
 
-/// The rows of each PE of a team, the largest number that there is memory for, and the order of their tiles on the device.
+/// The rows of each PE of a team.
+pub(super) struct Rows {
+    all: Vec<u64>,
+    /// The rank of this PE in the team.
+    me: u32,
+    /// The largest number of rows of a PE that there is memory for.
+    max: u64,
+}
+
+impl Rows {
+    /// Memory is for the largest of these numbers.
+    pub fn new(all: &[u64], me: u32) -> Rows {
+        Rows { all: all.to_vec(), me, max: all.iter().copied().max().unwrap_or_default() }
+    }
+
+    /// The rows of each PE.
+    pub fn all(&self) -> &[u64] {
+        &self.all
+    }
+
+    /// Changes the rows of each PE.
+    pub fn set(&mut self, all: &[u64]) {
+        self.all = all.to_vec();
+    }
+
+    /// The largest number of rows of a PE that there is memory for.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The rank of this PE.
+    pub fn me(&self) -> u64 {
+        self.me.into()
+    }
+
+    /// Rows of this PE.
+    pub fn own(&self) -> u64 {
+        self.all.get(self.me as usize).copied().unwrap_or_default()
+    }
+
+    /// The first row of a PE among those of all PEs.
+    pub fn first(&self, pe: usize) -> u64 {
+        self.all.iter().take(pe).sum()
+    }
+
+    /// Whether there is memory for these rows.
+    ///
+    /// # Errors
+    /// Fails for a PE with more rows (R0505).
+    pub fn has_room(&self, all: &[u64]) -> Result<(), Error> {
+        let Some(pe) = all.iter().position(|rows| *rows > self.max) else { return Ok(()) };
+        let message =
+            format!("PE {pe} of the team has {} rows, and there is memory for {}", all[pe], self.max);
+        Err(Error::new(error::GEMM, message)
+            .help("make another Fused, with the largest number of rows of a PE"))
+    }
+}
+
+/// The rows of each PE of a team, and the order of their tiles on the device.
 pub(super) struct Uneven {
     kernel: Kernel,
     part: Part,
-    rows: Vec<u64>,
-    /// The rank of this PE in the team.
-    me: u32,
-    max_rows: u64,
+    rows: Rows,
     order: DeviceTensor<i32>,
     starts: DeviceTensor<i32>,
     /// What stands for the result and the residual of a PE without rows: one row.
@@ -70,16 +125,14 @@ impl Uneven {
     ) -> Result<Uneven, GpuError> {
         let text = crate::library::part(PART).unwrap_or_default();
         let kernel = Kernel::compile(world, text, &[("P", Define::Int(team.n_pes().into()))])?;
-        let max_rows = rows.iter().copied().max().unwrap_or_default();
+        let own = Rows::new(rows, team.my_pe());
         let tiles = Tiles::of(plan, problem);
-        let all = tiles.count(&vec![max_rows; rows.len()]).saturating_mul(5);
+        let all = tiles.count(&vec![own.max(); rows.len()]).saturating_mul(5);
         let row = usize::try_from(problem.shape.n).unwrap_or(usize::MAX);
         let uneven = Uneven {
             kernel,
             part,
-            rows: rows.to_vec(),
-            me: team.my_pe(),
-            max_rows,
+            rows: own,
             order: DeviceTensor::zeros(usize::try_from(all).unwrap_or(usize::MAX), world.stream())?,
             starts: DeviceTensor::zeros(rows.len() + 1, world.stream())?,
             empty: [staging(world, problem.out, row)?, staging(world, part_of(problem.out), row)?],
@@ -96,28 +149,14 @@ impl Uneven {
     /// # Errors
     /// Fails where a launch fails.
     pub fn set(&mut self, stream: &Stream, team: &Team, rows: &[u64]) -> Result<(), GpuError> {
-        self.rows = rows.to_vec();
+        self.rows.set(rows);
         self.write(stream, team)
-    }
-
-    /// Whether there is memory for these rows.
-    ///
-    /// # Errors
-    /// Fails for a PE with more rows (R0505).
-    pub fn has_room(&self, rows: &[u64]) -> Result<(), Error> {
-        let Some(pe) = rows.iter().position(|rows| *rows > self.max_rows) else { return Ok(()) };
-        let message = format!(
-            "PE {pe} of the team has {} rows, and flags and staging memory are for {}",
-            rows[pe], self.max_rows
-        );
-        Err(Error::new(error::GEMM, message)
-            .help("make another Fused, with the largest number of rows of a PE"))
     }
 
     /// Puts the kernel on a stream that writes the order of tiles.
     fn write(&self, stream: &Stream, team: &Team) -> Result<(), GpuError> {
         let mut numbers = [0; MAX_PES + 5];
-        for (to, rows) in numbers.iter_mut().zip(&self.rows) {
+        for (to, rows) in numbers.iter_mut().zip(self.rows.all()) {
             *to = signed(*rows);
         }
         let Tiles { down, columns } = self.tiles;
@@ -126,29 +165,24 @@ impl Uneven {
         let mut arguments: Vec<&dyn AsArgument> = numbers.iter().map(|n| n as &dyn AsArgument).collect();
         arguments.extend([&self.order as &dyn AsArgument, &self.starts, team]);
         let threads = 128;
-        let ctas = u32::try_from(self.tiles.count(&self.rows).div_ceil(threads)).unwrap_or(u32::MAX);
+        let ctas = u32::try_from(self.tiles.count(self.rows.all()).div_ceil(threads)).unwrap_or(u32::MAX);
         self.kernel.launch(stream, Grid::of(ctas.clamp(1, 64)), &arguments[..])
     }
 
     /// The number of tiles that the order has memory for.
     fn room(&self) -> i64 {
-        signed(self.tiles.count(&vec![self.max_rows; self.rows.len()]))
-    }
-
-    /// Rows of this PE.
-    fn own(&self) -> u64 {
-        self.rows.get(self.me as usize).copied().unwrap_or_default()
+        signed(self.tiles.count(&vec![self.rows.max(); self.rows.all().len()]))
     }
 
     /// The rows of each PE.
-    pub fn rows(&self) -> &[u64] {
+    pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
     /// The operands of a launch. A PE without rows has no residual of a sum, and its result has no rows unless others write
     /// to it.
     pub fn operands<'a>(&'a self, x: &FusedOperands<'a>) -> FusedOperands<'a> {
-        if self.part == Part::Gather || self.own() > 0 {
+        if self.part == Part::Gather || self.rows.own() > 0 {
             return *x;
         }
         let [d, residual] = self.empty.each_ref().map(|tensor| tensor as &dyn AsArgument);
@@ -158,14 +192,14 @@ impl Uneven {
 
     /// The shape of a product whose PEs all have as many rows as there is memory for.
     pub fn padded(&self, shape: Shape) -> Shape {
-        Shape { m: self.max_rows.saturating_mul(self.rows.len() as u64), ..shape }
+        Shape { m: self.rows.max().saturating_mul(self.rows.all().len() as u64), ..shape }
     }
 
     /// The extents of a launch that come before those of columns.
     pub fn extents(&self, m: u64) -> Vec<i64> {
-        let own = (self.part != Part::Gather).then(|| signed(self.own().max(1)));
-        let tiles = signed(self.tiles.count(&self.rows));
-        let all = [Some(signed(m)), Some(signed(self.max_rows)), own, Some(tiles), Some(self.room())];
+        let own = (self.part != Part::Gather).then(|| signed(self.rows.own().max(1)));
+        let tiles = signed(self.tiles.count(self.rows.all()));
+        let all = [Some(signed(m)), Some(signed(self.rows.max())), own, Some(tiles), Some(self.room())];
         all.into_iter().flatten().collect()
     }
 
@@ -192,8 +226,8 @@ pub(super) fn fits(
         return refuse(message, "use Fused::with: m can be any number");
     }
     match choice {
-        Choice::Launch(_) => Ok(()),
-        _ => {
+        Choice::Launch(_) | Choice::Sequence => Ok(()),
+        Choice::Decode(_) => {
             let message = format!("{} has equal parts of the rows", choice.text(form));
             refuse(message, "choose a plan for one launch that moves tiles")
         }

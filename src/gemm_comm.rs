@@ -25,6 +25,10 @@ pub struct GemmComm {
     /// divided over the PEs; for allgather-gemm, N is divided.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
+    /// The number of rows of each PE, which can be 0. M of each shape is their sum. The default is
+    /// an equal part for each. An allreduce has no such rows, and neither have the peers.
+    #[arg(long, value_name = "ROWS,...", value_delimiter = ',', conflicts_with = "predict")]
+    rows: Vec<u64>,
     /// The element type of all matrices: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
@@ -37,8 +41,9 @@ pub struct GemmComm {
     plan: Vec<String>,
     /// The peers to measure in the same run, in addition to the GEMM alone: cublas+ours,
     /// cublas+nccl, torch (PyTorch's fused product, which gemm-allreduce does not have), or none.
-    #[arg(long, value_name = "PEER,...", default_value = "cublas+ours,cublas+nccl")]
-    against: String,
+    /// The default is cublas+ours,cublas+nccl, or none with --rows.
+    #[arg(long, value_name = "PEER,...")]
+    against: Option<String>,
     /// Do not measure cuBLASLt's GEMM alone.
     #[arg(long)]
     no_product: bool,
@@ -86,14 +91,15 @@ impl GemmComm {
         if !self.no_product {
             contenders.push(Contender::Product);
         }
-        if self.against != "none" {
-            let peers =
-                Contender::peers(&self.against).map_err(|e| anyhow!("--against {}: {e}", self.against))?;
-            contenders.extend(peers);
+        let default = if self.rows.is_empty() { "cublas+ours,cublas+nccl" } else { "none" };
+        let against = self.against.as_deref().unwrap_or(default);
+        if against != "none" {
+            contenders.extend(Contender::peers(against).map_err(|e| anyhow!("--against {against}: {e}"))?);
         }
         Ok(Request {
             form,
-            shapes: if self.shapes.is_empty() { SHAPES.to_vec() } else { self.shapes.clone() },
+            shapes: self.measured(),
+            rows: self.rows.clone(),
             dtype: dtype(&self.dtype)?,
             contenders,
             iters: self.timing.iters,
@@ -102,6 +108,18 @@ impl GemmComm {
             graph: self.timing.graph,
             check: self.check,
         })
+    }
+
+    /// The shapes to measure. Those of the default have as many rows as all PEs together.
+    fn measured(&self) -> Vec<Shape> {
+        let given = if self.shapes.is_empty() { SHAPES.to_vec() } else { self.shapes.clone() };
+        if self.rows.is_empty() || !self.shapes.is_empty() {
+            return given;
+        }
+        let m = self.rows.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
+        let mut all: Vec<_> = given.into_iter().map(|shape| Shape { m, ..shape }).collect();
+        all.dedup();
+        all
     }
 
     /// Measures as one PE of a job. PE 0 reports.
@@ -177,7 +195,8 @@ impl TuneGemmComm {
         let shapes = if self.shapes.is_empty() { SHAPES.to_vec() } else { self.shapes.clone() };
         let dtype = dtype(&self.dtype)?;
         let (contenders, graph, check) = (Vec::new(), true, true);
-        Ok(Request { form, shapes, dtype, contenders, iters: 10, warmup: 3, repeats: 9, graph, check })
+        let rows = Vec::new();
+        Ok(Request { form, shapes, rows, dtype, contenders, iters: 10, warmup: 3, repeats: 9, graph, check })
     }
 
     /// Measures as one PE of a job. PE 0 reports and stores.

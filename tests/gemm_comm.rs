@@ -19,6 +19,7 @@ fn request(form: Form, plans: &[&str]) -> Request {
         form,
         // No number of tiles or PEs divides the rows.
         shapes: vec![Shape::new(131, 96, 96)],
+        rows: Vec::new(),
         dtype: DType::BF16,
         contenders: plans.iter().map(plan).collect(),
         iters: 1,
@@ -65,6 +66,37 @@ fn results_are_right() {
             }
         }
     }
+}
+
+/// Checks PEs that have different numbers of rows, and that rows which do not fit are errors before a launch.
+#[test]
+fn rows_of_each_pe() {
+    for (form, plans) in [
+        (
+            Form::ReduceScatter,
+            &["bn=64,stages=2", "bn=64,stages=2,strip=32,send=add", "sequence", "auto"][..],
+        ),
+        (Form::AllGather, &["bn=64,stages=2", "sequence", "auto"][..]),
+    ] {
+        let request = Request { rows: vec![100, 0, 31], ..request(form, plans) };
+        let reports = World::simulated(3).unwrap().run(|world| run(world, &request, &mut |_, _| Ok(())));
+        for (pe, report) in reports.unwrap().iter().enumerate() {
+            assert!(report.head().contains("rows [100, 0, 31]"), "{}", report.head());
+            for row in &report.rows {
+                let checked = row.checked.as_ref().unwrap();
+                assert_eq!(checked.elements, 0, "{form:?} on PE {pe}, {}: {checked:?}", row.plan);
+                assert!(checked.of > 50, "{form:?} on PE {pe}, {}: {checked:?}", row.plan);
+            }
+        }
+    }
+    let said = |request: &Request| request.examine().unwrap_err().to_string();
+    let uneven = Request { rows: vec![100, 31], ..request(Form::ReduceScatter, &["auto"]) };
+    assert!(uneven.examine().is_ok());
+    assert!(uneven.problem(uneven.shapes[0], 3).unwrap_err().to_string().contains("rows for 2 PEs"));
+    assert!(said(&Request { rows: vec![100, 30], ..uneven.clone() }).contains("130 together"));
+    assert!(said(&Request { form: Form::AllReduce, ..uneven.clone() }).contains("allreduce"));
+    let peers = Request { contenders: vec![Contender::Nccl], ..uneven };
+    assert!(said(&peers).contains("cublas+nccl needs equal parts"));
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn sums_are_right() {
         let request = Request {
             form: Form::AllReduce,
             shapes: vec![Shape::new(m, 136, 96)],
+            rows: Vec::new(),
             dtype: DType::BF16,
             contenders: vec![Contender::ours(plan, Form::AllReduce).unwrap()],
             iters: 2,

@@ -18,7 +18,8 @@ pub const CASES: &[Case] = &[
 fn request(form: Form, shapes: Vec<Shape>, contenders: Vec<Contender>) -> Request {
     let (iters, warmup, repeats) = (3, 1, 2);
     let dtype = DType::BF16;
-    Request { form, shapes, dtype, contenders, iters, warmup, repeats, graph: true, check: true }
+    let rows = Vec::new();
+    Request { form, shapes, rows, dtype, contenders, iters, warmup, repeats, graph: true, check: true }
 }
 
 fn checked(world: &World, request: &Request) -> Checked {

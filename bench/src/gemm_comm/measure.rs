@@ -10,7 +10,7 @@ use crate::start::StartLine;
 use crate::torch::Torch;
 use std::time::SystemTime;
 use weft::collective::{Collectives, Flat};
-use weft::gemm::{Choice, Form, Fused, Problem, Shape};
+use weft::gemm::{Choice, Epilogue, Form, Fused, Problem, Shape};
 use weft_lang::evaluate::unit_roundoff;
 use weft_run::array::read_number;
 use weft_runtime::cuda::{self, Event};
@@ -192,7 +192,7 @@ impl<'a> Harness<'a> {
 
     /// A report without rows.
     fn report(&self) -> Result<Report> {
-        let Request { form, graph, repeats, contenders, .. } = self.request;
+        let Request { form, graph, repeats, contenders, rows, .. } = self.request;
         let ours = |c: &Contender| matches!(c, Contender::Auto | Contender::Fused(_));
         let cublas = !contenders.iter().all(ours);
         Ok(Report {
@@ -200,6 +200,7 @@ impl<'a> Harness<'a> {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             command: std::env::args().collect(),
             form: *form,
+            rows_of_pes: rows.clone(),
             n_pes: self.world.n_pes(),
             gpu: self.world.device().name()?,
             cublas: if cublas { Some(cublas::installed()?.0.to_string()) } else { None },
@@ -255,9 +256,21 @@ impl<'a> Harness<'a> {
         Ok(cases.iter().zip(times).zip(checked).map(row).collect())
     }
 
-    /// The number of rows of each PE: an equal part of all rows.
+    /// The number of rows for which each PE has memory: an equal part of all rows, or the most rows of a PE.
     fn rows_of_a_pe(&self, problem: &Problem) -> u64 {
-        problem.shape.m.div_ceil(u64::from(self.world.n_pes()))
+        let equal = problem.shape.m.div_ceil(u64::from(self.world.n_pes()));
+        self.request.rows.iter().copied().max().unwrap_or(equal)
+    }
+
+    /// The first row of a PE among the rows of all PEs, and its number of rows.
+    fn rows_of(&self, problem: &Problem, pe: u32) -> (u64, u64) {
+        let rows = &self.request.rows;
+        if let Some(own) = rows.get(pe as usize) {
+            return (rows.iter().take(pe as usize).sum(), *own);
+        }
+        let (m, part) = (problem.shape.m, self.rows_of_a_pe(problem));
+        let first = (u64::from(pe) * part).min(m);
+        (first, part.min(m - first))
     }
 
     /// The extents of A on a PE, of B, and of D.
@@ -305,9 +318,12 @@ impl<'a> Harness<'a> {
         operands: &'c Operands<T>,
     ) -> Result<Case<'c>> {
         let (form, world) = (self.request.form, self.world);
-        let fused = match choice {
-            Some(choice) => Fused::new(world, world.team(), form, *problem, choice)?,
-            None => Fused::auto(world, world.team(), form, *problem)?,
+        let (rows, none, team) = (&self.request.rows[..], Epilogue::default(), world.team());
+        let fused = match (choice, rows.is_empty()) {
+            (Some(choice), true) => Fused::new(world, team, form, *problem, choice)?,
+            (Some(choice), false) => Fused::uneven(world, team, form, *problem, none, rows, choice)?,
+            (None, true) => Fused::auto(world, team, form, *problem)?,
+            (None, false) => Fused::auto_uneven(world, team, form, *problem, none, rows)?,
         };
         let [_, _, d] = self.extents(problem);
         let Operands { a, b } = operands;
@@ -324,7 +340,7 @@ impl<'a> Harness<'a> {
         let result = to.clone();
         let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
         if form != Form::AllGather {
-            let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &*to)?));
+            let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &Flat(&*to))?));
             return Ok(Case::calls(name, plan, nothing(), call, Some(read)));
         }
         let (part, me) = (a.len(), world.my_pe() as usize);
@@ -492,9 +508,8 @@ impl<'a> Harness<'a> {
     /// The positions of this PE's result that are checked.
     fn places(&self, problem: &Problem) -> Vec<(u64, u64)> {
         let Shape { m, n, k } = problem.shape;
-        let part = self.rows_of_a_pe(problem);
         let rows = match self.request.form {
-            Form::ReduceScatter => part.min(m.saturating_sub(self.first_row(problem))),
+            Form::ReduceScatter => self.rows_of(problem, self.world.my_pe()).1,
             _ => m,
         };
         let seed = self.world.my_pe() + 1;
@@ -504,7 +519,7 @@ impl<'a> Harness<'a> {
     /// The index of this PE's first row among the rows of the sum.
     fn first_row(&self, problem: &Problem) -> u64 {
         match self.request.form {
-            Form::ReduceScatter => u64::from(self.world.my_pe()) * self.rows_of_a_pe(problem),
+            Form::ReduceScatter => self.rows_of(problem, self.world.my_pe()).0,
             _ => 0,
         }
     }
@@ -515,13 +530,17 @@ impl<'a> Harness<'a> {
     fn compare(&self, problem: &Problem, places: &[(u64, u64)], elements: &[f64], values: Values) -> Wrong {
         let (dtype, form, pes) = (problem.out, self.request.form, self.world.n_pes());
         let k = problem.shape.k;
-        let (part, me, first) = (self.rows_of_a_pe(problem), self.world.my_pe(), self.first_row(problem));
+        let (me, first) = (self.world.my_pe(), self.first_row(problem));
+        let has = |pe: u32, row: u64| {
+            let (first, rows) = self.rows_of(problem, pe);
+            (first..first + rows).contains(&row).then(|| (pe, me, row - first))
+        };
         let element = |at: u64, seed: u32| rounded(problem.dtype, value(at, seed, values));
         let mut found = Wrong { of: places.len() as u64, ..Wrong::default() };
         for (i, (row, column)) in places.iter().copied().enumerate() {
             // The PEs whose rows of A and of B are multiplied, and the row on that PE.
             let pairs: Vec<(u32, u32, u64)> = match form {
-                Form::AllGather => vec![((row / part) as u32, me, row % part)],
+                Form::AllGather => (0..pes).filter_map(|pe| has(pe, row)).collect(),
                 _ => (0..pes).map(|pe| (pe, pe, first + row)).collect(),
             };
             let (mut sum, mut products, mut addends) = (0.0, 0.0, 0.0);

@@ -94,6 +94,8 @@ pub struct Request {
     /// The products as they would be on one PE. Each PE has a part of K and, for an all-gather, of
     /// N.
     pub shapes: Vec<Shape>,
+    /// The rows of each PE, if PEs do not have equal parts. `m` of each shape is their sum.
+    pub rows: Vec<u64>,
     /// Element type of all matrices: bf16 or f16.
     pub dtype: DType,
     /// The implementations that are measured.
@@ -116,8 +118,12 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the number of PEs does not divide K, or N for an all-gather.
+    /// Fails if the number of PEs does not divide K, or N for an all-gather, or is not that of the rows.
     pub fn problem(&self, shape: Shape, pes: u32) -> Result<Problem, BenchError> {
+        if !self.rows.is_empty() && self.rows.len() != pes as usize {
+            let message = format!("there are rows for {} PEs, but {pes} PEs take part", self.rows.len());
+            return Err(BenchError::Request(message));
+        }
         let (name, extent) = if self.form == Form::AllGather { ("n", shape.n) } else { ("k", shape.k) };
         let part = extent / u64::from(pes.max(1));
         if part * u64::from(pes) != extent {
@@ -149,7 +155,28 @@ impl Request {
         } else if self.shapes.is_empty() || self.iters == 0 || self.repeats == 0 {
             "shapes, iterations and repeats must be at least 1".to_owned()
         } else {
+            self.rows()?;
             return if self.contenders.contains(&Contender::Torch) { self.torch() } else { Ok(()) };
+        };
+        Err(BenchError::Request(wrong))
+    }
+
+    /// Checks the rows of each PE, if there are any.
+    fn rows(&self) -> Result<(), BenchError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let sum = self.rows.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
+        let equal = [Contender::Ours, Contender::Nccl, Contender::Torch];
+        let other = self.contenders.iter().find(|c| equal.contains(c));
+        let wrong = if self.form == Form::AllReduce {
+            "all PEs get all rows of an allreduce: leave the rows of each PE out".to_owned()
+        } else if let Some(other) = other {
+            format!("{} needs equal parts of the rows: leave it out of --against", other.name())
+        } else if let Some(shape) = self.shapes.iter().find(|shape| shape.m != sum) {
+            format!("the rows of the PEs are {sum} together, but {shape} has {}", shape.m)
+        } else {
+            return Ok(());
         };
         Err(BenchError::Request(wrong))
     }

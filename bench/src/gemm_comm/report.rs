@@ -42,6 +42,9 @@ pub struct Report {
     pub command: Vec<String>,
     /// The operation that was computed.
     pub form: Form,
+    /// The rows of each PE, if PEs do not have equal parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows_of_pes: Vec<u64>,
     /// The number of PEs.
     pub n_pes: u32,
     /// The name of the PEs' GPUs.
@@ -75,12 +78,13 @@ pub(super) fn compare(rows: &mut [Row]) {
 impl Report {
     /// The lines above the table.
     pub fn head(&self) -> String {
-        let Report { form, n_pes, gpu, repeats, warpweft, date, .. } = self;
+        let Report { form, n_pes, gpu, repeats, warpweft, date, rows_of_pes, .. } = self;
         let of =
             |name: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(", {name} {v}"));
         let how = if self.graph { "in a CUDA graph" } else { "back to back" };
+        let rows = if rows_of_pes.is_empty() { String::new() } else { format!(", rows {rows_of_pes:?}") };
         format!(
-            "# weft bench: {form:?} and GEMM on {n_pes} x {gpu}{}{}{}, warpweft {warpweft}; {date}\n\
+            "# weft bench: {form:?} and GEMM on {n_pes} x {gpu}{rows}{}{}{}, warpweft {warpweft}; {date}\n\
              # medians of {repeats} blocks of calls {how}, in an order drawn anew each round, on the slowest PE\n\
              #           shape          who       us      min      max  TFLOP/s  of gemm  of +nccl  of +ours  of torch   #wrong  plan\n",
             of("cuBLASLt", &self.cublas),
@@ -145,6 +149,7 @@ mod tests {
             date: String::new(),
             command: Vec::new(),
             form: Form::AllReduce,
+            rows_of_pes: Vec::new(),
             n_pes: 2,
             gpu: "a GPU".into(),
             cublas: None,

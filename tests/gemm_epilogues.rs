@@ -69,15 +69,20 @@ impl Case<'_> {
         end - self.first(pe)
     }
 
-    /// The PE whose bias and residual element (i, j) of PE `me` has. Each PE adds its own to what packets bring.
+    /// The PE whose bias and residual element (i, j) of PE `me` has. Each PE adds its own to sums of packets and of a sequence.
     fn finisher(&self, me: usize, i: usize) -> usize {
-        let owned = self.form == Form::AllReduce && !self.plan.starts_with("decode");
+        let each = self.plan == "sequence" || self.plan.starts_with("decode");
+        let owned = self.form == Form::AllReduce && !each;
         if owned { self.owner(i) } else { me }
     }
 
     /// How often a sum is rounded before it is complete, apart from the roundings of its parts.
     fn additions(&self) -> f64 {
-        if self.plan.contains("send=add") { 2.0 * self.pes as f64 } else { 0.0 }
+        match self.plan {
+            "sequence" => 2.0,
+            plan if plan.contains("send=add") => 2.0 * self.pes as f64,
+            _ => 0.0,
+        }
     }
 
     /// The PE that a row of all belongs to.
@@ -163,6 +168,8 @@ impl Case<'_> {
         if divide {
             y /= DIVISOR;
         }
+        // The conversion to 8 bits saturates.
+        let y = if self.problem.out == DType::E4M3 { y.clamp(-448.0, 448.0) } else { y };
         // The PEs' partial results are rounded to 8 bits before they are sent, and the result is
         // rounded to its own type.
         let unit = if self.problem.out.bytes() == 1 { 1.0 / 16.0 } else { 1.0 / 256.0 };
@@ -489,6 +496,35 @@ fn a_sequence_of_uneven_rows() {
     run_uneven(Form::ReduceScatter, &[0, 9, 3, 2], (72, 40), (DType::F16, DType::F32), plain, "sequence");
 }
 
+/// Checks a product with an epilogue, or a kernel that completes sums.
+#[test]
+fn epilogues_of_a_sequence() {
+    let scaled = Epilogue { scales: Scales::Rows, bias: true, residual: true, ..Epilogue::default() };
+    let all = Epilogue { activation: Activation::GeluTanh, ..scaled };
+    let narrow = Epilogue { scales: Scales::Matrices, bias: true, divide: true, ..Epilogue::default() };
+    let types = (DType::E4M3, DType::E4M3);
+    let blocks = Epilogue { scales: Scales::Blocks, ..Epilogue::default() };
+    for form in [Form::AllGather, Form::ReduceScatter, Form::AllReduce] {
+        run(form, 3, (140, 80, 128), FP8, all, "sequence");
+        run(form, 2, (40, 80, 128), types, narrow, "sequence");
+        run(form, 2, (20, 144, 272), FP8, blocks, "sequence");
+    }
+    let gated = Epilogue { activation: Activation::Silu, gated: true, divide: true, ..scaled };
+    run(Form::AllGather, 2, (70, 160, 64), FP8, gated, "sequence");
+    run(Form::ReduceScatter, 4, (9, 80, 128), types, Epilogue::default(), "sequence");
+    run_uneven(Form::AllGather, &[5, 0, 30], (80, 144), FP8, all, "sequence");
+    run_uneven(Form::AllGather, &[5, 33], (80, 144), FP8, narrow, "sequence");
+    run_uneven(Form::ReduceScatter, &[0, 9, 20], (80, 144), FP8, all, "sequence");
+    run_uneven(
+        Form::ReduceScatter,
+        &[7, 20],
+        (80, 144),
+        types,
+        Epilogue { scales: Scales::Blocks, ..narrow },
+        "sequence",
+    );
+}
+
 #[test]
 fn few_uneven_rows_on_eight_pes() {
     let rows = [9, 0, 1, 0, 0, 33, 0, 2];
@@ -557,13 +593,14 @@ fn invalid_operands_are_rejected() {
     };
     let bias = Epilogue { bias: true, ..Epilogue::default() };
     assert_eq!(fits(bias, form, "bn=64"), Ok(()));
-    assert!(fits(bias, form, "sequence").unwrap_err().contains("neither has a place"));
+    assert_eq!(fits(bias, form, "sequence"), Ok(()));
     assert_eq!(fits(bias, form, "send=add"), Ok(()));
     assert_eq!(fits(bias, Form::AllReduce, "decode=1"), Ok(()));
     let active = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
     assert!(fits(active, form, "send=add").unwrap_err().contains("no activation can follow"));
     let gated = Epilogue { gated: true, ..Epilogue::default() };
     assert!(fits(gated, form, "bn=64").unwrap_err().contains("no gates"));
+    assert!(fits(gated, form, "sequence").unwrap_err().contains("no gates"));
     assert!(fits(gated, Form::AllGather, "bn=128,ctas=2").unwrap_err().contains("ctas=1"));
     assert!(fits(gated, Form::AllGather, "bn=64").unwrap_err().contains("half of bn"));
     assert_eq!(fits(gated, Form::AllGather, "bn=128"), Ok(()));
@@ -577,7 +614,9 @@ fn invalid_operands_are_rejected() {
     assert!(switch.unwrap_err().contains("no warp"));
     assert!(fits(blocks, Form::AllReduce, "decode=1").unwrap_err().contains("transpose"));
     let both = Epilogue { gated: true, ..blocks };
-    assert!(fits(both, Form::AllGather, "bn=128,bk=128,stages=2").unwrap_err().contains("other columns"));
+    for plan in ["bn=128,bk=128,stages=2", "sequence"] {
+        assert!(fits(both, Form::AllGather, plan).unwrap_err().contains("other columns"));
+    }
 
     let team = FusedTeam {
         machine: Machine { target: "sm_90a".parse().unwrap(), sms: 132 },

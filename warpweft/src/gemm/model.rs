@@ -57,7 +57,7 @@ const UNALIGNED: f64 = 2.0;
 /// Bytes of a sector of the L2 cache.
 const SECTOR: u64 = 32;
 /// Bytes that all multiprocessors get from memory in a cycle: 3.35 TB/s at 1.7 GHz.
-const MEMORY: f64 = 2000.0;
+pub(super) const MEMORY: f64 = 2000.0;
 /// Bytes that one multiprocessor gets from memory in a cycle: on an H200, 86 CTAs read 134 MB in 75,000 cycles.
 const MEMORY_OF_ONE: f64 = 21.0;
 /// Bytes that a multiprocessor writes to others of its cluster in a cycle: on an H200 the sums of 128x8192x8192 in tiles of

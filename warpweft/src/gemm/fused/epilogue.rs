@@ -2,6 +2,7 @@
 //! them up.
 
 use super::plan::{Choice, FusedPlan, MAX_SHARED, Part};
+use super::sequence::{self, MIN_STAGES};
 use super::{Form, part_of, staging};
 use crate::collective::Flat;
 use crate::gemm::Problem;
@@ -205,8 +206,8 @@ impl Epilogue {
     /// Whether a choice computes a problem with it.
     ///
     /// # Errors
-    /// Fails for a kernel that does not support the epilogue, or for gates without an all-gather
-    /// (R0505).
+    /// Fails for a kernel that does not support the problem or the epilogue, or for gates without an
+    /// all-gather (R0505).
     pub fn fits(&self, form: Form, problem: &Problem, choice: &Choice) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         if self.is_none() {
@@ -219,20 +220,18 @@ impl Epilogue {
             );
         }
         let blocks = self.scales == Scales::Blocks;
-        let plan = match choice {
-            Choice::Launch(plan) => plan,
+        let (form, plan) = match choice {
+            Choice::Launch(plan) => (form, *plan),
             Choice::Decode(_) if blocks => {
                 let message =
                     "packets are of the transpose of D, whose rows have one scale for 128 of them".into();
                 return refuse(message, "choose a plan for one launch that moves tiles");
             }
             Choice::Decode(_) => return Ok(()),
-            Choice::Sequence => {
-                let message =
-                    "a sequence is a plain product and a collective, and neither has a place for an epilogue";
-                return refuse(message.into(), "choose a plan for one launch");
-            }
+            // The product has an epilogue like that of an all-gather, and a kernel completes sums.
+            Choice::Sequence => (Form::AllGather, sequence::tiles(problem, self, MIN_STAGES)),
         };
+        plan.fits(form, problem)?;
         if plan.part(form) == Part::Add && self.activation != Activation::None {
             let message = format!(
                 "the plan {} adds up in the memory of D, and no activation can follow where nobody has the sum",
@@ -241,7 +240,7 @@ impl Epilogue {
             return refuse(message, "send sums by vectors, tma or bulk");
         }
         if blocks {
-            self.has_blocks(form, problem, plan)?;
+            self.has_blocks(form, problem, &plan)?;
         }
         if !self.gated {
             return Ok(());
@@ -263,7 +262,7 @@ impl Epilogue {
     /// # Errors
     /// Fails for a plan that does not (R0505).
     fn has_blocks(&self, form: Form, problem: &Problem, plan: &FusedPlan) -> Result<(), Error> {
-        let shared = plan.shared_bytes(form, problem) + u64::from(plan.bm * plan.stages) * 4;
+        let shared = plan.shared_bytes(form, problem) + plan.scale_bytes(self);
         let cases = [
             (self.gated, "multiplies gates by the scales of other columns", "use scales of matrices or rows"),
             (

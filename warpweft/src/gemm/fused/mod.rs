@@ -166,7 +166,9 @@ impl Fused {
             Choice::Decode(plan) => {
                 Launcher::Decode(Decode::with(world, team, problem, epilogue, plan)?.into())
             }
-            Choice::Sequence => Launcher::Sequence(Sequence::new(world, team, form, &problem, rows)?.into()),
+            Choice::Sequence => {
+                Launcher::Sequence(Sequence::new(world, team, form, (&problem, &epilogue), rows)?.into())
+            }
         };
         let choice = match &launcher {
             Launcher::Decode(decode) => Choice::Decode(*decode.plan()),

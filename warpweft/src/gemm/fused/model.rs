@@ -19,9 +19,9 @@
 //! A test compares the model with two H200s. Nothing was measured with 8 PEs.
 
 use super::plan::{Choice, FusedPlan, Part};
-use super::{Epilogue, Form, Scales, TARGET, part_of, uneven};
+use super::{Epilogue, Form, Scales, TARGET, part_of, sequence, uneven};
 use crate::collective::{self, Collective, Links};
-use crate::gemm::model::{cycles, ranked};
+use crate::gemm::model::{MEMORY, cycles, ranked};
 use crate::gemm::{DecodePlan, Machine, Param, Plan, Problem, Shape};
 use weft_runtime::{Error, Team, World, error};
 
@@ -224,23 +224,37 @@ impl FusedTeam {
     /// # Errors
     /// Fails if the collectives do not support it (R0505).
     pub fn sequence(&self, form: Form, problem: &Problem) -> Result<Estimate, Error> {
-        Choice::Sequence.fits(form, problem)?;
+        self.sequence_with(form, problem, &Epilogue::default())
+    }
+
+    /// The same, for a product with an epilogue.
+    fn sequence_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Result<Estimate, Error> {
+        epilogue.fits(form, problem, &Choice::Sequence)?;
         let refuse = |why: String| Error::new(error::GEMM, why).help("choose a plan for one launch");
-        let plan = ranked(problem, self.machine).first().copied().unwrap_or_default();
+        let [of_product, of_sums] = sequence::divided(form, epilogue);
+        let plan = match of_product.is_none() {
+            true => ranked(problem, self.machine).first().copied().unwrap_or_default(),
+            false => tiles(&sequence::filled(problem, &of_product, self.machine.target)),
+        };
         let product_us = cycles(problem, &plan, self.machine.sms) / FusedTeam::CLOCK;
-        let Shape { m, n, k } = problem.shape;
+        let (Shape { m, n, k }, part) = (problem.shape, part_of(problem.out));
         let each = m.div_ceil(u64::from(self.pes.max(1)));
         let (collective, dtype, count) = match form {
             Form::AllGather => (Collective::AllGather, problem.dtype, each * k),
-            Form::ReduceScatter => (Collective::ReduceScatter, problem.out, each * n),
-            Form::AllReduce => (Collective::AllReduce, problem.out, m * n),
+            Form::ReduceScatter => (Collective::ReduceScatter, part, each * n),
+            Form::AllReduce => (Collective::AllReduce, part, m * n),
         };
         let request = collective::Request {
             multicast: self.multicast,
             ..collective::Request::new(collective, dtype, count, self.pes)
         };
         let by = collective::Plan::choose(&request, self.machine.sms, &self.links).map_err(refuse)?;
-        let start_us = self.links.launch_us + self.links.time(&by, &request);
+        // Sums are read and written again if a kernel completes them.
+        let completes = form != Form::AllGather && (!of_sums.is_none() || part != problem.out);
+        let bytes = count as f64 * f64::from(part.bytes() + problem.out.bytes());
+        let completing = self.links.launch_us + bytes / (MEMORY * FusedTeam::CLOCK);
+        let completing = if completes { completing } else { 0.0 };
+        let start_us = self.links.launch_us + self.links.time(&by, &request) + completing;
         Ok(Estimate { product_us, moving_us: 0.0, tail_us: 0.0, start_us })
     }
 
@@ -373,7 +387,7 @@ impl FusedTeam {
         let launch = |plan: FusedPlan| (Choice::Launch(plan), self.launch(form, problem, &plan));
         let plans = if fused { self.candidates_with(form, problem, epilogue) } else { Vec::new() };
         let launches = plans.into_iter().map(launch);
-        let sequence = self.sequence(form, problem).ok().map(|e| (Choice::Sequence, e));
+        let sequence = self.sequence_with(form, problem, epilogue).ok().map(|e| (Choice::Sequence, e));
         let packets = match form {
             Form::AllReduce if fused => self.decode(problem, DecodePlan::default()).ok(),
             _ => None,

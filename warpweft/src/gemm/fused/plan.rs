@@ -1,6 +1,6 @@
 //! Plans of products with communication inside: the kernel, and the values of its parameters.
 
-use super::{Epilogue, Form, part_of};
+use super::{Epilogue, Form, Scales, part_of};
 use crate::gemm::{DecodePlan, Major, Problem};
 use weft_lang::elaborate::Define;
 use weft_runtime::{Error, error};
@@ -299,6 +299,11 @@ impl FusedPlan {
         stages * (bm + bn) * bk * u64::from(problem.dtype.bytes()) + bm * strip * strips + BARRIERS
     }
 
+    /// Bytes of shared memory of a CTA for scales of blocks.
+    pub(super) fn scale_bytes(&self, epilogue: &Epilogue) -> u64 {
+        if epilogue.scales == Scales::Blocks { u64::from(self.bm * self.stages) * 4 } else { 0 }
+    }
+
     /// Checks that a problem can be computed with the plan.
     ///
     /// # Errors
@@ -408,10 +413,6 @@ impl Choice {
         match self {
             Choice::Launch(plan) => plan.fits(form, problem),
             Choice::Decode(_) => DecodePlan::takes(problem),
-            Choice::Sequence if form != Form::AllGather && problem.out.bytes() == 1 => {
-                let message = format!("the collectives have no sums of {}", problem.out);
-                Err(Error::new(error::GEMM, message).help("choose a plan for one launch"))
-            }
             Choice::Sequence => Ok(()),
         }
     }

@@ -1,11 +1,13 @@
 //! A product and a collective that follow each other, for shapes whose fused launch is no faster.
 
 use super::uneven::Rows;
-use super::{Form, FusedOperands, Unread, part_of, signed, staging};
+use super::{Epilogue, Form, FusedOperands, FusedPlan, Scales, Unread, part_of, signed, staging};
 use crate::collective::{Collectives, Config, Flat};
 use crate::compile::{KernelFile, Options};
 use crate::gemm::{Gemm, Problem, Shape};
 use crate::gpu::{GpuError, Grid, Kernel, target};
+use weft_isa::Target;
+use weft_lang::elaborate::Define;
 use weft_runtime::launch::{Argument, AsArgument};
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{Reduce, Stream, Team, World};
@@ -13,14 +15,21 @@ use weft_runtime::{Reduce, Stream, Team, World};
 /// The product, the collective, and the memory between them.
 pub(super) struct Sequence {
     form: Form,
-    gemm: Gemm,
+    scales: Scales,
+    product: Product,
     collectives: Collectives,
     /// This PE's product of all rows, with an equal part for each PE.
     whole: Option<AnyTensor>,
     finish: Option<Finish>,
+    me: u64,
+    /// The rows of a part.
+    part: u64,
     /// The rows of each PE, where they are not equal parts.
     rows: Option<Rows>,
 }
+
+/// The least number of stages of a product with an epilogue.
+pub(super) const MIN_STAGES: u32 = 2;
 
 /// Rows that one launch multiplies: their number, and the first of them in A and in the product.
 struct Block {
@@ -47,6 +56,30 @@ impl AsArgument for From<'_> {
     }
 }
 
+/// The parts of an epilogue that are applied to the product of a PE, and to sums after the collective.
+pub(super) fn divided(form: Form, epilogue: &Epilogue) -> [Epilogue; 2] {
+    let none = Epilogue::default();
+    match form {
+        Form::AllGather => [*epilogue, none],
+        _ => [Epilogue { scales: epilogue.scales, ..none }, Epilogue { scales: Scales::None, ..*epilogue }],
+    }
+}
+
+/// The tiles of a product with an epilogue.
+pub(super) fn tiles(problem: &Problem, epilogue: &Epilogue, stages: u32) -> FusedPlan {
+    // A stage has one scale of a block, or rows of 128 bytes.
+    let bk = if epilogue.scales == Scales::Blocks { 128 } else { 128 / problem.dtype.bytes().max(1) };
+    FusedPlan { bm: 128, bn: 128, bk, stages, ctas: 1, strip: 32, ..FusedPlan::of(Form::AllGather) }
+}
+
+/// The same, with as many stages as a target has memory for.
+pub(super) fn filled(problem: &Problem, epilogue: &Epilogue, target: Target) -> FusedPlan {
+    let mut all = (MIN_STAGES..=8).rev().map(|stages| tiles(problem, epilogue, stages));
+    let bytes = |plan: &FusedPlan| plan.shared_bytes(Form::AllGather, problem) + plan.scale_bytes(epilogue);
+    all.find(|plan| bytes(plan) <= u64::from(target.shared_limit()))
+        .unwrap_or_else(|| tiles(problem, epilogue, MIN_STAGES))
+}
+
 impl Sequence {
     /// Compiles the product, and allocates the memory between both. *Collective.*
     ///
@@ -56,27 +89,35 @@ impl Sequence {
         world: &World,
         team: Team,
         form: Form,
-        problem: &Problem,
+        (problem, epilogue): (&Problem, &Epilogue),
         rows: Option<&[u64]>,
     ) -> Result<Sequence, GpuError> {
         let Shape { m, n, .. } = problem.shape;
-        let pes = u64::from(team.n_pes());
-        let rows = rows.map(|rows| Rows::new(rows, team.my_pe()));
+        let (pes, me) = (u64::from(team.n_pes()), team.my_pe());
+        let [of_product, of_sums] = divided(form, epilogue);
+        let rows = rows.map(|rows| Rows::new(rows, me));
         let part = rows.as_ref().map_or(m.div_ceil(pes), Rows::max);
-        let whole = (form == Form::ReduceScatter).then(|| {
+        let sums = form != Form::AllGather;
+        // A launch completes what the collective cannot write to D.
+        let finishes = !of_sums.is_none() || sums && (rows.is_some() || part_of(problem.out) != problem.out);
+        let whole = (form == Form::ReduceScatter || finishes).then(|| {
             let elements = usize::try_from((part * pes).saturating_mul(n)).unwrap_or(usize::MAX);
-            staging(world, problem.out, elements)
+            staging(world, part_of(problem.out), elements)
         });
-        let finish = (form == Form::ReduceScatter && rows.is_some()).then(|| Finish::new(world, problem));
+        let finish = finishes.then(|| Finish::new(world, problem, &of_sums));
         // A launch multiplies the rows of one PE if PEs have different numbers of them.
-        let m = if rows.is_some() { part } else { m };
-        let multiplied = Problem { shape: Shape { m, ..problem.shape }, ..*problem };
+        let shape = Shape { m: if rows.is_some() { part } else { m }, ..problem.shape };
+        let out = if sums { part_of(problem.out) } else { problem.out };
+        let multiplied = Problem { shape, out, ..*problem };
         Ok(Sequence {
             form,
-            gemm: Gemm::new(world, multiplied)?,
+            scales: epilogue.scales,
+            product: Product::new(world, multiplied, &of_product)?,
             collectives: Collectives::with(world, team, Config::default())?,
             whole: whole.transpose()?,
             finish: finish.transpose()?,
+            me: me.into(),
+            part,
             rows,
         })
     }
@@ -100,23 +141,38 @@ impl Sequence {
     fn blocks(&self, m: u64) -> Vec<Block> {
         let Some(rows) = &self.rows else { return vec![Block { rows: m, a: None, d: None }] };
         let block = |(pe, own): (usize, &u64)| {
-            let (packed, part) = (Some(rows.first(pe)), Some(pe as u64 * rows.max()));
+            let (packed, part) = (Some(rows.first(pe)), Some(pe as u64 * self.part));
             let (a, d) = if self.form == Form::AllGather { (part, packed) } else { (packed, part) };
             Block { rows: *own, a, d }
         };
         rows.all().iter().enumerate().map(block).filter(|block| block.rows > 0).collect()
     }
 
-    fn multiply(
-        &self,
-        stream: &Stream,
-        Shape { m, n, k }: Shape,
-        [a, b, d]: [&dyn AsArgument; 3],
-    ) -> Result<(), GpuError> {
+    /// Multiplies all rows of A, and writes them to x.d.
+    fn multiply(&self, stream: &Stream, shape: Shape, x: &FusedOperands<'_>) -> Result<(), GpuError> {
+        let Shape { m, n, k } = shape;
+        let along = self.scales.of_a(1, k);
+        let gathers = self.form == Form::AllGather;
         self.blocks(m).into_iter().try_for_each(|block| {
-            let a = From { of: a, first: block.a, columns: k };
-            let d = From { of: d, first: block.d, columns: n };
-            self.gemm.launch_rows(stream, block.rows, [&a, b, &d])
+            // The scale of a whole matrix is in the place of this PE, and others are those of the rows.
+            let of_scales = match self.scales {
+                Scales::Matrices => gathers.then_some(self.me),
+                _ => block.a,
+            };
+            let columns = self.product.columns(n);
+            let from = |of, first, columns| From { of, first, columns };
+            let a = from(x.a, block.a, k);
+            let d = from(x.d, block.d, columns);
+            let scale_a = x.scale_a.map(|of| from(of, of_scales, along));
+            let residual = x.residual.map(|of| from(of, block.d, columns));
+            let rows = FusedOperands {
+                a: &a,
+                d: &d,
+                scale_a: scale_a.as_ref().map(|of| of as &dyn AsArgument),
+                residual: residual.as_ref().map(|of| of as &dyn AsArgument),
+                ..*x
+            };
+            self.product.launch(stream, Shape { m: block.rows, n, k }, &rows)
         })
     }
 
@@ -125,24 +181,85 @@ impl Sequence {
     /// # Errors
     /// Fails where [`Gemm::launch`] or [`Collectives::run`] fails.
     pub fn launch(&self, shape: Shape, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
-        let FusedOperands { a, b, d, .. } = *x;
-        match (self.form, &self.whole) {
-            (Form::AllGather, _) => {
-                self.collectives.all_gather(a, None, stream)?;
-                self.multiply(stream, shape, [&Flat(a), b, d])
+        if self.form == Form::AllGather {
+            self.collectives.all_gather(x.a, None, stream)?;
+            if let (Some(scales), Scales::Rows | Scales::Blocks) = (x.scale_a, self.scales) {
+                self.collectives.all_gather(scales, None, stream)?;
             }
-            (_, Some(whole)) => {
-                self.multiply(stream, shape, [a, b, &Flat(whole)])?;
-                let to = if self.finish.is_some() { None } else { Some(d) };
-                self.collectives.reduce_scatter(whole, to, Reduce::Sum, stream)?;
-                let (Some(finish), Some(rows)) = (&self.finish, &self.rows) else { return Ok(()) };
-                let first = Some(rows.me() * rows.max());
-                let sums = From { of: whole, first, columns: shape.n };
-                finish.launch(stream, (rows.own(), shape.n), &sums, x)
-            }
-            _ => {
-                self.multiply(stream, shape, [a, b, d])?;
-                self.collectives.allreduce(d, None, Reduce::Sum, stream)
+            let (a, scale_a) = (Flat(x.a), x.scale_a.map(Flat));
+            let scale_a = scale_a.as_ref().map(|of| of as &dyn AsArgument);
+            return self.multiply(stream, shape, &FusedOperands { a: &a, scale_a, ..*x });
+        }
+        let whole = self.whole.as_ref();
+        let flat = whole.map(|whole| Flat(whole));
+        let d = flat.as_ref().map_or(x.d, |whole| whole as &dyn AsArgument);
+        let of_product = FusedOperands { d, bias: None, residual: None, scale: None, ..*x };
+        self.multiply(stream, shape, &of_product)?;
+        let sums = whole.map_or(x.d, |whole| whole as &dyn AsArgument);
+        let reduces = self.form == Form::AllReduce;
+        match (&self.finish, reduces) {
+            (None, true) => return self.collectives.allreduce(sums, None, Reduce::Sum, stream),
+            (None, false) => return self.collectives.reduce_scatter(sums, Some(x.d), Reduce::Sum, stream),
+            (Some(_), true) => self.collectives.allreduce(sums, None, Reduce::Sum, stream)?,
+            (Some(_), false) => self.collectives.reduce_scatter(sums, None, Reduce::Sum, stream)?,
+        }
+        let own = self.rows.as_ref().map_or(self.part, Rows::own);
+        let (first, rows) = if reduces { (0, shape.m) } else { (self.me * self.part, own) };
+        let sums = From { of: sums, first: Some(first), columns: shape.n };
+        self.finish.as_ref().map_or(Ok(()), |finish| finish.launch(stream, (rows, shape.n), &sums, x))
+    }
+}
+
+/// A kernel of the library for the GPU of a world.
+fn kernel(world: &World, name: &str, defines: Vec<(String, Define)>) -> Result<Kernel, GpuError> {
+    let mut options = Options::new(target(world.device())?);
+    options.defines = defines.into_iter().collect();
+    let text = crate::library::part(name).unwrap_or_default();
+    Kernel::with(world, KernelFile::parse(&format!("weft::{name}"), text)?, options)
+}
+
+/// The product of a sequence, and what its epilogue applies to elements.
+enum Product {
+    Plain(Box<Gemm>),
+    Finished { kernel: Kernel, unread: Unread, epilogue: Epilogue },
+}
+
+impl Product {
+    fn new(world: &World, problem: Problem, epilogue: &Epilogue) -> Result<Product, GpuError> {
+        if epilogue.is_none() {
+            return Ok(Product::Plain(Gemm::new(world, problem)?.into()));
+        }
+        let plan = filled(&problem, epilogue, target(world.device())?);
+        let (_, mut defines) = plan.kernel(Form::AllGather, &problem, epilogue, 1);
+        // The kernel sends nothing.
+        defines.retain(|(name, _)| !["P", "CTAS", "PIECE", "PACE"].contains(&&**name));
+        let unread = Unread::new(world, &problem)?;
+        Ok(Product::Finished {
+            kernel: kernel(world, "gemm_finished", defines)?,
+            unread,
+            epilogue: *epilogue,
+        })
+    }
+
+    /// Columns of the result, where B has n rows.
+    fn columns(&self, n: u64) -> u64 {
+        match self {
+            Product::Plain(_) => n,
+            Product::Finished { epilogue, .. } => epilogue.columns(n),
+        }
+    }
+
+    fn launch(&self, stream: &Stream, shape: Shape, x: &FusedOperands<'_>) -> Result<(), GpuError> {
+        match self {
+            Product::Plain(gemm) => gemm.launch_rows(stream, shape.m, [x.a, x.b, x.d]),
+            Product::Finished { kernel, unread, .. } => {
+                let extents = [shape.m, shape.n, shape.k].map(signed);
+                let others = unread.operands(x);
+                let mut arguments: Vec<&dyn AsArgument> = Vec::new();
+                arguments.extend(extents.iter().map(|n| n as &dyn AsArgument));
+                arguments.extend([x.a, x.b, x.d]);
+                arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
+                kernel.launch(stream, Grid::Auto, &arguments[..])
             }
         }
     }
@@ -154,17 +271,13 @@ struct Finish {
     unread: Unread,
 }
 
-/// The part of the library that has it.
-const PART: &str = "finish_sums";
-
 impl Finish {
-    fn new(world: &World, problem: &Problem) -> Result<Finish, GpuError> {
-        let mut options = Options::new(target(world.device())?);
+    fn new(world: &World, problem: &Problem, epilogue: &Epilogue) -> Result<Finish, GpuError> {
         let types = [("OUT", problem.out), ("PART", part_of(problem.out))];
-        options.defines = types.into_iter().map(|(name, dtype)| (name.to_owned(), dtype.into())).collect();
-        let text = crate::library::part(PART).unwrap_or_default();
-        let file = KernelFile::parse(&format!("weft::{PART}"), text)?;
-        Ok(Finish { kernel: Kernel::with(world, file, options)?, unread: Unread::new(world, problem)? })
+        let mut defines: Vec<_> = types.into_iter().map(|(name, of)| (name.to_owned(), of.into())).collect();
+        defines.extend(epilogue.defines_of_packets().into_iter().filter(|(name, _)| name != "SCALES"));
+        let unread = Unread::new(world, problem)?;
+        Ok(Finish { kernel: kernel(world, "finish_sums", defines)?, unread })
     }
 
     /// Completes rows of n columns. A PE without rows launches nothing.

@@ -49,11 +49,6 @@ impl Rows {
         self.max
     }
 
-    /// The rank of this PE.
-    pub fn me(&self) -> u64 {
-        self.me.into()
-    }
-
     /// Rows of this PE.
     pub fn own(&self) -> u64 {
         self.all.get(self.me as usize).copied().unwrap_or_default()

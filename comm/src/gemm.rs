@@ -19,7 +19,6 @@ pub struct Matmul {
     comm: Arc<Comm>,
     fused: Fused,
     form: Form,
-    problem: Problem,
     epilogue: Epilogue,
     /// The rows of A of all ranks, for an all-gather.
     rows: Option<AnyTensor>,
@@ -61,6 +60,32 @@ impl Matmul {
     pub fn new(comm: &Arc<Comm>, form: Form, problem: Problem, epilogue: Epilogue) -> Result<Matmul, Error> {
         let world = &comm.world;
         let fused = Fused::auto_with(world, world.team(), form, problem, epilogue)?;
+        Matmul::with(comm, fused, form, epilogue)
+    }
+
+    /// Makes a product like [`new`](Matmul::new), of ranks that have different numbers of rows: all
+    /// have memory for `max_rows`, and [`set_rows`](Matmul::set_rows) changes their numbers, which
+    /// are `max_rows` at first. The problem's `m` does not count. *Collective.*
+    ///
+    /// # Errors
+    /// Fails where [`new`](Matmul::new) fails, and for an allreduce (R0505).
+    pub fn uneven(
+        comm: &Arc<Comm>,
+        form: Form,
+        problem: Problem,
+        epilogue: Epilogue,
+        max_rows: u64,
+    ) -> Result<Matmul, Error> {
+        let (world, rows) = (&comm.world, vec![max_rows; comm.size() as usize]);
+        let m = max_rows.saturating_mul(comm.size().into());
+        let problem = Problem { shape: Shape { m, ..problem.shape }, ..problem };
+        let fused = Fused::auto_uneven(world, world.team(), form, problem, epilogue, &rows)?;
+        Matmul::with(comm, fused, form, epilogue)
+    }
+
+    /// Allocates memory that ranks read from each other, and write to each other.
+    fn with(comm: &Arc<Comm>, fused: Fused, form: Form, epilogue: Epilogue) -> Result<Matmul, Error> {
+        let (world, problem) = (&comm.world, *fused.problem());
         let ranks = u64::from(comm.size());
         let part = problem.shape.m.div_ceil(ranks);
         let symmetric = |dtype: DType, n: u64| -> Result<AnyTensor, Error> {
@@ -74,7 +99,26 @@ impl Matmul {
         let written = form != Form::AllGather && fused.choice().is_result_symmetric(form);
         let of_all = if form == Form::ReduceScatter { part } else { problem.shape.m };
         let sum = written.then(|| symmetric(problem.out, of_all * problem.shape.n)).transpose()?;
-        Ok(Matmul { comm: comm.clone(), fused, form, problem, epilogue, rows, scales, sum })
+        Ok(Matmul { comm: comm.clone(), fused, form, epilogue, rows, scales, sum })
+    }
+
+    /// The rows of each rank, if the product was made for different numbers of them.
+    pub fn rows_of_ranks(&self) -> Option<&[u64]> {
+        self.fused.rows()
+    }
+
+    /// Changes the rows of each rank for calls that follow on the stream. *Collective.*
+    ///
+    /// # Errors
+    /// Fails for a rank with more rows than there is memory for, if ranks pass different rows, and
+    /// for a product that was not made by [`uneven`](Matmul::uneven) (R0505).
+    ///
+    /// # Safety
+    /// `stream` must be a stream of the rank's device, or null for its default stream.
+    pub unsafe fn set_rows(&mut self, stream: RawStream, rows: &[u64]) -> Result<(), Error> {
+        // SAFETY: the caller vouches for the stream.
+        let stream = unsafe { self.comm.stream(stream)? };
+        Ok(self.fused.set_rows(&self.comm.world, &stream, rows)?)
     }
 
     /// The plan of the product, as text.
@@ -124,8 +168,10 @@ impl Matmul {
     pub unsafe fn run(&self, stream: RawStream, operands: &MatmulOperands) -> Result<(), Error> {
         // SAFETY: the caller vouches for the stream.
         let stream = unsafe { self.comm.stream(stream)? };
-        let Problem { shape: Shape { m, n, k }, dtype, out, .. } = self.problem;
-        let part = m.div_ceil(u64::from(self.comm.size()));
+        let problem = self.fused.problem();
+        let Problem { shape: Shape { m, n, k }, dtype, out, .. } = *problem;
+        let own = self.fused.rows().and_then(|rows| rows.get(self.comm.rank() as usize));
+        let part = own.copied().unwrap_or(m.div_ceil(u64::from(self.comm.size())));
         let rows = if self.form == Form::ReduceScatter { part } else { m };
         let columns = self.epilogue.columns(n);
         // SAFETY: the caller vouches for the addresses.
@@ -138,7 +184,7 @@ impl Matmul {
         let scale_a = if self.scales.is_some() { None } else { operands.scale_a };
         let scale_a = maybe(scale_a, self.epilogue.scales.of_a(m, k), DType::F32)?;
         let scale_b = maybe(operands.scale_b, self.epilogue.scales.of_b(n, k), DType::F32)?;
-        let more = Epilogue::dtype(&self.problem);
+        let more = Epilogue::dtype(problem);
         let bias = maybe(operands.bias, n, more)?;
         let residual = maybe(operands.residual, rows * columns, more)?;
         let scale = maybe(operands.scale, 1, DType::F32)?;
@@ -167,6 +213,6 @@ fn either<'a>(own: &'a Option<Flat<'_>>, given: &'a Option<CallOperand>) -> Opti
 
 impl fmt::Debug for Matmul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Matmul({:?}, {})", self.form, self.problem)
+        write!(f, "Matmul({:?}, {})", self.form, self.fused.problem())
     }
 }

@@ -5,6 +5,7 @@ use crate::comm::{Comm, raw};
 use crate::error::Fault;
 use crate::world::dtype;
 use pyo3::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use warpweft_comm::gemm::{self, Activation, Epilogue, Form, MatmulOperands, Problem, Scales, Shape};
 use weft::gemm::Major;
 
@@ -42,15 +43,23 @@ type Others = (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 /// A product of matrices that are distributed over the ranks.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Matmul {
-    inner: gemm::Matmul,
+    inner: Mutex<gemm::Matmul>,
+}
+
+impl Matmul {
+    fn get(&self) -> MutexGuard<'_, gemm::Matmul> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[pymethods]
 impl Matmul {
     /// Makes a product. `types` are the codes of operands and results, and `b_rows` says that B is
     /// given as (n, k) with contiguous rows. `epilogue` has the scales, the activation, and whether
-    /// there are gates, a bias, a residual, and a divisor.
+    /// there are gates, a bias, a residual, and a divisor. With `max_rows`, ranks have different
+    /// numbers of rows, up to this one, which `set_rows` changes.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python passes them by position")]
     fn new(
         py: Python<'_>,
         comm: &Comm,
@@ -59,6 +68,7 @@ impl Matmul {
         types: (u8, u8),
         b_rows: bool,
         epilogue: (String, String, bool, bool, bool, bool),
+        max_rows: Option<u64>,
     ) -> PyResult<Matmul> {
         let form = named(&FORMS, form, "form")?;
         let (scales, activation, gated, bias, residual, divide) = epilogue;
@@ -72,38 +82,54 @@ impl Matmul {
             ..Problem::new(Shape::new(m, n, k), dtype(types.0)?)
         };
         let comm = comm.get()?;
-        let made = py.detach(|| gemm::Matmul::new(&comm, form, problem, epilogue));
-        Ok(Matmul { inner: made.map_err(Fault::from)? })
+        let made = py.detach(|| match max_rows {
+            Some(rows) => gemm::Matmul::uneven(&comm, form, problem, epilogue, rows),
+            None => gemm::Matmul::new(&comm, form, problem, epilogue),
+        });
+        Ok(Matmul { inner: Mutex::new(made.map_err(Fault::from)?) })
     }
 
     /// The plan by which the product is computed.
     #[getter]
     fn plan(&self) -> String {
-        self.inner.plan()
+        self.get().plan()
     }
 
     /// The address of the rows gathered from all ranks.
     #[getter]
     fn all_rows(&self) -> Option<u64> {
-        self.inner.all_rows()
+        self.get().all_rows()
     }
 
     /// The address from which this rank's rows are read.
     #[getter]
     fn own_rows(&self) -> Option<u64> {
-        self.inner.own_rows()
+        self.get().own_rows()
     }
 
     /// The address from which this rank's row scales are read.
     #[getter]
     fn own_scales(&self) -> Option<u64> {
-        self.inner.own_scales()
+        self.get().own_scales()
     }
 
     /// The address of the result, if it is not in the caller's memory.
     #[getter]
     fn sum(&self) -> Option<u64> {
-        self.inner.sum()
+        self.get().sum()
+    }
+
+    /// The rows of each rank, if it was made with `max_rows`.
+    #[getter]
+    fn rows(&self) -> Option<Vec<u64>> {
+        self.get().rows_of_ranks().map(<[u64]>::to_vec)
+    }
+
+    /// Changes the rows of each rank, for calls that follow on the stream. All ranks call it.
+    fn set_rows(&self, py: Python<'_>, stream: u64, rows: Vec<u64>) -> PyResult<()> {
+        // SAFETY: the stream is one of PyTorch's.
+        let done = py.detach(|| unsafe { self.get().set_rows(raw(stream), &rows) });
+        Ok(done.map_err(Fault::from)?)
     }
 
     /// Puts the product on a stream. `matrices` are the addresses of A, B and D, and `others` those
@@ -113,7 +139,7 @@ impl Matmul {
         let (scale_a, scale_b, bias, residual, scale) = others;
         let operands = MatmulOperands { a, b, d, scale_a, scale_b, bias, residual, scale };
         // SAFETY: the caller has checked the arrays and keeps them alive.
-        let done = py.detach(|| unsafe { self.inner.run(raw(stream), &operands) });
+        let done = py.detach(|| unsafe { self.get().run(raw(stream), &operands) });
         Ok(done.map_err(Fault::from)?)
     }
 }

@@ -7,7 +7,7 @@ import ranks
 class StandIn:
     """What a trace asks of a communicator."""
 
-    size, name = 4, "stand-in"
+    size, name, rank = 4, "stand-in", 1
 
 
 def matrix(rank, rows, columns, seed):
@@ -90,6 +90,52 @@ def rank_sums(rank, size):
         comm.fused_matmul_reduce_scatter(a[:1].bfloat16(), w, "sum", 0)
     with pytest.raises(weft.NotSupported, match="last one"):
         comm.fused_matmul_reduce_scatter(x, w, "sum", 1)
+    torch.cuda.synchronize()
+    comm.close()
+
+
+def rank_uneven(rank, size):
+    """Ranks with different numbers of rows, of which one has none, in calls and in graphs."""
+    import torch
+
+    import warpweft as weft
+
+    comm = ranks.comm(rank, max_bytes=8 << 20)
+    n, k = 128, 64
+    b, fp8 = matrix(rank, n, k, 1).t(), torch.float8_e4m3fn
+    graph, x = torch.cuda.CUDAGraph(), matrix(rank, 60, k, 0).bfloat16()
+    for first in (40, 60, 0):
+        rows = [first, *(60 - first for _ in range(size - 1))]
+        own, m = rows[rank], sum(rows)
+        a = matrix(rank, own, k, 0)
+        whole = torch.cat([matrix(r, rows[r], k, 0) for r in range(size)])
+        gathered, results = comm.fused_all_gather_matmul(a.bfloat16(), [b.bfloat16()] * 2, 0, rows=rows)
+        assert torch.equal(gathered.float(), whole)
+        assert all(close(result, whole @ b) for result in results)
+        of_a = 2.0 ** (torch.arange(own, device="cuda") % 4 - 2 + rank)
+        all_scales = torch.cat([2.0 ** (torch.arange(rows[r], device="cuda") % 4 - 2 + r) for r in range(size)])
+        scales = [torch.ones(1, n, device="cuda")]
+        scaled = (a.to(fp8), [b.to(fp8)], of_a[:, None], scales, 0, [None], [None], [torch.bfloat16])
+        _, (result,) = comm.fused_all_gather_scaled_matmul(*scaled, rows=rows)
+        assert close(result, (whole * all_scales[:, None]) @ b)
+        part = slice(sum(rows[:rank]), sum(rows[: rank + 1]))
+        want = sum(matrix(r, m, k, 0) @ matrix(r, n, k, 1).t() for r in range(size))[part]
+        every = matrix(rank, m, k, 0).bfloat16()
+        got = comm.fused_matmul_reduce_scatter(every, b.bfloat16(), "sum", 0, rows=rows)
+        assert got.shape == want.shape and close(got, want, bits=7)
+        if first == 40 and size == 2:
+            w = b.bfloat16()
+            with comm.capture(), torch.cuda.graph(graph):
+                y = weft.register_torch_ops().fused_matmul_reduce_scatter(x, w, "sum", 0, comm.name, rows=rows)
+            kept = want
+    if size == 2:  # other rows do not change those of a graph
+        graph.replay()
+        torch.cuda.synchronize()
+        assert close(y, kept, bits=7)
+    with pytest.raises(weft.ArgumentError, match="their sum"):
+        comm.fused_matmul_reduce_scatter(x, b.bfloat16(), "sum", 0, rows=[1] * size)
+    with pytest.raises(weft.ArgumentError, match="one for each rank"):
+        comm.fused_matmul_reduce_scatter(x, b.bfloat16(), "sum", 0, rows=[60])
     torch.cuda.synchronize()
     comm.close()
 
@@ -184,7 +230,7 @@ def rank_fp8_experts(rank, size):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("function", ["rank_all_gather", "rank_sums", "rank_experts", "rank_fp8_experts"])
+@pytest.mark.parametrize("function", ["rank_all_gather", "rank_sums", "rank_uneven", "rank_experts", "rank_fp8_experts"])
 def test_two_ranks(function):
     import warpweft._native as native
 
@@ -212,6 +258,10 @@ def test_operators_without_a_gpu():
         assert whole.shape == (6, 32, 64) and [r.shape for r in results] == [(6, 32, 32)] * 2
         whole, _ = ops.fused_all_gather_matmul(a, [b], 0, comm.name, return_A=False)
         assert whole is None
+        whole, _ = ops.fused_all_gather_matmul(a, [b], 1, comm.name, rows=[8, 8, 0, 3])
+        assert whole.shape == (6, 19, 64)
+        part = ops.fused_matmul_reduce_scatter(a, b, "sum", 1, comm.name, rows=[2, 5, 0, 1])
+        assert part.shape == (6, 5, 32)
         part = ops.fused_matmul_reduce_scatter(a, b, "sum", 1, comm.name)
         assert part.shape == (6, 2, 32) and part.dtype == torch.bfloat16
         fp8 = a.to(torch.float8_e4m3fn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
@@ -50,10 +51,25 @@ def rows_of(x: torch.Tensor, dim: int, what: str) -> Rows:
     return Rows(moved.reshape(-1, x.shape[-1]).contiguous(), tuple(moved.shape[:-1]), dim)
 
 
-def shaped(matrix: torch.Tensor, rows: Rows, factor: float) -> torch.Tensor:
-    """Return a matrix with ``factor`` times the rows as a tensor whose dimensions are in their first order."""
-    leading = (int(rows.leading[0] * factor), *rows.leading[1:])
+def shaped(matrix: torch.Tensor, rows: Rows, count: int) -> torch.Tensor:
+    """Return a matrix as a tensor whose dimensions are in their first order, with ``count`` elements along that of the rows."""
+    leading = (count, *rows.leading[1:])
     return matrix.view(*leading, matrix.shape[-1]).movedim(0, rows.dim)
+
+
+def counts_of(rows: Optional[Sequence[int]], size: int) -> Optional[tuple]:
+    """Return how many elements each rank has along the dimension that is gathered or scattered, or None for equal parts."""
+    if rows is None:
+        return None
+    counts = tuple(int(count) for count in rows)
+    if len(counts) != size or min(counts) < 0:
+        raise usage(f"rows are {list(counts)}", f"they must be {size} numbers, one for each rank, and none is negative")
+    return counts
+
+
+def room_for(rows: tuple) -> int:
+    """Return the number of rows for which each rank gets memory."""
+    return max(64, 1 << (max(rows) - 1).bit_length())
 
 
 def factor_of(b: torch.Tensor, k: int) -> tuple:
@@ -80,6 +96,7 @@ class Matmuls:
     def __init__(self, comm: Any):
         self.comm = comm
         self._made: dict = {}
+        self._captured: set = set()
         self._sizes: Optional[torch.Tensor] = None
 
     def products(self) -> list:
@@ -100,19 +117,53 @@ class Matmuls:
 
     def made(self, form: str, shape: tuple, types: tuple, b_rows: bool, epilogue: Epilogue) -> Any:
         """Return the product, which the first call of its kind makes on all ranks."""
-        key = (form, shape, types, b_rows, epilogue)
+        return self._of((form, shape, types, b_rows, epilogue), None)
+
+    def _of(self, key: tuple, max_rows: Optional[int]) -> Any:
+        form, shape, types, b_rows, epilogue = key[:5]
         if key not in self._made:
-            if torch.cuda.is_current_stream_capturing():
-                raise usage(
-                    f"the first call of {form} with {shape[0]} x {shape[1]} x {shape[2]} is in a capture",
-                    "make such a call before the capture, as a warm-up does: it allocates on all ranks",
-                )
+            self._before_capture(f"the first call of {form} with {shape[0]} x {shape[1]} x {shape[2]}", "it allocates on")
             codes = (self._code(types[0], _OPERANDS, "A"), self._code(types[1], _RESULTS, "the result"))
-            self._made[key] = _native.Matmul(self.comm._native, form, shape, codes, b_rows, epilogue)
+            self._made[key] = _native.Matmul(self.comm._native, form, shape, codes, b_rows, epilogue, max_rows)
         return self._made[key]
 
-    def run(self, form: str, a: torch.Tensor, b: torch.Tensor, out: torch.dtype, epilogue: Epilogue, more: dict) -> tuple:
-        """Multiply matrices A and B (k, n); return the result and the object. ``more`` is what the epilogue reads."""
+    def _before_capture(self, what: str, does: str) -> None:
+        if torch.cuda.is_current_stream_capturing():
+            help = f"make such a call before the capture, as a warm-up does: {does} all ranks"
+            raise usage(f"{what} is in a capture", help)
+
+    def uneven(self, stream: int, rows: tuple, form: str, nk: tuple, types: tuple, b_rows: bool, epilogue: Epilogue) -> Any:
+        """Return the product of ranks that have these numbers of rows.
+
+        One product serves all numbers up to a power of two. One that is in a graph keeps its rows.
+        """
+        most = room_for(rows)
+        for number in itertools.count():
+            key = (form, (most * len(rows), *nk), types, b_rows, epilogue, number)
+            product = self._of(key, most)
+            if tuple(product.rows) != rows:
+                if key in self._captured:
+                    continue
+                self._before_capture(f"the first call of {form} with rows {list(rows)}", "it is compared by")
+                product.set_rows(stream, rows)
+            if torch.cuda.is_current_stream_capturing():
+                self._captured.add(key)
+            return product
+
+    def run(
+        self,
+        form: str,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        out: torch.dtype,
+        epilogue: Epilogue,
+        more: dict,
+        counts: Optional[tuple] = None,
+    ) -> tuple:
+        """Multiply matrices A and B (k, n); return the result and the object. ``more`` is what the epilogue reads.
+
+        ``counts`` are the rows of each rank, if they do not have equal parts.
+        """
         comm, gathers = self.comm, form == "all_gather_matmul"
         for x, what in ((a, "A"), (b, "B")):
             if x.device != comm.device:
@@ -123,18 +174,25 @@ class Matmuls:
         b = b if b.data_ptr() % 16 == 0 else b.clone(memory_format=torch.preserve_format)
         rows = a.shape[0] * (comm.size if gathers else 1)
         n = b.shape[1]
+        columns = n // 2 if epilogue.gated else n
+        if counts is not None and sum(counts) == 0:
+            return torch.empty(0, columns, dtype=out, device=comm.device), None
         with comm._alone():
             stream = comm._stream()
-            product = self.made(form, (rows, n, a.shape[1]), (a.dtype, out), b_rows, epilogue)
+            if counts is None:
+                product = self.made(form, (rows, n, a.shape[1]), (a.dtype, out), b_rows, epilogue)
+            else:
+                rows = sum(counts)
+                product = self.uneven(stream, counts, form, (n, a.shape[1]), (a.dtype, out), b_rows, epilogue)
             if gathers:
-                self._view(product.own_rows, a.shape, a.dtype).copy_(a)
+                self._place(a, product.own_rows)
                 if product.own_scales is not None:
-                    scales = more.pop("scale_a").reshape(-1)
-                    self._view(product.own_scales, scales.shape, torch.float32).copy_(scales)
+                    self._place(more.pop("scale_a").reshape(-1), product.own_scales)
             else:
                 a = aligned(a)
-            d_rows = rows // comm.size if form == "matmul_reduce_scatter" else rows
-            d = torch.empty(d_rows, n // 2 if epilogue.gated else n, dtype=out, device=comm.device)
+            own = rows // comm.size if counts is None else counts[comm.rank]
+            d_rows = own if form == "matmul_reduce_scatter" else rows
+            d = torch.empty(d_rows, columns, dtype=out, device=comm.device)
             wide = out if out.itemsize > 1 else torch.bfloat16
             kinds = {"bias": wide, "residual": wide}
             kept = {name: aligned(x, kinds.get(name)) for name, x in more.items() if x is not None}
@@ -154,9 +212,17 @@ class Matmuls:
             count *= n
         return _arrays.torch_tensor(address, count * dtype.itemsize, dtype, extents, self.comm._index, self)
 
-    def gathered(self, product: Any, a: torch.Tensor) -> torch.Tensor:
-        """Return the rows of all ranks as they lie in the product's memory."""
-        return self._view(product.all_rows, (a.shape[0] * self.comm.size, a.shape[1]), a.dtype)
+    def _place(self, x: torch.Tensor, address: int) -> None:
+        if x.numel() > 0:
+            self._view(address, x.shape, x.dtype).copy_(x)
+
+    def gathered(self, product: Any, a: torch.Tensor, counts: Optional[tuple]) -> torch.Tensor:
+        """Return the rows of all ranks: as they lie in the product's memory, or a copy if there are gaps between them."""
+        size = self.comm.size
+        if counts is None:
+            return self._view(product.all_rows, (a.shape[0] * size, a.shape[1]), a.dtype)
+        every = self._view(product.all_rows, (size, room_for(counts), a.shape[1]), a.dtype)
+        return torch.cat([part[:count] for part, count in zip(every, counts)])
 
     def all_gather(
         self,
@@ -167,32 +233,57 @@ class Matmuls:
         scales: Optional[tuple],
         biases: Sequence[Optional[torch.Tensor]],
         return_a: bool,
+        counts: Optional[Sequence[int]] = None,
     ) -> tuple:
-        """Gather A along a dimension, and multiply by each B. The first product is fused; the others follow it."""
+        """Gather A along a dimension, and multiply by each B. The first product is fused; the others follow it.
+
+        ``counts`` are the elements of each rank along the dimension, if they differ.
+        """
         rows = rows_of(a, dim, "A")
+        each = self._rows_of_ranks(counts, rows)
+        if each is not None and each[self.comm.rank] != rows.matrix.shape[0]:
+            message = f"dimension {dim} of A has {rows.leading[0]} elements, but the rows are {list(counts or ())}"
+            raise usage(message, f"rank {self.comm.rank} passes as many as its number among the rows")
+        whole_size = rows.leading[0] * self.comm.size if counts is None else sum(counts)
         results: list = []
         product: Any = None
         for i, b in enumerate(bs):
             if product is not None and scales is None and biases[i] is None:
-                whole = self.gathered(product, rows.matrix)
+                whole = self.gathered(product, rows.matrix, each)
                 results.append(torch.mm(whole, b))
                 continue
             kind, more = "none", {"bias": biases[i]}
             if scales is not None:
-                kind, scale_a, scale_b = self.scales(rows, scales[0], scales[1][i], b.shape[1], gathers=True)
+                kind, scale_a, scale_b = self.scales(rows, scales[0], scales[1][i], b.shape[1], True, each)
                 more.update(scale_a=scale_a, scale_b=scale_b)
             epilogue = Epilogue(scales=kind, bias=biases[i] is not None)
-            result, made = self.run("all_gather_matmul", rows.matrix, b, outs[i], epilogue, more)
+            result, made = self.run("all_gather_matmul", rows.matrix, b, outs[i], epilogue, more, each)
             product = product or made
             results.append(result)
         gathered = None
         if return_a:
-            if product is None:
+            if not bs:
                 raise usage("there is no B", "pass one or more")
-            gathered = shaped(self.gathered(product, rows.matrix).clone(), rows, self.comm.size)
-        return gathered, [shaped(result, rows, self.comm.size) for result in results]
+            whole = rows.matrix if product is None else self.gathered(product, rows.matrix, each)
+            gathered = shaped(whole.clone(), rows, whole_size)
+        return gathered, [shaped(result, rows, whole_size) for result in results]
 
-    def scales(self, rows: Rows, scale_a: torch.Tensor, scale_b: torch.Tensor, n: int, gathers: bool) -> tuple:
+    def _rows_of_ranks(self, counts: Optional[Sequence[int]], rows: Rows) -> Optional[tuple]:
+        """Return the rows of each rank's matrix, where ranks have ``counts`` elements along the dimension."""
+        checked, others = counts_of(counts, self.comm.size), 1
+        for extent in rows.leading[1:]:
+            others *= extent
+        return None if checked is None else tuple(count * others for count in checked)
+
+    def scales(
+        self,
+        rows: Rows,
+        scale_a: torch.Tensor,
+        scale_b: torch.Tensor,
+        n: int,
+        gathers: bool,
+        counts: Optional[tuple] = None,
+    ) -> tuple:
         """Return the kind of scales, and those of A and B as f32.
 
         Scales of blocks are one for each 1 x 128 elements of A, as (..., K / 128), and one for each 128 x 128 of B, as
@@ -210,8 +301,10 @@ class Matmuls:
         if a.numel() != 1 and a.shape[-1] == 1 and a.dim() > 1:
             a = a.movedim(rows.dim, 0)
         a = a.reshape(-1)
-        if gathers and a.numel() == m * self.comm.size:  # the same scales of all rows on each rank
-            a = a[self.comm.rank * m : (self.comm.rank + 1) * m]
+        each = (m,) * self.comm.size if counts is None else counts
+        if gathers and a.numel() == sum(each) > m:  # the same scales of all rows on each rank
+            first = sum(each[: self.comm.rank])
+            a = a[first : first + m]
         for x, extent, what in ((a, m, "A"), (b, n, "B")):
             if x.numel() not in (1, extent):
                 raise unsupported(
@@ -230,17 +323,22 @@ class Matmuls:
         out: torch.dtype,
         scales: Optional[tuple],
         bias: Optional[torch.Tensor],
+        counts: Optional[Sequence[int]] = None,
     ) -> torch.Tensor:
-        """Multiply, add up over the ranks, and return this rank's part along a dimension."""
+        """Multiply, add up over the ranks, and return this rank's part along a dimension, of which it has ``counts[rank]``."""
         rows, size = rows_of(a, dim, "A"), self.comm.size
-        if rows.leading[0] % size:
+        each = self._rows_of_ranks(counts, rows)
+        if each is not None and sum(each) != rows.matrix.shape[0]:
+            message = f"dimension {dim} of A has {rows.leading[0]} elements, but the rows are {list(counts or ())}"
+            raise usage(message, "it must be their sum")
+        if counts is None and rows.leading[0] % size:
             message = f"dimension {dim} of A has {rows.leading[0]} elements"
             raise usage(message, f"it must be a multiple of {size}, the number of ranks")
         if op not in ("sum", "avg"):
             raise unsupported(f"the reduction {op!r}", "pass sum or avg")
         kind, more = "none", {"bias": bias}
         if scales is not None:
-            kind, scale_a, scale_b = self.scales(rows, scales[0], scales[1], b.shape[1], gathers=False)
+            kind, scale_a, scale_b = self.scales(rows, scales[0], scales[1], b.shape[1], False)
             more.update(scale_a=scale_a, scale_b=scale_b)
         if bias is not None:
             # Each rank adds its own bias to its own product, as PyTorch's operation does.
@@ -248,5 +346,5 @@ class Matmuls:
         if op == "avg":
             more["scale"] = self.size()
         epilogue = Epilogue(scales=kind, bias=bias is not None, divide=op == "avg")
-        result, _ = self.run("matmul_reduce_scatter", rows.matrix, b, out, epilogue, more)
-        return shaped(result, rows, 1 / size)
+        result, _ = self.run("matmul_reduce_scatter", rows.matrix, b, out, epilogue, more, each)
+        return shaped(result, rows, rows.leading[0] // size if counts is None else counts[self.comm.rank])

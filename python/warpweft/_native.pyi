@@ -1,4 +1,4 @@
-from typing import Any, Callable, Optional, final
+from typing import Any, Callable, Optional, Sequence, final
 
 _Shape = tuple[Optional[tuple[int, int, int]], Optional[bool], Optional[tuple[int, int, int]]]
 
@@ -149,6 +149,7 @@ class Matmul:
     own_rows: Optional[int]
     own_scales: Optional[int]
     sum: Optional[int]
+    rows: Optional[list[int]]
     def __new__(
         cls,
         comm: Comm,
@@ -157,7 +158,9 @@ class Matmul:
         types: tuple[int, int],
         b_rows: bool,
         epilogue: tuple[str, str, bool, bool, bool, bool],
+        max_rows: Optional[int],
     ) -> Matmul: ...
+    def set_rows(self, stream: int, rows: Sequence[int]) -> None: ...
     def run(
         self,
         stream: int,

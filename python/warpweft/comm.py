@@ -336,11 +336,20 @@ class Comm:
     # `torch.ops.symm_mem`, without the name of the group.
 
     def fused_all_gather_matmul(
-        self, A: torch.Tensor, Bs: Sequence[torch.Tensor], gather_dim: int, *, return_A: bool = True
+        self,
+        A: torch.Tensor,
+        Bs: Sequence[torch.Tensor],
+        gather_dim: int,
+        *,
+        return_A: bool = True,
+        rows: Optional[Sequence[int]] = None,
     ) -> tuple:
-        """Gather the ranks' A along a dimension, and multiply by each B (K, N): return ``(A of all ranks, results)``."""
+        """Gather the ranks' A along a dimension, and multiply by each B (K, N): return ``(A of all ranks, results)``.
+
+        ``rows`` has the number of elements of each rank's A along the dimension, if they differ. It can be 0.
+        """
         outs, biases = [A.dtype] * len(Bs), [None] * len(Bs)
-        return self._matmuls.all_gather(A, Bs, gather_dim, outs, None, biases, return_A)
+        return self._matmuls.all_gather(A, Bs, gather_dim, outs, None, biases, return_A, rows)
 
     def fused_all_gather_scaled_matmul(
         self,
@@ -353,6 +362,8 @@ class Comm:
         result_scales: Sequence[Optional[torch.Tensor]],
         out_dtypes: Sequence[Optional[torch.dtype]],
         use_fast_accum: Sequence[bool] = (),
+        *,
+        rows: Optional[Sequence[int]] = None,
     ) -> tuple:
         """As :meth:`fused_all_gather_matmul`, of fp8 with scales: of matrices, of rows of A and columns of B, or of blocks.
 
@@ -363,11 +374,22 @@ class Comm:
         if any(scale is not None for scale in result_scales):
             raise unsupported("scales of results are not supported", "pass None, or scale the result after the call")
         outs = [out or b.dtype for out, b in zip(out_dtypes, Bs)]
-        return self._matmuls.all_gather(A, Bs, gather_dim, outs, (A_scale, B_scales), biases, True)
+        return self._matmuls.all_gather(A, Bs, gather_dim, outs, (A_scale, B_scales), biases, True, rows)
 
-    def fused_matmul_reduce_scatter(self, A: torch.Tensor, B: torch.Tensor, reduce_op: str, scatter_dim: int) -> torch.Tensor:
-        """Return this rank's part, along a dimension of A, of the sum or mean of all ranks' products A times B (K, N)."""
-        return self._matmuls.reduce_scatter(A, B, reduce_op, scatter_dim, A.dtype, None, None)
+    def fused_matmul_reduce_scatter(
+        self,
+        A: torch.Tensor,
+        B: torch.Tensor,
+        reduce_op: str,
+        scatter_dim: int,
+        *,
+        rows: Optional[Sequence[int]] = None,
+    ) -> torch.Tensor:
+        """Return this rank's part, along a dimension of A, of the sum or mean of all ranks' products A times B (K, N).
+
+        ``rows`` has the number of elements of each rank's part, if they differ. It can be 0.
+        """
+        return self._matmuls.reduce_scatter(A, B, reduce_op, scatter_dim, A.dtype, None, None, rows)
 
     def fused_scaled_matmul_reduce_scatter(
         self,
@@ -383,6 +405,8 @@ class Comm:
         result_scale: Optional[torch.Tensor] = None,
         out_dtype: Optional[torch.dtype] = None,
         use_fast_accum: bool = False,
+        *,
+        rows: Optional[Sequence[int]] = None,
     ) -> torch.Tensor:
         """As :meth:`fused_matmul_reduce_scatter`, of fp8 with scales: of matrices, of rows of A and columns of B, or of blocks.
 
@@ -398,7 +422,7 @@ class Comm:
             A = A.reshape(*leading, A.shape[-1])
             A_scale = A_scale if A_scale.numel() == 1 else A_scale.reshape(*leading, -1)
         dim = orig_scatter_dim if output_shape is not None else scatter_dim_after_maybe_reshape
-        return self._matmuls.reduce_scatter(A, B, reduce_op, dim, out_dtype or B.dtype, (A_scale, B_scale), bias)
+        return self._matmuls.reduce_scatter(A, B, reduce_op, dim, out_dtype or B.dtype, (A_scale, B_scale), bias, rows)
 
     def gemm_all_reduce(
         self,
@@ -418,7 +442,7 @@ class Comm:
         flat = None if residual is None else residual.reshape(-1, residual.shape[-1])
         epilogue = Epilogue(activation=activation, bias=bias is not None, residual=residual is not None)
         more = {"bias": bias, "residual": flat}
-        return shaped(self._matmuls.run("matmul_all_reduce", rows.matrix, B, A.dtype, epilogue, more)[0], rows, 1)
+        return shaped(self._matmuls.run("matmul_all_reduce", rows.matrix, B, A.dtype, epilogue, more)[0], rows, rows.leading[0])
 
     # Mixtures of experts.
 

@@ -39,15 +39,17 @@ _SCHEMAS = (
     "fused_allreduce_add_rmsnorm(Tensor input, Tensor residual_in, Tensor rms_gamma, float rms_eps, str comm)"
     " -> (Tensor, Tensor)",
     # Those of torch.ops.symm_mem, where the name of the group is that of the communicator.
-    "fused_all_gather_matmul(Tensor A, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True)"
+    "fused_all_gather_matmul(Tensor A, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True, SymInt[]? rows=None)"
     " -> (Tensor?, Tensor[])",
     "fused_all_gather_scaled_matmul(Tensor A, Tensor[] Bs, Tensor A_scale, Tensor[] B_scales, int gather_dim,"
-    " str group_name, Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum)"
-    " -> (Tensor, Tensor[])",
-    "fused_matmul_reduce_scatter(Tensor A, Tensor B, str reduce_op, int scatter_dim, str group_name) -> Tensor",
+    " str group_name, Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum, *,"
+    " SymInt[]? rows=None) -> (Tensor, Tensor[])",
+    "fused_matmul_reduce_scatter(Tensor A, Tensor B, str reduce_op, int scatter_dim, str group_name, *,"
+    " SymInt[]? rows=None) -> Tensor",
     "fused_scaled_matmul_reduce_scatter(Tensor A, Tensor B, Tensor A_scale, Tensor B_scale, str reduce_op,"
     " int orig_scatter_dim, int scatter_dim_after_maybe_reshape, str group_name, SymInt[]? output_shape,"
-    " Tensor? bias=None, Tensor? result_scale=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+    " Tensor? bias=None, Tensor? result_scale=None, ScalarType? out_dtype=None, bool use_fast_accum=False, *,"
+    " SymInt[]? rows=None) -> Tensor",
     "gemm_all_reduce(Tensor A, Tensor B, str group_name, *, Tensor? bias=None, Tensor? residual=None,"
     ' str activation="none") -> Tensor',
     "moe_dispatch(Tensor x, Tensor ids, int experts, int max_tokens, str group_name) -> (Tensor, Tensor)",
@@ -87,20 +89,20 @@ def _fake_fused(input: torch.Tensor, residual_in: torch.Tensor, rms_gamma: torch
     return torch.empty_like(input), torch.empty_like(residual_in)
 
 
-def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
-    return _comm(group_name).fused_all_gather_matmul(A, Bs, gather_dim, return_A=return_A)
+def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True, rows=None):
+    return _comm(group_name).fused_all_gather_matmul(A, Bs, gather_dim, return_A=return_A, rows=rows)
 
 
 def _all_gather_scaled_matmul(
-    A, Bs, A_scale, B_scales, gather_dim, group_name, biases, result_scales, out_dtypes, use_fast_accum
+    A, Bs, A_scale, B_scales, gather_dim, group_name, biases, result_scales, out_dtypes, use_fast_accum, *, rows=None
 ):
     outs = [_dtype(out) for out in out_dtypes]
     comm = _comm(group_name)
-    return comm.fused_all_gather_scaled_matmul(A, Bs, A_scale, B_scales, gather_dim, biases, result_scales, outs)
+    return comm.fused_all_gather_scaled_matmul(A, Bs, A_scale, B_scales, gather_dim, biases, result_scales, outs, rows=rows)
 
 
-def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
-    return _comm(group_name).fused_matmul_reduce_scatter(A, B, reduce_op, scatter_dim)
+def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name, *, rows=None):
+    return _comm(group_name).fused_matmul_reduce_scatter(A, B, reduce_op, scatter_dim, rows=rows)
 
 
 def _scaled_matmul_reduce_scatter(
@@ -117,10 +119,12 @@ def _scaled_matmul_reduce_scatter(
     result_scale=None,
     out_dtype=None,
     use_fast_accum=False,
+    *,
+    rows=None,
 ):
     dims = (orig_scatter_dim, scatter_dim_after_maybe_reshape)
     return _comm(group_name).fused_scaled_matmul_reduce_scatter(
-        A, B, A_scale, B_scale, reduce_op, *dims, output_shape, bias, result_scale, _dtype(out_dtype)
+        A, B, A_scale, B_scale, reduce_op, *dims, output_shape, bias, result_scale, _dtype(out_dtype), rows=rows
     )
 
 
@@ -190,26 +194,28 @@ def _dtype(given: Any) -> Any:
     return _SCALAR_TYPES.get(given, given) if isinstance(given, int) else given
 
 
-def _gathered(A: torch.Tensor, dim: int, size: int) -> list:
-    return [n * size if i == dim % A.dim() else n for i, n in enumerate(A.shape)]
+def _gathered(A: torch.Tensor, dim: int, group_name: str, rows: Any) -> list:
+    """Return the shape of all ranks' A, which have ``rows`` elements along a dimension if they do not have as many as A."""
+    whole = A.shape[dim] * _comm(group_name).size if rows is None else sum(rows)
+    return [whole if i == dim % A.dim() else n for i, n in enumerate(A.shape)]
 
 
-def _fake_all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
-    shape = _gathered(A, gather_dim, _comm(group_name).size)
+def _fake_all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True, rows=None):
+    shape = _gathered(A, gather_dim, group_name, rows)
     whole = A.new_empty(shape) if return_A else None
     return whole, [A.new_empty([*shape[:-1], B.shape[1]]) for B in Bs]
 
 
 def _fake_all_gather_scaled_matmul(
-    A, Bs, A_scale, B_scales, gather_dim, group_name, biases, result_scales, out_dtypes, use_fast_accum
+    A, Bs, A_scale, B_scales, gather_dim, group_name, biases, result_scales, out_dtypes, use_fast_accum, *, rows=None
 ):
-    shape = _gathered(A, gather_dim, _comm(group_name).size)
+    shape = _gathered(A, gather_dim, group_name, rows)
     outs = [A.new_empty([*shape[:-1], B.shape[1]], dtype=_dtype(out) or B.dtype) for B, out in zip(Bs, out_dtypes)]
     return A.new_empty(shape), outs
 
 
-def _fake_matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
-    return _scattered([*A.shape[:-1], B.shape[1]], scatter_dim, A, A.dtype, group_name)
+def _fake_matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name, *, rows=None):
+    return _scattered([*A.shape[:-1], B.shape[1]], scatter_dim, A, A.dtype, group_name, rows)
 
 
 def _fake_scaled_matmul_reduce_scatter(
@@ -226,16 +232,18 @@ def _fake_scaled_matmul_reduce_scatter(
     result_scale=None,
     out_dtype=None,
     use_fast_accum=False,
+    *,
+    rows=None,
 ):
     shape = [*A.shape[:-1], B.shape[1]] if output_shape is None else output_shape
     dim = scatter_dim_after_maybe_reshape if output_shape is None else orig_scatter_dim
-    return _scattered(shape, dim, A, _dtype(out_dtype) or B.dtype, group_name)
+    return _scattered(shape, dim, A, _dtype(out_dtype) or B.dtype, group_name, rows)
 
 
-def _scattered(shape, dim: int, like: torch.Tensor, dtype: torch.dtype, group_name: str) -> torch.Tensor:
-    """Return an empty part, along a dimension, of a tensor of that shape."""
-    shape = list(shape)
-    shape[dim] //= _comm(group_name).size
+def _scattered(shape, dim: int, like: torch.Tensor, dtype: torch.dtype, group_name: str, rows: Any) -> torch.Tensor:
+    """Return an empty part, along a dimension, of a tensor of that shape: an equal one, or this rank's number of rows."""
+    shape, comm = list(shape), _comm(group_name)
+    shape[dim] = shape[dim] // comm.size if rows is None else rows[comm.rank]
     return like.new_empty(shape, dtype=dtype)
 
 

@@ -1,5 +1,5 @@
-//! The commands `weft bench` and `weft tune` of `gemm-reducescatter`, `gemm-allreduce` and
-//! `allgather-gemm`.
+//! The commands `weft bench` and `weft tune` of `gemm-reducescatter`, `gemm-allreduce`,
+//! `allgather-gemm` and `gemm-alltoall`.
 
 use super::bench::dtype;
 use super::bench::output::{Table, writable_all};
@@ -22,11 +22,12 @@ pub struct GemmComm {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
     /// A list of shapes of the whole product: rows of A, rows of B, and columns of both. K is
-    /// divided over the PEs; for allgather-gemm, N is divided.
+    /// divided over the PEs; for allgather-gemm, N is divided; for gemm-alltoall, each PE has a
+    /// product of this shape.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// The number of rows of each PE, which can be 0. M of each shape is their sum. The default is
-    /// an equal part for each. An allreduce has no such rows, and neither have the peers.
+    /// an equal part for each. Only gemm-reducescatter and allgather-gemm have such rows, and no peer.
     #[arg(long, value_name = "ROWS,...", value_delimiter = ',', conflicts_with = "predict")]
     rows: Vec<u64>,
     /// The element type of all matrices: bf16 or f16.
@@ -40,7 +41,7 @@ pub struct GemmComm {
     #[arg(long, value_name = "auto|sequence|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
     /// The peers to measure in the same run, in addition to the GEMM alone: cublas+ours,
-    /// cublas+nccl, torch (PyTorch's fused product, which gemm-allreduce does not have), or none.
+    /// cublas+nccl, torch (PyTorch's fused product of gemm-reducescatter and allgather-gemm), or none.
     /// The default is cublas+ours,cublas+nccl, or none with --rows.
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
@@ -147,7 +148,8 @@ pub struct TuneGemmComm {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
     /// A list of shapes of the whole product: rows of A, rows of B, and columns of both. K is
-    /// divided over the PEs; for allgather-gemm, N is divided.
+    /// divided over the PEs; for allgather-gemm, N is divided; for gemm-alltoall, each PE has a
+    /// product of this shape.
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// The element type of all matrices: bf16 or f16.

@@ -122,6 +122,9 @@ enum OtherBench {
     /// Time a fused all-gather + GEMM, and compare it with a collective and cuBLASLt's GEMM.
     #[command(name = "allgather-gemm")]
     AllGatherGemm(gemm_comm::GemmComm),
+    /// Time a fused GEMM + all-to-all, and compare it with cuBLASLt's GEMM and a collective.
+    #[command(name = "gemm-alltoall")]
+    GemmAllToAll(gemm_comm::GemmComm),
     /// Time dispatch, experts and combine, and compare them with NCCL's all-to-alls and cuBLASLt's
     /// GEMMs.
     Moe(moe::BenchMoe),
@@ -153,6 +156,9 @@ enum OtherTune {
     /// Find the fastest ways to compute all-gather + GEMM, by shape, and store them.
     #[command(name = "allgather-gemm")]
     AllGatherGemm(gemm_comm::TuneGemmComm),
+    /// Find the fastest ways to compute GEMM + all-to-all, by shape, and store them.
+    #[command(name = "gemm-alltoall")]
+    GemmAllToAll(gemm_comm::TuneGemmComm),
 }
 
 impl Tune {
@@ -163,6 +169,7 @@ impl Tune {
             Some(OtherTune::GemmReduceScatter(tune)) => tune.run(Form::ReduceScatter),
             Some(OtherTune::GemmAllReduce(tune)) => tune.run(Form::AllReduce),
             Some(OtherTune::AllGatherGemm(tune)) => tune.run(Form::AllGather),
+            Some(OtherTune::GemmAllToAll(tune)) => tune.run(Form::AllToAll),
             None => self.collectives.run(),
         }
     }
@@ -176,6 +183,7 @@ impl Bench {
             (Some(OtherBench::GemmReduceScatter(bench)), _) => bench.run(Form::ReduceScatter),
             (Some(OtherBench::GemmAllReduce(bench)), _) => bench.run(Form::AllReduce),
             (Some(OtherBench::AllGatherGemm(bench)), _) => bench.run(Form::AllGather),
+            (Some(OtherBench::GemmAllToAll(bench)), _) => bench.run(Form::AllToAll),
             (Some(OtherBench::Moe(bench)), _) => bench.run(),
             (None, Some(operation)) => operation.run(),
             (None, None) => {

@@ -52,6 +52,7 @@ fn results_are_right() {
             &["bn=64,stages=2,send=bulk", "bn=64,stages=2,send=switch", "sequence", "auto"][..],
         ),
         (Form::AllGather, 2, &["bn=64,stages=2,piece=32", "sequence", "auto"][..]),
+        (Form::AllToAll, 3, &["bn=64,stages=2,pace=50", "sequence", "auto"][..]),
     ] {
         let request = request(form, plans);
         let reports = World::simulated(pes).unwrap().run(|world| run(world, &request, &mut |_, _| Ok(())));
@@ -94,7 +95,9 @@ fn rows_of_each_pe() {
     assert!(uneven.examine().is_ok());
     assert!(uneven.problem(uneven.shapes[0], 3).unwrap_err().to_string().contains("rows for 2 PEs"));
     assert!(said(&Request { rows: vec![100, 30], ..uneven.clone() }).contains("130 together"));
-    assert!(said(&Request { form: Form::AllReduce, ..uneven.clone() }).contains("allreduce"));
+    assert!(
+        said(&Request { form: Form::AllReduce, ..uneven.clone() }).contains("equal parts of an allreduce")
+    );
     let peers = Request { contenders: vec![Contender::Nccl], ..uneven };
     assert!(said(&peers).contains("cublas+nccl needs equal parts"));
 }

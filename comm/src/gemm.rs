@@ -97,8 +97,9 @@ impl Matmul {
         let each = if gathers { epilogue.scales.of_a(part, problem.shape.k) } else { 0 };
         let scales = (each > 0).then(|| symmetric(DType::F32, each * ranks)).transpose()?;
         let written = form != Form::AllGather && fused.choice().is_result_symmetric(form);
-        let of_all = if form == Form::ReduceScatter { part } else { problem.shape.m };
-        let sum = written.then(|| symmetric(problem.out, of_all * problem.shape.n)).transpose()?;
+        let of_all = rows_of_result(form, problem.shape.m, part, ranks);
+        let columns = epilogue.columns(problem.shape.n);
+        let sum = written.then(|| symmetric(problem.out, of_all * columns)).transpose()?;
         Ok(Matmul { comm: comm.clone(), fused, form, epilogue, rows, scales, sum })
     }
 
@@ -172,7 +173,7 @@ impl Matmul {
         let Problem { shape: Shape { m, n, k }, dtype, out, .. } = *problem;
         let own = self.fused.rows().and_then(|rows| rows.get(self.comm.rank() as usize));
         let part = own.copied().unwrap_or(m.div_ceil(u64::from(self.comm.size())));
-        let rows = if self.form == Form::ReduceScatter { part } else { m };
+        let rows = rows_of_result(self.form, m, part, self.comm.size().into());
         let columns = self.epilogue.columns(n);
         // SAFETY: the caller vouches for the addresses.
         let side = |address, n, dtype| unsafe { self.comm.side(address, count(n), dtype) };
@@ -186,7 +187,8 @@ impl Matmul {
         let scale_b = maybe(operands.scale_b, self.epilogue.scales.of_b(n, k), DType::F32)?;
         let more = Epilogue::dtype(problem);
         let bias = maybe(operands.bias, n, more)?;
-        let residual = maybe(operands.residual, rows * columns, more)?;
+        let added = if self.form == Form::AllToAll { m } else { rows };
+        let residual = maybe(operands.residual, added * columns, more)?;
         let scale = maybe(operands.scale, 1, DType::F32)?;
         let symmetric = [&self.rows, &self.sum, &self.scales].map(|t| t.as_ref().map(|t| Flat(t)));
         let [of_rows, of_sum, of_scales] = &symmetric;
@@ -202,6 +204,15 @@ impl Matmul {
             scale: scale.as_ref().map(|side| side as &dyn AsArgument),
         };
         Ok(self.fused.launch_with(&stream, &x)?)
+    }
+}
+
+/// The rows of a rank's result, of which each rank has a part in an all-to-all.
+fn rows_of_result(form: Form, m: u64, part: u64, ranks: u64) -> u64 {
+    match form {
+        Form::ReduceScatter => part,
+        Form::AllToAll => part * ranks,
+        Form::AllGather | Form::AllReduce => m,
     }
 }
 

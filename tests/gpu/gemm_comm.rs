@@ -12,6 +12,8 @@ pub const CASES: &[Case] = &[
     Case::new("gemm_comm::reduce_scatter", |w| plans(w, Form::ReduceScatter)),
     Case::new("gemm_comm::allreduce", |w| plans(w, Form::AllReduce)),
     Case::new("gemm_comm::all_gather", |w| plans(w, Form::AllGather)),
+    Case::new("gemm_comm::all_to_all", |w| plans(w, Form::AllToAll)),
+    Case::new("gemm_comm::rows_of_each_pe", rows_of_each_pe),
     Case::new("gemm_comm::beside_a_sequence", beside_a_sequence),
 ];
 
@@ -63,9 +65,30 @@ fn plans(world: &World, form: Form) -> Checked {
             "send=switch",
             "sequence",
         ],
+        Form::AllToAll => &["", "pace=1000", "bn=128,ctas=2,stages=6", "sequence"],
     };
     let parsed = plans.iter().map(|plan| Choice::parse(plan, form).map(Contender::Fused));
     checked(world, &request(form, vec![shape], parsed.collect::<Result<_, _>>()?))
+}
+
+/// The PEs have different numbers of rows, and one has none.
+fn rows_of_each_pe(world: &World) -> Checked {
+    let pes = u64::from(world.n_pes());
+    let rows: Vec<u64> = (0..pes).map(|pe| if pe == 1 { 0 } else { 300 + 77 * pe }).collect();
+    let shape = Shape::new(rows.iter().sum(), shared(1200, pes), shared(2080, pes));
+    for (form, plans) in [
+        (Form::AllGather, &["", "bn=128,ctas=2,stages=6", "sequence"][..]),
+        (
+            Form::ReduceScatter,
+            &["", "send=tma", "send=bulk", "send=add", "bn=128,ctas=2,send=add", "sequence"][..],
+        ),
+    ] {
+        let parsed = plans.iter().map(|plan| Choice::parse(plan, form).map(Contender::Fused));
+        let mut contenders = parsed.collect::<Result<Vec<_>, _>>()?;
+        contenders.push(Contender::Auto);
+        checked(world, &Request { rows: rows.clone(), ..request(form, vec![shape], contenders) })?;
+    }
+    Ok(())
 }
 
 /// Without cuBLASLt or NCCL there is nothing to compare with.

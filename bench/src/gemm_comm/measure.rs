@@ -158,6 +158,7 @@ fn nccl_collective<T: Element>(
         Form::AllGather => nccl.all_gather(to, from, s)?,
         Form::ReduceScatter => nccl.reduce_scatter(Reduce::Sum, to, from, s)?,
         Form::AllReduce => nccl.all_reduce(Reduce::Sum, to, from, s)?,
+        Form::AllToAll => nccl.all_to_all(to, from, s)?,
     }
     Ok(())
 }
@@ -172,6 +173,7 @@ fn own_collective(
         Form::AllGather => ours.all_gather(from, Some(to), s)?,
         Form::ReduceScatter => ours.reduce_scatter(from, Some(to), Reduce::Sum, s)?,
         Form::AllReduce => ours.allreduce(from, Some(to), Reduce::Sum, s)?,
+        Form::AllToAll => ours.all_to_all(from, Some(to), s)?,
     }
     Ok(())
 }
@@ -280,6 +282,7 @@ impl<'a> Harness<'a> {
             Form::AllGather => (part, m),
             Form::ReduceScatter => (m, part),
             Form::AllReduce => (m, m),
+            Form::AllToAll => (m, part * u64::from(self.world.n_pes())),
         };
         [[a, k], [n, k], [d, n]].map(|extents| extents.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
     }
@@ -332,7 +335,7 @@ impl<'a> Harness<'a> {
         if fused.choice().is_result_symmetric(form) {
             let to: Shared<SymmetricTensor<T>> = world.tensor(d)?.into();
             let result = to.clone();
-            let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &*to)?));
+            let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &Flat(&*to))?));
             let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
             return Ok(Case::calls(name, plan, nothing(), call, Some(read)));
         }
@@ -508,19 +511,25 @@ impl<'a> Harness<'a> {
     /// The positions of this PE's result that are checked.
     fn places(&self, problem: &Problem) -> Vec<(u64, u64)> {
         let Shape { m, n, k } = problem.shape;
+        let (part, own) = (self.rows_of_a_pe(problem), self.rows_of(problem, self.world.my_pe()).1);
         let rows = match self.request.form {
-            Form::ReduceScatter => self.rows_of(problem, self.world.my_pe()).1,
-            _ => m,
+            Form::ReduceScatter => own,
+            Form::AllToAll => part * u64::from(self.world.n_pes()),
+            Form::AllGather | Form::AllReduce => m,
         };
         let seed = self.world.my_pe() + 1;
-        if rows == 0 { Vec::new() } else { samples(Shape { m: rows, n, k }, seed) }
+        let mut places =
+            if own == 0 && rows != m { Vec::new() } else { samples(Shape { m: rows, n, k }, seed) };
+        // Each PE sends as many rows as this PE has, to a part that may be larger.
+        places.retain(|(row, _)| self.request.form != Form::AllToAll || row % part < own);
+        places
     }
 
     /// The index of this PE's first row among the rows of the sum.
     fn first_row(&self, problem: &Problem) -> u64 {
         match self.request.form {
-            Form::ReduceScatter => self.rows_of(problem, self.world.my_pe()).0,
-            _ => 0,
+            Form::ReduceScatter | Form::AllToAll => self.rows_of(problem, self.world.my_pe()).0,
+            Form::AllGather | Form::AllReduce => 0,
         }
     }
 
@@ -530,7 +539,7 @@ impl<'a> Harness<'a> {
     fn compare(&self, problem: &Problem, places: &[(u64, u64)], elements: &[f64], values: Values) -> Wrong {
         let (dtype, form, pes) = (problem.out, self.request.form, self.world.n_pes());
         let k = problem.shape.k;
-        let (me, first) = (self.world.my_pe(), self.first_row(problem));
+        let (me, first, part) = (self.world.my_pe(), self.first_row(problem), self.rows_of_a_pe(problem));
         let has = |pe: u32, row: u64| {
             let (first, rows) = self.rows_of(problem, pe);
             (first..first + rows).contains(&row).then(|| (pe, me, row - first))
@@ -541,6 +550,10 @@ impl<'a> Harness<'a> {
             // The PEs whose rows of A and of B are multiplied, and the row on that PE.
             let pairs: Vec<(u32, u32, u64)> = match form {
                 Form::AllGather => (0..pes).filter_map(|pe| has(pe, row)).collect(),
+                Form::AllToAll => {
+                    let from = (row / part) as u32;
+                    vec![(from, from, first + row % part)]
+                }
                 _ => (0..pes).map(|pe| (pe, pe, first + row)).collect(),
             };
             let (mut sum, mut products, mut addends) = (0.0, 0.0, 0.0);

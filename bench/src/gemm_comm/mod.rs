@@ -91,8 +91,8 @@ impl Contender {
 pub struct Request {
     /// The operation that the PEs compute together.
     pub form: Form,
-    /// The products as they would be on one PE. Each PE has a part of K and, for an all-gather, of
-    /// N.
+    /// The products as they would be on one PE. Each PE has a part of K or, for an all-gather, of N.
+    /// For an all-to-all, each PE has a product of this shape.
     pub shapes: Vec<Shape>,
     /// The rows of each PE, if PEs do not have equal parts. `m` of each shape is their sum.
     pub rows: Vec<u64>,
@@ -124,7 +124,11 @@ impl Request {
             let message = format!("there are rows for {} PEs, but {pes} PEs take part", self.rows.len());
             return Err(BenchError::Request(message));
         }
-        let (name, extent) = if self.form == Form::AllGather { ("n", shape.n) } else { ("k", shape.k) };
+        let (name, extent) = match self.form {
+            Form::AllGather => ("n", shape.n),
+            Form::ReduceScatter | Form::AllReduce => ("k", shape.k),
+            Form::AllToAll => return Ok(Problem::new(shape, self.dtype)),
+        };
         let part = extent / u64::from(pes.max(1));
         if part * u64::from(pes) != extent {
             let message =
@@ -133,7 +137,7 @@ impl Request {
         }
         let shape = match self.form {
             Form::AllGather => Shape { n: part, ..shape },
-            Form::ReduceScatter | Form::AllReduce => Shape { k: part, ..shape },
+            _ => Shape { k: part, ..shape },
         };
         Ok(Problem::new(shape, self.dtype))
     }
@@ -169,8 +173,8 @@ impl Request {
         let sum = self.rows.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
         let equal = [Contender::Ours, Contender::Nccl, Contender::Torch];
         let other = self.contenders.iter().find(|c| equal.contains(c));
-        let wrong = if self.form == Form::AllReduce {
-            "all PEs get all rows of an allreduce: leave the rows of each PE out".to_owned()
+        let wrong = if !matches!(self.form, Form::AllGather | Form::ReduceScatter) {
+            "PEs have equal parts of an allreduce and an all-to-all: leave the rows of each PE out".to_owned()
         } else if let Some(other) = other {
             format!("{} needs equal parts of the rows: leave it out of --against", other.name())
         } else if let Some(shape) = self.shapes.iter().find(|shape| shape.m != sum) {

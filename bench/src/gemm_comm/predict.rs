@@ -94,6 +94,7 @@ mod tests {
             (Form::ReduceScatter, 3, "bn=64,stages=2,strip=32,send=add"),
             (Form::AllReduce, 4, "bn=64,stages=2,send=tma"),
             (Form::AllReduce, 4, "bn=64,stages=2,send=switch"),
+            (Form::AllToAll, 3, "bn=64,stages=2"),
         ] {
             [false, true].into_iter().for_each(|multicast| agrees(form, pes, plan, multicast));
         }

@@ -19,8 +19,9 @@ pub fn function(form: Form) -> std::result::Result<&'static str, BenchError> {
     match form {
         Form::AllGather => Ok("fused_all_gather_matmul"),
         Form::ReduceScatter => Ok("fused_matmul_reduce_scatter"),
-        Form::AllReduce => Err(BenchError::Request(
-            "PyTorch's symmetric memory has no fused matrix product and allreduce: leave torch out of --against"
+        Form::AllReduce | Form::AllToAll => Err(BenchError::Request(
+            "PyTorch's symmetric memory has no fused matrix product and allreduce or all-to-all: leave torch out of \
+             --against"
                 .into(),
         )),
     }

@@ -75,7 +75,7 @@ pub struct Epilogue {
     pub bias: bool,
     /// The function that is applied to each element.
     pub activation: Activation,
-    /// For an all-gather: the first half of B's rows are gates, and the activation is applied to
+    /// For an all-gather or an all-to-all: the first half of B's rows are gates, and the activation is applied to
     /// the gates only. D has half as many columns as B has rows, and its elements are gates times
     /// the other half.
     pub gated: bool,
@@ -103,7 +103,8 @@ pub struct FusedOperands<'a> {
     pub scale_b: Option<&'a dyn AsArgument>,
     /// The bias of each column, of the type of D, or bf16 if D has 8 bits.
     pub bias: Option<&'a dyn AsArgument>,
-    /// The matrix that is added, of the same type as the bias.
+    /// The matrix that is added, of the same type as the bias. For an all-to-all it has the rows of A, since the PE that
+    /// multiplies adds it.
     pub residual: Option<&'a dyn AsArgument>,
     /// One f32 by which the result is divided.
     pub scale: Option<&'a dyn AsArgument>,
@@ -194,7 +195,7 @@ impl Epilogue {
     pub(super) fn defines(&self, part: Part) -> Vec<(String, Define)> {
         let mut all = self.common();
         all.extend((part != Part::Add).then(|| self.active()));
-        all.extend((part == Part::Gather).then(|| ("GATED".to_owned(), Define::Int(self.gated.into()))));
+        all.extend(part.completes().then(|| ("GATED".to_owned(), Define::Int(self.gated.into()))));
         all
     }
 
@@ -206,17 +207,17 @@ impl Epilogue {
     /// Whether a choice computes a problem with it.
     ///
     /// # Errors
-    /// Fails for a kernel that does not support the problem or the epilogue, or for gates without an
-    /// all-gather (R0505).
+    /// Fails for a kernel that does not support the problem or the epilogue, or for gates of sums
+    /// over PEs (R0505).
     pub fn fits(&self, form: Form, problem: &Problem, choice: &Choice) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         if self.is_none() {
             return Ok(());
         }
-        if self.gated && form != Form::AllGather {
+        if self.gated && form.adds_up() {
             return refuse(
                 "sums over PEs have no gates".into(),
-                "use gates with Form::AllGather, or apply them in a kernel of their own",
+                "use gates with Form::AllGather or Form::AllToAll, or apply them in a kernel of their own",
             );
         }
         let blocks = self.scales == Scales::Blocks;

@@ -41,11 +41,19 @@ pub enum Form {
     ReduceScatter,
     /// D (m, n) is the sum of the products of all PEs, and each PE gets all rows.
     AllReduce,
+    /// D (m / PEs, n, PEs) is the PE's part of the rows of each PE's product of A (m, k) and B (n, k), as experts send results
+    /// to the PEs of their tokens.
+    AllToAll,
 }
 
 impl Form {
     /// Every form, in the order of the variants.
-    pub const ALL: [Form; 3] = [Form::AllGather, Form::ReduceScatter, Form::AllReduce];
+    pub const ALL: [Form; 4] = [Form::AllGather, Form::ReduceScatter, Form::AllReduce, Form::AllToAll];
+
+    /// Whether D has sums over PEs, which are complete after the communication.
+    pub(super) fn adds_up(self) -> bool {
+        matches!(self, Form::ReduceScatter | Form::AllReduce)
+    }
 }
 
 /// The type of sums that PEs send: that of results, and bf16 for results of 8 bits.
@@ -273,9 +281,10 @@ impl Fused {
 
     /// Puts the product on a stream. A and B have contiguous rows, or B has contiguous columns if
     /// the problem says so. For an all-gather, A is symmetric with modes (row of a PE, column, PE).
-    /// This PE's rows are in its place, and the rows of the others arrive in theirs.
+    /// This PE's rows are in its place, and the rows of the others arrive in theirs. For an all-to-all, D
+    /// has modes (row of a PE, column, PE that multiplied).
     /// [`Choice::is_result_symmetric`] says whether D must be symmetric: for an allreduce without
-    /// packets, and for a reduce-scatter with `send=add`.
+    /// packets, for a reduce-scatter with `send=add`, and for an all-to-all.
     ///
     /// # Errors
     /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call (R0103).
@@ -297,7 +306,7 @@ impl Fused {
     pub fn launch_with(&self, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
         self.epilogue.agrees(x)?;
         match &self.launcher {
-            Launcher::Launch(launch) => launch.go(self.form, self.problem.shape, stream, x),
+            Launcher::Launch(launch) => launch.go(self.problem.shape, stream, x),
             Launcher::Decode(decode) => decode.launch_with(stream, x),
             Launcher::Sequence(sequence) => sequence.launch(self.problem.shape, stream, x),
         }
@@ -371,7 +380,7 @@ impl Launch {
         Ok(launch)
     }
 
-    fn go(&self, form: Form, shape: Shape, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
+    fn go(&self, shape: Shape, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
         let of_rows =
             self.uneven.as_ref().map_or_else(|| vec![signed(shape.m)], |uneven| uneven.extents(shape.m));
         let extents = of_rows.into_iter().chain([signed(shape.n), signed(shape.k)]).collect::<Vec<_>>();
@@ -383,9 +392,9 @@ impl Launch {
         let others = self.unread.operands(x);
         arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
         arguments.extend(stage.iter().map(|stage| stage as &dyn AsArgument));
-        arguments.extend([&flags as &dyn AsArgument, &self.started]);
-        // If PEs write to the D of others, a launch ends when all PEs have written.
-        if form == Form::AllReduce || self.part == Part::Add {
+        arguments.extend((self.part != Part::Deliver).then_some(&flags as &dyn AsArgument));
+        arguments.push(&self.started);
+        if self.part.writes_to_others() {
             arguments.push(&self.done);
         }
         arguments.push(&self.rounds);
@@ -454,6 +463,8 @@ impl Extents {
             Part::Gather => (k.div_ceil(piece) * rows.div_ceil(bm), 0),
             Part::Scatter | Part::Reduce => (halves, halves * pes * (bm / 2) * bn),
             Part::Add => (halves, 0),
+            // Rows go to their place, and no PE reads them in this launch.
+            Part::Deliver => (1, 0),
             Part::Switch => (halves, rows * n * pes),
         };
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);

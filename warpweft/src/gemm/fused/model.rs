@@ -13,6 +13,8 @@
 //! - An allreduce sends its own tiles of the last wave after the product, and so does a
 //!   reduce-scatter by `add` with the last tiles of others. Sums take [`SUM_US`] besides the
 //!   launch, and an all-gather takes [`FIRST_US`], according to two H200s.
+//! - An all-to-all sends the last wave of tiles after the product, and begins like an all-gather.
+//!   Neither was measured.
 //! - Packets of few rows are sent after the product. They take [`PACKETS_US`] besides their bytes,
 //!   and at least [`HOP_US`].
 //!
@@ -160,6 +162,7 @@ impl FusedTeam {
             (Part::Reduce, true) => [staged, all],
             (Part::Switch, false) => [2.0 * all * others, 0.0],
             (Part::Switch, true) => [0.0, all * (1.0 + 1.0 / pes)],
+            (Part::Deliver, _) => [all * others, 0.0],
         };
         Bytes { peer, switch }
     }
@@ -192,13 +195,14 @@ impl FusedTeam {
             (Part::Reduce, true) => by_switch(last * pes),
             (Part::Switch, true) => by_switch(last * (pes + 1.0)),
             (Part::Switch, false) => by_peers(2.0 * last * others),
+            (Part::Deliver, _) => by_peers(wave.min(own * pes) * others / pes),
         };
         // A single wave of tiles hides nothing.
         let exposed = if self.waves(&product, plan) < WAVES { moving_us / SHARE } else { 0.0 };
         let tail_us = tail_us.max(exposed);
         let waits = match plan.part(form) {
             _ if self.pes < 2 => 0.0,
-            Part::Gather => FIRST_US,
+            Part::Gather | Part::Deliver => FIRST_US,
             _ => SUM_US,
         };
         let start_us = self.links.launch_us + self.links.work_us + waits;
@@ -243,6 +247,7 @@ impl FusedTeam {
             Form::AllGather => (Collective::AllGather, problem.dtype, each * k),
             Form::ReduceScatter => (Collective::ReduceScatter, part, each * n),
             Form::AllReduce => (Collective::AllReduce, part, m * n),
+            Form::AllToAll => (Collective::AllToAll, problem.out, each * n),
         };
         let request = collective::Request {
             multicast: self.multicast,
@@ -250,7 +255,7 @@ impl FusedTeam {
         };
         let by = collective::Plan::choose(&request, self.machine.sms, &self.links).map_err(refuse)?;
         // Sums are read and written again if a kernel completes them.
-        let completes = form != Form::AllGather && (!of_sums.is_none() || part != problem.out);
+        let completes = form.adds_up() && (!of_sums.is_none() || part != problem.out);
         let bytes = count as f64 * f64::from(part.bytes() + problem.out.bytes());
         let completing = self.links.launch_us + bytes / (MEMORY * FusedTeam::CLOCK);
         let completing = if completes { completing } else { 0.0 };
@@ -262,7 +267,7 @@ impl FusedTeam {
     /// as many stages as fit.
     pub fn candidates(&self, form: Form, problem: &Problem) -> Vec<FusedPlan> {
         let texts: &[&str] = match form {
-            Form::AllGather => &["bn=256", "bn=128,ctas=2", "bn=128"],
+            Form::AllGather | Form::AllToAll => &["bn=256", "bn=128,ctas=2", "bn=128"],
             // A stage for each strip of a tile, and a pace. With them, on two H100s, `bn=256` was
             // the fastest reduce-scatter and `bn=128` in clusters the fastest allreduce of 1024
             // rows. Nothing was measured with more PEs. On eight, the roles that multiply would
@@ -294,7 +299,7 @@ impl FusedTeam {
     fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
         let plans = match epilogue.reads() || epilogue.gated {
             false => self.candidates(form, problem),
-            true if form == Form::AllGather => {
+            true if !form.adds_up() => {
                 self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"])
             }
             true if epilogue.scales == Scales::Blocks => {

@@ -29,9 +29,11 @@ pub(super) enum Part {
     Reduce,
     /// `gemm_allreduce_switch`
     Switch,
+    /// `gemm_all_to_all`
+    Deliver,
 }
 
-use Part::{Add, Gather, Reduce, Scatter, Switch};
+use Part::{Add, Deliver, Gather, Reduce, Scatter, Switch};
 
 impl Part {
     /// The part of the library that contains it.
@@ -42,6 +44,7 @@ impl Part {
             Add => "gemm_reduce_scatter_add",
             Reduce => "gemm_allreduce",
             Switch => "gemm_allreduce_switch",
+            Deliver => "gemm_all_to_all",
         }
     }
 
@@ -56,13 +59,23 @@ impl Part {
             Gather => Some("all_gather_gemm_uneven"),
             Scatter => Some("gemm_reduce_scatter_uneven"),
             Add => Some("gemm_reduce_scatter_add_uneven"),
-            Reduce | Switch => None,
+            Reduce | Switch | Deliver => None,
         }
     }
 
-    /// Whether what is sent or added may have another type than results.
+    /// Whether results may have another type than what is sent or added, or than a bias.
     fn rounds(self) -> bool {
-        matches!(self, Gather | Scatter | Reduce)
+        matches!(self, Gather | Scatter | Reduce | Deliver)
+    }
+
+    /// Whether products are complete before anything is sent or after everything has come, so that they can have gates.
+    pub fn completes(self) -> bool {
+        matches!(self, Gather | Deliver)
+    }
+
+    /// Whether PEs write to the D of others, so that a launch ends when all PEs have written.
+    pub fn writes_to_others(self) -> bool {
+        matches!(self, Add | Reduce | Switch | Deliver)
     }
 }
 
@@ -78,6 +91,7 @@ const TRANSPORTS: &[(&str, Form, Part)] = &[
     ("bulk", Form::AllReduce, Reduce),
     ("switch", Form::AllReduce, Switch),
     ("vectors", Form::AllGather, Gather),
+    ("vectors", Form::AllToAll, Deliver),
 ];
 
 /// The transports of a form, in the order of their numbers.
@@ -135,11 +149,12 @@ struct Parameter {
     values: Values,
 }
 
-const ALL: &[Part] = &[Gather, Scatter, Add, Reduce, Switch];
+const ALL: &[Part] = &[Gather, Scatter, Add, Reduce, Switch, Deliver];
+const SENT: &[Part] = &[Scatter, Add, Reduce, Switch, Deliver];
 const SUMS: &[Part] = &[Scatter, Add, Reduce, Switch];
 const STAGED: &[Part] = &[Scatter, Reduce];
 const MIXED: &[Part] = &[Scatter, Reduce, Switch];
-const PACED: &[Part] = &[Gather, Scatter, Add, Reduce];
+const PACED: &[Part] = &[Gather, Scatter, Add, Reduce, Deliver];
 
 macro_rules! parameters {
     ($(#[doc = $about:literal] $field:ident = $name:literal, $parts:expr, $value:expr, $values:expr;)*) => {
@@ -177,13 +192,13 @@ parameters! {
     /// Elements along K of a stage.
     bk = "BK", ALL, |_| 64, Of(&[32, 64, 128]);
     /// Stages of the pipeline that feeds the matrix instructions.
-    stages = "STAGES", ALL, |form| if form == Form::AllGather { 4 } else { 3 }, Range(2, 8);
+    stages = "STAGES", ALL, |form| if form.adds_up() { 3 } else { 4 }, Range(2, 8);
     /// CTAs of a cluster, whose tiles lie below each other.
     ctas = "CTAS", ALL, |_| 1, Of(&[1, 2]);
     /// Columns of a strip, the part of a tile that is moved at once.
     strip = "STRIP", ALL, |_| 64, Of(&[32, 64, 128]);
     /// Outgoing strips that shared memory holds for each half of a tile.
-    outs = "OUTS", SUMS, |_| 2, Range(1, 8);
+    outs = "OUTS", SENT, |_| 2, Range(1, 8);
     /// Strips of other PEs that shared memory holds for each half of a tile. With 0, they share `outs`.
     ins = "INS", STAGED, |_| 2, Range(0, 8);
     /// Blocks of tiles for other PEs that are computed before the first own tiles.
@@ -234,7 +249,7 @@ impl FusedPlan {
 
     /// The kernel that the plan launches.
     pub(super) fn part(&self, form: Form) -> Part {
-        let number = if form == Form::AllGather { 0 } else { self.send };
+        let number = if form.adds_up() { self.send } else { 0 };
         transports(form).nth(number as usize).map_or(Gather, |(_, part)| part)
     }
 
@@ -293,7 +308,7 @@ impl FusedPlan {
         let (out, part) = (u64::from(problem.out.bytes()), u64::from(part_of(problem.out).bytes()));
         let strips = match self.part(form) {
             Gather => 2 * out,
-            Add | Switch => outs * out,
+            Add | Switch | Deliver => outs * out,
             Scatter | Reduce => (outs + ins) * part + if out == part { 0 } else { outs * out },
         };
         stages * (bm + bn) * bk * u64::from(problem.dtype.bytes()) + bm * strip * strips + BARRIERS
@@ -399,9 +414,9 @@ impl Choice {
     /// Whether D must be symmetric, since other PEs write to it.
     pub fn is_result_symmetric(&self, form: Form) -> bool {
         match self {
-            Choice::Launch(plan) => form == Form::AllReduce || plan.part(form) == Add,
+            Choice::Launch(plan) => plan.part(form).writes_to_others(),
             Choice::Decode(_) => false,
-            Choice::Sequence => form == Form::AllReduce,
+            Choice::Sequence => matches!(form, Form::AllReduce | Form::AllToAll),
         }
     }
 

@@ -60,8 +60,10 @@ impl AsArgument for From<'_> {
 pub(super) fn divided(form: Form, epilogue: &Epilogue) -> [Epilogue; 2] {
     let none = Epilogue::default();
     match form {
-        Form::AllGather => [*epilogue, none],
-        _ => [Epilogue { scales: epilogue.scales, ..none }, Epilogue { scales: Scales::None, ..*epilogue }],
+        Form::AllGather | Form::AllToAll => [*epilogue, none],
+        Form::ReduceScatter | Form::AllReduce => {
+            [Epilogue { scales: epilogue.scales, ..none }, Epilogue { scales: Scales::None, ..*epilogue }]
+        }
     }
 }
 
@@ -97,17 +99,19 @@ impl Sequence {
         let [of_product, of_sums] = divided(form, epilogue);
         let rows = rows.map(|rows| Rows::new(rows, me));
         let part = rows.as_ref().map_or(m.div_ceil(pes), Rows::max);
-        let sums = form != Form::AllGather;
+        let sums = form.adds_up();
         // A launch completes what the collective cannot write to D.
         let finishes = !of_sums.is_none() || sums && (rows.is_some() || part_of(problem.out) != problem.out);
-        let whole = (form == Form::ReduceScatter || finishes).then(|| {
-            let elements = usize::try_from((part * pes).saturating_mul(n)).unwrap_or(usize::MAX);
-            staging(world, part_of(problem.out), elements)
+        let out = if sums { part_of(problem.out) } else { problem.out };
+        let divides = matches!(form, Form::ReduceScatter | Form::AllToAll);
+        let whole = (divides || finishes).then(|| {
+            let columns = of_product.columns(n);
+            let elements = usize::try_from((part * pes).saturating_mul(columns)).unwrap_or(usize::MAX);
+            staging(world, out, elements)
         });
         let finish = finishes.then(|| Finish::new(world, problem, &of_sums));
         // A launch multiplies the rows of one PE if PEs have different numbers of them.
         let shape = Shape { m: if rows.is_some() { part } else { m }, ..problem.shape };
-        let out = if sums { part_of(problem.out) } else { problem.out };
         let multiplied = Problem { shape, out, ..*problem };
         Ok(Sequence {
             form,
@@ -193,6 +197,11 @@ impl Sequence {
         let whole = self.whole.as_ref();
         let flat = whole.map(|whole| Flat(whole));
         let d = flat.as_ref().map_or(x.d, |whole| whole as &dyn AsArgument);
+        if self.form == Form::AllToAll {
+            self.multiply(stream, shape, &FusedOperands { d, ..*x })?;
+            let whole = whole.map_or(x.d, |whole| whole as &dyn AsArgument);
+            return self.collectives.all_to_all(whole, Some(x.d), stream);
+        }
         let of_product = FusedOperands { d, bias: None, residual: None, scale: None, ..*x };
         self.multiply(stream, shape, &of_product)?;
         let sums = whole.map_or(x.d, |whole| whole as &dyn AsArgument);
@@ -220,14 +229,14 @@ fn kernel(world: &World, name: &str, defines: Vec<(String, Define)>) -> Result<K
 
 /// The product of a sequence, and what its epilogue applies to elements.
 enum Product {
-    Plain(Box<Gemm>),
+    Plain(Gemm),
     Finished { kernel: Kernel, unread: Unread, epilogue: Epilogue },
 }
 
 impl Product {
     fn new(world: &World, problem: Problem, epilogue: &Epilogue) -> Result<Product, GpuError> {
         if epilogue.is_none() {
-            return Ok(Product::Plain(Gemm::new(world, problem)?.into()));
+            return Ok(Product::Plain(Gemm::new(world, problem)?));
         }
         let plan = filled(&problem, epilogue, target(world.device())?);
         let (_, mut defines) = plan.kernel(Form::AllGather, &problem, epilogue, 1);

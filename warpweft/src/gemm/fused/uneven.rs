@@ -220,6 +220,10 @@ pub(super) fn fits(
         let message = "all PEs get all rows of an allreduce, and none has rows of its own".to_owned();
         return refuse(message, "use Fused::with: m can be any number");
     }
+    if form == Form::AllToAll {
+        let message = "each PE sends equal parts of its rows to the others in an all-to-all".to_owned();
+        return refuse(message, "use Fused::with: m can be any number");
+    }
     match choice {
         Choice::Launch(_) | Choice::Sequence => Ok(()),
         Choice::Decode(_) => {

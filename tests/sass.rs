@@ -195,17 +195,21 @@ fn no_more_instructions_than_by_hand() {
 
 /// Kernels of the library that multiply and communicate, and kernels of experts, with parameters
 /// other than the number of PEs.
-const COMMUNICATING: [(&str, &str); 22] = [
+const COMMUNICATING: [(&str, &str); 26] = [
     ("gemm_reduce_scatter", ""),
     ("gemm_reduce_scatter", "BN=128 CTAS=2 SEND=2"),
+    ("gemm_reduce_scatter_uneven", ""),
     ("gemm_reduce_scatter_add", ""),
+    ("gemm_reduce_scatter_add_uneven", ""),
     ("gemm_allreduce", ""),
     ("gemm_allreduce", "BN=128 CTAS=2 SEND=2"),
     ("gemm_allreduce_switch", ""),
     ("all_gather_gemm", ""),
+    ("all_gather_gemm_uneven", ""),
     ("gemm_allreduce_decode", ""),
     ("gemm_allreduce_rms_norm", ""),
     ("gemm_all_to_all", ""),
+    ("gemm_all_to_all", "T=e4m3 BN=128 BK=128 STRIP=32 SCALES=2 BIAS=1 ACT=2 RESIDUAL=1"),
     ("moe_dispatch", "EXPERTS=64 K=8"),
     ("moe_dispatch_scaled", "EXPERTS=64 K=8"),
     ("moe_experts", "EXPERTS=64 K=8"),

@@ -39,6 +39,32 @@ fn gates_of_an_all_gather() {
     run(Form::AllGather, 2, (20, 160, 64), FP8, whole, "bn=64,bk=128,stages=2,strip=32");
 }
 
+/// Checks results whose rows have a scale for each 128 columns. The last of them are cut, and a tile has several.
+#[test]
+fn an_all_gather_with_scales_of_results() {
+    let plain = Epilogue { row_scales: true, ..Epilogue::default() };
+    let all = Epilogue {
+        scales: Scales::Rows,
+        bias: true,
+        activation: Activation::GeluTanh,
+        residual: true,
+        ..plain
+    };
+    let gated = Epilogue { scales: Scales::Matrices, activation: Activation::Silu, gated: true, ..plain };
+    let types = (DType::E4M3, DType::E4M3);
+    let stages = "bk=128,stages=2,strip=32";
+    for plan in [&format!("bn=128,{stages}"), &format!("bn=256,{stages}"), "sequence"] {
+        run(Form::AllGather, 3, (70, 272, 128), types, all, plan);
+    }
+    for plan in [&format!("bn=256,{stages}"), "sequence"] {
+        run(Form::AllGather, 2, (33, 288, 64), types, gated, plan);
+    }
+    run(Form::AllGather, 2, (130, 144, 72), (DType::BF16, DType::E5M2), plain, "bn=128,stages=2,ctas=2");
+    for plan in [&format!("bn=128,{stages}"), "sequence"] {
+        run_uneven(Form::AllGather, &[5, 0, 133, 2], (144, 64), types, all, plan);
+    }
+}
+
 /// Checks results that go to other PEs, with the scales, the bias and the residual of the PE that multiplied.
 #[test]
 fn an_all_to_all_of_finished_products() {
@@ -198,6 +224,19 @@ fn invalid_operands_are_rejected() {
     let switch = fits(blocks, Form::AllReduce, "bn=128,bk=128,stages=2,send=switch");
     assert!(switch.unwrap_err().contains("no warp"));
     assert!(fits(blocks, Form::AllReduce, "decode=1").unwrap_err().contains("transpose"));
+    let rows = Epilogue { row_scales: true, ..Epilogue::default() };
+    let narrow = Problem { out: DType::E4M3, ..problem };
+    let scales = |epilogue: Epilogue, form, problem: &Problem, plan: &str| {
+        epilogue.fits(form, problem, &Choice::parse(plan, form).unwrap()).map_err(|e| e.to_string())
+    };
+    assert_eq!(scales(rows, Form::AllGather, &narrow, "bn=128"), Ok(()));
+    assert!(scales(rows, Form::AllGather, &narrow, "bn=64").unwrap_err().contains("64 columns of D"));
+    assert!(scales(rows, Form::AllGather, &problem, "bn=128").unwrap_err().contains("D is bf16"));
+    assert!(scales(rows, form, &narrow, "bn=128").unwrap_err().contains("one strip at a time"));
+    assert!(scales(rows, Form::AllReduce, &narrow, "sequence").unwrap_err().contains("one strip at a time"));
+    assert!(scales(rows, Form::AllToAll, &narrow, "bn=128").unwrap_err().contains("does not send scales"));
+    let gates = Epilogue { gated: true, ..rows };
+    assert!(scales(gates, Form::AllGather, &narrow, "bn=128").unwrap_err().contains("64 columns of D"));
     let both = Epilogue { gated: true, ..blocks };
     for plan in ["bn=128,bk=128,stages=2", "sequence"] {
         assert!(fits(both, Form::AllGather, plan).unwrap_err().contains("other columns"));

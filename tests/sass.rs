@@ -195,7 +195,7 @@ fn no_more_instructions_than_by_hand() {
 
 /// Kernels of the library that multiply and communicate, and kernels of experts, with parameters
 /// other than the number of PEs.
-const COMMUNICATING: [(&str, &str); 26] = [
+const COMMUNICATING: [(&str, &str); 28] = [
     ("gemm_reduce_scatter", ""),
     ("gemm_reduce_scatter", "BN=128 CTAS=2 SEND=2"),
     ("gemm_reduce_scatter_uneven", ""),
@@ -205,6 +205,8 @@ const COMMUNICATING: [(&str, &str); 26] = [
     ("gemm_allreduce", "BN=128 CTAS=2 SEND=2"),
     ("gemm_allreduce_switch", ""),
     ("all_gather_gemm", ""),
+    ("all_gather_gemm", "T=e4m3 OUT=e4m3 BN=128 BK=128 STRIP=32 SCALES=2 BIAS=1 ACT=4 QUANTIZE=448"),
+    ("all_gather_gemm", "T=e4m3 OUT=e4m3 BN=128 BK=128 STRIP=32 SCALES=3 QUANTIZE=448"),
     ("all_gather_gemm_uneven", ""),
     ("gemm_allreduce_decode", ""),
     ("gemm_allreduce_rms_norm", ""),

@@ -48,6 +48,8 @@ pub struct MatmulOperands {
     pub residual: Option<u64>,
     /// The number that the result is divided by.
     pub scale: Option<u64>,
+    /// The scales of rows of the result, which a call writes.
+    pub row_scales: Option<u64>,
 }
 
 impl Matmul {
@@ -190,6 +192,7 @@ impl Matmul {
         let added = if self.form == Form::AllToAll { m } else { rows };
         let residual = maybe(operands.residual, added * columns, more)?;
         let scale = maybe(operands.scale, 1, DType::F32)?;
+        let row_scales = maybe(operands.row_scales, self.epilogue.scales_of_rows(rows, n), DType::F32)?;
         let symmetric = [&self.rows, &self.sum, &self.scales].map(|t| t.as_ref().map(|t| Flat(t)));
         let [of_rows, of_sum, of_scales] = &symmetric;
         let missing = || weft::runtime::Error::new(weft::runtime::error::GEMM, "an operand is missing");
@@ -202,6 +205,7 @@ impl Matmul {
             bias: bias.as_ref().map(|side| side as &dyn AsArgument),
             residual: residual.as_ref().map(|side| side as &dyn AsArgument),
             scale: scale.as_ref().map(|side| side as &dyn AsArgument),
+            row_scales: row_scales.as_ref().map(|side| side as &dyn AsArgument),
         };
         Ok(self.fused.launch_with(&stream, &x)?)
     }

@@ -74,7 +74,7 @@ impl Matmul {
         let (scales, activation, gated, bias, residual, divide) = epilogue;
         let scales = named(&SCALES, &scales, "kind of scales")?;
         let activation = named(&ACTIVATIONS, &activation, "activation")?;
-        let epilogue = Epilogue { scales, bias, activation, gated, residual, divide };
+        let epilogue = Epilogue { scales, bias, activation, gated, residual, divide, ..Epilogue::default() };
         let (m, n, k) = shape;
         let problem = Problem {
             out: dtype(types.1)?,
@@ -137,7 +137,7 @@ impl Matmul {
     fn run(&self, py: Python<'_>, stream: u64, matrices: (u64, u64, u64), others: Others) -> PyResult<()> {
         let (a, b, d) = matrices;
         let (scale_a, scale_b, bias, residual, scale) = others;
-        let operands = MatmulOperands { a, b, d, scale_a, scale_b, bias, residual, scale };
+        let operands = MatmulOperands { a, b, d, scale_a, scale_b, bias, residual, scale, row_scales: None };
         // SAFETY: the caller has checked the arrays and keeps them alive.
         let done = py.detach(|| unsafe { self.get().run(raw(stream), &operands) });
         Ok(done.map_err(Fault::from)?)

@@ -130,7 +130,7 @@ impl Case<'_> {
     /// Element (i, j) of the result of PE `me`, and a bound of its error. For a reduce-scatter, i
     /// counts the PE's own rows.
     fn expected(&self, me: usize, i: usize, j: usize) -> (f64, f64) {
-        let Epilogue { bias, activation, gated, residual, divide, .. } = self.epilogue;
+        let Epilogue { bias, activation, gated, residual, divide, row_scales, .. } = self.epilogue;
         let of_column = |column: usize| {
             let (sum, size) = match self.form {
                 Form::AllGather => {
@@ -181,10 +181,14 @@ impl Case<'_> {
             y /= DIVISOR;
         }
         // The conversion to 8 bits saturates.
-        let y = if self.problem.out == DType::E4M3 { y.clamp(-448.0, 448.0) } else { y };
+        let y = if self.problem.out == DType::E4M3 && !row_scales { y.clamp(-448.0, 448.0) } else { y };
         // The PEs' partial results are rounded to 8 bits before they are sent, and the result is
         // rounded to its own type.
-        let unit = if self.problem.out.bytes() == 1 { 1.0 / 16.0 } else { 1.0 / 256.0 };
+        let unit = match self.problem.out {
+            DType::E5M2 => 1.0 / 8.0,
+            DType::E4M3 => 1.0 / 16.0,
+            _ => 1.0 / 256.0,
+        };
         let sent = if self.adds_up() { 1.0 / 256.0 } else { 1e-5 };
         let by = if divide { DIVISOR } else { 1.0 };
         let added = self.additions() / 512.0 * (size + 4.0);
@@ -289,8 +293,11 @@ fn launches(world: &World, case: &Case<'_>, fused: &Fused) -> Result<(), BenchEr
         [(&residual, own_rows), (&d, d_rows)].map(|(t, rows)| beginning(t, (rows * columns).max(1)));
     let (residual, to) = (residual?, to?);
 
-    let [a, b, scale_a, scale_b, bias, residual, to] =
-        [&a, &b, &scale_a, &scale_b, &bias, &residual, &to].map(|t| Flat(t));
+    let blocks = columns.div_ceil(128);
+    let row_scales = filled(world, DType::F32, m * blocks, |_| f64::NAN)?;
+    let scales_of_d = row_scales.clone();
+    let [a, b, scale_a, scale_b, bias, residual, to, row_scales] =
+        [&a, &b, &scale_a, &scale_b, &bias, &residual, &to, &row_scales].map(|t| Flat(t));
     let scales = epilogue.scales != Scales::None;
     let mut x = FusedOperands::new(&a, &b, &to);
     x.scale_a = scales.then_some(&scale_a);
@@ -298,13 +305,18 @@ fn launches(world: &World, case: &Case<'_>, fused: &Fused) -> Result<(), BenchEr
     x.bias = epilogue.bias.then_some(&bias);
     x.residual = epilogue.residual.then_some(&residual);
     x.scale = epilogue.divide.then_some(&scale);
+    x.row_scales = epilogue.row_scales.then_some(&row_scales);
     world.stream().synchronize()?;
     world.wait_for_all()?;
     fused.launch_with(world.stream(), &x)?;
     fused.launch_with(world.stream(), &x)?;
     world.stream().synchronize()?;
 
-    let found = elements(&d, world.my_pe(), d_elements, world.stream())?;
+    let mut found = elements(&d, world.my_pe(), d_elements, world.stream())?;
+    if epilogue.row_scales {
+        let scales = elements(&scales_of_d, world.my_pe(), own_rows * blocks, world.stream())?;
+        multiply_rows(&mut found, columns, &scales, problem.out);
+    }
     let own = if form == Form::ReduceScatter { case.own(me) } else { d_rows };
     for (i, row) in found.chunks(columns).enumerate().take(own) {
         if form == Form::AllToAll && i % part >= case.own(me) {
@@ -324,6 +336,20 @@ fn launches(world: &World, case: &Case<'_>, fused: &Fused) -> Result<(), BenchEr
     }
     world.wait_for_all()?;
     Ok(())
+}
+
+/// Multiplies each 128 columns of a row by their scale. Before that, the largest magnitude of them is that of the type.
+fn multiply_rows(found: &mut [f64], columns: usize, scales: &[f64], dtype: DType) {
+    let range = if dtype == DType::E5M2 { 57344.0 } else { 448.0 };
+    let mut scales = scales.iter();
+    for (i, row) in found.chunks_mut(columns).enumerate() {
+        for block in row.chunks_mut(128) {
+            let peak = block.iter().fold(0.0, |peak: f64, x| peak.max(x.abs()));
+            assert!(peak == range || peak == 0.0, "row {i}: the largest magnitude is {peak}, not {range}");
+            let scale = scales.next().copied().unwrap_or(f64::NAN);
+            block.iter_mut().for_each(|x| *x *= scale);
+        }
+    }
 }
 
 pub fn run(

@@ -1,7 +1,7 @@
 //! Products of few rows with an allreduce inside. One launch multiplies, and exchanges packets that
 //! carry their own flags.
 
-use super::fused::{Unread, alike, part_of};
+use super::fused::{OTHERS, Unread, alike, part_of};
 use super::model::clusters;
 use super::{Epilogue, Form, FusedOperands, Major, Param, Plan, Problem, Shape};
 use crate::collective::Flat;
@@ -401,7 +401,7 @@ impl Decode {
     pub fn launch_with(&self, stream: &Stream, x: &FusedOperands<'_>) -> Result<(), GpuError> {
         self.epilogue.agrees(x)?;
         let others = self.unread.operands(x);
-        let others = others.iter().map(|other| other as &dyn AsArgument);
+        let others = others.iter().take(OTHERS).map(|other| other as &dyn AsArgument);
         let own: Vec<_> = [x.a, x.b, x.d].into_iter().chain(others).collect();
         self.launches.launch(stream, &own, &[])
     }

@@ -83,6 +83,9 @@ pub struct Epilogue {
     pub residual: bool,
     /// The result is divided by a number before it is rounded to the type of D.
     pub divide: bool,
+    /// For an all-gather and a D of 8 bits: each 128 columns of a row are divided by a scale of their own, so that their
+    /// largest magnitude becomes the largest number of the type. The launch writes the scales.
+    pub row_scales: bool,
 }
 
 /// The tensors that a launch reads and writes. Those that the product's [`Epilogue`] does not name
@@ -108,25 +111,43 @@ pub struct FusedOperands<'a> {
     pub residual: Option<&'a dyn AsArgument>,
     /// One f32 by which the result is divided.
     pub scale: Option<&'a dyn AsArgument>,
+    /// Scales of D that the launch writes, f32: one for each row and 128 columns, those of a row one after the other.
+    pub row_scales: Option<&'a dyn AsArgument>,
 }
 
 impl<'a> FusedOperands<'a> {
     /// Creates operands of a product without an epilogue.
     pub fn new(a: &'a dyn AsArgument, b: &'a dyn AsArgument, d: &'a dyn AsArgument) -> FusedOperands<'a> {
-        FusedOperands { a, b, d, scale_a: None, scale_b: None, bias: None, residual: None, scale: None }
+        let none = None;
+        FusedOperands {
+            a,
+            b,
+            d,
+            scale_a: none,
+            scale_b: none,
+            bias: none,
+            residual: none,
+            scale: none,
+            row_scales: none,
+        }
     }
 
-    /// What is read beside the matrices, by its name in the kernels, in their order.
-    fn others(&self) -> [(&'static str, Option<&'a dyn AsArgument>); 5] {
+    /// What there is beside the matrices, by its name in the kernels, in their order. Only kernels with whole products have
+    /// the last one.
+    fn others(&self) -> [(&'static str, Option<&'a dyn AsArgument>); OTHERS + 1] {
         [
             ("scale_a", self.scale_a),
             ("scale_b", self.scale_b),
             ("bias", self.bias),
             ("residual", self.residual),
             ("scale", self.scale),
+            ("row_scales", self.row_scales),
         ]
     }
 }
+
+/// Operands that all kernels have beside the matrices.
+pub(in crate::gemm) const OTHERS: usize = 5;
 
 /// Elements of memory that stands for what is not read: one for each PE of a team, and for two modes.
 const UNREAD: usize = 16;
@@ -143,8 +164,8 @@ impl Unread {
         Ok(Unread([staging(world, DType::F32, UNREAD)?, staging(world, part_of(problem.out), UNREAD)?]))
     }
 
-    /// What a kernel gets beside the matrices.
-    pub fn operands<'a>(&'a self, x: &FusedOperands<'a>) -> [Flat<'a>; 5] {
+    /// What a kernel gets beside the matrices: the first [`OTHERS`], or all.
+    pub fn operands<'a>(&'a self, x: &FusedOperands<'a>) -> [Flat<'a>; OTHERS + 1] {
         let [scales, numbers] = &self.0;
         x.others().map(|(name, given)| {
             let unread = if matches!(name, "bias" | "residual") { numbers } else { scales };
@@ -166,9 +187,14 @@ impl Epilogue {
     }
 
     /// Whether it needs each of [`FusedOperands::others`].
-    fn has(&self) -> [bool; 5] {
+    fn has(&self) -> [bool; OTHERS + 1] {
         let scales = self.scales != Scales::None;
-        [scales, scales, self.bias, self.residual, self.divide]
+        [scales, scales, self.bias, self.residual, self.divide, self.row_scales]
+    }
+
+    /// The number of scales of results, for rows of n columns of B.
+    pub fn scales_of_rows(&self, rows: u64, n: u64) -> u64 {
+        if self.row_scales { rows.saturating_mul(self.columns(n).div_ceil(BLOCK)) } else { 0 }
     }
 
     /// Columns of D where B has n rows.
@@ -192,10 +218,17 @@ impl Epilogue {
     }
 
     /// Values of the compile-time parameters of a kernel.
-    pub(super) fn defines(&self, part: Part) -> Vec<(String, Define)> {
+    pub(super) fn defines(&self, part: Part, out: DType) -> Vec<(String, Define)> {
         let mut all = self.common();
         all.extend((part != Part::Add).then(|| self.active()));
         all.extend(part.completes().then(|| ("GATED".to_owned(), Define::Int(self.gated.into()))));
+        // The largest number of the type, to which rows are scaled.
+        let range = match out {
+            _ if !self.row_scales => 0,
+            DType::E5M2 => 57344,
+            _ => 448,
+        };
+        all.extend((part == Part::Gather).then(|| ("QUANTIZE".to_owned(), Define::Int(range))));
         all
     }
 
@@ -220,6 +253,9 @@ impl Epilogue {
                 "use gates with Form::AllGather or Form::AllToAll, or apply them in a kernel of their own",
             );
         }
+        if self.row_scales {
+            self.has_rows(form, problem)?;
+        }
         let blocks = self.scales == Scales::Blocks;
         let (form, plan) = match choice {
             Choice::Launch(plan) => (form, *plan),
@@ -243,6 +279,14 @@ impl Epilogue {
         if blocks {
             self.has_blocks(form, problem, &plan)?;
         }
+        let columns = self.columns(plan.bn.into());
+        if self.row_scales && !columns.is_multiple_of(BLOCK) {
+            let message = format!(
+                "the plan {} has tiles of {columns} columns of D, {BLOCK} of which have a scale of a row",
+                plan.text(form)
+            );
+            return refuse(message, "choose bn=128 or bn=256, or for gates bn=256");
+        }
         if !self.gated {
             return Ok(());
         }
@@ -256,6 +300,31 @@ impl Epilogue {
             return refuse(message, &format!("n is a multiple of {multiple}"));
         }
         Ok(())
+    }
+
+    /// Whether rows of results can have scales.
+    ///
+    /// # Errors
+    /// Fails for another form than an all-gather, and for results of more than 8 bits (R0505).
+    fn has_rows(&self, form: Form, problem: &Problem) -> Result<(), Error> {
+        let (message, help) = match form {
+            Form::AllGather if problem.out.bytes() == 1 => return Ok(()),
+            Form::AllGather => (
+                format!("D is {}, and scales of its rows are for 8 bits", problem.out),
+                "choose e4m3 or e5m2",
+            ),
+            Form::ReduceScatter | Form::AllReduce => (
+                format!(
+                    "sums over PEs are complete one strip at a time, and a scale of a row is for {BLOCK} columns"
+                ),
+                "divide by one number (Epilogue::divide), or scale rows in a kernel of their own",
+            ),
+            Form::AllToAll => (
+                "an all-to-all sends rows to other PEs, and does not send scales with them".to_owned(),
+                "divide by one number (Epilogue::divide), or scale rows in a kernel of their own",
+            ),
+        };
+        Err(Error::new(error::GEMM, message).help(help))
     }
 
     /// Whether a plan has tiles whose columns and stages lie in one block of scales, and a role that reads the scales.
@@ -296,8 +365,8 @@ impl Epilogue {
         let other = names.into_iter().find(|((_, argument), has)| argument.is_some() != *has);
         let Some(((name, _), has)) = other else { return Ok(()) };
         let (what, help) = match has {
-            true => ("is missing, and the epilogue reads it", "pass it in FusedOperands"),
-            false => ("is given, and the epilogue does not read it", "leave it out, or name it in Epilogue"),
+            true => ("is missing, and the epilogue needs it", "pass it in FusedOperands"),
+            false => ("is given, and the epilogue does not need it", "leave it out, or name it in Epilogue"),
         };
         Err(Error::new(error::GEMM, format!("`{name}` {what}")).help(help))
     }

@@ -22,8 +22,8 @@ use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTens
 
 use uneven::{Rows, Uneven};
 
-pub(super) use epilogue::Unread;
 pub use epilogue::{Activation, Epilogue, FusedOperands, Scales};
+pub(super) use epilogue::{OTHERS, Unread};
 pub use model::{Bytes, Estimate, FusedTeam};
 pub use plan::{Choice, FusedPlan};
 
@@ -390,7 +390,8 @@ impl Launch {
         let mut arguments: Vec<&dyn AsArgument> = extents.iter().map(|n| n as &dyn AsArgument).collect();
         arguments.extend([x.a, x.b, x.d]);
         let others = self.unread.operands(x);
-        arguments.extend(others.iter().map(|other| other as &dyn AsArgument));
+        let count = if self.part == Part::Gather { others.len() } else { OTHERS };
+        arguments.extend(others.iter().take(count).map(|other| other as &dyn AsArgument));
         arguments.extend(stage.iter().map(|stage| stage as &dyn AsArgument));
         arguments.extend((self.part != Part::Deliver).then_some(&flags as &dyn AsArgument));
         arguments.push(&self.started);

@@ -297,8 +297,11 @@ impl FusedTeam {
     /// Plans that are likely to be fast with an epilogue. The numbers that it reads for columns and
     /// elements take the registers of larger tiles.
     fn candidates_with(&self, form: Form, problem: &Problem, epilogue: &Epilogue) -> Vec<FusedPlan> {
-        let plans = match epilogue.reads() || epilogue.gated {
+        let plans = match epilogue.reads() || epilogue.gated || epilogue.row_scales {
             false => self.candidates(form, problem),
+            true if epilogue.gated && epilogue.row_scales => {
+                self.filled_all(form, problem, &["bn=256,strip=32"])
+            }
             true if !form.adds_up() => {
                 self.filled_all(form, problem, &["bn=128,ctas=2,strip=32", "bn=128,strip=32"])
             }

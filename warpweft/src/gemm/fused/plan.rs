@@ -273,7 +273,7 @@ impl FusedPlan {
         if part.rounds() {
             all.push(("PART".to_owned(), part_of(problem.out).into()));
         }
-        all.extend(epilogue.defines(part));
+        all.extend(epilogue.defines(part, problem.out));
         (part.name(), all)
     }
 

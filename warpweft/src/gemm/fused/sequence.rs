@@ -71,7 +71,9 @@ pub(super) fn divided(form: Form, epilogue: &Epilogue) -> [Epilogue; 2] {
 pub(super) fn tiles(problem: &Problem, epilogue: &Epilogue, stages: u32) -> FusedPlan {
     // A stage has one scale of a block, or rows of 128 bytes.
     let bk = if epilogue.scales == Scales::Blocks { 128 } else { 128 / problem.dtype.bytes().max(1) };
-    FusedPlan { bm: 128, bn: 128, bk, stages, ctas: 1, strip: 32, ..FusedPlan::of(Form::AllGather) }
+    // A tile has all columns of a scale of D.
+    let bn = if epilogue.gated && epilogue.row_scales { 256 } else { 128 };
+    FusedPlan { bm: 128, bn, bk, stages, ctas: 1, strip: 32, ..FusedPlan::of(Form::AllGather) }
 }
 
 /// The same, with as many stages as a target has memory for.
@@ -169,11 +171,14 @@ impl Sequence {
             let d = from(x.d, block.d, columns);
             let scale_a = x.scale_a.map(|of| from(of, of_scales, along));
             let residual = x.residual.map(|of| from(of, block.d, columns));
+            let scales_of_rows = self.product.scales_of_a_row(n);
+            let row_scales = x.row_scales.map(|of| from(of, block.d, scales_of_rows));
             let rows = FusedOperands {
                 a: &a,
                 d: &d,
                 scale_a: scale_a.as_ref().map(|of| of as &dyn AsArgument),
                 residual: residual.as_ref().map(|of| of as &dyn AsArgument),
+                row_scales: row_scales.as_ref().map(|of| of as &dyn AsArgument),
                 ..*x
             };
             self.product.launch(stream, Shape { m: block.rows, n, k }, &rows)
@@ -258,6 +263,14 @@ impl Product {
         }
     }
 
+    /// Scales of a row of the result, where B has n rows.
+    fn scales_of_a_row(&self, n: u64) -> u64 {
+        match self {
+            Product::Plain(_) => 0,
+            Product::Finished { epilogue, .. } => epilogue.scales_of_rows(1, n),
+        }
+    }
+
     fn launch(&self, stream: &Stream, shape: Shape, x: &FusedOperands<'_>) -> Result<(), GpuError> {
         match self {
             Product::Plain(gemm) => gemm.launch_rows(stream, shape.m, [x.a, x.b, x.d]),
@@ -301,7 +314,7 @@ impl Finish {
             return Ok(());
         }
         let (rows, n) = (signed(rows), signed(n));
-        let [.., bias, residual, scale] = self.unread.operands(x);
+        let [_, _, bias, residual, scale, _] = self.unread.operands(x);
         let arguments: [&dyn AsArgument; 7] = [&rows, &n, sums, &bias, &residual, &scale, x.d];
         self.kernel.launch(stream, Grid::Auto, &arguments[..])
     }

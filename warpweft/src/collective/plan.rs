@@ -259,8 +259,9 @@ mod tests {
         assert_eq!(choose(1 << 10, |_| {}), Ok("lamport"));
         assert_eq!(choose(1 << 10, |r| r.dtype = DType::I16), Ok("ll"));
         assert_eq!(choose(64 << 10, |r| r.dtype = DType::I16), Ok("ll_two_shot"));
-        assert_eq!(choose(512 << 10, |_| {}), Ok("push_direct"));
-        assert_eq!(choose(4 << 20, |_| {}), Ok("push_direct"));
+        assert_eq!(choose(512 << 10, |_| {}), Ok("lamport_two_shot"));
+        assert_eq!(choose(512 << 10, |r| r.dtype = DType::I32), Ok("push_direct"));
+        assert_eq!(choose(4 << 20, |_| {}), Ok("lamport_two_shot"));
         assert_eq!(choose(64 << 20, |_| {}), Ok("rotate"));
         assert_eq!(choose(16 << 20, |r| r.symmetric = [false; 2]), Ok("push"));
         assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("lamport_switch"));

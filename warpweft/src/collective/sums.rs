@@ -115,7 +115,17 @@ mod tests {
         let strict = allowed(Sums::Deterministic, |_| {});
         assert_eq!(
             strict,
-            ["net", "ll", "lamport", "ll_two_shot", "one_shot", "push_direct", "push", "two_shot"]
+            [
+                "net",
+                "ll",
+                "lamport",
+                "lamport_two_shot",
+                "ll_two_shot",
+                "one_shot",
+                "push_direct",
+                "push",
+                "two_shot"
+            ]
         );
         let pair = allowed(Sums::Deterministic, |r| r.n_pes = 2);
         assert!(pair.contains(&"rotate"), "{pair:?}");

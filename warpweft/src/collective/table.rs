@@ -239,7 +239,7 @@ impl Cost {
 
 /// All algorithms. Those of one collective are in the order of the sizes that they suit, smallest
 /// first.
-pub static ALGORITHMS: [Algorithm; 37] = [
+pub static ALGORITHMS: [Algorithm; 39] = [
     Algorithm {
         part: "allreduce",
         in_place: Some("net_in_place"),
@@ -266,6 +266,19 @@ pub static ALGORITHMS: [Algorithm; 37] = [
         ..LAMPORT
     },
     LAMPORT,
+    Algorithm {
+        name: "lamport_two_shot",
+        out_of_place: Some("lamport_two_shot"),
+        in_place: Some("lamport_two_shot_in_place"),
+        work: share,
+        max_steps: |r| room(r.n_pes) / 2,
+        cost: |r, p| {
+            let once = lamport(r, p);
+            Cost { packets: 2.0 * once.packets, local: 2.0 * once.local, ..once.times(2.0) }
+        },
+        about: "as ll_two_shot, but without flags",
+        ..LAMPORT
+    },
     Algorithm {
         name: "ll_two_shot_switch",
         switch: true,
@@ -385,6 +398,12 @@ pub static ALGORITHMS: [Algorithm; 37] = [
         part: "reduce_scatter",
         about: "packets of each part are sent to its PE, which reduces them: one flight",
         ..LL
+    },
+    Algorithm {
+        collective: Collective::ReduceScatter,
+        part: "reduce_scatter",
+        about: "as ll, but without flags",
+        ..LAMPORT
     },
     Algorithm {
         collective: Collective::ReduceScatter,
@@ -512,7 +531,7 @@ pub static ALGORITHMS: [Algorithm; 37] = [
 /// Algorithms with packets in two flights.
 const LAMPORT: Algorithm = Algorithm {
     name: "lamport",
-    part: "lamport",
+    part: "allreduce",
     out_of_place: Some("lamport"),
     in_place: Some("lamport_in_place"),
     unit: VECTOR,

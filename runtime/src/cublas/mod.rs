@@ -4,6 +4,7 @@
 //! warpweft itself does not need it.
 
 mod result;
+mod scales;
 pub mod sys;
 
 use crate::DType;
@@ -12,6 +13,7 @@ use crate::error::{CUBLAS, Error, OPERATION, Result, SHAPE};
 use crate::find::{self, Found};
 use crate::launch::{ArgumentValue, AsArgument, Elements};
 use result::{Addresses, Described, Library, Object};
+pub use scales::Scales;
 use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -94,6 +96,7 @@ fn types(dtype: DType) -> Result<(i32, i32)> {
 /// cuBLASLt on one device, for one product.
 pub struct Matmul {
     product: Product,
+    scales: Scales,
     described: Described<'static>,
     preference: Object<'static>,
     handle: Object<'static>,
@@ -107,7 +110,16 @@ impl Matmul {
     /// Fails if there is no cuBLASLt (R0112), for a type that it does not multiply (R0401), if a
     /// call fails (R0113), or if the device does not have enough memory for the workspace (R0302).
     pub fn new(device: &Device, product: Product) -> Result<Matmul> {
+        Matmul::scaled(device, product, Scales::None)
+    }
+
+    /// Describes a product of matrices with scales for a device.
+    ///
+    /// # Errors
+    /// Fails where [`new`](Matmul::new) fails, and if the library is too old for the scales (R0113).
+    pub fn scaled(device: &Device, product: Product, scales: Scales) -> Result<Matmul> {
         let (_, library) = library()?;
+        scales.known_to(Version(library.version))?;
         let (dtype, compute) = types(product.dtype)?;
         let (out, _) = types(product.out)?;
         // The library uses the device of the primary context.
@@ -121,8 +133,12 @@ impl Matmul {
         let Product { m, n, k, b_columns, .. } = product;
         operation.set_operation(sys::DESC_TRANSA, if b_columns { sys::OP_N } else { sys::OP_T })?;
         operation.set_operation(sys::DESC_TRANSB, sys::OP_N)?;
-        if product.dtype.bytes() == 1 {
+        // Scales of blocks are applied to sums outside of the tensor cores. PyTorch rejects both together.
+        if product.dtype.bytes() == 1 && scales != Scales::Blocks {
             operation.set_operation(sys::DESC_FAST_ACCUM, 1i8)?;
+        }
+        for (attribute, mode) in scales.modes() {
+            operation.set_operation(attribute, mode)?;
         }
         let (rows, columns) = if b_columns { (n, k) } else { (k, n) };
         let described = Described {
@@ -134,7 +150,12 @@ impl Matmul {
         let preference = library.preference()?;
         preference.set_preference(sys::PREF_MAX_WORKSPACE_BYTES, WORKSPACE as u64)?;
         let workspace = AnyDeviceTensor::alloc(device, DType::U8, flat(WORKSPACE as u64)?)?;
-        Ok(Matmul { product, described, preference, handle, workspace })
+        let matmul = Matmul { product, scales, described, preference, handle, workspace };
+        if scales != Scales::None {
+            // The heuristic asks only whether there are scales. Launches set the addresses that are read.
+            matmul.set_scales([matmul.workspace.address(); 2])?;
+        }
+        Ok(matmul)
     }
 
     /// Returns at most `max` algorithms, with the fastest according to the library's heuristic
@@ -147,8 +168,9 @@ impl Matmul {
         let found = library.algorithms(&self.handle, &self.described, &self.preference, max)?;
         if found.is_empty() {
             let Product { m, n, k, dtype, out, .. } = self.product;
+            let scales = self.scales;
             let message =
-                format!("cuBLASLt has no algorithm for {m}x{n}x{k} of {dtype} with results of {out}");
+                format!("cuBLASLt has no algorithm for {m}x{n}x{k} of {dtype} with results of {out}{scales}");
             return Err(Error::new(CUBLAS, message));
         }
         Ok(found.iter().map(|f| Algorithm { algo: f.algo, workspace: f.workspace }).collect())
@@ -157,10 +179,51 @@ impl Matmul {
     /// Enqueues the product on a stream of the device.
     ///
     /// # Errors
-    /// Fails for operands of other types or sizes, or on another device (R0307), or if a cuBLASLt
-    /// call fails (R0113).
-    #[allow(unsafe_code, reason = "a call of a C library with addresses of device memory")]
+    /// Fails for operands of other types or sizes, on another device, or that have scales (R0307), or
+    /// if a cuBLASLt call fails (R0113).
     pub fn launch(
+        &self,
+        algorithm: &Algorithm,
+        operands: (&dyn AsArgument, &dyn AsArgument, &dyn AsArgument),
+        stream: &Stream,
+    ) -> Result<()> {
+        match self.scales {
+            Scales::None => self.enqueue(algorithm, operands, stream),
+            scales => Err(Error::new(SHAPE, format!("the product is one{scales}, and the launch has none"))
+                .help("use `launch_scaled`")),
+        }
+    }
+
+    /// Enqueues a product with scales of A and B, which are f32 and laid out as [`Scales`] says.
+    ///
+    /// # Errors
+    /// Fails where [`launch`](Matmul::launch) fails, and for other numbers of scales than
+    /// [`Scales::counts`] (R0307).
+    pub fn launch_scaled(
+        &self,
+        algorithm: &Algorithm,
+        operands: (&dyn AsArgument, &dyn AsArgument, &dyn AsArgument),
+        (scale_a, scale_b): (&dyn AsArgument, &dyn AsArgument),
+        stream: &Stream,
+    ) -> Result<()> {
+        let [of_a, of_b] = self.scales.counts(&self.product);
+        let a = self.operand(("the scale of A", scale_a), (DType::F32, of_a), stream)?;
+        let b = self.operand(("the scale of B", scale_b), (DType::F32, of_b), stream)?;
+        self.set_scales([a.0, b.0])?;
+        self.enqueue(algorithm, operands, stream)?;
+        [a.1, b.1].into_iter().flatten().for_each(keep);
+        Ok(())
+    }
+
+    /// Sets the addresses of the scales of A and B. The library's first operand is B here.
+    fn set_scales(&self, [a, b]: [u64; 2]) -> Result<()> {
+        let operation = &self.described.operation;
+        operation.set_operation(sys::DESC_A_SCALE_POINTER, b)?;
+        operation.set_operation(sys::DESC_B_SCALE_POINTER, a)
+    }
+
+    #[allow(unsafe_code, reason = "a call of a C library with addresses of device memory")]
+    fn enqueue(
         &self,
         algorithm: &Algorithm,
         (a, b, d): (&dyn AsArgument, &dyn AsArgument, &dyn AsArgument),
@@ -174,8 +237,8 @@ impl Matmul {
         let on = stream.gpu()?.cu_stream().cast();
         let workspace = (self.workspace.address(), WORKSPACE);
         let at = Addresses { a: b.0, b: a.0, d: d.0, workspace };
-        // SAFETY: the sizes were compared above; each tensor's drop waits for the device, and a
-        // graph that is being captured keeps their memory.
+        // SAFETY: the sizes were compared above, and those of scales in `launch_scaled`; each
+        // tensor's drop waits for the device, and a graph that is being captured keeps their memory.
         unsafe { library.matmul(&self.handle, &self.described, &algorithm.algo, at, on)? };
         [a.1, b.1, d.1].into_iter().flatten().for_each(keep);
         keep(self.workspace.memory().clone());

@@ -138,7 +138,7 @@ impl Library {
     ///
     /// # Safety
     /// The addresses are of memory as large as the layouts, which lives until the stream has done
-    /// the work.
+    /// the work. So is the memory of the scales that the operation names.
     pub unsafe fn matmul(
         &self,
         handle: &Object<'_>,

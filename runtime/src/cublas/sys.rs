@@ -45,6 +45,22 @@ pub const DESC_TRANSA: c_int = 3;
 pub const DESC_TRANSB: c_int = 4;
 /// `CUBLASLT_MATMUL_DESC_FAST_ACCUM`, an `int8_t`: whether products of 8 bits are added up in the tensor cores alone.
 pub const DESC_FAST_ACCUM: c_int = 25;
+/// `CUBLASLT_MATMUL_DESC_A_SCALE_POINTER`, an address of f32 in device memory.
+pub const DESC_A_SCALE_POINTER: c_int = 17;
+/// `CUBLASLT_MATMUL_DESC_B_SCALE_POINTER`, an address of f32 in device memory.
+pub const DESC_B_SCALE_POINTER: c_int = 18;
+/// `CUBLASLT_MATMUL_DESC_A_SCALE_MODE`, an `int32_t`: one of the numbers `SCALE_...`. CUDA 12.8 and later have it.
+pub const DESC_A_SCALE_MODE: c_int = 31;
+/// `CUBLASLT_MATMUL_DESC_B_SCALE_MODE`, an `int32_t`: one of the numbers `SCALE_...`. CUDA 12.8 and later have it.
+pub const DESC_B_SCALE_MODE: c_int = 32;
+/// `CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F`: one scale for the matrix, which is the default.
+pub const SCALE_SCALAR_32F: i32 = 0;
+/// `CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F`: a scale for each row of A and each column of B. CUDA 12.9 and later have it.
+pub const SCALE_OUTER_VEC_32F: i32 = 3;
+/// `CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F`: a scale for each 128 elements along K. CUDA 12.9 and later have it.
+pub const SCALE_VEC128_32F: i32 = 4;
+/// `CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F`: a scale for each 128 x 128 elements. CUDA 12.9 and later have it.
+pub const SCALE_BLK128X128_32F: i32 = 5;
 /// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`, a `uint64_t` in bytes.
 pub const PREF_MAX_WORKSPACE_BYTES: c_int = 1;
 /// `CUBLAS_OP_N`: the matrix is used unchanged.

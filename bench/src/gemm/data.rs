@@ -149,7 +149,7 @@ fn elements(t: &AnyDeviceTensor) -> i64 {
 }
 
 /// The same function as `mixed` in the kernels' text.
-fn mixed(i: u32) -> u32 {
+pub(super) fn mixed(i: u32) -> u32 {
     let mut h = i;
     h ^= h >> 16;
     h = h.wrapping_mul(0x7feb_352d);

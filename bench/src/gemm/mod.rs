@@ -5,11 +5,14 @@ pub(crate) mod data;
 mod measure;
 mod own;
 mod report;
+mod scaled;
+mod scales;
 mod tune;
 
 pub use data::Wrong;
 pub use own::Own;
 pub use report::{Quartiles, Report, Row};
+pub use scales::scales;
 pub use tune::{Tune, TuningResult, tried, tune};
 
 use super::{BenchError, usable};

@@ -14,7 +14,7 @@ use weft_runtime::launch::{AsArgument, Prepared};
 use weft_runtime::{Device, Stream};
 
 /// The parameters that such a kernel may take.
-const PARAMETERS: [&str; 6] = ["m", "n", "k", "a", "b", "d"];
+const PARAMETERS: [&str; 8] = ["m", "n", "k", "a", "b", "d", "scale_a", "scale_b"];
 
 /// A kernel from a file that is measured as a product, such as the one of `examples/gemm.weft`. It
 /// takes the extents m, n and k and the tensors a, b and d, in any order. Of the compile-time
@@ -63,7 +63,7 @@ impl Own {
         let mut others = head.params.iter().filter(|p| !PARAMETERS.contains(&&*p.name));
         if let Some(other) = others.find(|p| &*p.ty != "global") {
             return Err(format!(
-                "{name} has the parameter `{}: {}`: expected only the extents m, n, k, the tensors a, b, d, and global memory",
+                "{name} has the parameter `{}: {}`: expected only the extents m, n, k, the tensors a, b, d, scale_a, scale_b, and global memory",
                 other.name, other.ty
             ));
         }
@@ -82,6 +82,11 @@ impl Own {
     /// The name in the table.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the kernel multiplies by scales of A and B.
+    pub fn takes_scales(&self) -> bool {
+        ["scale_a", "scale_b"].iter().all(|scale| self.parameters.iter().any(|p| **p == **scale))
     }
 
     /// The values that were given for compile-time parameters, as text.
@@ -190,6 +195,13 @@ mod tests {
     fn the_example_can_be_measured() {
         let gemm = own(include_str!("../../../examples/gemm.weft"), &[("BN", 128), ("STAGES", 6)]).unwrap();
         assert_eq!((gemm.name(), gemm.defines()), ("k.weft", "BN=128,STAGES=6".to_owned()));
+    }
+
+    #[test]
+    fn kernels_may_take_scales() {
+        let fp8 = own(include_str!("../../../examples/gemm_fp8.weft"), &[("STAGES", 4)]).unwrap();
+        assert!(fp8.takes_scales());
+        assert!(!own(include_str!("../../../examples/gemm.weft"), &[]).unwrap().takes_scales());
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! warpweft's product of operands with scales: a kernel of the library's parts, by plans of its GEMM.
+
+use super::measure::Result;
+use super::scales::{self, BLOCK};
+use super::{Own, report};
+use crate::BenchError;
+use weft::KernelFile;
+use weft::gemm::tuning::{By, Selector};
+use weft::gemm::{Machine, Param, Plan, Problem, Scales};
+use weft::gpu::GpuError;
+use weft_runtime::{Device, Error, error};
+
+/// The text of the kernel.
+const TEXT: &str = include_str!("scaled.weft");
+/// Parameters of plans that the kernel does not have.
+const ABSENT: [&str; 2] = ["SPLIT", "SWAP"];
+/// The bytes of shared memory of a CTA on Hopper.
+const SHARED: u64 = 227 << 10;
+/// The bytes of shared memory for barriers and for the alignment of tiles.
+const BARRIERS: u64 = 2 << 10;
+
+/// The kernel with a plan.
+pub(super) fn kernel(plan: &Plan) -> Result<Own> {
+    let file = KernelFile::parse("bench-gemm-scaled.weft", TEXT).map_err(GpuError::from)?;
+    let defines = plan.defines().filter(|(name, _)| !ABSENT.contains(&name.as_str()));
+    Own::new(report::OURS, file, None, defines.collect()).map_err(BenchError::Request)
+}
+
+/// The plan that a selector chooses, or the model's first plan that the kernel can compute.
+pub(super) fn chosen(
+    device: &Device,
+    problem: &Problem,
+    scales: Scales,
+    selector: &Selector,
+) -> Result<(Plan, By)> {
+    let (plan, by) = selector.plan(problem)?;
+    if by == By::Caller {
+        fits(problem, scales, &plan)?;
+    }
+    if by == By::Caller || suits(problem, scales, &plan) {
+        return Ok((plan, by));
+    }
+    let found = Machine::of(device)?.plans(problem).into_iter().find(|plan| suits(problem, scales, plan));
+    let none = || {
+        let message =
+            format!("no plan of the model has tiles for {problem} with scales of {}", scales::name(scales));
+        Error::new(error::GEMM, message).help("give a plan")
+    };
+    Ok((found.ok_or_else(none)?, By::Model))
+}
+
+/// Whether a plan is chosen without being asked for. With scales of blocks, clusters take longer.
+fn suits(problem: &Problem, scales: Scales, plan: &Plan) -> bool {
+    (scales != Scales::Blocks || plan.get(Param::Ctas) == 1) && fits(problem, scales, plan).is_ok()
+}
+
+/// Checks that the kernel can be compiled with a plan of the library's GEMM.
+///
+/// # Errors
+///
+/// Fails with the property of the plan that the kernel does not support (R0505).
+pub(super) fn fits(problem: &Problem, scales: Scales, plan: &Plan) -> std::result::Result<(), Error> {
+    let of = |param| plan.get(param);
+    let turns = of(Param::Turns) == 1;
+    let rows = if turns { of(Param::Bm) } else { of(Param::Bm) / 2 };
+    let blocks = scales == Scales::Blocks;
+    let tiles = of(Param::Bm) == 128 && !turns && u64::from(of(Param::Bk)) == BLOCK;
+    let cases = [
+        (of(Param::Swap) == 1, "computes the transpose of D", "choose swap=0"),
+        (of(Param::Split) > 1, "has several CTAs for each tile", "choose split=1"),
+        (rows < 64, "has one role that multiplies", "choose bm=128, or turns=1"),
+        (
+            scales == Scales::Rows && rows > 64,
+            "has no registers for the scales of the 128 rows of a role",
+            "choose bm=128 with turns=0, or bm=64 with turns=1",
+        ),
+        (
+            blocks && !(tiles && BLOCK.is_multiple_of(of(Param::Bn).into())),
+            "has stages or columns of several blocks of scales",
+            "choose bm=128,bn=128,bk=128,turns=0",
+        ),
+        (
+            blocks && block_bytes(problem, plan) > SHARED,
+            "has no shared memory for scales of blocks",
+            "choose fewer stages",
+        ),
+    ];
+    let Some((_, what, help)) = cases.into_iter().find(|(fails, ..)| *fails) else { return Ok(()) };
+    let message = format!("the plan {plan} {what}, with scales of {}", scales::name(scales));
+    Err(Error::new(error::GEMM, message).help(help))
+}
+
+/// Bytes of shared memory with scales of blocks: stages of A, B and scales, and two strips of results.
+fn block_bytes(problem: &Problem, plan: &Plan) -> u64 {
+    let of = |param| u64::from(plan.get(param));
+    let (bm, bn) = (of(Param::Bm), of(Param::Bn));
+    let stage = (bm + bn) * of(Param::Bk) * u64::from(problem.dtype.bytes()) + bm * 4;
+    of(Param::Stages) * stage + bm * bn.min(64) * 2 * u64::from(problem.out.bytes()) + BARRIERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft::gemm::Shape;
+    use weft_runtime::DType;
+
+    #[test]
+    fn plans_that_the_kernel_does_not_support() {
+        let problem = Problem::new(Shape::new(256, 256, 256), DType::E4M3);
+        let fits = |scales, plan: &str| {
+            fits(&problem, scales, &plan.parse().unwrap()).map_err(|e| (e.code, e.message))
+        };
+        let cases = [
+            (Scales::Matrices, "bm=64,swap=1", "the transpose of D"),
+            (Scales::Matrices, "split=2", "several CTAs"),
+            (Scales::Matrices, "bm=64", "one role"),
+            (Scales::Rows, "bn=168,turns=1", "no registers"),
+            (Scales::Rows, "bm=256,bn=128", "no registers"),
+            (Scales::Blocks, "bn=256,bk=128", "several blocks"),
+            (Scales::Blocks, "bn=128,bk=64", "several blocks"),
+            (Scales::Blocks, "bn=128,bk=128,turns=1", "several blocks"),
+            (Scales::Blocks, "bn=128,bk=128,stages=6", "no shared memory"),
+        ];
+        for (scales, plan, why) in cases {
+            let (code, message) = fits(scales, plan).unwrap_err();
+            assert!(code == error::GEMM && message.contains(why), "{plan}: {message}");
+        }
+        for (scales, plan) in [
+            (Scales::Matrices, "bm=128,bn=168,bk=128,turns=1"),
+            (Scales::Matrices, "bm=256,bn=128,bk=128,stages=3"),
+            (Scales::Rows, "bn=256,bk=128,stages=3,ctas=2"),
+            (Scales::Blocks, "bn=128,bk=128,stages=5"),
+        ] {
+            assert_eq!(fits(scales, plan), Ok(()), "{plan}");
+        }
+    }
+
+    /// Every plan that fits has a kernel whose parameters have the plan's values.
+    #[test]
+    fn plans_make_kernels() {
+        let own = kernel(&"bn=128,bk=128".parse().unwrap()).unwrap();
+        assert!(own.takes_scales());
+        assert_eq!(own.defines(), "BK=128,BM=128,BN=128,CTAS=1,STAGES=4,TURNS=0");
+    }
+}

@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::gemm::tuning::{Entry, Table, Tables};
-use weft::gemm::{Major, Problem, Shape};
+use weft::gemm::{Major, Problem, Scales, Shape};
 use weft::runtime::{DType, Device};
 use weft_bench::gemm::{
-    Contender, Own, Report, Request, SHAPES, TAILS, Tune, TuningResult, problems, run, tune,
+    Contender, Own, Report, Request, SHAPES, TAILS, Tune, TuningResult, problems, run, scales, tune,
 };
 
 /// The options that choose matrix products.
@@ -70,20 +70,25 @@ impl Products {
 pub struct BenchGemm {
     #[command(flatten)]
     products: Products,
+    /// The scales by which operands of 8 bits are multiplied: one for each matrix, one for each row of
+    /// A and of B, or one for each 1 x 128 elements of A and each 128 x 128 of B.
+    #[arg(long, default_value = "none", value_name = "none|matrices|rows|blocks", value_parser = scales)]
+    scales: Scales,
     /// A plan of warpweft: auto (the result of `weft tune gemm`, or else the model's choice),
     /// model, or parameters such as bm=128,bn=256,bk=64,stages=4. Give the option again for each
     /// further plan.
     #[arg(long, value_name = "auto|model|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
     /// A kernel of your own to measure, as FILE or FILE:KERNEL. It has the parameters m, n, k, a, b
-    /// and d, like examples/gemm.weft.
+    /// and d, like examples/gemm.weft, and with --scales also scale_a and scale_b, like
+    /// examples/gemm_fp8.weft.
     #[arg(long, value_name = "FILE")]
     kernel: Vec<KernelPath>,
     /// A compile-time parameter of such a kernel: -D BN=128
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     define: Vec<String>,
     /// Measure cuBLASLt in the same run, with the fastest of the algorithms that its heuristic
-    /// returns.
+    /// returns. With scales of rows or blocks, it is also measured with one scale for each matrix.
     #[arg(long, value_name = "cublas")]
     against: Option<String>,
     /// The number of algorithms of cuBLASLt's heuristic to try.
@@ -155,12 +160,16 @@ impl BenchGemm {
         }
         match self.against.as_deref() {
             None => {}
-            Some("cublas") => request.contenders.push(Contender::Cublas),
+            Some("cublas") => {
+                request.contenders.push(Contender::Cublas);
+                let finer = matches!(self.scales, Scales::Rows | Scales::Blocks);
+                request.contenders.extend(finer.then_some(Contender::CublasMatrices));
+            }
             Some(other) => return Err(anyhow!("--against {other}: expected cublas")),
         }
         (request.iters, request.warmup, request.repeats) = (self.iters, self.warmup, self.repeats);
         (request.graph, request.cold, request.check) = (!self.no_graph, self.cold, !self.no_check);
-        request.algorithms = self.algorithms;
+        (request.algorithms, request.scales) = (self.algorithms, self.scales);
         Ok(request)
     }
 }

@@ -244,6 +244,19 @@ fn products_that_cannot_be_measured() {
     bench(&["--plan", "fastest"], &["--plan fastest", "NAME=VALUE", "auto"]);
     bench(&["--plan", "stages=8"], &["R0505", "bytes of shared memory", "232448"]);
     bench(&["--against", "nccl"], &["--against nccl", "expected cublas"]);
+    bench(&["--scales", "tensor"], &["`tensor` names no scales", "none, matrices, rows, blocks"]);
+    bench(&["--scales", "rows"], &["operands with scales of rows are of e4m3 or e5m2, and not of bf16"]);
+    let fp8 = ["--shapes", "256x256x256", "--dtype", "e4m3"];
+    let scaled = |more: &[&str], why: &[&str]| bench(&[&fp8[..], more].concat(), why);
+    scaled(
+        &["--scales", "rows", "--plan", "bm=256,bn=128,bk=128,stages=3"],
+        &["R0505", "the plan bm=256", "no registers for the scales", "choose bm=128"],
+    );
+    scaled(
+        &["--scales", "blocks", "--kernel", "examples/gemm.weft"],
+        &["gemm.weft has no parameters `scale_a`"],
+    );
+    scaled(&["--kernel", "examples/gemm_fp8.weft"], &["gemm_fp8.weft has the parameters `scale_a`"]);
     bench(&["--kernel", "nowhere.weft"], &["nowhere.weft"]);
     bench(
         &["--kernel", TWO_SHOT],

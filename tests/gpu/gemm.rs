@@ -4,12 +4,13 @@
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
 use weft::gemm::tuning::{By, Tuning};
-use weft::gemm::{Gemm, Major, Problem, Shape};
+use weft::gemm::{Gemm, Major, Problem, Scales, Shape};
 use weft::runtime::{DType, World, cublas, error};
 use weft_bench::gemm::{Contender, Report, Request, Tune, run, tune};
 
 pub const CASES: &[Case] = &[
     Case::new("gemm::plans_and_types", plans_and_types),
+    Case::new("gemm::operands_with_scales", operands_with_scales),
     Case::new("gemm::beside_cublas", beside_cublas),
     Case::new("gemm::what_is_tuned", what_is_tuned),
 ];
@@ -48,6 +49,31 @@ fn plans_and_types(world: &World) -> Checked {
     checked(world, &request(vec![of(DType::BF16), Problem { dtype: DType::BF16, ..columns }], &plans))?;
     let wide = Problem { out: DType::F32, ..of(DType::BF16) };
     checked(world, &request(vec![wide, of(DType::E5M2)], &["bk=128,bn=64,stages=3"]))?;
+    Ok(())
+}
+
+/// Products with each kind of scales, by a plan and by the model's, with a last block that is cut.
+fn operands_with_scales(world: &World) -> Checked {
+    let simulated = world.device().is_simulated();
+    let shape = if simulated { Shape::new(140, 144, 272) } else { Shape::new(1040, 1168, 1104) };
+    let problem = Problem::new(shape, DType::E4M3);
+    for (scales, plan) in [
+        (Scales::Matrices, "bk=128,bn=64,stages=2,turns=1"),
+        (Scales::Rows, "bk=128,bn=64,stages=3"),
+        (Scales::Blocks, "bk=128,bn=64,stages=3"),
+    ] {
+        let plans = if simulated { &[plan][..] } else { &[plan, "model"] };
+        let mut request = Request { scales, ..request(vec![problem], plans) };
+        // Version 12.9 is the first one with scales of rows and blocks.
+        if !simulated && cublas::installed().is_ok_and(|(version, _)| version >= cublas::Version(120_900)) {
+            request.contenders.extend([Contender::Cublas, Contender::CublasMatrices]);
+            request.contenders.truncate(if scales == Scales::Matrices { 3 } else { 4 });
+        }
+        let report = checked(world, &request)?;
+        for row in &report.rows {
+            same!(row.of_cublas.is_some(), request.contenders.len() > 2, "{row:?}");
+        }
+    }
     Ok(())
 }
 

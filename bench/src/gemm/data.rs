@@ -3,8 +3,9 @@
 
 use super::super::BenchError;
 use super::super::data::in_each;
+use super::scales::{Scaling, factor};
 use weft::collective::Flat;
-use weft::gemm::{Major, Problem, Shape};
+use weft::gemm::{Major, Problem, Scales, Shape};
 use weft::gpu::{GpuError, Grid, Kernel, target};
 use weft::{KernelFile, Options};
 use weft_ir::Scalar;
@@ -36,11 +37,12 @@ pub struct Data {
     differ: Kernel,
 }
 
-/// A, B and D in device memory.
+/// A, B and D in device memory, and the scales of A and B if they have any.
 pub struct Operands {
     pub a: AnyDeviceTensor,
     pub b: AnyDeviceTensor,
     pub d: AnyDeviceTensor,
+    pub scaling: Option<Scaling>,
     seeds: [u32; 2],
 }
 
@@ -58,18 +60,26 @@ impl Data {
         Ok(Data { fill: compile("fill", problem.dtype)?, differ: compile("differ", problem.out)? })
     }
 
-    /// The operands of a problem; each set has its own seed.
-    pub fn operands(&self, device: &Device, problem: &Problem, set: u32) -> Result<Operands> {
+    /// The operands of a problem; each set has its own seed. Scales are filled at once.
+    pub fn operands(
+        &self,
+        (device, stream): (&Device, &Stream),
+        problem: &Problem,
+        scales: Scales,
+        set: u32,
+    ) -> Result<Operands> {
         let Problem { shape: Shape { m, n, k }, dtype, b, .. } = *problem;
         let b = match b {
             Major::Row => matrix(n, k)?,
             Major::Column => format!("({n},{k}):(1,{n})").as_str().into_layout()?,
         };
+        let seeds = [2 * set + 1, 2 * set + 2];
         Ok(Operands {
             a: AnyDeviceTensor::alloc(device, dtype, matrix(m, k)?)?,
             b: AnyDeviceTensor::alloc(device, dtype, b)?,
             d: self.result(device, problem)?,
-            seeds: [2 * set + 1, 2 * set + 2],
+            scaling: Scaling::new((device, stream), problem, scales, seeds)?,
+            seeds,
         })
     }
 
@@ -177,16 +187,23 @@ pub(crate) fn rounded(dtype: Scalar, x: f64) -> f64 {
 }
 
 /// Element (i, j) of the product in float64, and the sum of the magnitudes of its summands.
-fn product(problem: &Problem, seeds: [u32; 2], values: Values, (i, j): (u64, u64)) -> (f64, f64) {
+fn product(
+    problem: &Problem,
+    scales: Scales,
+    seeds: [u32; 2],
+    values: Values,
+    (i, j): (u64, u64),
+) -> (f64, f64) {
     let Problem { shape: Shape { n, k, .. }, dtype, b, .. } = *problem;
-    (0..k).fold((0.0, 0.0), |(sum, scale), l| {
+    (0..k).fold((0.0, 0.0), |(sum, magnitudes), l| {
         let at = match b {
             Major::Row => j * k + l,
             Major::Column => l * n + j,
         };
         let x = rounded(dtype, value(i * k + l, seeds[0], values));
         let y = rounded(dtype, value(at, seeds[1], values));
-        (sum + x * y, scale + (x * y).abs())
+        let summand = x * y * factor(scales, k, seeds, (i, j, l));
+        (sum + summand, magnitudes + summand.abs())
     })
 }
 
@@ -210,10 +227,10 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The results for operands that were filled with `values`.
-    pub fn of(problem: &Problem, operands: &Operands, values: Values) -> Expected {
+    /// The results for operands that were filled with `values`, times these scales.
+    pub fn of(problem: &Problem, scales: Scales, operands: &Operands, values: Values) -> Expected {
         let places = samples(problem.shape, operands.seeds[0]);
-        let sums = in_each(&places, |place| product(problem, operands.seeds, values, *place));
+        let sums = in_each(&places, |place| product(problem, scales, operands.seeds, values, *place));
         Expected { values, samples: places.into_iter().zip(sums).collect() }
     }
 
@@ -268,16 +285,18 @@ mod tests {
     fn data_and_checks_agree_with_the_device() {
         let all = World::simulated(1).unwrap().run(|world| {
             let stream = world.stream();
-            for (dtype, b) in
-                [(DType::BF16, Major::Column), (DType::E4M3, Major::Row), (DType::F32, Major::Row)]
-            {
+            for (dtype, b, scales) in [
+                (DType::BF16, Major::Column, Scales::None),
+                (DType::E4M3, Major::Row, Scales::Rows),
+                (DType::F32, Major::Row, Scales::None),
+            ] {
                 let problem = Problem { b, ..Problem::new(Shape::new(9, 16, 32), dtype) };
                 let data = Data::new(world.device(), &problem)?;
-                let set = data.operands(world.device(), &problem, 1)?;
+                let set = data.operands((world.device(), stream), &problem, scales, 1)?;
                 for values in [Values::Whole, Values::Real] {
                     data.fill(&set, values, stream)?;
                     check_operands(&set, values, stream)?;
-                    check_results(&problem, &data, &set, values, stream)?;
+                    check_results(&problem, scales, &data, &set, values, stream)?;
                 }
             }
             Ok::<_, BenchError>(())
@@ -304,6 +323,7 @@ mod tests {
 
     fn check_results(
         problem: &Problem,
+        scales: Scales,
         data: &Data,
         set: &Operands,
         values: Values,
@@ -312,14 +332,14 @@ mod tests {
         let Shape { m, n, .. } = problem.shape;
         // Nothing was written, so no sample is right.
         set.d.fill(0xff, stream)?;
-        let expected = Expected::of(problem, set, values);
+        let expected = Expected::of(problem, scales, set, values);
         let (wrong, of, first) = expected.check(problem, &set.d, stream)?;
         assert!(wrong == of && of > 50 && first.is_some_and(|w| w.found.is_nan()));
         // The host's own product passes; with one corner changed, only that corner is reported.
         let mut bytes = Vec::new();
         for i in 0..m {
             for j in 0..n {
-                let (sum, _) = product(problem, set.seeds, values, (i, j));
+                let (sum, _) = product(problem, scales, set.seeds, values, (i, j));
                 write_number(problem.out, Number::Float(sum), &mut bytes);
             }
         }

@@ -1,13 +1,13 @@
 //! The measurement of products: operands, calls, and their times.
 
 use super::data::{Data, Expected, Operands, Values, Wrong};
-use super::report::{CUBLAS, OURS, Quartiles, Report, Row, compare};
-use super::{Contender, Own, Request};
+use super::report::{CUBLAS, CUBLAS_MATRICES, OURS, Quartiles, Report, Row, compare};
+use super::{Contender, Own, Request, scaled, scales};
 use crate::BenchError;
 use crate::times::Drawn;
 use std::time::SystemTime;
 use weft::gemm::tuning::{By, Selector, Setting, Tuning};
-use weft::gemm::{Gemm, Plan, Problem};
+use weft::gemm::{Gemm, Plan, Problem, Scales};
 use weft_runtime::cuda::{self, AnyDeviceTensor, Event};
 use weft_runtime::launch::Prepared;
 use weft_runtime::{Device, Graph, Stream, cublas};
@@ -53,7 +53,7 @@ pub(super) fn run(
 
 /// A report without rows.
 fn report(device: &Device, request: &Request) -> Result<Report> {
-    let cublas = match request.contenders.contains(&Contender::Cublas) {
+    let cublas = match request.contenders.iter().any(Contender::is_cublas) {
         true => Some(cublas::installed()?.0.to_string()),
         false => None,
     };
@@ -66,6 +66,7 @@ fn report(device: &Device, request: &Request) -> Result<Report> {
         driver: Setting::of(device)?.driver,
         cublas,
         auto: None,
+        scales: scales::name(request.scales).into(),
         graph: request.graph,
         cold: request.cold,
         left_out: Vec::new(),
@@ -83,6 +84,8 @@ pub(super) struct Harness {
 /// A contender that is ready to compute a problem on each set of operands.
 pub(super) struct Case {
     pub call: Call,
+    /// The scales by which it multiplies.
+    scales: Scales,
     /// The result of a check.
     checked: Option<Checked>,
 }
@@ -115,6 +118,7 @@ pub(super) struct Block {
 /// The sets of operands of a problem.
 pub(super) struct Sets {
     pub problem: Problem,
+    pub scales: Scales,
     pub data: Data,
     pub all: Vec<Operands>,
 }
@@ -157,8 +161,13 @@ impl Case {
                 }
             }
             Call::Cublas { matmul, algorithm, .. } => {
-                let Operands { a, b, d, .. } = sets.at(i)?;
-                Ok(matmul.launch(algorithm, (a, b, d), stream)?)
+                let Operands { a, b, d, scaling, .. } = sets.at(i)?;
+                match scaling.as_ref().map(|scaling| scaling.of_cublas(self.scales == sets.scales)) {
+                    Some((of_a, of_b)) => {
+                        Ok(matmul.launch_scaled(algorithm, (a, b, d), (of_a, of_b), stream)?)
+                    }
+                    None => Ok(matmul.launch(algorithm, (a, b, d), stream)?),
+                }
             }
         }
     }
@@ -170,7 +179,7 @@ impl Harness {
     }
 
     /// The operands of a problem: one set, or as many sets as exceed the L2 cache.
-    pub fn sets(&self, problem: &Problem, cold: bool) -> Result<Sets> {
+    pub fn sets(&self, problem: &Problem, scales: Scales, cold: bool) -> Result<Sets> {
         let count = match cold {
             true => {
                 let cache = u64::from(self.device.l2_bytes()?);
@@ -179,25 +188,31 @@ impl Harness {
             false => 1,
         };
         let data = Data::new(&self.device, problem)?;
-        let all = (0..count as u32).map(|set| data.operands(&self.device, problem, set));
+        let on = (&self.device, &self.stream);
+        let all = (0..count as u32).map(|set| data.operands(on, problem, scales, set));
         let all = all.collect::<Result<Vec<_>>>()?;
-        Ok(Sets { problem: *problem, data, all })
+        Ok(Sets { problem: *problem, scales, data, all })
     }
 
     /// The kernel of warpweft, by a plan that a selector chooses.
     pub fn ours(&self, sets: &Sets, selector: &Selector) -> Result<Case> {
+        if sets.scales != Scales::None {
+            let (plan, by) = scaled::chosen(&self.device, &sets.problem, sets.scales, selector)?;
+            let (launches, _) = scaled::kernel(&plan)?.launches(sets, (&self.device, &self.stream))?;
+            return Ok(Case { call: Call::Ours { plan, by, launches }, scales: sets.scales, checked: None });
+        }
         let gemm = Gemm::chosen(&self.device, sets.problem, selector)?;
         let prepare = |set: &Operands| Ok(gemm.prepared(&self.stream, &set.a, &set.b, &set.d)?);
         let launches = sets.all.iter().map(prepare).collect::<Result<_>>()?;
         let call = Call::Ours { plan: *gemm.plan(), by: gemm.by(), launches };
-        Ok(Case { call, checked: None })
+        Ok(Case { call, scales: Scales::None, checked: None })
     }
 
     /// A kernel from a file.
     fn own(&self, sets: &Sets, own: &Own) -> Result<Case> {
-        let (launches, _memory) = own.launches(&sets.problem, &sets.all, (&self.device, &self.stream))?;
+        let (launches, _memory) = own.launches(sets, (&self.device, &self.stream))?;
         let call = Call::Own { name: own.name().into(), defines: own.defines(), launches, _memory };
-        Ok(Case { call, checked: None })
+        Ok(Case { call, scales: sets.scales, checked: None })
     }
 
     /// Rows of a problem, one for each contender.
@@ -208,7 +223,7 @@ impl Harness {
         auto: Option<&Selector>,
         left_out: &mut Vec<String>,
     ) -> Result<Vec<Row>> {
-        let sets = self.sets(problem, request.cold)?;
+        let sets = self.sets(problem, request.scales, request.cold)?;
         sets.fill(Values::Real, &self.stream)?;
         let mut cases: Vec<Case> = Vec::new();
         for contender in &request.contenders {
@@ -219,7 +234,8 @@ impl Harness {
                 ),
                 Contender::Ours(tuning) => self.ours(&sets, &Selector::new(&self.device, tuning)?),
                 Contender::Own(own) => self.own(&sets, own),
-                Contender::Cublas => self.cublas(&sets, request),
+                Contender::Cublas => self.cublas(&sets, request, request.scales),
+                Contender::CublasMatrices => self.cublas(&sets, request, Scales::Matrices),
             };
             match case {
                 Ok(case) => cases.push(case),
@@ -235,28 +251,32 @@ impl Harness {
     }
 
     /// The fastest of the algorithms of cuBLASLt's heuristic.
-    fn cublas(&self, sets: &Sets, request: &Request) -> Result<Case> {
+    fn cublas(&self, sets: &Sets, request: &Request, scales: Scales) -> Result<Case> {
         let Problem { shape, dtype, out, b } = sets.problem;
         let b_columns = b == weft::gemm::Major::Column;
         let product = cublas::Product { m: shape.m, n: shape.n, k: shape.k, dtype, out, b_columns };
-        let matmul = Box::new(cublas::Matmul::new(&self.device, product)?);
+        let matmul = Box::new(cublas::Matmul::scaled(&self.device, product, scales::of_cublas(scales))?);
         let algorithms = matmul.algorithms(request.algorithms as usize)?;
         let of = algorithms.len() as u32;
         let first = algorithms.first().copied();
         let missing = || BenchError::Request("cuBLASLt returned no algorithm".into());
         let call = Call::Cublas { matmul, algorithm: first.ok_or_else(missing)?, place: (0, of) };
-        let mut case = Case { call, checked: None };
+        let mut case = Case { call, scales, checked: None };
         let mut best = (f64::INFINITY, 0);
+        let mut rejected = None;
         for (i, tried) in algorithms.iter().enumerate() {
             if let Call::Cublas { algorithm, .. } = &mut case.call {
                 *algorithm = *tried;
             }
             // The GPU may still reject an algorithm that the heuristic proposes.
-            if let Ok(us) = self.quick(sets, &case)
-                && us < best.0
-            {
-                best = (us, i);
+            match self.quick(sets, &case) {
+                Ok(us) if us < best.0 => best = (us, i),
+                Ok(_) => {}
+                Err(why) => rejected = Some(why),
             }
+        }
+        if let (f64::INFINITY, Some(why)) = (best.0, rejected) {
+            return Err(why);
         }
         if let (Call::Cublas { algorithm, place, .. }, Some(chosen)) =
             (&mut case.call, algorithms.get(best.1))
@@ -349,20 +369,27 @@ impl Harness {
         let first = sets.data.result(&self.device, &sets.problem)?;
         for values in [Values::Whole, Values::Real] {
             sets.data.fill(set, values, stream)?;
-            let expected = Expected::of(&sets.problem, set, values);
+            let expected = |scales| Expected::of(&sets.problem, scales, set, values);
+            let own = expected(sets.scales);
+            let other = cases.iter().find(|c| c.scales != sets.scales).map(|c| expected(c.scales));
+            let same = |case: &Case| case.scales == sets.scales;
+            let leader = cases.iter().position(same);
             for (i, case) in cases.iter().enumerate() {
                 // Elements that are not written read as NaN.
                 set.d.fill(0xff, stream)?;
                 case.call(0, sets, stream)?;
                 cuda::wait_for(stream)?;
+                let expected = other.as_ref().filter(|_| !same(case)).unwrap_or(&own);
                 let (wrong, of, one) = expected.check(&sets.problem, &set.d, stream)?;
                 found[i].wrong.0 += wrong;
                 found[i].wrong.1 += of;
                 found[i].first = found[i].first.take().or(one);
-                match (values, i) {
-                    (Values::Whole, 0) => set.d.copy_to(&first, stream)?,
-                    (Values::Whole, _) => found[i].differ = sets.data.differing(&first, &set.d, stream)?.0,
-                    (Values::Real, _) => {}
+                match values {
+                    Values::Whole if leader == Some(i) => set.d.copy_to(&first, stream)?,
+                    Values::Whole if same(case) => {
+                        found[i].differ = sets.data.differing(&first, &set.d, stream)?.0;
+                    }
+                    _ => {}
                 }
             }
         }
@@ -392,7 +419,7 @@ fn row(sets: &Sets, case: &Case, iters: u32, times: &[f64]) -> Row {
         }
         Call::Cublas { place, .. } => {
             algorithm = Some(*place);
-            CUBLAS
+            if case.scales == sets.scales { CUBLAS } else { CUBLAS_MATRICES }
         }
     };
     let checked = case.checked.clone();
@@ -409,6 +436,7 @@ fn row(sets: &Sets, case: &Case, iters: u32, times: &[f64]) -> Row {
         time_us,
         tflops: sets.problem.shape.flops() / time_us.median / 1e6,
         of_cublas: None,
+        of_matrices: None,
         wrong: checked.as_ref().map(|c| c.wrong),
         differ: checked.as_ref().map(|c| c.differ),
         first_wrong: checked.and_then(|c| c.first),

@@ -1,5 +1,5 @@
 //! Matrix products, timed and checked: warpweft's by one or more plans, and cuBLASLt's in the same
-//! run.
+//! run, of operands with or without scales.
 
 pub(crate) mod data;
 mod measure;
@@ -17,7 +17,7 @@ pub use tune::{Tune, TuningResult, tried, tune};
 
 use super::{BenchError, usable};
 use weft::gemm::tuning::Tuning;
-use weft::gemm::{Major, Plan, Problem, Shape};
+use weft::gemm::{Major, Plan, Problem, Scales, Shape};
 use weft_runtime::{DType, Device, cublas};
 
 /// An implementation that is measured.
@@ -29,6 +29,8 @@ pub enum Contender {
     Own(Own),
     /// cuBLASLt with the fastest of the algorithms that its heuristic proposes.
     Cublas,
+    /// The same with one scale for each matrix, for a comparison with other scales.
+    CublasMatrices,
 }
 
 impl Contender {
@@ -38,7 +40,13 @@ impl Contender {
             Contender::Ours(_) => report::OURS,
             Contender::Own(own) => own.name(),
             Contender::Cublas => report::CUBLAS,
+            Contender::CublasMatrices => report::CUBLAS_MATRICES,
         }
+    }
+
+    /// Whether cuBLASLt computes the product.
+    pub fn is_cublas(&self) -> bool {
+        matches!(self, Contender::Cublas | Contender::CublasMatrices)
     }
 
     /// The contender of warpweft that a word means: `auto`, `model`, or a plan.
@@ -76,6 +84,8 @@ pub struct Request {
     pub problems: Vec<Problem>,
     /// The contenders for each of them.
     pub contenders: Vec<Contender>,
+    /// The scales of the operands.
+    pub scales: Scales,
     /// The number of calls in a timed block; fewer for calls that take long.
     pub iters: u32,
     /// The number of calls before the first block.
@@ -100,6 +110,7 @@ impl Request {
         Request {
             problems,
             contenders: vec![Contender::Ours(Tuning::Stored)],
+            scales: Scales::None,
             iters: 20,
             warmup: 5,
             repeats: 15,
@@ -115,8 +126,9 @@ impl Request {
     /// # Errors
     ///
     /// Fails for a problem that the kernel does not support, or a plan that fits none of the
-    /// problems (R0505), if cuBLASLt is to be measured and is not found (R0112), or if a number is
-    /// 0 that must be positive. Without a CUDA driver, a missing cuBLASLt is an error about the
+    /// problems (R0505), if cuBLASLt is to be measured and is not found (R0112), for scales of
+    /// operands that do not have 8 bits or of kernels without them, or if a number is 0 that must be
+    /// positive. Without a CUDA driver, a missing cuBLASLt is an error about the
     /// driver (R0101).
     pub fn examine(&self) -> Result<(), BenchError> {
         if self.problems.is_empty() || self.contenders.is_empty() {
@@ -130,18 +142,52 @@ impl Request {
             ));
         }
         self.problems.iter().try_for_each(Problem::check)?;
+        self.examine_scales()?;
         for contender in &self.contenders {
             // A plan may be for only some of the problems; one that fits none of them is a mistake.
             if let Contender::Ours(Tuning::Plan(plan)) = contender {
-                let first = self.problems.iter().map(|p| plan.check(p)).reduce(Result::or);
+                let check = |p| match self.scales {
+                    Scales::None => plan.check(p),
+                    scales => plan.check(p).and_then(|()| scaled::fits(p, scales, plan)),
+                };
+                let first = self.problems.iter().map(check).reduce(Result::or);
                 first.unwrap_or(Ok(()))?;
             }
         }
-        if self.contenders.contains(&Contender::Cublas) {
+        if self.contenders.iter().any(Contender::is_cublas) {
             usable(cublas::installed())?;
             self.problems.iter().try_for_each(|p| cublas::has(p.dtype))?;
         }
         Ok(())
+    }
+
+    /// Checks that the operands can have scales, and that kernels of files have them if and only if
+    /// the operands do.
+    fn examine_scales(&self) -> Result<(), BenchError> {
+        let (scaled, name) = (self.scales != Scales::None, scales::name(self.scales));
+        if let Some(wide) = self.problems.iter().find(|p| scaled && p.dtype.bytes() != 1) {
+            return Err(BenchError::Request(format!(
+                "operands with scales of {name} are of e4m3 or e5m2, and not of {}",
+                wide.dtype
+            )));
+        }
+        if !scaled && self.contenders.contains(&Contender::CublasMatrices) {
+            let message = "cuBLASLt is to be measured with scales, and operands have none";
+            return Err(BenchError::Request(message.into()));
+        }
+        let own = |contender: &Contender| match contender {
+            Contender::Own(own) if own.takes_scales() != scaled => Some(own.name().to_owned()),
+            _ => None,
+        };
+        match self.contenders.iter().find_map(own) {
+            None => Ok(()),
+            Some(file) if scaled => Err(BenchError::Request(format!(
+                "{file} has no parameters `scale_a` and `scale_b`, and operands have scales of {name}"
+            ))),
+            Some(file) => Err(BenchError::Request(format!(
+                "{file} has the parameters `scale_a` and `scale_b`, and operands have no scales"
+            ))),
+        }
     }
 }
 

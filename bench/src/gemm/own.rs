@@ -1,14 +1,16 @@
 //! A user's kernel from a file, measured in the same run as the library's kernel.
 
 use super::data::Operands;
-use super::measure::Result;
+use super::measure::{Result, Sets};
+use super::scales::number;
 use crate::BenchError;
 use std::sync::Arc;
+use weft::collective::Flat;
 use weft::gemm::Problem;
 use weft::gpu::{Grid, Kernel, target};
 use weft::{KernelFile, Options};
 use weft_abi::{ParamKind, Role};
-use weft_lang::elaborate::{Defines, Head};
+use weft_lang::elaborate::{Define, Defines, Head};
 use weft_runtime::cuda::AnyDeviceTensor;
 use weft_runtime::launch::{AsArgument, Prepared};
 use weft_runtime::{Device, Stream};
@@ -17,8 +19,9 @@ use weft_runtime::{Device, Stream};
 const PARAMETERS: [&str; 8] = ["m", "n", "k", "a", "b", "d", "scale_a", "scale_b"];
 
 /// A kernel from a file that is measured as a product, such as the one of `examples/gemm.weft`. It
-/// takes the extents m, n and k and the tensors a, b and d, in any order. Of the compile-time
-/// parameters T, OUT and B_MAJOR, those that it declares are set. Tensors that it declares as
+/// takes the extents m, n and k and the tensors a, b and d, in any order, and scale_a and scale_b if
+/// operands have scales. Of the compile-time parameters T, OUT, B_MAJOR and SCALES, those that it
+/// declares are set. Tensors that it declares as
 /// `workspace` or `zeroed` are allocated for it and filled with zeros.
 #[derive(Clone, Debug)]
 pub struct Own {
@@ -102,20 +105,23 @@ impl Own {
     /// Fails if the kernel does not compile, or does not take such operands.
     pub(super) fn launches(
         &self,
-        problem: &Problem,
-        sets: &[Operands],
+        sets: &Sets,
         (device, stream): (&Device, &Stream),
     ) -> Result<(Vec<Prepared>, Vec<AnyDeviceTensor>)> {
         let mut options = Options::new(target(device)?);
         options.kernel = Some(self.kernel.to_string());
-        let own =
-            problem.defines().into_iter().filter(|(name, _)| self.generics.iter().any(|g| **g == **name));
+        let problem = &sets.problem;
+        let scales = ("SCALES".to_owned(), Define::Int(number(sets.scales)));
+        let all = problem.defines().into_iter().chain([scales]);
+        let own = all.filter(|(name, _)| self.generics.iter().any(|g| **g == **name));
         options.defines = own.chain(self.defines.clone()).collect();
         let kernel = Kernel::with(device, self.file.clone(), options)?;
         let extents = [problem.shape.m, problem.shape.n, problem.shape.k];
         let memory = self.memory(&kernel, problem, (device, stream))?;
         let launch = |set: &Operands| {
             let mut own = memory.iter();
+            let scales = set.scaling.as_ref().map(|scaling| scaling.own.each_ref().map(|t| Flat(t)));
+            let scale = |i: usize| -> &dyn AsArgument { scales.as_ref().map_or(&set.d, |both| &both[i]) };
             let argument = |name: &Arc<str>| -> &dyn AsArgument {
                 match &**name {
                     "m" => &extents[0],
@@ -124,13 +130,15 @@ impl Own {
                     "a" => &set.a,
                     "b" => &set.b,
                     "d" => &set.d,
+                    "scale_a" => scale(0),
+                    "scale_b" => scale(1),
                     _ => own.next().map_or(&set.d, |tensor| tensor),
                 }
             };
             let arguments: Vec<_> = self.parameters.iter().map(argument).collect();
             Ok(kernel.prepared(stream, Grid::Auto, arguments)?)
         };
-        let launches = sets.iter().map(launch).collect::<Result<_>>()?;
+        let launches = sets.all.iter().map(launch).collect::<Result<_>>()?;
         Ok((launches, memory))
     }
 
@@ -184,7 +192,6 @@ fn extent(problem: &Problem, name: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_lang::elaborate::Define;
 
     fn own(text: &str, defines: &[(&str, i64)]) -> std::result::Result<Own, String> {
         let file = KernelFile::parse("k.weft", text).map_err(|e| e.to_string())?;

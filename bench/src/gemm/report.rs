@@ -9,6 +9,7 @@ use weft::gemm::{Plan, Problem};
 /// The names of the contenders.
 pub(super) const OURS: &str = "weft";
 pub(super) const CUBLAS: &str = "cublas";
+pub(super) const CUBLAS_MATRICES: &str = "cublas-matrices";
 
 /// Quartiles of the microseconds of a call, over blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -68,6 +69,9 @@ pub struct Row {
     /// The median time of cuBLASLt divided by that of this contender, if cuBLASLt was measured.
     /// Above 1, this contender is faster.
     pub of_cublas: Option<f64>,
+    /// The same ratio for cuBLASLt with one scale for each matrix, if that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_matrices: Option<f64>,
     /// The number of wrong samples and of all samples; none without a check.
     pub wrong: Option<(u64, u64)>,
     /// The first wrong sample.
@@ -96,6 +100,9 @@ pub struct Report {
     pub cublas: Option<String>,
     /// The source of automatically chosen plans.
     pub auto: Option<String>,
+    /// The scales of the operands: none, matrices, rows or blocks.
+    #[serde(default = "unscaled")]
+    pub scales: String,
     /// Whether blocks were CUDA graphs.
     pub graph: bool,
     /// Whether calls alternated between sets of operands, so that the L2 cache did not hold them.
@@ -106,10 +113,19 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Sets the ratios of the rows of one problem to cuBLASLt's row.
+/// The scales of a report that does not name any.
+fn unscaled() -> String {
+    "none".into()
+}
+
+/// Sets the ratios of the rows of one problem to cuBLASLt's rows.
 pub(super) fn compare(rows: &mut [Row]) {
-    let cublas = rows.iter().find(|r| r.contender == CUBLAS).map(|r| r.time_us.median);
-    rows.iter_mut().for_each(|r| r.of_cublas = cublas.map(|t| t / r.time_us.median));
+    let time = |name: &str| rows.iter().find(|r| r.contender == name).map(|r| r.time_us.median);
+    let [cublas, matrices] = [CUBLAS, CUBLAS_MATRICES].map(time);
+    for row in rows {
+        row.of_cublas = cublas.map(|t| t / row.time_us.median);
+        row.of_matrices = matrices.map(|t| t / row.time_us.median);
+    }
 }
 
 impl Report {
@@ -123,6 +139,9 @@ impl Report {
         if let Some(auto) = &self.auto {
             text += &format!("# plans chosen by {auto}\n");
         }
+        if self.scales != unscaled() {
+            text += &format!("# operands have scales of {}\n", self.scales);
+        }
         let how = if self.graph { "in a CUDA graph" } else { "back to back" };
         let cold = if self.cold {
             "; calls alternate between copies of the operands, so that these are not in the L2 cache"
@@ -131,7 +150,7 @@ impl Report {
         };
         text += &format!("# microseconds per call, {how}, in blocks of contenders in random order{cold}\n");
         text + &format!(
-            "# {:>18}{:>6}  {:<12}{:>9}{:>9}{:>9}{:>9}{:>10}{:>7}  plan\n",
+            "# {:>18}{:>6}  {:<16}{:>9}{:>9}{:>9}{:>9}{:>10}{:>7}  plan\n",
             "shape", "type", "by", "q1", "median", "q3", "TFLOP/s", "of cublas", "#wrong"
         )
     }
@@ -149,7 +168,7 @@ impl Report {
             };
             let (shape, dtype) = (r.problem.shape.to_string(), r.problem.dtype.name());
             format!(
-                "{shape:>20}{dtype:>6}  {:<12}{q1:>9.2}{median:>9.2}{q3:>9.2}{:>9.1}{ratio:>10}{wrong:>7}  {how}\n",
+                "{shape:>20}{dtype:>6}  {:<16}{q1:>9.2}{median:>9.2}{q3:>9.2}{:>9.1}{ratio:>10}{wrong:>7}  {how}\n",
                 r.contender, r.tflops
             )
         };
@@ -161,22 +180,34 @@ impl Report {
     /// measured with several plans, the first one counts.
     pub fn foot(&self) -> String {
         let mut text: String = self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect();
+        text += &self.speeds("cuBLASLt", |row| row.of_cublas);
+        text + &self.speeds("cuBLASLt with one scale for each matrix", |row| row.of_matrices)
+    }
+
+    /// A line with the mean of a ratio for each of warpweft's contenders that has it.
+    fn speeds(&self, peer: &str, ratio: impl Fn(&Row) -> Option<f64>) -> String {
         let mut speeds: BTreeMap<&str, Vec<(Problem, f64)>> = BTreeMap::new();
-        for row in self.rows.iter().filter(|r| r.contender != CUBLAS) {
+        for row in self.ours() {
             let own = speeds.entry(&row.contender).or_default();
-            if let Some(speed) = row.of_cublas.filter(|_| own.iter().all(|(p, _)| *p != row.problem)) {
+            if let Some(speed) = ratio(row).filter(|_| own.iter().all(|(p, _)| *p != row.problem)) {
                 own.push((row.problem, speed));
             }
         }
+        let mut text = String::new();
         for (name, own) in speeds.iter().filter(|(_, own)| !own.is_empty()) {
             let least = own.iter().map(|(_, speed)| *speed).fold(f64::INFINITY, f64::min);
             let mean = (own.iter().map(|(_, speed)| speed.ln()).sum::<f64>() / own.len() as f64).exp();
             text += &format!(
-                "# speed of {name} relative to cuBLASLt: geometric mean {mean:.3} over {} shapes, minimum {least:.3}\n",
+                "# speed of {name} relative to {peer}: geometric mean {mean:.3} over {} shapes, minimum {least:.3}\n",
                 own.len()
             );
         }
         text
+    }
+
+    /// The rows of warpweft's kernels and of files.
+    fn ours(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|r| ![CUBLAS, CUBLAS_MATRICES].contains(&r.contender.as_str()))
     }
 
     /// The report as JSON.
@@ -189,7 +220,7 @@ impl Report {
 
     /// The report as CSV: a line of column names, and a line for each row.
     pub fn csv(&self) -> String {
-        let mut text = "gpu,m,n,k,type,out,b,contender,plan,iters,repeats,sets,min_us,q1_us,median_us,q3_us,tflops,of_cublas,wrong,differ\n".to_owned();
+        let mut text = "gpu,m,n,k,type,out,b,contender,plan,iters,repeats,sets,min_us,q1_us,median_us,q3_us,tflops,of_cublas,wrong,differ,scales,of_matrices\n".to_owned();
         for r in &self.rows {
             let Problem { shape, dtype, out, b } = r.problem;
             let Quartiles { min, q1, median, q3 } = r.time_us;
@@ -197,7 +228,7 @@ impl Report {
                 r.plan.map(|p| p.to_string()).or(r.defines.clone()).unwrap_or_default().replace(',', " ");
             let number = |n: Option<String>| n.unwrap_or_default();
             text += &format!(
-                "{},{},{},{},{dtype},{out},{},{},{plan},{},{},{},{min:.3},{q1:.3},{median:.3},{q3:.3},{:.2},{},{},{}\n",
+                "{},{},{},{},{dtype},{out},{},{},{plan},{},{},{},{min:.3},{q1:.3},{median:.3},{q3:.3},{:.2},{},{},{},{},{}\n",
                 self.gpu.replace(',', " "),
                 shape.m,
                 shape.n,
@@ -211,6 +242,8 @@ impl Report {
                 number(r.of_cublas.map(|x| format!("{x:.4}"))),
                 number(r.wrong.map(|(n, _)| n.to_string())),
                 number(r.differ.map(|n| n.to_string())),
+                self.scales,
+                number(r.of_matrices.map(|x| format!("{x:.4}"))),
             );
         }
         text
@@ -218,7 +251,7 @@ impl Report {
 
     /// The first wrong result of warpweft that the check found, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
-        self.rows.iter().filter(|r| r.contender != CUBLAS).find_map(|r| {
+        self.ours().find_map(|r| {
             let (n, of) = r.wrong.unwrap_or_default();
             let what = match (&r.first_wrong, r.differ.unwrap_or(0)) {
                 (Some(wrong), _) => format!("{n} of {of} samples are wrong; the first: {wrong}"),
@@ -256,6 +289,7 @@ mod tests {
             time_us: Quartiles::of(&[us]),
             tflops: problem.shape.flops() / us / 1e6,
             of_cublas: None,
+            of_matrices: None,
             wrong: Some((0, 108)),
             first_wrong: None,
             differ: Some(0),
@@ -272,6 +306,7 @@ mod tests {
             driver: "580.1".into(),
             cublas: Some("13.1.0".into()),
             auto: None,
+            scales: "none".into(),
             graph: true,
             cold: false,
             left_out: vec!["cublas, 8x8x8 of bf16: why".into()],
@@ -317,12 +352,31 @@ mod tests {
     }
 
     #[test]
+    fn scales_are_compared_with_one_for_each_matrix() {
+        let mut rows = [
+            row("4096x4096x4096", "weft", 250.0),
+            row("4096x4096x4096", "cublas", 300.0),
+            row("4096x4096x4096", "cublas-matrices", 200.0),
+        ];
+        compare(&mut rows);
+        assert_eq!((rows[0].of_cublas, rows[0].of_matrices), (Some(1.2), Some(0.8)));
+        let report = Report { scales: "blocks".into(), ..report(rows.to_vec()) };
+        assert!(report.head().contains("# operands have scales of blocks\n"));
+        let foot = report.foot();
+        assert!(foot.contains("of weft relative to cuBLASLt: geometric mean 1.200"), "{foot}");
+        assert!(foot.contains("one scale for each matrix: geometric mean 0.800"), "{foot}");
+        assert!(!foot.contains("of cublas"), "{foot}");
+        assert_eq!(serde_json::from_str::<Report>(&report.json().unwrap()).unwrap(), report);
+        assert!(report.csv().lines().nth(1).unwrap().ends_with(",blocks,0.8000"));
+    }
+
+    #[test]
     fn reports_read_back() {
         let report = report(vec![row("16x8192x4096", "weft", 30.0)]);
         assert_eq!(serde_json::from_str::<Report>(&report.json().unwrap()).unwrap(), report);
         let csv = report.csv();
         let counts: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(counts, [20, 20], "{csv}");
+        assert_eq!(counts, [22, 22], "{csv}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::data::in_each;
 use std::time::SystemTime;
 use weft::gemm::tuning::{Entry, Selector, Setting, Table, Tuning};
-use weft::gemm::{Gemm, Machine, Param, Plan, Problem};
+use weft::gemm::{Gemm, Machine, Param, Plan, Problem, Scales};
 use weft_runtime::Device;
 
 /// The number of plans that are compared again, in alternation, after each was timed by itself.
@@ -106,7 +106,7 @@ pub fn tune(
 /// The fastest plan of a problem.
 fn fastest(bed: &Harness, problem: &Problem, what: &Tune) -> Result<TuningResult> {
     let plans = tried(problem, Machine::of(&bed.device)?, what.budget);
-    let sets = bed.sets(problem, false)?;
+    let sets = bed.sets(problem, Scales::None, false)?;
     let (cases, left_out) = right(bed, &sets, &plans)?;
     let count = cases.len() as u32;
     let medians = finalists(bed, &sets, cases, plans.first(), what.rounds)?;

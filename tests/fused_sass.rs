@@ -71,8 +71,8 @@ fn loads_come_first_and_nothing_waits_behind_the_packets() {
             places(all, "STG").into_iter().filter(|at| strong(&all[*at])).collect(),
             places(all, "LDG").into_iter().filter(|at| strong(&all[*at])).collect(),
         );
-        assert_eq!(sends.len(), 2, "{name}: packets of a vector");
-        assert_eq!(polls.len(), 4, "{name}: packets are looked at once, and again in the loop");
+        assert_eq!(sends.len(), 2, "{name}: a vector is sent, and a place of the round before is emptied");
+        assert_eq!(polls.len(), 2, "{name}: a place is looked at once, and again in the loop");
         let loads: Vec<_> = places(all, "LDG").into_iter().filter(|at| !strong(&all[*at])).collect();
         // The loads are those of the hidden states, the residual, the weights, the epoch and the
         // address of the other PE.

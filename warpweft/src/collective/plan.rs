@@ -187,9 +187,10 @@ impl Plan {
             ));
         }
         if algorithm.lamport && super::cost::rounds(request, self) > 1.0 {
-            let most = u64::from(max) * u64::from(steps) * algorithm.unit;
+            let room = u64::from(ctas) * u64::from(threads * unroll) * algorithm.unit;
             return Err(format!(
-                "{name} needs a place for each element: at most {most} bytes with {max} CTAs, not {}",
+                "{name} has one round: {ctas} CTAs of {threads} threads with {unroll} steps have places for {room} \
+                 bytes, but the request has {}",
                 request.bytes()
             ));
         }
@@ -281,7 +282,7 @@ mod tests {
             (Plan { threads: 48, ..good }, "whole warps"),
             (Plan { threads: 1024, unroll: 2, ..good }, "1 to 66 CTAs"),
             (Plan { unroll: 0, ..good }, "steps"),
-            (Plan { algorithm: lamport, unroll: 1, ..good }, "a place for each element: at most"),
+            (Plan { algorithm: lamport, unroll: 1, ..good }, "have places for"),
         ] {
             let said = bad.check(&request, 132).unwrap_err();
             assert!(said.contains(why), "{said}");

@@ -209,7 +209,11 @@ impl<'a, T: Number> Harness<'a, T> {
         report.no_multicast = self.buffers[0].why_no_multicast(&self.team);
         report.nccl = self.nccl.as_ref().map(|n| n.communicator.version().to_string());
         report.torch = self.torch.as_ref().map(|t| t.version.clone());
-        report.flashinfer = torch::flashinfer_of(self.bench.contenders.iter().map(|c| c.name()));
+        let from_python = self.bench.contenders.iter().filter_map(|c| match c {
+            Contender::Torch(name) => Some(*name),
+            _ => None,
+        });
+        report.flashinfer = torch::flashinfer_of(from_python);
         let parts = counts.iter().map(|c| c.count * size_of::<T>() as u64);
         let divided = [Collective::AllGather, Collective::ReduceScatter].map(Operation::Collective);
         if let Some(Nccl { communicator, windows: Some(_), .. }) = &self.nccl

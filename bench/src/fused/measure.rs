@@ -23,9 +23,7 @@ use weft_run::array::{Number, read_number, write_number};
 use weft_runtime::launch::AsArgument;
 use weft_runtime::launch::Lowering;
 use weft_runtime::nccl::{self, Communicator};
-use weft_runtime::{
-    Barrier, DType, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda,
-};
+use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda};
 
 type Result<T> = std::result::Result<T, BenchError>;
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
@@ -123,7 +121,7 @@ impl<'a> Harness<'a> {
             false => None,
         };
         let torch = match has(|c| matches!(c, Contender::FlashInfer)) {
-            true => Some(Torch::with_own_operands(world, dtype(request.form.dtype), request.graph)?),
+            true => Some(Torch::with_own_operands(world, request.form.dtype, request.graph)?),
             false => None,
         };
         let start = StartLine::new(world)?;
@@ -493,11 +491,6 @@ impl<'a> Harness<'a> {
         }
         Ok(first.map(|(pe, wrong)| (pe, Wrong { elements, ..wrong })))
     }
-}
-
-/// The type of hidden states, as the runtime names it.
-fn dtype(of: Scalar) -> DType {
-    if of == Scalar::F16 { DType::F16 } else { DType::BF16 }
 }
 
 fn rounded(dtype: Scalar, x: f64) -> f64 {

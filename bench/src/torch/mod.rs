@@ -201,10 +201,10 @@ pub fn available(contender: &str) -> std::result::Result<(), BenchError> {
     if package(contender).name == TORCH.name { installed() } else { flashinfer() }.map(drop)
 }
 
-/// FlashInfer's version, if one of these contenders comes from it.
+/// FlashInfer's version, if one of these Python contenders comes from it.
 pub fn flashinfer_of<'a>(mut contenders: impl Iterator<Item = &'a str>) -> Option<String> {
     let any = contenders.any(|c| package(c).name == FLASHINFER.name);
-    flashinfer().ok().filter(|_| any).map(str::to_owned)
+    any.then(flashinfer)?.ok().map(str::to_owned)
 }
 
 fn look(mut interpreter: Command, package: &Package) -> std::result::Result<String, String> {

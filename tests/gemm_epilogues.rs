@@ -5,7 +5,7 @@
 #[path = "support/products.rs"]
 mod products;
 
-use products::{BF16, FP8, filled, run, run_uneven};
+use products::{BF16, FP8, filled, narrowed, run, run_uneven, scaled_and};
 use weft::collective::Flat;
 use weft::gemm::{
     Activation, Choice, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine, Problem, Scales,
@@ -68,15 +68,9 @@ fn an_all_gather_with_scales_of_results() {
 /// Checks results that go to other PEs, with the scales, the bias and the residual of the PE that multiplied.
 #[test]
 fn an_all_to_all_of_finished_products() {
-    let all = Epilogue {
-        scales: Scales::Rows,
-        bias: true,
-        activation: Activation::GeluTanh,
-        residual: true,
-        ..Epilogue::default()
-    };
+    let all = scaled_and(Activation::GeluTanh);
     run(Form::AllToAll, 3, (131, 80, 128), FP8, all, "bn=64,bk=128,stages=2,strip=32");
-    let narrow = Epilogue { scales: Scales::Matrices, bias: true, divide: true, ..Epilogue::default() };
+    let narrow = narrowed();
     let types = (DType::E4M3, DType::E4M3);
     run(Form::AllToAll, 2, (40, 80, 128), types, narrow, "bn=64,bk=128,stages=2,outs=1");
     let blocks = Epilogue { scales: Scales::Blocks, bias: true, ..Epilogue::default() };
@@ -87,15 +81,9 @@ fn an_all_to_all_of_finished_products() {
 
 #[test]
 fn sums_of_scaled_products() {
-    let all = Epilogue {
-        scales: Scales::Rows,
-        bias: true,
-        activation: Activation::GeluTanh,
-        residual: true,
-        ..Epilogue::default()
-    };
+    let all = scaled_and(Activation::GeluTanh);
     run(Form::ReduceScatter, 3, (131, 80, 128), FP8, all, "bn=64,bk=128,stages=2,strip=32,send=bulk");
-    let narrow = Epilogue { scales: Scales::Matrices, bias: true, divide: true, ..Epilogue::default() };
+    let narrow = narrowed();
     let types = (DType::E4M3, DType::E4M3);
     run(Form::ReduceScatter, 2, (40, 80, 128), types, narrow, "bn=64,bk=128,stages=2");
 }
@@ -144,7 +132,7 @@ fn packets_of_scaled_products() {
         ..Epilogue::default()
     };
     run(Form::AllReduce, 3, (9, 80, 144), FP8, all, "decode=1,bn=16,split=2,stages=2,flights=2");
-    let narrow = Epilogue { scales: Scales::Matrices, bias: true, divide: true, ..Epilogue::default() };
+    let narrow = narrowed();
     let types = (DType::E4M3, DType::E4M3);
     run(Form::AllReduce, 2, (5, 80, 144), types, narrow, "decode=1,bn=16,split=1,stages=2");
 }
@@ -166,7 +154,7 @@ fn scales_of_blocks() {
 fn epilogues_of_a_sequence() {
     let scaled = Epilogue { scales: Scales::Rows, bias: true, residual: true, ..Epilogue::default() };
     let all = Epilogue { activation: Activation::GeluTanh, ..scaled };
-    let narrow = Epilogue { scales: Scales::Matrices, bias: true, divide: true, ..Epilogue::default() };
+    let narrow = narrowed();
     let types = (DType::E4M3, DType::E4M3);
     let blocks = Epilogue { scales: Scales::Blocks, ..Epilogue::default() };
     for form in Form::ALL {

@@ -6,7 +6,7 @@
 #[expect(dead_code, reason = "all rows of these products are shared out by hand")]
 mod products;
 
-use products::{BF16, FP8, run_uneven};
+use products::{BF16, FP8, run_uneven, scaled_and};
 use weft::gemm::{Activation, Choice, Epilogue, Form, Fused, Problem, Scales, Shape};
 use weft::runtime::{DType, World};
 use weft_bench::BenchError;
@@ -24,13 +24,7 @@ fn an_all_gather_of_uneven_rows() {
 
 #[test]
 fn sums_of_uneven_rows() {
-    let all = Epilogue {
-        scales: Scales::Rows,
-        bias: true,
-        activation: Activation::Relu,
-        residual: true,
-        ..Epilogue::default()
-    };
+    let all = scaled_and(Activation::Relu);
     let plan = "bn=64,bk=128,stages=2,strip=32,send=bulk";
     run_uneven(Form::ReduceScatter, &[70, 0, 5], (80, 128), FP8, all, plan);
     let plain = Epilogue::default();

@@ -199,6 +199,16 @@ impl Case<'_> {
 /// The number by which results are divided.
 const DIVISOR: f64 = 8.0;
 
+/// An epilogue with scales of rows, a bias, an activation and a residual.
+pub fn scaled_and(activation: Activation) -> Epilogue {
+    Epilogue { scales: Scales::Rows, bias: true, activation, residual: true, ..Epilogue::default() }
+}
+
+/// An epilogue with a scale for each matrix and a bias, whose results are divided by a scale.
+pub fn narrowed() -> Epilogue {
+    Epilogue { scales: Scales::Matrices, bias: true, divide: true, ..Epilogue::default() }
+}
+
 /// A symmetric tensor with these elements.
 pub fn filled(
     world: &World,

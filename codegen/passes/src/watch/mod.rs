@@ -58,11 +58,41 @@ pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Res
         }
     });
     let mut waits = Vec::new();
-    let behind = kernel.body.0.iter().copied().find(|v| is_dependency(&kernel, *v));
-    let behind = behind.filter(|_| has_spin(&kernel));
-    let kernel = rewrite(kernel, &mut Watch { options, roles, behind, block: None, waits: &mut waits })?;
+    let counts = Counts::of(&kernel);
+    let kernel = rewrite(kernel, &mut Watch { options, roles, counts, block: None, waits: &mut waits })?;
     report.waits.extend(waits);
     Ok(kernel)
+}
+
+/// The place in a kernel where its launch is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// At the start.
+    Start,
+    /// After this op, in which all threads wait for the preceding launches. Those launches write
+    /// records with their own number until they end.
+    After(Value),
+    /// Before this op of the kernel's outermost block. It contains the first wait, and the code
+    /// before it always reaches it. What the first thread does there costs no time, because the
+    /// awaited data is on its way.
+    Before(Value),
+}
+
+impl Counts {
+    fn of(kernel: &Kernel) -> Counts {
+        let body = &kernel.body.0;
+        let behind = body.iter().position(|v| is_dependency(kernel, *v));
+        let from = behind.map_or(0, |at| at + 1);
+        let early =
+            behind.filter(|_| has_spin(kernel, body)).map_or(Counts::Start, |at| Counts::After(body[at]));
+        let later = body.get(from..).unwrap_or_default();
+        let Some(first) = later.iter().position(|v| has_spin(kernel, &[*v])) else { return early };
+        let returns = |v| matches!(kernel.op(v).control(), Some(Control::Return {}));
+        if contains(kernel, &body[..from + first], &mut |v| returns(v)) {
+            return early;
+        }
+        Counts::Before(later[first])
+    }
 }
 
 /// Whether an op waits for the preceding launches.
@@ -70,20 +100,22 @@ fn is_dependency(kernel: &Kernel, v: Value) -> bool {
     matches!(kernel.op(v).thread(), Some(Thread::WaitDependencies {}))
 }
 
-/// Whether a kernel has a wait that is watched.
-fn has_spin(kernel: &Kernel) -> bool {
-    let mut found = false;
-    kernel.walk(&mut |v, _| found |= Spin::of(kernel, v).is_some());
-    found
+/// Whether ops contain a wait that is watched.
+fn has_spin(kernel: &Kernel, ops: &[Value]) -> bool {
+    contains(kernel, ops, &mut |v| Spin::of(kernel, v).is_some())
+}
+
+/// Whether a test holds for one of some ops, or for an op in one of their blocks.
+fn contains(kernel: &Kernel, ops: &[Value], test: &mut dyn FnMut(Value) -> bool) -> bool {
+    ops.iter()
+        .any(|&v| test(v) || kernel.op(v).blocks().into_iter().any(|block| contains(kernel, &block.0, test)))
 }
 
 struct Watch<'a> {
     options: &'a Options,
     /// The first thread and the name of each role that has a name.
     roles: Vec<(u32, Arc<str>)>,
-    /// The wait of all threads for the preceding launches, if the kernel has one. The launch is
-    /// counted after it, because those launches write records with their own number until they end.
-    behind: Option<Value>,
+    counts: Counts,
     /// The address of the block that the host provides, if a wait needs it.
     block: Option<Value>,
     waits: &'a mut Vec<Wait>,
@@ -99,13 +131,18 @@ struct Count {
 
 impl Rewrite for Watch<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
-        if self.behind == Some(v) {
+        if self.counts == Counts::After(v) {
             let block = self.block(e)?;
             // Instructions behind the wait would delay the launch.
             let first = is_first(&mut e.b)?;
             e.b.emit(Thread::WaitDependencies {})?;
             count_launch(&mut e.b, block, first)?;
             return Ok(Action::Drop);
+        }
+        if self.counts == Counts::Before(v) {
+            let block = self.block(e)?;
+            let first = is_first(&mut e.b)?;
+            count_launch(&mut e.b, block, first)?;
         }
         let Some(spin) = Spin::of(e.b.kernel(), v) else { return Ok(Action::Keep) };
         let span = e.b.kernel().insts[v].span;
@@ -141,8 +178,8 @@ impl Rewrite for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// The address of the block. The function also counts the launch at the start of the kernel,
-    /// unless `behind` names a wait after which it is counted.
+    /// The address of the block. The function also counts the launch if that is done at the start
+    /// of the kernel.
     fn block(&mut self, e: &mut Editor) -> Built<Value> {
         if let Some(block) = self.block {
             return Ok(block);
@@ -150,7 +187,7 @@ impl Watch<'_> {
         // There are no roles at the start of the kernel.
         let whole = e.whole();
         let threads = std::mem::replace(&mut e.b.kernel_mut().block, whole);
-        let counts = self.behind.is_none();
+        let counts = self.counts == Counts::Start;
         let block = e.prologue(|b| {
             let bits = parameter(b, Hidden::Watch {})?;
             let block = b.address(bits, Space::Global)?;

@@ -82,6 +82,10 @@ fn widths_and_why() {
              stride 6 of (4,2):(1,6); nothing to test",
         ),
         (
+            explain(Scalar::F32, 16, layout(&[4, 3], &[1, 0]), 4, Some(128)),
+            "load of 12 elements: 1 x ld.global.v4.b32 (16 bytes); nothing to test",
+        ),
+        (
             explain(Scalar::F64, 8, line(1), 1, Some(1000)),
             "load of 1 elements: 1 x ld.global.b64 (8 bytes); a thread does not move more at once; \
              nothing to test",

@@ -11,7 +11,7 @@ use crate::report::{Cover, Instr};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Type;
-use weft_ir::{Access, Bridge, Family, Int, Memory, RedOp, Scalar, Space, Value, ValueType};
+use weft_ir::{Access, Bridge, Family, Int, Memory, RedOp, Scalar, Sem, Space, Value, ValueType};
 use weft_isa::{Form, Instr as Instruction, Target, Width};
 use weft_layout::Swizzle;
 
@@ -141,8 +141,12 @@ impl MemoryPass<'_> {
         }
         let mut f = Fragment::new(at, &legal, span)?;
         f.no_matrices = no_matrices;
-        let (bytes, count) = (f.width * elem.bytes(), f.starts.len() as u32);
         let (sem, scope) = op.ordering();
+        let repeated = matches!(op, Access::Load { .. }) && sem == Sem::Weak;
+        let (distinct, numbers) = f.distinct();
+        let repeated = repeated && distinct.starts.len() < f.starts.len();
+        let read = if repeated { &distinct } else { &f };
+        let (bytes, count) = (f.width * elem.bytes(), read.starts.len() as u32);
         let name = match plain {
             Some(verb) => plain_name(verb, sem, scope, space, bytes, elem.bytes()),
             None => atomic_name(op, elem, space),
@@ -150,7 +154,14 @@ impl MemoryPass<'_> {
         self.note(e, v, &f, vec![Instr { name, bytes, count }]);
         match op {
             Access::Load { .. } | Access::Atomic { .. } | Access::AtomicCas { .. } => {
-                self.finish_read(e, &f, &by, None, 1)
+                match self.finish_read(e, read, &by, None, 1)? {
+                    Action::Become(v) if repeated => {
+                        let piece = |k: usize| e.b.slice(v, k as u32 * f.width, f.width);
+                        let all = numbers.into_iter().map(piece).collect::<Built<_>>()?;
+                        e.b.concat(all).map(Action::Become)
+                    }
+                    action => Ok(action),
+                }
             }
             Access::Store { value, .. } | Access::Red { value, .. } => {
                 self.finish_write(e, &f, *value, &by, None, 1)

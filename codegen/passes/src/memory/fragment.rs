@@ -6,6 +6,7 @@ use crate::codes::{BAD_BOUND, NOT_STATIC};
 use crate::edit::Emit;
 use crate::index::poison;
 use crate::report::{Cover, Narrow};
+use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Builder;
@@ -176,6 +177,43 @@ impl Fragment {
     /// The offset and the number of lanes of every piece.
     pub fn pieces(&self) -> Vec<(Int, u32)> {
         self.starts.iter().map(|at| (at.clone(), self.width)).collect()
+    }
+
+    /// The fragment without the pieces that repeat an earlier one, and the number of the piece
+    /// that has the elements of each piece. Elements repeat along modes with a stride of 0.
+    pub fn distinct(&self) -> (Fragment, Vec<usize>) {
+        let mut seen = FxHashMap::default();
+        let mut firsts = Vec::new();
+        let numbers = (0..self.starts.len())
+            .map(|k| {
+                let positions: Vec<&Int> = self.limits.iter().map(|l| &l.starts[k]).collect();
+                *seen.entry((&self.starts[k], positions)).or_insert_with(|| {
+                    firsts.push(k);
+                    firsts.len() - 1
+                })
+            })
+            .collect();
+        let of = |all: &[Int]| match all.len() == self.starts.len() {
+            true => firsts.iter().map(|k| all[*k].clone()).collect(),
+            false => all.to_vec(),
+        };
+        let limit = |l: &Limit| Limit {
+            limit: l.limit.clone(),
+            starts: of(&l.starts),
+            step: l.step,
+            tops: of(&l.tops),
+        };
+        let fragment = Fragment {
+            elem: self.elem,
+            lanes: u32::try_from(firsts.len()).unwrap_or(u32::MAX).saturating_mul(self.width),
+            width: self.width,
+            starts: of(&self.starts),
+            limits: self.limits.iter().map(limit).collect(),
+            cover: self.cover,
+            narrow: self.narrow.clone(),
+            no_matrices: self.no_matrices.clone(),
+        };
+        (fragment, numbers)
     }
 
     /// Whether every element exists, as a value, or `None` if that is proven.

@@ -22,7 +22,7 @@ const ROWS: u32 = 4;
 const QUAD: u32 = 8;
 /// The columns of a tile that are stored at a time, and a role's buffers for as many columns. The
 /// first row whose columns divide those of a tile counts.
-const STRIPS: [(u32, u32); 3] = [(64, 2), (56, 1), (24, 2)];
+const STRIPS: [(u32, u32); 5] = [(64, 2), (56, 1), (48, 2), (32, 2), (16, 2)];
 /// The bytes of a row that TMA copies are a multiple of this number.
 const UNIT: u32 = 16;
 /// The number of elements by which rows of the memory for a cluster's sums are padded, to avoid
@@ -174,12 +174,28 @@ pub(super) fn has_warpgroups(target: Target) -> bool {
     Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
 }
 
-/// Every plan with which a problem can be computed on a target. Tiles of the transpose are among
-/// them only if one tile has all rows of A, because they are stored in smaller pieces.
+/// Rows of A up to which one tile of the transpose has all of them.
+const ROWS_OF_ONE_TILE: u64 = 128;
+/// Rows of A up to which clusters add up sums of two tiles of the transpose. With more, stages are few.
+const ROWS_OF_SUMS: u64 = 256;
+
+/// Every plan with which a problem can be computed on a target, except those that were always slow on GPUs.
 pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
-    let few = |plan: &Plan| u64::from(plan.get(Param::Bn)) >= problem.shape.m;
-    Plan::all()
-        .filter(move |plan| (plan.get(Param::Swap) == 0 || few(plan)) && fits(problem, plan, target).is_ok())
+    let m = problem.shape.m;
+    Plan::all().filter(move |plan| !slow(plan, m) && fits(problem, plan, target).is_ok())
+}
+
+/// Whether a plan is slower than others for products with `m` rows of A:
+/// - tiles of the transpose, which are stored in smaller pieces, if A has more rows than two of them have;
+/// - tiles of 128 rows and 80 or 96 columns, if roles take turns, or if one tile has all rows of A and tiles of 64 rows
+///   keep more multiprocessors busy.
+fn slow(plan: &Plan, m: u64) -> bool {
+    let of = |param| plan.get(param);
+    let [swap, turns] = [Param::Swap, Param::Turns].map(|param| of(param) == 1);
+    let two = m > ROWS_OF_ONE_TILE && (of(Param::Split) == 1 || m <= ROWS_OF_SUMS);
+    let many = u64::from(of(Param::Bn)) * if two { 2 } else { 1 } < m;
+    let narrow = of(Param::Bm) >= 128 && (80..128).contains(&of(Param::Bn));
+    swap && many || narrow && (turns || !swap && m <= ROWS_OF_ONE_TILE)
 }
 
 impl Plan {

@@ -79,6 +79,10 @@ const MEET: f64 = 1500.0;
 /// Cycles in which 128 bytes of a stage beyond the last row are set to 0. On an H100, 192 rows in tiles of 128
 /// take 160 cycles longer for a step than 256 rows.
 const CLEARED: f64 = 2.2;
+/// The same for rows that become columns of the last of several tiles, shared among all of them. On an H100, 232 columns in two tiles of 128
+/// take 160 cycles longer than 256 columns, 176 in two tiles of 96 take 120 cycles longer than 192, and 4096 columns in
+/// tiles of 160 take no longer than 4160.
+const CLEARED_COLUMNS: f64 = 12.0;
 
 /// Multiply-adds of a multiprocessor's tensor cores in a cycle.
 fn products(problem: &Problem) -> f64 {
@@ -120,12 +124,17 @@ fn adding(plan: &Plan) -> f64 {
     if plan.get(Param::Split) > 1 { MEET + elements * 4.0 / CLUSTER } else { 0.0 }
 }
 
-/// Cycles in which the rows of a stage beyond the last one are set to 0, in the CTA that has the most.
+/// Cycles in which the rows and columns of a stage beyond the last ones are set to 0.
 fn cleared(problem: &Problem, plan: &Plan) -> f64 {
-    let (rows, _) = extents(problem, plan);
-    let [bm, bk] = [Param::Bm, Param::Bk].map(|param| u64::from(plan.get(param)));
-    let bytes = (rows.next_multiple_of(bm) - rows) * bk * u64::from(problem.dtype.bytes());
-    bytes as f64 / 128.0 * CLEARED
+    let (rows, columns) = extents(problem, plan);
+    let [bm, bn] = [Param::Bm, Param::Bn].map(|param| u64::from(plan.get(param)));
+    let beyond = |extent: u64, tile| (extent.next_multiple_of(tile) - extent) as f64;
+    let of_columns = match columns.div_ceil(bn) {
+        1 => CLEARED,
+        tiles => CLEARED_COLUMNS / tiles as f64,
+    };
+    let units = f64::from(plan.get(Param::Bk) * problem.dtype.bytes()) / 128.0;
+    (beyond(rows, bm) * CLEARED + beyond(columns, bn) * of_columns) * units
 }
 
 /// The number of CTAs of a cluster.

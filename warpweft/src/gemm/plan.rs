@@ -41,7 +41,7 @@ parameters! {
     /// Rows of an output tile.
     Bm = "BM": [128, 256, 64];
     /// Columns of an output tile.
-    Bn = "BN": [256, 192, 168, 128, 64, 32, 16];
+    Bn = "BN": [256, 224, 192, 168, 160, 128, 96, 80, 64, 32, 16];
     /// Elements along K of a stage.
     Bk = "BK": [64, 128, 32];
     /// Stages of the pipeline that feeds the matrix instructions.

@@ -39,7 +39,8 @@ pub struct Fused {
     both: bool,
     /// The variants of warpweft: all, or a list of kernels, auto and separate (an allreduce
     /// followed by a kernel). one_flight:8x128 is one_flight with 8 CTAs of 128 threads for each
-    /// token.
+    /// token. one_flight:8x128:late begins only after the previous launch has ended, and the packets
+    /// of one_flight:8x128:flags carry flags.
     #[arg(long, default_value = "all", value_name = "all|NAME,...")]
     algo: String,
     /// The peers to measure as well: nccl and nccl-symm (with registered windows), whose allreduce

@@ -3,13 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use half::bf16;
 use std::path::{Path, PathBuf};
+use weft::gpu::{Grid, Kernel};
 use weft::ir::Scalar;
 use weft::layout::Layout;
-use weft::runtime::launch::{self, ArgumentValue, Checked, Elements};
-use weft::runtime::{DType, IntoLayout};
+use weft::runtime::launch::{self, ArgumentValue, AsArgument, Checked, Elements};
+use weft::runtime::{DType, DeviceTensor, IntoLayout, SimConfig, World};
 use weft::{Define, KernelFile, Lowering, Options};
-use weft_bench::fused::{self, Form, Fused, Outputs, Plan, Workspace};
+use weft_bench::fused::{self, Contender, Form, Fused, Outputs, Plan, Workspace};
 use weft_check::{CheckOptions, check_file};
 use weft_run::array::{Array, Number, write_number};
 use weft_run::{RunOptions, run_file};
@@ -211,6 +213,16 @@ fn sweep(name: &str, cases: &[Case]) {
     assert!(cases.len() > 5);
 }
 
+/// The ways in which a plan's kernel can exchange rows: with and without flags, and with CTAs that
+/// process one row or several.
+fn exchanges(plan: Plan) -> Vec<Plan> {
+    let of = |(flags, loops)| Plan { flags, loops, ctas: if loops { plan.split } else { plan.ctas }, ..plan };
+    match plan.kernel.spreads() {
+        true => [(false, false), (false, true), (true, false), (true, true)].map(of).to_vec(),
+        false => vec![plan],
+    }
+}
+
 fn case(form: Form, lowering: Lowering, pes: usize, tokens: usize, hidden: usize) -> Case {
     Case { plan: None, form, lowering, pes, tokens, hidden, launches: 1 }
 }
@@ -294,28 +306,28 @@ macro_rules! kernels {
 kernels!(one_flight, two_flights, low_latency, one_shot, two_shot);
 
 /// Checks that all PEs get the same bits from a kernel, and that all kernels compute the same
-/// residual. Kernels whose CTAs read whole rows add the squares in one order, so their results are
-/// also the same bits, including those of the kernel that is not fused.
+/// residual. Kernels whose CTAs read whole rows add the squares in one order, and kernels that
+/// spread rows in another, so the results of each kind are also the same bits. The kernel that is
+/// not fused reads whole rows.
 #[test]
 fn kernels_agree() {
     let folder = tempfile::tempdir().unwrap();
     for form in FORMS {
         for (pes, tokens, hidden) in [(1, 3, 200), (3, 4, 200), (8, 2, 1032)] {
             let shape = case(form, Lowering::Unicast, pes, tokens, hidden);
-            let plans = Fused::ALL.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 8)));
-            let mut whole: Option<Outputs> = None;
+            let plans = Fused::ALL.iter().map(|k| Plan::of(k, tokens as u32, 2 * hidden, 8));
+            let plans = plans.flat_map(|plan| if pes == 3 { exchanges(plan) } else { vec![plan] }).map(Some);
+            let (mut residual, mut alike): (_, [Option<Outputs>; 2]) = (None, [None, None]);
             for plan in plans.chain((pes == 1).then_some(None)) {
                 let all = (Case { plan, ..shape }).run(folder.path()).into_iter();
                 let norm = |got: Outputs| if form.both { got.norm } else { Vec::new() };
                 let all: Vec<_> = all.map(|got| Outputs { norm: norm(got.clone()), ..got }).collect();
                 assert!(all.iter().all(|got| *got == all[0]), "{plan:?} with {form:?}");
-                let first = whole.get_or_insert_with(|| all[0].clone());
-                assert!(first.residual == all[0].residual, "{plan:?} with {form:?}");
-                if plan.is_some_and(|plan| plan.kernel.spreads()) {
-                    whole = None;
-                } else {
-                    assert!(*first == all[0], "{plan:?} with {form:?}");
-                }
+                let first = residual.get_or_insert_with(|| all[0].residual.clone());
+                assert!(*first == all[0].residual, "{plan:?} with {form:?}");
+                let kind = usize::from(plan.is_some_and(|plan| plan.kernel.spreads()));
+                let first = alike[kind].get_or_insert_with(|| all[0].clone());
+                assert!(*first == all[0], "{plan:?} with {form:?}");
             }
         }
     }
@@ -382,10 +394,11 @@ fn arguments_fit() {
 #[test]
 fn checks_find_nothing() {
     let form = Form { out: Scalar::E4M3, per_token: true, both: true, ..BF16 };
-    for (tokens, sms) in [(3, 8), (5, 2)] {
+    for (tokens, sms, varied) in [(3, 8, false), (5, 2, true)] {
         let switched = ["one_flight", "two_flights", "low_latency"].map(|name| (kernel(name), true));
-        for (fused, switch) in Fused::ALL.iter().map(|k| (k, false)).chain(switched) {
-            let plan = Plan { switch, ..Plan::of(fused, tokens, 144, sms) };
+        let all = Fused::ALL.iter().map(|k| (k, false)).chain(switched);
+        let all = all.map(|(fused, switch)| Plan { switch, ..Plan::of(fused, tokens, 144, sms) });
+        for plan in all.flat_map(|plan| if varied { exchanges(plan) } else { vec![plan] }) {
             let mut options = CheckOptions::new("sm_90a".parse().unwrap());
             let (name, file) = code(Some(&plan));
             options.compile.kernel = Some(name.into());
@@ -394,13 +407,115 @@ fn checks_find_nothing() {
             options.args = [("tokens".into(), i64::from(tokens).into()), ("eps".into(), EPS.into())].into();
             (options.pes, options.seeds, options.grid) = (vec![3], 4, Some([plan.ctas, 1, 1]));
             (options.launches, options.overlap) = (3, true);
-            if switch {
+            if plan.switch {
                 options.compile.lowering = Lowering::Multimem;
             }
             let report = check_file(&file, &options).unwrap();
             assert!(report.is_clean(), "{plan:?}: {:?}", report.findings);
             // Packets have the same code under both lowerings.
-            assert_eq!(report.cases.len(), if fused.packets() { 1 } else { 2 });
+            assert_eq!(report.cases.len(), if plan.kernel.packets() { 1 } else { 2 });
         }
+    }
+}
+
+/// An element that depends on PE, launch and index. Sums of all PEs' elements are exact in bf16.
+fn small(pe: u32, launch: usize, i: usize) -> f64 {
+    ((i * 7 + launch * 5) % 16) as f64 - 8.0 + f64::from(pe)
+}
+
+/// Consecutive launches with other numbers of rows and of CTAs use one workspace. No packet is
+/// lost or taken for one of another launch, and the checks find nothing.
+#[test]
+fn launches_of_other_sizes_share_a_workspace() {
+    let (pes, hidden, of_one) = (3u32, 100usize, [3u32, 1, 4, 2, 1, 4, 3].map(|n| (n as usize, n)));
+    let of_several = [(7, 2), (1, 3), (5, 1), (2, 2), (6, 3), (1, 1), (4, 2)];
+    for (seed, name) in ["one_flight", "two_flights"].into_iter().enumerate() {
+        for plan in exchanges(Plan::spread(kernel(name), 1, 2 * hidden, 8, (2, Some(32)))) {
+            let sizes = if plan.loops { of_several } else { of_one };
+            let job = World::simulated_with(&SimConfig::new(pes).checked().seed(seed as u64)).unwrap();
+            let run = |world: &World| launches(world, &plan, hidden, &sizes);
+            let results = job.run(run).unwrap_or_else(|e| panic!("{plan:?}: {e}"));
+            for (pe, launches) in results.iter().enumerate() {
+                for (i, got) in launches.iter().enumerate() {
+                    let want: Vec<f64> = (0..sizes[i].0 * hidden)
+                        .map(|at| (0..pes).map(|pe| small(pe, i, at)).sum::<f64>() + small(0, i + 1, at))
+                        .collect();
+                    assert_eq!(*got, want, "{plan:?}: PE {pe}, launch {i}");
+                }
+            }
+            let findings = job.simulation().findings();
+            assert!(findings.is_empty(), "{plan:?}: {findings:#?}");
+        }
+    }
+}
+
+/// Launches a plan's kernel with each number of rows and of clusters, and returns the residuals.
+fn launches(
+    world: &World,
+    plan: &Plan,
+    hidden: usize,
+    sizes: &[(usize, u32)],
+) -> Result<Vec<Vec<f64>>, Box<dyn std::error::Error + Send + Sync>> {
+    let (stream, me, n_pes) = (world.stream(), world.my_pe(), world.n_pes());
+    let (name, file) = code(Some(plan));
+    let mut options = Options::new("sm_90a".parse()?);
+    options.kernel = Some(name.into());
+    options.lowering = Lowering::Unicast;
+    options.defines = plan.defines(BF16, hidden, n_pes).into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
+    let kernel = Kernel::with(world, file, options)?;
+    let size = Workspace::of(plan, 2 * hidden, n_pes);
+    let (packets, epoch) =
+        (world.zeros::<u64>(size.packets[0])?, DeviceTensor::<u32>::zeros(size.epoch, stream)?);
+    let row = |n: usize, of: &dyn Fn(usize) -> f64| (0..n).map(|i| bf16::from_f64(of(i))).collect::<Vec<_>>();
+    let tensor = |shape: [usize; 2], data: &[bf16]| -> weft::runtime::Result<DeviceTensor<bf16>> {
+        let x = DeviceTensor::zeros(shape, stream)?;
+        x.copy_from(data, stream)?;
+        Ok(x)
+    };
+    let weight = DeviceTensor::from_slice(&vec![bf16::ONE; hidden], stream)?;
+    let (bias, norm) =
+        (DeviceTensor::<bf16>::zeros(1, stream)?, DeviceTensor::<bf16>::zeros([1, 1], stream)?);
+    let scale = DeviceTensor::<f32>::zeros([1, 1], stream)?;
+    let mut operands = Vec::new();
+    for (i, (tokens, clusters)) in sizes.iter().enumerate() {
+        let (shape, n) = ([*tokens, hidden], tokens * hidden);
+        let x = tensor(shape, &row(n, &|at| small(me, i, at)))?;
+        let residual = tensor(shape, &row(n, &|at| small(0, i + 1, at)))?;
+        operands.push((*tokens as i64, *clusters, x, residual, DeviceTensor::<bf16>::zeros(shape, stream)?));
+    }
+    world.barrier()?;
+    for (tokens, clusters, x, residual, out) in &operands {
+        let arguments: [&dyn AsArgument; 12] = [
+            tokens,
+            x,
+            residual,
+            &weight,
+            &bias,
+            &(EPS as f32),
+            out,
+            &scale,
+            &norm,
+            &packets,
+            &epoch,
+            &world.team(),
+        ];
+        kernel.launch(stream, Grid::of(clusters * plan.split), arguments.to_vec())?;
+    }
+    let residuals = operands.iter().map(|(_, _, _, residual, _)| residual.to_vec(stream));
+    let residuals = residuals.map(|all| all.map(|all| all.iter().map(|v| v.to_f64()).collect()));
+    let residuals = residuals.collect::<Result<Vec<_>, _>>()?;
+    world.barrier()?;
+    Ok(residuals)
+}
+
+/// Checks that names of variants read back, and that others are refused.
+#[test]
+fn variants_have_names() {
+    for name in ["two_flights:4x128", "one_flight:8x64:late", "two_flights:1x352:flags", "one_flight", "auto"]
+    {
+        assert_eq!(Contender::ours(name).unwrap()[0].name(), name);
+    }
+    for name in ["two_flights:4", "one_flight:8x64:soon", "low_latency:8x64", "one_flight:0x32"] {
+        assert!(Contender::ours(name).unwrap_err().contains("is not a"), "{name}");
     }
 }

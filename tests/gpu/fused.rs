@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     }),
     Case::new("fused::quantised", |w| forms(w, &quantised())),
     Case::new("fused::spread", |w| forms(w, &spread())),
+    Case::new("fused::several_rows", several_rows),
     Case::new("fused::nccl", beside_nccl),
 ];
 
@@ -58,6 +59,14 @@ fn forms(world: &World, forms: &[Form]) -> Checked {
         }
     }
     Ok(())
+}
+
+/// CTAs process several rows, and packets carry flags or not.
+fn several_rows(world: &World) -> Checked {
+    let names = "one_flight,two_flights,one_flight:2x128:flags,two_flights:2x128:flags";
+    let contenders = Contender::ours(names)?;
+    let request = Request { contenders, ..request(&[257, 1100], 4096) };
+    checked(world, &request, 2 * request.contenders.len())
 }
 
 /// Checks that NCCL's allreduce and the library's kernel give the same results within NCCL's

@@ -280,10 +280,7 @@ impl<'a> Harness<'a> {
         let multicast = self.lowering == Lowering::Multimem;
         let plan = match (contender, self.request.split) {
             (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, row_bytes, self.sms, split),
-            (Contender::Spread(kernel, split, threads, early), _) => {
-                let plan = Plan::spread(kernel, tokens, row_bytes, self.sms, (split, Some(threads)));
-                Plan { early, ..plan }
-            }
+            (Contender::Spread(kernel, split), _) => split.plan(kernel, tokens, row_bytes, self.sms),
             (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
             (Contender::Auto, _) => {
                 let shape = Shape { tokens, row_bytes, n_pes: self.world.n_pes(), multicast };

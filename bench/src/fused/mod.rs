@@ -14,6 +14,7 @@ pub use weft::fused::{Exchange, Form, Fused, Plan, Shape, Workspace};
 use super::contender::pick;
 use super::torch::{self, norm::Norm};
 use super::{BenchError, usable};
+use std::fmt;
 use weft::Lowering;
 use weft_ir::Scalar;
 use weft_runtime::World;
@@ -26,9 +27,8 @@ type ProgressSink<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()
 pub enum Contender {
     /// One kernel that does all of the work.
     Fused(&'static Fused),
-    /// A kernel with given numbers of CTAs for each row and of threads for each CTA, and whether it
-    /// may start before the previous launch has ended.
-    Spread(&'static Fused, u32, u32, bool),
+    /// A kernel that spreads rows, with a given split.
+    Spread(&'static Fused, RowSplit),
     /// The kernel that [`Plan::choose`] expects to be the fastest.
     Auto,
     /// The allreduce of warpweft, and its norm kernel.
@@ -39,6 +39,57 @@ pub enum Contender {
     NcclSymm,
     /// FlashInfer's kernel, which comes from TensorRT-LLM.
     FlashInfer,
+}
+
+/// How a kernel spreads rows over CTAs and sends them.
+#[derive(Clone, Copy, Debug)]
+pub struct RowSplit {
+    /// The number of CTAs that share a row.
+    pub ctas: u32,
+    /// The number of threads of a CTA.
+    pub threads: u32,
+    /// Whether the kernel begins only after the previous launch has ended.
+    pub late: bool,
+    /// Whether packets carry flags.
+    pub flags: bool,
+}
+
+impl RowSplit {
+    /// The given numbers of CTAs for each row and of threads for each CTA.
+    pub fn of(ctas: u32, threads: u32) -> RowSplit {
+        RowSplit { ctas, threads, late: false, flags: false }
+    }
+
+    /// Reads `8x128`, `8x128:late`, `8x128:flags` and so on.
+    fn read(text: &str) -> Option<RowSplit> {
+        let mut words = text.split(':');
+        let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n > 0);
+        let (ctas, threads) = words.next()?.split_once('x')?;
+        let mut found = RowSplit::of(number(ctas)?, number(threads)?);
+        for word in words {
+            match word {
+                "late" => found.late = true,
+                "flags" => found.flags = true,
+                _ => return None,
+            }
+        }
+        Some(found)
+    }
+
+    /// The plan of a kernel for `tokens` rows of `row_bytes` bytes on a GPU with `sms`
+    /// multiprocessors.
+    fn plan(&self, kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
+        let plan = Plan::spread(kernel, tokens, row_bytes, sms, (self.ctas, Some(self.threads)));
+        Plan { early: !self.late, flags: self.flags, ..plan }
+    }
+}
+
+impl fmt::Display for RowSplit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RowSplit { ctas, threads, late, flags } = self;
+        let word = |on: &bool, word: &'static str| if *on { word } else { "" };
+        write!(f, "{ctas}x{threads}{}{}", word(late, ":late"), word(flags, ":flags"))
+    }
 }
 
 impl Contender {
@@ -52,8 +103,8 @@ impl Contender {
 
     /// The contenders of warpweft that a list of names means: a kernel; `one_flight:8x128` for 8
     /// CTAs of 128 threads for each row; `one_flight:8x128:late` for a kernel that starts only
-    /// after the previous launch has ended; `auto`; and `separate` for an allreduce followed by a
-    /// norm kernel.
+    /// after the previous launch has ended; `one_flight:8x128:flags` for packets with flags; `auto`;
+    /// and `separate` for an allreduce followed by a norm kernel.
     ///
     /// # Errors
     ///
@@ -65,24 +116,17 @@ impl Contender {
     fn of(name: &str) -> Result<Contender, String> {
         let (kernel, shape) = name.split_once(':').map_or((name, None), |(k, s)| (k, Some(s)));
         let found = Fused::ALL.iter().find(|k| k.name == kernel);
-        let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n > 0);
         match (found, kernel, shape) {
             (Some(kernel), _, None) => Ok(Contender::Fused(kernel)),
             (None, "auto", None) => Ok(Contender::Auto),
             (None, "separate", None) => Ok(Contender::Separate),
-            (Some(kernel), _, Some(shape)) if kernel.spreads() => {
-                let (shape, early) = shape.strip_suffix(":late").map_or((shape, true), |s| (s, false));
-                let parts = shape.split_once('x').map(|(c, t)| (number(c), number(t)));
-                match parts {
-                    Some((Some(split), Some(threads))) => {
-                        Ok(Contender::Spread(kernel, split, threads, early))
-                    }
-                    _ => Err(format!(
-                        "`{name}` is not a variant: expected CTAs and threads, as in {}:8x128",
-                        kernel.name
-                    )),
-                }
-            }
+            (Some(kernel), _, Some(shape)) if kernel.spreads() => match RowSplit::read(shape) {
+                Some(split) => Ok(Contender::Spread(kernel, split)),
+                None => Err(format!(
+                    "`{name}` is not a variant: expected CTAs and threads, as in {}:8x128",
+                    kernel.name
+                )),
+            },
             _ => {
                 let known: Vec<_> = Fused::ALL.iter().map(|k| k.name).chain(["auto", "separate"]).collect();
                 Err(format!("`{name}` is not a known variant: expected {}", known.join(", ")))
@@ -104,9 +148,7 @@ impl Contender {
     pub fn name(self) -> String {
         match self {
             Contender::Fused(kernel) => kernel.name.into(),
-            Contender::Spread(kernel, split, threads, early) => {
-                format!("{}:{split}x{threads}{}", kernel.name, if early { "" } else { ":late" })
-            }
+            Contender::Spread(kernel, split) => format!("{}:{split}", kernel.name),
             Contender::Auto => "auto".into(),
             Contender::Separate => "allreduce+norm".into(),
             Contender::Nccl => "nccl+norm".into(),

@@ -1,6 +1,6 @@
 //! Tuning: finds the fastest plan for a number of tokens by measurement.
 
-use super::{Contender, Fused, Plan, ProgressSink, Report, Request, Row, run};
+use super::{Contender, Fused, Plan, ProgressSink, Report, Request, Row, RowSplit, run};
 use crate::BenchError;
 use weft::fused::tuning::{Entry, Setting, Table};
 use weft_runtime::World;
@@ -19,7 +19,7 @@ pub fn candidates(row_bytes: usize) -> Vec<Contender> {
             let mut threads: Vec<u32> =
                 [1, 2, 3, 4].map(|each| whole.div_ceil(each).next_multiple_of(32)).into();
             threads.dedup();
-            all.extend(threads.into_iter().map(|n| Contender::Spread(kernel, split, n, true)));
+            all.extend(threads.into_iter().map(|n| Contender::Spread(kernel, RowSplit::of(split, n))));
         }
     }
     all
@@ -43,9 +43,7 @@ pub fn tune(world: &World, request: &Request, done: ProgressSink<'_>) -> Result<
         let (row, contender) =
             right.min_by(|(a, _), (b, _)| a.time_us.median.total_cmp(&b.time_us.median))?;
         let plan = match contender {
-            Contender::Spread(kernel, split, threads, _) => {
-                Plan::spread(kernel, row.tokens, row_bytes, sms, (*split, Some(*threads)))
-            }
+            Contender::Spread(kernel, split) => split.plan(kernel, row.tokens, row_bytes, sms),
             Contender::Fused(kernel) => Plan::of(kernel, row.tokens, row_bytes, sms),
             _ => return None,
         };

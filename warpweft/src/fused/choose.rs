@@ -30,8 +30,9 @@ impl Shape {
 /// H100s).
 pub(super) fn one_flight(s: &Shape, plan: &Plan) -> Cost {
     let others = f64::from(s.n_pes.saturating_sub(1));
+    // Through the switch, every PE also receives what it sends.
     let by = match plan.switch {
-        true => Cost { switch: sent(s, plan), ..Cost::default() },
+        true => Cost { switch: sent(s, plan) * (others + 1.0), ..Cost::default() },
         false => Cost::stored(s.n_pes, sent(s, plan) * others),
     };
     // A CTA sends its next row before the packets of this row have arrived.
@@ -43,7 +44,7 @@ pub(super) fn two_flights(s: &Shape, plan: &Plan) -> Cost {
     let pes = f64::from(s.n_pes.max(1));
     let part = sent(s, plan) * (pes - 1.0) / pes;
     let by = match plan.switch {
-        true => Cost { switch: sent(s, plan) / pes, ..Cost::stored(s.n_pes, part) },
+        true => Cost { switch: sent(s, plan), ..Cost::stored(s.n_pes, part) },
         false => Cost::stored(s.n_pes, 2.0 * part),
     };
     // Sums are not sent ahead. Half of the flights of further rows are hidden, because CTAs are not
@@ -126,30 +127,34 @@ mod tests {
         [1, 8, 16, 128, 512, 8192].map(of).to_vec()
     }
 
-    /// Few tokens use packets: one flight for one token or two PEs, and two flights if eight PEs
-    /// would send everything to everyone. Many tokens use barriers: with two PEs one shot or two,
-    /// because both send the same amount; with eight PEs two shots.
+    /// One token and two PEs use one flight. With two PEs, it moves as many bytes as the kernels
+    /// with barriers. Eight PEs would send everything to everyone, so they use two flights, and for
+    /// thousands of tokens two shots, whose sums do not wait row by row.
     #[test]
-    fn few_tokens_go_by_packets_and_many_in_two_shots() {
-        let [flight, flights, one, two] = ["one_flight", "two_flights", "one_shot", "two_shot"];
-        assert_eq!(chosen(8, false), [flight, flights, flights, two, two, two]);
-        assert_eq!(chosen(2, false)[..4], [flight; 4]);
-        assert!(chosen(2, false)[4..].iter().all(|k| [one, two].contains(k)));
+    fn packets_are_chosen_until_sums_wait_for_too_many_rows() {
+        let [flight, flights, two] = ["one_flight", "two_flights", "two_shot"];
+        assert_eq!(chosen(8, false), [flight, flights, flights, flights, flights, two]);
+        assert_eq!(chosen(2, false), [flight; 6]);
         assert_eq!(chosen(8, true)[0], flight);
         assert_eq!(chosen(8, true)[5], two);
     }
 
-    /// A place for each row needs no flags. Otherwise, three vectors for each thread go in dense
-    /// packets, which have two thirds of the bytes.
+    /// Packets without flags have the bytes of their data, whether CTAs process one row or several.
+    /// Flags double them, except for three vectors for each thread, whose packets are dense.
     #[test]
     fn packets_are_counted() {
-        let packed = |tokens, threads| {
+        let packed = |tokens, threads, flags| {
             let shape = Shape { tokens, row_bytes: 16 << 10, n_pes: 2, multicast: false };
-            let plan = Plan::spread(&KERNELS[0], tokens, 16 << 10, 132, (1, Some(threads)));
-            one_flight(&shape, &plan).neighbour / f64::from(tokens)
+            let of = |kernel| {
+                let plan = Plan::spread(kernel, tokens, 16 << 10, 132, (1, Some(threads)));
+                ((kernel.cost)(&shape, &Plan { flags, ..plan }).neighbour / f64::from(tokens)) as usize
+            };
+            let [one, two] = [0, 1].map(|i| of(&KERNELS[i]));
+            assert_eq!(one, two, "both flights together carry what one flight carries to the other PE");
+            one
         };
-        assert_eq!((packed(64, 1024), packed(64, 512), packed(256, 512)), (16384.0, 16384.0, 16384.0));
-        assert_eq!((packed(512, 1024), packed(512, 512)), (32768.0, 32768.0));
-        assert_eq!(packed(512, 352), 352.0 * 4.0 * 16.0);
+        assert_eq!([packed(64, 1024, false), packed(256, 512, false), packed(512, 512, false)], [16384; 3]);
+        assert_eq!([packed(64, 1024, true), packed(512, 512, true)], [32768; 2]);
+        assert_eq!(packed(512, 352, true), 352 * 4 * 16);
     }
 }

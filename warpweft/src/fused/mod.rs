@@ -95,11 +95,13 @@ pub struct Plan {
     pub loops: bool,
     /// Whether the kernel begins before the previous launch ends, if it supports that.
     pub early: bool,
+    /// Whether packets carry flags. Those of `low_latency` always do.
+    pub flags: bool,
 }
 
-/// The name of a kernel, the CTAs that share a row, their threads, and whether they process several
-/// rows.
-pub type Variant = (&'static str, u32, u32, bool);
+/// The name of a kernel, the CTAs that share a row, their threads, whether they process several
+/// rows, and whether packets carry flags.
+pub type Variant = (&'static str, u32, u32, bool, bool);
 
 /// The number of CTAs for which this crate gives `low_latency` workspace.
 const PACKET_CTAS: u32 = 128;
@@ -107,9 +109,6 @@ const PACKET_CTAS: u32 = 128;
 const SPREAD_ROWS: u32 = 256;
 /// The size in bytes of the longest row that is spread over a cluster: 8 vectors of 16 bytes for each of 1024 threads.
 const MAX_SPREAD: usize = 128 << 10;
-
-/// Bytes of hidden states from which packets are dense.
-const DENSE: usize = 768 << 10;
 
 /// The threads of a warp, which is also the greatest number of CTAs that share a row: each lane
 /// reads the value of one warp of the cluster.
@@ -135,37 +134,37 @@ impl Plan {
     pub fn with(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32, max_split: u32) -> Plan {
         let (tokens, sms) = (tokens.max(1), sms.max(1));
         let max = max_split.clamp(1, Plan::MAX_SPLIT);
+        let plain = Plan {
+            kernel,
+            split: 1,
+            threads: 0,
+            ctas: 1,
+            switch: false,
+            loops: false,
+            early: false,
+            flags: false,
+        };
         match kernel.exchange {
             Exchange::Barriers => {
                 let ctas = tokens.min(sms);
-                Plan { kernel, split: 1, threads: 0, ctas, switch: false, loops: ctas < tokens, early: false }
+                Plan { ctas, loops: ctas < tokens, ..plain }
             }
             Exchange::Packets => {
                 let room = PACKET_CTAS.min(sms);
                 let split = power_of_two((room / tokens).clamp(1, max));
                 let ctas = tokens.saturating_mul(split).min(room);
-                let loops = ctas < tokens.saturating_mul(split);
-                Plan { kernel, split, threads: 0, ctas, switch: false, loops, early: false }
+                Plan { split, ctas, loops: ctas < tokens.saturating_mul(split), flags: true, ..plain }
             }
             Exchange::Spread(_) => {
-                let vectors = row_bytes.div_ceil(16);
-                let threads = |each: usize| vectors.div_ceil(each).clamp(WARP, MAX_THREADS) as u32;
-                let shared = |each, split: u32| {
-                    Plan::spread(kernel, tokens, row_bytes, sms, (split, Some(threads(each).div_ceil(split))))
-                };
                 // Two vectors for each thread and 128 threads for each CTA were the fastest. If
                 // that takes more CTAs than there are multiprocessors, 256 threads were.
-                let of = |each: u32| power_of_two((threads(2) / each).clamp(1, max));
-                let few = shared(2, of(128));
-                let plan = if few.ctas > sms { shared(2, of(256)) } else { few };
-                // With many tokens the bytes of flags matter, and three vectors for each thread
-                // need fewer. More CTAs would leave more threads without vectors.
-                let dense = tokens as usize * row_bytes >= DENSE && vectors >= 512;
-                match plan.lamport() {
-                    true => plan,
-                    false if dense => shared(3, 1),
-                    false => few,
-                }
+                let threads = row_bytes.div_ceil(16).div_ceil(2).clamp(WARP, MAX_THREADS) as u32;
+                let of = |each: u32| {
+                    let split = power_of_two((threads / each).clamp(1, max));
+                    Plan::spread(kernel, tokens, row_bytes, sms, (split, Some(threads.div_ceil(split))))
+                };
+                let few = of(128);
+                if few.ctas > sms { of(256) } else { few }
             }
         }
     }
@@ -186,12 +185,8 @@ impl Plan {
         // All CTAs are resident at once, with 1024 threads for each multiprocessor.
         let rows = (sms.max(1) * (MAX_THREADS as u32 / threads) / split).clamp(1, SPREAD_ROWS);
         let ctas = tokens.max(1).min(rows) * split;
-        Plan { kernel, split, threads, ctas, switch: false, loops: tokens > rows, early: true }
-    }
-
-    /// Whether packets carry no flags. This needs a place for each row, and one flight.
-    fn lamport(&self) -> bool {
-        self.kernel.exchange == Exchange::Spread(1) && !self.loops
+        let loops = tokens > rows;
+        Plan { kernel, split, threads, ctas, switch: false, loops, early: true, flags: false }
     }
 
     /// The number of packets of 16 bytes for a row, of a kernel that spreads rows: one for each
@@ -201,17 +196,17 @@ impl Plan {
         let threads = self.threads.max(1) as usize * self.split as usize;
         let vectors = row_bytes.div_ceil(16).div_ceil(threads);
         threads
-            * match self.lamport() {
-                true => vectors,
-                false if vectors.is_multiple_of(3) => vectors / 3 * 4,
-                false => 2 * vectors,
+            * match self.flags {
+                false => vectors,
+                true if vectors.is_multiple_of(3) => vectors / 3 * 4,
+                true => 2 * vectors,
             }
     }
 
     /// The values that the kernel and its workspace are compiled for. Plans of one variant share
     /// both.
     pub fn variant(&self) -> Variant {
-        (self.kernel.name, self.split, self.threads, self.loops)
+        (self.kernel.name, self.split, self.threads, self.loops, self.flags)
     }
 
     /// The number of CTAs that the workspace has room for.
@@ -234,7 +229,7 @@ impl Plan {
                     ("THREADS", self.threads.into()),
                     ("LOOP", self.loops.into()),
                     ("EARLY", self.early.into()),
-                    ("LAMPORT", self.lamport().into()),
+                    ("LAMPORT", (!self.flags).into()),
                 ];
                 [&form.spread_defines(hidden)[..], &room[..], &own[..]].concat()
             }
@@ -273,10 +268,10 @@ impl Workspace {
                 let senders = pes + flights as usize - 1;
                 // Each packet has two words. The next row is sent before the packets of this one
                 // have arrived. Without flags, one of three buffers is emptied.
-                let buffers = match (plan.loops, plan.lamport()) {
+                let buffers = match (plan.loops, plan.flags) {
                     (true, _) => 4,
-                    (false, true) => 3,
-                    (false, false) => 2,
+                    (false, false) => 3,
+                    (false, true) => 2,
                 };
                 let words = 2 * plan.row_packets(row_bytes) * senders * buffers * (ctas / split);
                 Workspace { packets: vec![words], epoch: 32 * ctas }

@@ -519,3 +519,28 @@ fn variants_have_names() {
         assert!(Contender::ours(name).unwrap_err().contains("is not a"), "{name}");
     }
 }
+
+/// Groups that lanes cannot divide are refused, and so are CTAs that are not whole warps.
+#[test]
+fn what_the_kernel_cannot_compute_is_refused() {
+    let file = KernelFile::parse("allreduce_norm.weft", kernel("one_flight").file().1).unwrap();
+    let compile = |h: i64, more: &[(&str, i64)]| {
+        let mut options = Options::new("sm_90a".parse().unwrap());
+        let all = [("H", h), ("P", 2), ("C", 1), ("THREADS", 32), ("FLIGHTS", 1)];
+        let ints = all.iter().chain(more).map(|(name, value)| ((*name).to_owned(), Define::Int(*value)));
+        options.defines.extend(ints);
+        options.defines.insert("OUT".into(), Define::Dtype(Scalar::E4M3));
+        file.compile(&options).map(drop).map_err(|e| e.to_string())
+    };
+    for (h, group) in [(192, 96), (64, 4), (520, 260), (1024, 512), (192, 24), (256, 192)] {
+        let e = compile(h, &[("GROUP", group)]).unwrap_err();
+        assert!(e.contains("E0120") && e.contains("GROUP is H, or divides H"), "{h}, {group}: {e}");
+    }
+    for (name, value, why) in [("THREADS", 33, "whole warps"), ("FLIGHTS", 3, "one flight or two")] {
+        let e = compile(256, &[("GROUP", 0), (name, value)]).unwrap_err();
+        assert!(e.contains("E0120") && e.contains(why), "{name}: {e}");
+    }
+    for group in [0, 8, 128, 256] {
+        assert_eq!(compile(256, &[("GROUP", group)]), Ok(()), "{group}");
+    }
+}

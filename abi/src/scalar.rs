@@ -115,6 +115,27 @@ impl Scalar {
         matches!(self.kind(), NumberKind::Signed | NumberKind::Unsigned)
     }
 
+    /// The text of the number in these little-endian bytes, or none if there are too few. A float
+    /// is written with the fewest digits that distinguish it, such as `0.5` and `1e-5`.
+    pub fn text(self, bytes: &[u8]) -> Option<String> {
+        let bytes = bytes.get(..self.bytes() as usize)?;
+        let mut wide = [0; 8];
+        wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(wide);
+        let unused = 64 - self.bits();
+        Some(match self {
+            Scalar::Bool => (bits != 0).to_string(),
+            Scalar::F64 => format!("{:?}", f64::from_bits(bits)),
+            Scalar::F32 => format!("{:?}", f32::from_bits(bits as u32)),
+            Scalar::F16 => format!("{:?}", f16::from_bits(bits as u16).to_f32()),
+            Scalar::BF16 => format!("{:?}", bf16::from_bits(bits as u16).to_f32()),
+            Scalar::E4M3 => format!("{:?}", float8::F8E4M3::from_bits(bits as u8).to_f32()),
+            Scalar::E5M2 => format!("{:?}", float8::F8E5M2::from_bits(bits as u8).to_f32()),
+            _ if self.kind() == NumberKind::Signed => ((bits << unused) as i64 >> unused).to_string(),
+            _ => bits.to_string(),
+        })
+    }
+
     /// Whether it is a type that is only loaded, stored and converted, because there is no
     /// arithmetic in it.
     pub fn is_fp8(self) -> bool {
@@ -134,6 +155,25 @@ mod tests {
         assert!(same::<i8>() && same::<u16>() && same::<i32>() && same::<u64>());
         assert!(same::<f16>() && same::<bf16>() && same::<f32>() && same::<f64>());
         assert!(same::<float8::F8E4M3>() && same::<float8::F8E5M2>());
+    }
+
+    #[test]
+    fn numbers_have_the_text_of_their_type() {
+        let text = |dtype: Scalar, bytes: &[u8]| dtype.text(bytes).unwrap();
+        assert_eq!(text(Scalar::I32, &(-5i32).to_le_bytes()), "-5");
+        assert_eq!(text(Scalar::U32, &(-5i32).to_le_bytes()), "4294967291");
+        assert_eq!(text(Scalar::I64, &i64::MIN.to_le_bytes()), "-9223372036854775808");
+        assert_eq!(text(Scalar::U64, &u64::MAX.to_le_bytes()), "18446744073709551615");
+        assert_eq!((text(Scalar::I8, &[0xff]), text(Scalar::U8, &[0xff])), ("-1".into(), "255".into()));
+        assert_eq!(text(Scalar::F32, &0.5f32.to_le_bytes()), "0.5");
+        assert_eq!(text(Scalar::F32, &1e-5f32.to_le_bytes()), "1e-5");
+        assert_eq!(text(Scalar::F64, &(-0.1f64).to_le_bytes()), "-0.1");
+        assert_eq!(text(Scalar::F16, &f16::from_f32(1.5).to_le_bytes()), "1.5");
+        assert_eq!(text(Scalar::BF16, &bf16::from_f32(-3.0).to_le_bytes()), "-3.0");
+        assert_eq!(text(Scalar::E4M3, &[0x38]), "1.0");
+        assert_eq!(text(Scalar::E5M2, &[0xc0]), "-2.0");
+        assert_eq!(text(Scalar::Bool, &[1]), "true");
+        assert_eq!(Scalar::F32.text(&[0, 0]), None);
     }
 
     #[test]

@@ -168,8 +168,8 @@ impl Plan {
             &self.tensors[self.tensor(&location.name)?]
         };
         let bytes = u64::from(t.info.dtype.bytes());
-        let at = t.places.coordinate(location.offset / bytes)?;
-        let at: Vec<_> = at.iter().map(u64::to_string).collect();
+        let at = t.layout.coordinate(i64::try_from(location.offset / bytes).ok()?)?;
+        let at: Vec<_> = at.iter().map(i64::to_string).collect();
         let element = format!("{}[{}]", t.info.name, at.join(", "));
         Some(match location.bytes {
             n if n > bytes => format!("{n} bytes from {element}"),

@@ -119,24 +119,6 @@ impl Positions {
         merged
     }
 
-    /// The coordinate of the element at an offset in memory, in elements; none for a gap.
-    pub fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
-        let mut found = None;
-        self.runs(&mut |first, at, n| {
-            if found.is_none() && (at..at + n as u64).contains(&offset) {
-                found = Some(first + (offset - at) as usize);
-            }
-        });
-        let mut rest = found?;
-        let mut out = Vec::new();
-        for mode in self.modes.iter().rev() {
-            out.push((rest % mode.len()) as u64);
-            rest /= mode.len();
-        }
-        out.reverse();
-        Some(out)
-    }
-
     /// Writes elements of `size` bytes, given in C order, to their positions in memory.
     pub fn scatter(&self, size: usize, data: &[u8], memory: &mut [u8]) {
         self.runs(&mut |first, offset, n| {
@@ -161,14 +143,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offset_is_a_coordinate_or_a_gap() {
+    fn gaps_are_not_in_the_ranges() {
         let tuple = |ns: [i64; 2]| IntTuple::Tuple(ns.map(|n| IntTuple::Int(n.into())).to_vec());
         let padded = Layout::new(tuple([3, 4]), tuple([6, 1])).unwrap();
         let positions = Positions::new(&padded).unwrap();
-        assert_eq!(positions.coordinate(0), Some(vec![0, 0]));
-        assert_eq!(positions.coordinate(13), Some(vec![2, 1]));
-        assert_eq!(positions.coordinate(4), None, "a gap");
-        assert_eq!(positions.coordinate(99), None);
         assert_eq!(positions.ranges(), [0..4, 6..10, 12..16]);
         let columns = Layout::new(tuple([3, 4]), tuple([1, 3])).unwrap();
         assert_eq!(Positions::new(&columns).unwrap().ranges(), [Range { start: 0, end: 12 }]);

@@ -13,7 +13,7 @@ pub(super) struct Tensor {
     pub info: TensorInfo,
     pub layout: Layout,
     /// The positions of its elements.
-    pub places: Arc<Positions>,
+    pub places: Positions,
     /// The kind of its contents before a launch, if no file gives them.
     pub role: Role,
     /// Whether its initial contents are restored before each launch that the host waits for. What a
@@ -33,7 +33,6 @@ impl Tensor {
     ) -> Result<Tensor, RunError> {
         let places = Positions::new(&layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
         let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
-        let places = Arc::new(places);
         let role = assigned.role;
         let is_result = assigned.is_result;
         let renewed = is_result || matches!(role, Role::Output | Role::Workspace);
@@ -47,7 +46,8 @@ impl Tensor {
 
     /// Its name, with which the simulator describes its elements.
     pub fn name(&self) -> Name {
-        let elements = Counted { places: Arc::clone(&self.places), size: self.size() as u64 };
+        let count = self.places.len() as u64;
+        let elements = Counted { layout: self.layout.clone(), count, size: self.size() as u64 };
         Name::of(&self.info.name, Arc::new(elements))
     }
 
@@ -74,7 +74,8 @@ impl Tensor {
 /// The elements of a tensor, for the simulator.
 #[derive(Debug)]
 struct Counted {
-    places: Arc<Positions>,
+    layout: Layout,
+    count: u64,
     size: u64,
 }
 
@@ -84,11 +85,12 @@ impl Elements for Counted {
     }
 
     fn count(&self) -> u64 {
-        self.places.len() as u64
+        self.count
     }
 
     fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
-        self.places.coordinate(offset)
+        let found = self.layout.coordinate(i64::try_from(offset).ok()?)?;
+        found.into_iter().map(|index| u64::try_from(index).ok()).collect()
     }
 }
 

@@ -48,6 +48,7 @@ mod major;
 mod modes;
 mod nearest;
 mod operand;
+mod place;
 mod swizzle;
 mod tiled_copy;
 mod tiler;

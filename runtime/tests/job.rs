@@ -52,6 +52,7 @@ const TESTS: &[(&str, Test)] = &[
     ("what_a_pe_leaves_running_is_ended", what_a_pe_leaves_running_is_ended),
     ("much_output_keeps_its_lines", much_output_keeps_its_lines),
     ("output_that_nobody_reads", output_that_nobody_reads),
+    ("late_pes_are_reported_or_fail", late_pes_are_reported_or_fail),
     ("any_command", any_command),
     ("a_program_that_is_not_there", a_program_that_is_not_there),
     ("numbers_that_do_not_fit", numbers_that_do_not_fit),
@@ -282,6 +283,23 @@ fn much_output_keeps_its_lines() -> Result<(), Failed> {
 fn output_that_nobody_reads() -> Result<(), Failed> {
     let running = Launch::job(2, "chatter").deaf();
     assert_eq!(running.finish(Duration::from_secs(30)).status, Some(0));
+    Ok(())
+}
+
+/// With `WEFT_WATCH=report` the others report twice, after one second and two, and then meet the PE.
+fn late_pes_are_reported_or_fail() -> Result<(), Failed> {
+    let late =
+        |watch: &str| Launch::job(2, "late").env("WEFT_TIMEOUT", "1").env("WEFT_WATCH", watch).run(SOON);
+    let done = late("report");
+    assert_eq!(done.status, Some(0), "{}", done.stderr);
+    assert_eq!(done.sorted_stdout(), ["0 met [[7], [8]]", "[PE 1] 1 met [[7], [8]]"]);
+    let report = "weft: PE 0: `meeting` is not complete after 1 s:\n\
+                  PE 0: its host waits in `meeting` for the other PEs\n\
+                  PE 1: its host does not wait for other PEs\n";
+    assert_eq!(done.stderr, report.repeat(2));
+    let done = late("1");
+    assert_ne!(done.status, Some(0));
+    assert!(done.stderr.contains("PE 1 did not arrive within 1 s; PE 0: meeting"), "{}", done.stderr);
     Ok(())
 }
 

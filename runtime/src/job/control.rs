@@ -15,58 +15,12 @@ use super::secret::{Key, Side, once};
 use super::socket::{self, Link, Reader};
 use super::spawn::Parent;
 use super::wire::{self, Call, Claim, Doing, Hello, MAGIC, Reply, Request};
-use super::{ENDED_WITH_PEER, pes};
+use super::{ENDED_WITH_PEER, Options, pes};
 use socket2::Socket;
 
-use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEAM, PEER_DIED, Result};
+use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, NOT_IN_TEAM, PEER_DIED, Result};
 use crate::interrupt::{self, PAUSE};
 use crate::visible;
-
-/// The limits on the time to wait for other PEs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Options {
-    /// The limit for the PEs to find each other, and for the last member of an exchange after the
-    /// first. PE 0's value applies.
-    pub timeout: Duration,
-    /// The time that this process has to end by itself after the death of a PE. Then it is ended
-    /// with status [`ENDED_WITH_PEER`], since it may be stuck in a kernel that waits for that PE.
-    /// With none it is never ended.
-    pub grace: Option<Duration>,
-}
-
-weft_sim::setters!(
-    Options {
-        timeout: Duration,
-        grace: Option<Duration>,
-    }
-);
-
-impl Default for Options {
-    /// The defaults are 60 s and 3 s.
-    fn default() -> Options {
-        Options { timeout: Duration::from_secs(60), grace: Some(Duration::from_secs(3)) }
-    }
-}
-
-impl Options {
-    /// Returns the default options, with the timeout of `WEFT_TIMEOUT` (seconds).
-    ///
-    /// # Errors
-    /// Fails if the variable is not a positive number (R0201).
-    pub fn from_env() -> Result<Options> {
-        let Ok(text) = std::env::var("WEFT_TIMEOUT") else { return Ok(Options::default()) };
-        let seconds =
-            text.parse().ok().filter(|&s: &f64| s > 0.0).and_then(|s| Duration::try_from_secs_f64(s).ok());
-        match seconds {
-            Some(timeout) => Ok(Options::default().timeout(timeout)),
-            None => {
-                let message = format!("WEFT_TIMEOUT is {text:?}; expected a number of seconds above 0");
-                Err(Error::new(LAUNCHER, message))
-            }
-        }
-    }
-}
 
 /// The connection of a PE with all others, through the hub in PE 0.
 ///
@@ -90,6 +44,19 @@ pub(super) struct Shared {
     /// The supervisor, which tells the user what happened.
     parent: Option<Parent>,
     watched: AtomicBool,
+    /// This lock is held by the thread that asks all PEs for their state.
+    pub asking: Mutex<()>,
+}
+
+/// The behaviour of an exchange whose members take longer than the limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Late {
+    /// The exchange fails.
+    Fails,
+    /// The waiting PEs print the state of all PEs each time, and go on waiting.
+    Reports,
+    /// The exchange goes on without a word.
+    Waits,
 }
 
 /// The payloads of all members, or the reason for a failure.
@@ -184,6 +151,7 @@ impl Control {
             grace: options.grace,
             parent,
             watched: AtomicBool::new(false),
+            asking: Mutex::default(),
         });
         let control = Control { rank: place.rank, size: place.size, options, shared: shared.clone(), hub };
         thread::Builder::new()
@@ -192,7 +160,7 @@ impl Control {
             .map_err(|e| failed("cannot start the thread for", e))?;
 
         let all: Vec<u32> = (0..place.size).collect();
-        control.exchange(&all, "start", &[]).map_err(|e| match e.code {
+        control.call(&all, "start", &[], Late::Fails).map_err(|e| match e.code {
             COLLECTIVE => Error::new(BOOTSTRAP, e.message).help(format!(
                 "WEFT_TIMEOUT sets how many seconds to wait (now {})",
                 options.timeout.as_secs_f32()
@@ -222,9 +190,11 @@ impl Control {
     /// # Errors
     /// Fails at every member if the members' calls differ, or if a member did not arrive in time or
     /// has left (R0301), or if a PE of the job died (R0203). Fails at this member if the members
-    /// are not as above (R0303), or after the end (R0305).
+    /// are not as above (R0303), or after the end (R0305). With [`Options::reports`] no member is
+    /// too late.
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.call(members, what, payload, false)
+        let late = if self.options.reports { Late::Reports } else { Late::Fails };
+        self.call(members, what, payload, late)
     }
 
     /// Exchanges bytes like [`exchange`](Control::exchange), and waits until the others arrive or
@@ -234,7 +204,7 @@ impl Control {
     /// Fails where [`exchange`](Control::exchange) fails, except that members can take any time to
     /// arrive.
     pub fn exchange_patiently(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.call(members, what, payload, true)
+        self.call(members, what, payload, Late::Waits)
     }
 
     /// Returns the limit on waits.
@@ -242,7 +212,7 @@ impl Control {
         self.options.timeout
     }
 
-    fn call(&self, members: &[u32], what: &str, payload: &[u8], patient: bool) -> Result<Vec<Vec<u8>>> {
+    fn call(&self, members: &[u32], what: &str, payload: &[u8], late: Late) -> Result<Vec<Vec<u8>>> {
         let sound = members.windows(2).all(|pair| pair[0] < pair[1])
             && members.last().is_some_and(|&m| m < self.size);
         if !sound || members.binary_search(&self.rank).is_err() {
@@ -259,7 +229,7 @@ impl Control {
         drop(state);
         let members_count = members.len();
         let (members, payload) = (members.to_vec(), payload.to_vec());
-        let call = Call { id, members, what: what.to_string(), payload, patient };
+        let call = Call { id, members, what: what.to_string(), payload, patient: late != Late::Fails };
         if let Err(e) = self.shared.link.send(&Request::Call(call)) {
             if e.kind() == io::ErrorKind::InvalidData {
                 let mut state = lock(&self.shared.state);
@@ -272,16 +242,27 @@ impl Control {
         }
 
         // The hub answers within the timeout. If it does not, its host is gone or PE 0 is stopped.
-        let patience = if patient { Duration::MAX } else { self.options.timeout + Duration::from_secs(10) };
-        let state = lock(&self.shared.state);
+        let patience = match late {
+            Late::Fails => self.options.timeout + Duration::from_secs(10),
+            Late::Reports => self.options.timeout,
+            Late::Waits => Duration::MAX,
+        };
         let open = |state: &mut State| {
             matches!(state.calls.get(&id), Some(None)) && state.died.is_none() && !state.ended
         };
-        let mut state = self.until(state, patience, what, open).inspect_err(|_| {
-            let mut state = lock(&self.shared.state);
-            state.calls.remove(&id);
-            state.open.remove(&id);
-        })?;
+        let mut state = loop {
+            let state = lock(&self.shared.state);
+            let mut state = self.until(state, patience, what, open).inspect_err(|_| {
+                let mut state = lock(&self.shared.state);
+                state.calls.remove(&id);
+                state.open.remove(&id);
+            })?;
+            if late != Late::Reports || !open(&mut state) {
+                break state;
+            }
+            drop(state);
+            self.report(what);
+        };
         let answer = state.calls.remove(&id).flatten();
         if let Some(Err(message)) = answer {
             drop(state);
@@ -312,6 +293,13 @@ impl Control {
                     .help("check whether the process of PE 0 is stopped, and whether its host is reachable"))
             }
         }
+    }
+
+    /// Prints that an exchange has waited for another timeout, and what all PEs do.
+    fn report(&self, what: &str) {
+        let limit = self.options.timeout.as_secs_f32();
+        let all = doing::words(&self.ask());
+        eprintln!("weft: PE {}: `{what}` is not complete after {limit} s:\n{all}", self.rank);
     }
 
     /// Waits while `open` returns true, at most for this time.
@@ -381,6 +369,12 @@ impl Control {
         if let Some(parent) = &self.shared.parent {
             parent.tell_of_segments();
         }
+    }
+
+    /// Whether this PE has left the job, or the job has failed.
+    pub(super) fn is_over(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.ended || state.died.is_some()
     }
 
     /// The first known death, as the PE and the reason.

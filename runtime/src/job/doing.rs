@@ -3,7 +3,7 @@
 use super::control::{Control, lock};
 use super::wire::{Doing, Request};
 use crate::watch;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// The time that a PE waits for the others' answers. A living PE answers at once.
@@ -15,6 +15,28 @@ static JOB: Mutex<Weak<Control>> = Mutex::new(Weak::new());
 /// Makes this process report about all PEs of the job from now on.
 pub(super) fn entered(control: Weak<Control>) {
     *JOB.lock().unwrap_or_else(PoisonError::into_inner) = control;
+}
+
+/// The job that was entered last, if it still exists.
+fn current() -> Option<Arc<Control>> {
+    JOB.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+}
+
+/// The rank of this PE in the job, or 0 without a job.
+pub(crate) fn rank() -> u32 {
+    current().map_or(0, |control| control.rank())
+}
+
+/// Whether this process was in a job that is over.
+pub(crate) fn is_over() -> bool {
+    current().is_some_and(|control| control.is_over())
+}
+
+/// Ends the job for this reason, if there is one.
+pub(crate) fn fail(why: &str) {
+    if let Some(control) = current() {
+        control.fail(why);
+    }
 }
 
 /// The state of this PE: the waits of its kernels, and the wait of its host in the job.
@@ -31,8 +53,7 @@ pub(super) fn here(host: Option<&str>) -> Doing {
 /// Describes the state of the job's PEs, one on each line, and which of them the others may wait
 /// for. Without a job it describes only this process.
 pub(crate) fn report() -> String {
-    let control = JOB.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-    match control.filter(|c| c.size() > 1) {
+    match current().filter(|c| c.size() > 1) {
         Some(control) => words(&control.ask()),
         None => watch::report().1.join("\n"),
     }
@@ -74,6 +95,7 @@ impl Control {
 
     /// Asks all PEs for their state, and waits briefly for their answers. This PE needs no connection for its own.
     pub(super) fn ask(&self) -> Vec<Option<Doing>> {
+        let _alone = lock(&self.shared.asking);
         let host = lock(&self.shared.state).open_call();
         let own = here(host.as_deref());
         let asked = (0..self.size()).map(|pe| (pe == self.rank()).then(|| own.clone()));

@@ -12,6 +12,7 @@ mod env;
 mod hub;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod options;
 mod output;
 mod secret;
 mod shm;
@@ -26,9 +27,10 @@ pub use wire::fuzz as fuzz_frames;
 
 use std::io::IsTerminal;
 
-pub use control::{Control, Options};
-pub(crate) use doing::{report, words};
+pub use control::Control;
+pub(crate) use doing::{fail, is_over, rank, report, words};
 pub use env::{Hub, Launcher, ProcessRank};
+pub use options::Options;
 pub use secret::{Admission, Secret};
 pub use spawn::{Job, Started, set_command, start};
 pub(crate) use wire::Doing;

@@ -36,6 +36,7 @@ pub fn play(role: &str) -> ExitCode {
             place().and_then(|place| ring(&place))
         }
         "die" => die(rest),
+        "late" => late(),
         "sleep" => sleeper(rest == "stubborn"),
         "chatter" => chatter(),
         "send_deaths" => send_deaths(),
@@ -84,6 +85,19 @@ fn ring(place: &ProcessRank) -> Result {
         sum = ranks.iter().map(|rank| u32::from_le_bytes(rank.as_slice().try_into().unwrap())).sum();
     }
     println!("{} of {}, sum {sum}", control.rank(), control.size());
+    control.goodbye();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The last PE comes to an exchange after the limit of the others.
+fn late() -> Result {
+    let control = Control::connect(&place()?)?;
+    let all: Vec<u32> = (0..control.size()).collect();
+    if control.rank() + 1 == control.size() {
+        sleep(control.timeout() * 5 / 2);
+    }
+    let met = control.exchange(&all, "meeting", &[control.rank() as u8 + 7])?;
+    println!("{} met {met:?}", control.rank());
     control.goodbye();
     Ok(ExitCode::SUCCESS)
 }

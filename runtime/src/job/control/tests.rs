@@ -9,10 +9,10 @@ use super::super::door::STRANGER;
 use super::super::env::{self, Hub as Address, Launcher};
 use super::super::{Admission, Secret};
 use super::*;
-use crate::error::Code;
+use crate::error::{Code, LAUNCHER};
 
-const FAST: Options = Options { timeout: Duration::from_millis(600), grace: None };
-const SLOW: Options = Options { timeout: Duration::from_secs(20), grace: None };
+const FAST: Options = Options { timeout: Duration::from_millis(600), grace: None, reports: false };
+const SLOW: Options = Options { timeout: Duration::from_secs(20), grace: None, reports: false };
 
 fn places(size: u32) -> Vec<ProcessRank> {
     static JOBS: AtomicU32 = AtomicU32::new(0);
@@ -93,6 +93,29 @@ fn the_patient_wait_beyond_the_bound() {
         met.map(|all| all.len())
     });
     assert_eq!(results, [Ok(3), Ok(3), Ok(3)]);
+}
+
+/// With `WEFT_WATCH=report` a host waits in an exchange beyond the limit, but not for the start.
+#[test]
+fn reports_go_on_beyond_the_bound() {
+    let results = job(&places(3), FAST.reports(true), |control| {
+        let began = Instant::now();
+        if control.rank() == 2 {
+            thread::sleep(FAST.timeout * 3);
+        }
+        let met = control.exchange(&[0, 1, 2], "at last", &[control.rank() as u8; 3]);
+        let asked = control.ask();
+        control.exchange(&[0, 1, 2], "end", &[]).unwrap();
+        control.goodbye();
+        (met, began.elapsed() >= FAST.timeout * 3, asked.iter().flatten().count())
+    });
+    let met = Ok((0..3).map(|pe| vec![pe; 3]).collect());
+    assert_eq!(results, [(met.clone(), true, 3), (met.clone(), true, 3), (met, true, 3)]);
+
+    let alone = &places(2)[0];
+    let (code, message) = code(within(FAST.timeout * 4, || Control::connect_with(alone, FAST.reports(true))));
+    assert_eq!(code, BOOTSTRAP);
+    assert!(message.contains("PE 1 did not arrive within 0.6 s"), "{message}");
 }
 
 #[test]

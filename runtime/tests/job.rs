@@ -293,9 +293,9 @@ fn late_pes_are_reported_or_fail() -> Result<(), Failed> {
     let done = late("report");
     assert_eq!(done.status, Some(0), "{}", done.stderr);
     assert_eq!(done.sorted_stdout(), ["0 met [[7], [8]]", "[PE 1] 1 met [[7], [8]]"]);
-    let report = "weft: PE 0: `meeting` is not complete after 1 s:\n\
-                  PE 0: its host waits in `meeting` for the other PEs\n\
-                  PE 1: its host does not wait for other PEs\n";
+    let report = "[PE 0] weft: PE 0: `meeting` is not complete after 1 s:\n\
+                  [PE 0] PE 0: its host waits in `meeting` for the other PEs\n\
+                  [PE 0] PE 1: its host does not wait for other PEs\n";
     assert_eq!(done.stderr, report.repeat(2));
     let done = late("1");
     assert_ne!(done.status, Some(0));

@@ -122,6 +122,7 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
         locs: m.locs,
         mnemonics: m.mnemonics,
         of_host: false,
+        endings: Default::default(),
     })
 }
 

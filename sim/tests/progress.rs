@@ -271,3 +271,69 @@ fn other_ways_to_wait() {
     let flag = buffer(&mut m, 0, "flag", &words(&[0]));
     failure(m.launch(&Module::parse(text).unwrap(), "k", &[grid(0, 1, 32, vec![Arg::U64(flag)])]), "S008");
 }
+
+/// Lane 0 waits for the word at p0, and the others for the word at p1, which each count rounds and
+/// look at a limit at p2 as watched waits do. The loops leave by their last branch, and the value
+/// of lane 0's loop is compared by a predicate that other predicates join.
+#[test]
+fn lanes_of_a_warp_wait_for_different_words() {
+    let text = ".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2)
+{
+    .reg .b64 %rd<8>; .reg .b32 %r<12>; .reg .pred %p<12>;
+    ld.param.b64 %rd1, [p0];
+    ld.param.b64 %rd2, [p1];
+    ld.param.b64 %rd3, [p2];
+    mov.u32 %r1, %tid.x;
+    mov.b32 %r2, 0;
+    mov.b32 %r7, 0;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra $OTHERS;
+$FIRST:
+    ld.acquire.sys.global.v2.b32 {%r3, %r4}, [%rd1];
+    setp.ne.b32 %p2, %r3, 7;
+    setp.ne.b32 %p3, %r4, 0;
+    or.pred %p4, %p2, %p3;
+    @%p4 bra $COUNT;
+    bra.uni $END;
+$COUNT:
+    add.s32 %r2, %r2, 1;
+    and.b32 %r5, %r2, 63;
+    setp.ne.b32 %p5, %r5, 0;
+    @%p5 bra $FIRST;
+    ld.global.b32 %r6, [%rd3];
+    setp.gt.s32 %p6, %r2, %r6;
+    @!%p6 bra $FIRST;
+    bra.uni $FIRST;
+$OTHERS:
+    ld.relaxed.sys.global.b32 %r8, [%rd2];
+    add.s32 %r7, %r7, 1;
+    and.b32 %r9, %r7, 63;
+    setp.eq.b32 %p7, %r9, 0;
+    mov.b32 %r10, %r8;
+    setp.lt.s32 %p8, %r10, -2;
+    not.pred %p9, %p8;
+    @%p9 bra $OTHERS;
+$END:
+    ret;
+}";
+    let mut m = Machine::new(Config::default().n_pes(1).step_limit(40_003)).unwrap();
+    let x = symmetric(&mut m, "x", |_| words(&[0, 0]));
+    let y = symmetric(&mut m, "y", |_| words(&[3]));
+    let limit = symmetric(&mut m, "limit", |_| words(&[1 << 20]));
+    m.set_name(limit, weft_sim::Name::of_reports());
+    let args = [x, y, limit].map(|at| Arg::U64(m.local_addr(0, at).unwrap())).to_vec();
+    let e = failure(m.launch(&Module::parse(text).unwrap(), "k", &[grid(0, 1, 32, args)]), "S009");
+    let [first, others] = e.notes.as_slice() else { panic!("{e}") };
+    let polls = |line: &str, lanes: &str, what: &str| line.contains(lanes) && line.contains(what);
+    let clock = "looks at the clock in a wait that reports itself";
+    assert!(
+        polls(first, "lanes 0x00000001", "polls `x`+0") && first.contains("reads 0 and waits for 7,")
+            || polls(first, "lanes 0x00000001", clock),
+        "{e}"
+    );
+    assert!(polls(others, "lanes 0xfffffffe", "polls `y`+0"), "{e}");
+    assert!(others.contains("reads 3 and waits for less than -2,"), "{e}");
+}

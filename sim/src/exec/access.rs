@@ -352,10 +352,11 @@ impl Context<'_> {
             shared: space.is_shared(),
             valid: true,
             fresh: self.poll.fresh,
+            mask: self.poll.mask,
             mbarrier: None,
         };
         let same = *self.poll == now;
-        *self.poll = super::Poll { fresh: true, ..now };
+        *self.poll = super::Poll { fresh: true, mask: self.active, ..now };
         same
     }
 }

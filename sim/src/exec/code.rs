@@ -1,9 +1,12 @@
 //! Decoded PTX: kernels, variables and instructions.
 
 use super::access::Space;
+use super::stall::Ending;
 use super::{Op, Pred};
 use crate::error::SourceLine;
 use crate::ptx::ast::Loc;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 /// A parameter in the declaration of a kernel's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +147,8 @@ pub(crate) struct Code {
     pub mnemonics: Vec<String>,
     /// Whether the kernels are those of the host itself.
     pub of_host: bool,
+    /// The ends of the loops around reads, as far as reports have needed them.
+    pub endings: Mutex<BTreeMap<u32, Option<Ending>>>,
 }
 
 impl Code {

@@ -182,6 +182,8 @@ pub(crate) struct Poll {
     pub valid: bool,
     /// Whether the value was read after the warp's state was last copied to find repetitions.
     pub fresh: bool,
+    /// The lanes that read it.
+    pub mask: u32,
     /// The mbarrier at which it waits. `value` is the parity or state that it waits with.
     pub mbarrier: Option<crate::memory::Spot>,
 }

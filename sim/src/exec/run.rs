@@ -468,7 +468,11 @@ impl Run {
                 break Event::Regroup;
             }
         };
-        warp.groups[i].pc = pc;
+        let group = &mut warp.groups[i];
+        group.pc = pc;
+        if warp.poll.mask & mask != 0 {
+            group.poll = warp.poll;
+        }
         event
     }
 

@@ -10,6 +10,7 @@
 mod awaited;
 mod waits;
 
+pub(crate) use awaited::Ending;
 pub(crate) use waits::waiting;
 
 use super::run::Run;
@@ -39,7 +40,7 @@ pub(crate) fn probe(run: &mut Run, w: WarpSlot, i: usize) {
     warp.groups[i].snapshot = match old {
         Some(s) if s.steps < s.power => Some(s),
         _ => {
-            warp.poll.fresh = false;
+            (warp.poll.fresh, warp.groups[i].poll.fresh) = (false, false);
             Some(Box::new(Snapshot {
                 pc,
                 stack: warp.save(i),
@@ -87,7 +88,7 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     let behind = |(w, g): &(WarpSlot, &Group)| {
         let warp = &run.warps[*w];
         let at = &run.ctas[warp.cta].at;
-        (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
+        (if g.poll.valid { g.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
     };
     // Lanes that wait for other lanes of their warp, which are stuck at another such instruction.
     let all_stuck = |w: WarpSlot| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
@@ -108,10 +109,10 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     } else {
         let reader = groups().filter(|(_, g)| g.state == State::Ready).min_by_key(behind);
         let once = groups().filter(|(w, g)| reads_once(run, *w, g)).min_by_key(behind);
-        let short = groups().filter(|(w, g)| lacks(run, *w, g).is_some()).min_by_key(behind);
+        let short = groups().filter(|(_, g)| lacks(run, g).is_some()).min_by_key(behind);
         let error = match (absent.is_empty(), once) {
-            (true, Some((w, _))) => once_only(run, w),
-            (true, None) if short.is_some() => unfilled(short.and_then(|(w, g)| lacks(run, w, g))),
+            (true, Some((w, g))) => once_only(run, w, g),
+            (true, None) if short.is_some() => unfilled(short.and_then(|(_, g)| lacks(run, g))),
             (true, None) => {
                 let message = "deadlock: every remaining thread waits for a write that no thread will execute, or for a thread that \
                                also waits";
@@ -130,7 +131,7 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
         (error, once.or(short).or(reader).or_else(|| groups().min_by_key(behind)))
     };
     if let Some((w, g)) = culprit {
-        let poll = &run.warps[w].poll;
+        let poll = &g.poll;
         let polls = g.state == State::Ready && poll.valid && run.warps[w].ticket(g.mask).is_none();
         let pc = if polls { poll.pc } else { g.pc };
         error.at = Some(Box::new(run.place(w, pc, Some(g.mask.trailing_zeros().min(31) as usize))));
@@ -143,8 +144,8 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
 
 /// The missing bytes that a group waits for at an mbarrier, if all copies are complete and no more
 /// threads will arrive.
-fn lacks(run: &Run, w: WarpSlot, g: &Group) -> Option<i64> {
-    let poll = &run.warps[w].poll;
+fn lacks(run: &Run, g: &Group) -> Option<i64> {
+    let poll = &g.poll;
     let at = poll.mbarrier.filter(|_| g.state == State::Ready && poll.valid)?;
     run.asynchronous.lacks(&run.memory, at)
 }
@@ -159,10 +160,10 @@ fn unfilled(bytes: Option<i64>) -> SimError {
 }
 
 /// The error for a loop that waits for memory without reading it.
-fn once_only(run: &Run, w: WarpSlot) -> SimError {
+fn once_only(run: &Run, w: WarpSlot, g: &Group) -> SimError {
     let message = "deadlock: a loop waits for memory that it has read only once, before the loop";
     let code = run.code_of(w);
-    let mnemonic = &code.mnemonics[code.insts[run.warps[w].poll.pc as usize].mnemonic as usize];
+    let mnemonic = &code.mnemonics[code.insts[g.poll.pc as usize].mnemonic as usize];
     let strong = ["acquire", "relaxed", "volatile", "atom"].iter().any(|word| mnemonic.contains(word));
     let help = match strong {
         true => "read the memory in every iteration of the loop",

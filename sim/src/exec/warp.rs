@@ -70,6 +70,8 @@ pub(crate) struct Group {
     /// The memory state (`Memory::changes`, plus 1) in which the group provably repeats itself.
     pub proven: u64,
     pub snapshot: Option<Box<Snapshot>>,
+    /// The latest read by its lanes. The warp's latest read can be that of another group.
+    pub poll: Poll,
 }
 
 impl Group {
@@ -158,6 +160,7 @@ impl Warp {
             credit: 0,
             proven: 0,
             snapshot: None,
+            poll: Poll::default(),
         });
         self.locals.lanes.iter_mut().for_each(Vec::clear);
         self.reserve_locals(function.frame_bytes);

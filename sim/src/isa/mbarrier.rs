@@ -296,6 +296,7 @@ fn wait(s: &mut Site<'_, '_, '_>, parity: bool) -> Result<Op, Issue> {
             shared: true,
             valid: true,
             fresh: true,
+            mask: cx.active,
             mbarrier: Some(at),
         };
         *cx.poll = poll;

@@ -20,7 +20,19 @@ pub trait Elements: fmt::Debug + Send + Sync {
 pub struct Name {
     text: String,
     elements: Option<Arc<dyn Elements>>,
-    of_peers: bool,
+    kind: Kind,
+}
+
+/// The use of an allocation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The data of a program.
+    #[default]
+    Data,
+    /// A table with a row for each PE. An access outside it addresses a PE that does not exist.
+    Peers,
+    /// The state of waits that report themselves. A program does not wait for it.
+    Reports,
 }
 
 /// The rows of a table.
@@ -47,18 +59,23 @@ impl Elements for Rows {
 impl Name {
     /// Creates a name with elements.
     pub fn of(text: &str, elements: Arc<dyn Elements>) -> Name {
-        Name { text: text.to_owned(), elements: Some(elements), of_peers: false }
+        Name { text: text.to_owned(), elements: Some(elements), kind: Kind::Data }
     }
 
     /// The name of a table with a row of `bytes` bytes for each of `count` PEs.
     pub fn of_peers(count: u64, bytes: u64) -> Name {
         let elements = Arc::new(Rows { count, bytes });
-        Name { text: "table of PEs".to_owned(), elements: Some(elements), of_peers: true }
+        Name { text: "table of PEs".to_owned(), elements: Some(elements), kind: Kind::Peers }
     }
 
-    /// Whether an access outside it addresses a PE that does not exist.
-    pub(super) fn is_of_peers(&self) -> bool {
-        self.of_peers
+    /// The name of the memory in which kernels keep the state of waits that report themselves.
+    /// Reports about waits do not mention this memory.
+    pub fn of_reports() -> Name {
+        Name { text: "reports of waits".to_owned(), elements: None, kind: Kind::Reports }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -86,7 +103,7 @@ impl Name {
 
 impl From<&str> for Name {
     fn from(text: &str) -> Name {
-        Name { text: text.to_owned(), elements: None, of_peers: false }
+        Name { text: text.to_owned(), elements: None, kind: Kind::Data }
     }
 }
 

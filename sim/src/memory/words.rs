@@ -1,6 +1,7 @@
 //! Descriptions of addresses, and errors about them.
 
 use super::allocator::Allocator;
+use super::name::Kind;
 use super::{AccessError, Memory, REGION_MASK, REGION_SHIFT, Region, RegionKind, Spot};
 use crate::codes;
 
@@ -24,7 +25,7 @@ impl Memory {
     pub(super) fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {
         let near = self.region_at(addr).and_then(|region| self.allocator(region).nearest(addr & REGION_MASK));
         // A row has at least 8 bytes. A smaller access belongs to a tensor next to the table.
-        let help = if len >= 8 && near.is_some_and(|allocation| allocation.name.is_of_peers()) {
+        let help = if len >= 8 && near.is_some_and(|allocation| allocation.name.kind() == Kind::Peers) {
             "check the PE: its number must be from 0 to n_pes(team) - 1"
         } else {
             "check the bound on the index: the usual cause is the tail of a tensor whose size is not a multiple of the tile"
@@ -46,6 +47,13 @@ impl Memory {
             RegionKind::Private => &self.private[region.viewer],
             RegionKind::Heap { .. } | RegionKind::Multicast { .. } => &self.heap,
         }
+    }
+
+    /// Whether the address is in memory in which kernels keep the state of their own reports.
+    pub(crate) fn is_of_reports(&self, addr: u64) -> bool {
+        let found =
+            self.region_at(addr).and_then(|region| self.allocator(region).nearest(addr & REGION_MASK));
+        found.is_some_and(|allocation| allocation.name.kind() == Kind::Reports)
     }
 
     /// Describes a location.

@@ -1,6 +1,7 @@
 //! The waits of all warps: what each waits for, which thread wrote it last, and which threads have
 //! finished.
 
+use super::super::Poll;
 use super::super::run::Run;
 use super::super::warp::{Group, State};
 use super::awaited::{awaited, number};
@@ -145,7 +146,7 @@ pub(super) fn reads_once(run: &Run, w: WarpSlot, g: &Group) -> bool {
     let warp = &run.warps[w];
     let loops =
         g.state == State::Ready && g.proven != 0 && warp.ticket(g.mask).is_none() && !warp.pipe.waits();
-    loops && warp.poll.valid && !warp.poll.fresh
+    loops && g.poll.valid && !g.poll.fresh
 }
 
 fn wait(run: &Run, w: WarpSlot, g: &Group) -> Wait {
@@ -179,18 +180,36 @@ fn wait(run: &Run, w: WarpSlot, g: &Group) -> Wait {
             let what = "waits for the other warps of its warpgroup to begin the same wgmma.mma_async";
             at(WaitKind::Barrier, g.pc, what.to_owned())
         }
-        State::Ready if warp.poll.valid => {
+        State::Ready if waits_for_launches(run, w, g) => {
+            at(WaitKind::Barrier, g.pc, "waits for the launches before its own to end".to_owned())
+        }
+        State::Ready if g.poll.valid => {
             let (text, word) = polls(run, w, g);
-            Wait { word, ..at(WaitKind::Memory, warp.poll.pc, text) }
+            Wait { word, ..at(WaitKind::Memory, g.poll.pc, text) }
         }
         State::Ready => at(WaitKind::Nothing, g.pc, "loops without reading memory".to_owned()),
     }
 }
 
+/// Whether a group that has begun early waits for the grids before its own.
+fn waits_for_launches(run: &Run, w: WarpSlot, g: &Group) -> bool {
+    let code = run.code_of(w);
+    let inst = code.insts.get(g.pc as usize);
+    inst.is_some_and(|inst| code.mnemonics[inst.mnemonic as usize] == "griddepcontrol.wait")
+}
+
+/// Whether a read belongs to the code by which a wait reports itself.
+fn is_of_reports(run: &Run, poll: &Poll) -> bool {
+    poll.mbarrier.is_none() && !poll.shared && run.memory.is_of_reports(poll.addr)
+}
+
 /// Describes the memory that a group reads in a loop, and returns its word.
 fn polls(run: &Run, w: WarpSlot, g: &Group) -> (String, Option<Spot>) {
     let warp = &run.warps[w];
-    let (p, pe) = (warp.poll, run.ctas[warp.cta].at.pe);
+    let (p, pe) = (g.poll, run.ctas[warp.cta].at.pe);
+    if is_of_reports(run, &p) {
+        return ("looks at the clock in a wait that reports itself".to_owned(), None);
+    }
     if let Some(at) = p.mbarrier {
         let own = at.buffer == run.memory.shared_buffer(warp.cta);
         let name = run.shared_variable(w, at.at as u64).filter(|_| own).unwrap_or_default();
@@ -216,12 +235,14 @@ fn polls(run: &Run, w: WarpSlot, g: &Group) -> (String, Option<Spot>) {
 /// Describes the wait of a group, briefly and with all details.
 pub(crate) fn waiting(run: &Run, w: WarpSlot, g: &Group) -> (String, String) {
     let warp = &run.warps[w];
-    let p = warp.poll;
+    let p = g.poll;
     let what = match g.state {
         _ if warp.ticket(g.mask).is_some() => "NVSHMEM".to_owned(),
         State::Barrier(a) => format!("barrier {}", a.id),
         State::Cluster => "barrier of the cluster".to_owned(),
         State::Converge(_) | State::Meet(_) => "lanes of its warp".to_owned(),
+        State::Ready if waits_for_launches(run, w, g) => "earlier launches".to_owned(),
+        State::Ready if p.valid && is_of_reports(run, &p) => "the clock".to_owned(),
         State::Ready if p.valid && p.shared => format!("polls shared {:#x}", p.addr),
         State::Ready if p.valid => {
             let place = run.memory.describe(run.ctas[warp.cta].at.pe, p.addr);

@@ -28,8 +28,8 @@ pub use graph::{Graph, Keep, keep};
 pub(crate) use map::encode_map;
 pub use stream::Stream;
 pub use tensor::{AnyDeviceTensor, BorrowedTensor, DeviceTensor};
-pub(crate) use wait::not_stuck;
 pub use wait::wait_for;
+pub(crate) use wait::{drained, give_up, is_waiting, not_stuck};
 
 use crate::error::{ASSERTION, CUDA, Error, NO_CUDA, NO_GPU, Result};
 use cudarc::driver::result;

@@ -42,6 +42,11 @@ impl Pinned {
         Ok(pinned)
     }
 
+    /// The GPU that accesses it.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The address at which the GPU accesses it.
     pub fn address(&self) -> u64 {
         self.address

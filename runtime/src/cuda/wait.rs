@@ -5,14 +5,65 @@ use crate::error::{Error, NOT_DONE, Result};
 use crate::interrupt::{self, PAUSE};
 use crate::{job, watch};
 use cudarc::driver::sys::{self, CUresult};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Whether a wait ended before the GPU was done. After that, nothing of the GPU can be freed in
 /// order.
 static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// The number of waits for the GPU in progress.
+static WAITS: AtomicU32 = AtomicU32::new(0);
+
+/// A wait for the GPU in progress.
+struct Waiting;
+
+impl Waiting {
+    fn begin() -> Waiting {
+        WAITS.fetch_add(1, Ordering::Relaxed);
+        Waiting
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a thread waits here for the GPU. It reports if its wait exceeds the limit.
+pub(crate) fn is_waiting() -> bool {
+    WAITS.load(Ordering::Relaxed) > 0
+}
+
+/// Makes every later wait for the GPU fail.
+pub(crate) fn give_up() {
+    STUCK.store(true, Ordering::SeqCst);
+}
+
+/// Returns a flag that is set when all present work on the GPU is done, or if that cannot be found
+/// out.
+#[allow(unsafe_code, reason = "FFI")]
+pub(crate) fn drained(device: &Device) -> Arc<AtomicBool> {
+    let done = Arc::new(AtomicBool::new(false));
+    let (device, flag) = (device.clone(), done.clone());
+    let wait = move || {
+        let mut relaxed = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // The wait must not end the capture of a stream by another thread.
+        // SAFETY: the pointer is to a local variable.
+        let exempt = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut relaxed) }.result();
+        if exempt.is_ok() && device.bind().is_ok() {
+            let _ = device.synchronize();
+        }
+        flag.store(true, Ordering::SeqCst);
+    };
+    if std::thread::Builder::new().name("weft-wait".into()).spawn(wait).is_err() {
+        done.store(true, Ordering::SeqCst);
+    }
+    done
+}
 
 /// The time for which a stream is polled without a pause.
 const EAGER: Duration = Duration::from_micros(200);
@@ -24,7 +75,7 @@ fn bound() -> Duration {
 }
 
 fn not_done(what: &str) -> Error {
-    STUCK.store(true, Ordering::SeqCst);
+    give_up();
     let mut message = format!("{what} is not done after {} s", bound().as_secs_f32());
     let waits = job::report();
     if !waits.is_empty() {
@@ -81,6 +132,7 @@ pub fn wait_for(stream: &Stream) -> Result<()> {
 
 /// Polls until the answer is not "not ready", at most for the limit.
 pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result<()> {
+    let _waiting = Waiting::begin();
     let (mut began, mut asked) = (Instant::now(), PAUSE);
     loop {
         match ask() {
@@ -104,6 +156,7 @@ pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result
 
 /// Returns the result of the thread that waits for the GPU, within the limit.
 fn ended(end: &Receiver<Result<()>>) -> Result<()> {
+    let _waiting = Waiting::begin();
     let mut began = Instant::now();
     loop {
         match end.recv_timeout(PAUSE.min(bound())) {
@@ -135,6 +188,8 @@ impl Device {
         match spawned {
             Ok(_) => ended(&end),
             Err(_) => self.synchronize(),
-        }
+        }?;
+        watch::all_ended(self);
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use crate::watch::Watch;
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use weft_abi::extent::Values;
 
 /// The dynamic shared memory that a function has by default (CUDA C Programming Guide, Compute
 /// Capabilities).
@@ -247,7 +248,8 @@ impl Kernel {
         });
         let buffers = buffers.collect();
         let elements = given.iter().map(elements).collect();
-        Ok(Prepared { kernel: self.clone(), shape, block: checked.block, buffers, elements })
+        let values = checked.values.into();
+        Ok(Prepared { kernel: self.clone(), shape, block: checked.block, values, buffers, elements })
     }
 
     /// Checks that all memory belongs to this GPU and still exists.
@@ -504,6 +506,8 @@ pub struct Prepared {
     kernel: Kernel,
     shape: Shape,
     block: Vec<u8>,
+    /// The numbers on which layouts depend.
+    values: Arc<Values>,
     /// The symmetric buffers among the arguments.
     buffers: Vec<WeakBuffer>,
     /// The number of elements of each argument that is a tensor of one mode and not symmetric.
@@ -584,7 +588,7 @@ impl Prepared {
         launched.map_err(|e| self.kernel.refused(&self.shape, e))?;
         keep(entry.module.clone());
         if let Some(watch) = &entry.watch {
-            watch.launched(self.shape.grid, &block);
+            watch.launched(self.shape.grid, &block, &self.values);
             keep(watch.clone());
         }
         Ok(())

@@ -3,8 +3,10 @@
 //! A kernel that was compiled with watched waits gets a block of device memory and a ring of
 //! records in the host's memory ([`weft_abi::watch`]). A thread that waits for longer than the
 //! limit writes a record. If a wait of the host exceeds its limit, the error lists the records of
-//! all kernels on the PE.
+//! all kernels on the PE. If the host does not wait here, a thread finds the records and prints
+//! them.
 
+mod reader;
 mod report;
 
 pub(crate) use report::{Records, Table, is_watching, records, report, summary};
@@ -15,10 +17,14 @@ use crate::error::{Error, LAUNCHER, Result};
 use crate::job;
 use crate::simulated::Pe;
 use cudarc::driver::sys::CUdevice_attribute;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use weft_abi::KernelInfo;
+use weft_abi::extent::Values;
 use weft_abi::watch::{self as abi, RING_BYTES};
+use weft_sim::Name;
 
 /// The limit of a wait on a simulated PE, whose clock counts the instructions of all warps.
 const SIMULATED_LIMIT: i64 = 200_000;
@@ -29,9 +35,11 @@ pub enum Mode {
     /// Waits are not watched.
     Off,
     /// A wait of the host that exceeds its limit fails, and its error lists the waits of the
-    /// kernels.
+    /// kernels. If a kernel exceeds the limit while the host does not wait for it, its waits are
+    /// printed, and the job ends.
     On,
     /// A wait of the host that exceeds its limit prints the waits of the kernels, and continues.
+    /// Waits of kernels are also printed while the host does not wait.
     Report,
 }
 
@@ -88,6 +96,12 @@ fn limit() -> Result<Duration> {
     })
 }
 
+/// The time from a record to the limit on the host's waits.
+fn rest() -> Duration {
+    let timeout = job::Options::from_env().unwrap_or_default().timeout;
+    timeout.saturating_sub(limit().unwrap_or_default())
+}
+
 /// The memory of one loaded kernel whose waits are watched.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -95,6 +109,8 @@ pub(crate) struct Watch {
     block: DeviceTensor<u8>,
     ring: Ring,
     table: Arc<Table>,
+    /// The number of records whose waits have ended.
+    ended: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -142,7 +158,8 @@ impl Watch {
             }
         }
         let block = DeviceTensor::from_slice(&start, &stream)?;
-        let watch = Arc::new(Watch { block, ring, table });
+        block.set_name(Name::of_reports());
+        let watch = Arc::new(Watch { block, ring, table, ended: AtomicU64::new(0) });
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|w| w.strong_count() > 0);
         all.push(Arc::downgrade(&watch));
@@ -155,14 +172,25 @@ impl Watch {
     }
 
     /// Notes that a launch with this grid and these parameters was enqueued on a stream.
-    pub fn launched(&self, grid: [u32; 3], block: &[u8]) {
-        self.table.launched(grid, block);
+    pub fn launched(&self, grid: [u32; 3], block: &[u8], values: &Arc<Values>) {
+        self.table.launched(grid, block, values);
+        if let Ring::Gpu(_) = self.ring {
+            reader::start();
+        }
+    }
+
+    /// The GPU, if the kernel is on one.
+    fn device(&self) -> Option<&Device> {
+        match &self.ring {
+            Ring::Gpu(ring) => Some(ring.device()),
+            Ring::Simulated(..) => None,
+        }
     }
 
     /// The records so far, on a GPU.
     fn records(&self) -> Records {
         match &self.ring {
-            Ring::Gpu(ring) => records(&ring.read()),
+            Ring::Gpu(ring) => records(&ring.read()).leave_out(self.ended.load(Ordering::Relaxed)),
             Ring::Simulated(..) => Records::default(),
         }
     }
@@ -176,13 +204,49 @@ impl Drop for Watch {
     }
 }
 
+/// The watched kernels of this process on GPUs.
+fn live() -> Vec<Arc<Watch>> {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().filter_map(Weak::upgrade).filter(|watch| watch.device().is_some()).collect()
+}
+
+/// The number of records of each kernel, by the address of its block.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Counts(BTreeMap<u64, u64>);
+
+impl Counts {
+    fn of(kernels: &[(Arc<Watch>, Records)]) -> Counts {
+        let count = |(watch, found): &(Arc<Watch>, Records)| (watch.address(), found.count());
+        Counts(kernels.iter().map(count).collect())
+    }
+
+    /// Whether a kernel has more records than at an earlier time.
+    fn exceed(&self, earlier: &Counts) -> bool {
+        self.0.iter().any(|(kernel, n)| n > earlier.0.get(kernel).unwrap_or(&0))
+    }
+}
+
+/// The records that were given to whoever asked last.
+static TOLD: Mutex<Counts> = Mutex::new(Counts(BTreeMap::new()));
+
+/// Whether these records were given to somebody who reports them.
+fn is_told(counts: &Counts) -> bool {
+    !counts.exceed(&TOLD.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Notes that all launches on a GPU have ended, and so the waits that were reported there.
+pub(crate) fn all_ended(on: &Device) {
+    let there = |watch: &Watch| watch.device().is_some_and(|device| device.ordinal() == on.ordinal());
+    for (watch, found) in on_gpus().iter().filter(|(watch, _)| there(watch)) {
+        watch.ended.store(found.count(), Ordering::Relaxed);
+    }
+}
+
 /// The watched kernels of this process on GPUs, with their records.
 fn on_gpus() -> Vec<(Arc<Watch>, Records)> {
-    let all: Vec<_> =
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
-    let with_records = |w: Arc<Watch>| {
-        let found = w.records();
-        (w, found)
+    let with_records = |watch: Arc<Watch>| {
+        let found = watch.records();
+        (watch, found)
     };
-    all.into_iter().map(with_records).collect()
+    live().into_iter().map(with_records).collect()
 }

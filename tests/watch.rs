@@ -41,7 +41,8 @@ fn a_kernel_that_spins_for_ever() {
             about(&report, pe),
             [
                 "`spin`, launch 2, CTA 0, thread 3 waits at waiting.weft:3 (wait 0) for `flags[5]`, which is 0 and must be \
-              >= 9; so do 1 other CTAs"
+              >= 9; so do 1 other CTAs",
+                "the host launched `spin` last with grid [2, 1, 1], goal = 9",
             ],
             "{report}"
         );
@@ -54,7 +55,8 @@ fn a_pe_that_launches_another_size() {
     assert_eq!(
         about(&report, 0),
         [
-            "`steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2 (wait 0) for `sync[0]`, which is 5 and must be >= 6"
+            "`steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2 (wait 0) for `sync[0]`, which is 5 and must be >= 6",
+            "the host launched `steps` last with grid [1, 1, 1], rounds = 3",
         ],
         "{report}"
     );
@@ -72,7 +74,8 @@ fn a_graph_that_one_pe_replays_alone() {
     assert_eq!(
         about(&report, 0),
         [
-            "`steps`, launch 2, CTA 0, thread 0 waits at waiting.weft:2 (wait 0) for `sync[0]`, which is 3 and must be >= 4"
+            "`steps`, launch 2, CTA 0, thread 0 waits at waiting.weft:2 (wait 0) for `sync[0]`, which is 3 and must be >= 4",
+            "the host launched `steps` last with grid [1, 1, 1], rounds = 1",
         ],
         "{report}"
     );
@@ -134,11 +137,40 @@ fn waits_of_library_kernels_have_numbers() {
 /// number is the flag's.
 #[test]
 fn missing_packets_are_reported() {
-    let report = stopped(waiting::allreduce_of_one_pe);
+    let report = stopped(|world| waiting::allreduce_of_one_pe(world, &waiting::LL));
     let line = about(&report, 0)[0];
-    // This is slot 0 of PE 1 in the first buffer. A slot has two words, and each PE has 1024 slots.
+    // The modes are word, slot, PE, buffer and CTA.
     assert!(line.starts_with("`ll_in_place`, launch 1, "), "{report}");
-    assert!(line.contains("for `ws[2048]`, which is 0 and must be == 1"), "{report}");
+    assert!(line.contains("for `ws[0, 0, 1, 0, 0]`, which is 0 and must be == 1"), "{report}");
+    let report = stopped(|world| waiting::allreduce_of_one_pe(world, &waiting::LAMPORT));
+    let line = about(&report, 0)[0];
+    assert!(line.starts_with("`lamport_in_place`, launch 1, "), "{report}");
+    assert!(line.contains("for `cells[0, 0, 1, 0, 0]`, which is 0 and must be != 0"), "{report}");
+    // The simulator does not take the code of the report for the wait. The second launch has begun early.
+    assert!(report.contains("warp 0: waits for the launches before its own to end"), "{report}");
+    let polls: Vec<_> = report.lines().filter(|line| line.contains(": polls ")).collect();
+    assert!(!polls.is_empty(), "{report}");
+    assert!(
+        polls.iter().all(|line| line.contains("reads 0 and waits for a value other than 0, ")),
+        "{report}"
+    );
+}
+
+/// Arguments have the form of their types, and elements have coordinates.
+#[test]
+fn numbers_and_elements_have_their_form() {
+    let report = stopped(waiting::numbers_of_all_types);
+    for pe in [0, 1] {
+        assert_eq!(
+            about(&report, pe),
+            [
+                "`typed`, launch 1, CTA 0, thread 3 waits at waiting.weft:5 (wait 0) for `flags[2, 1]`, which is 0 and \
+                 must be == -5",
+                "the host launched `typed` last with grid [1, 1, 1], goal = -5, scale = 0.5, eps = 0.010009766",
+            ],
+            "{report}"
+        );
+    }
 }
 
 /// Checks the case that more CTAs wait than the ring has space for.

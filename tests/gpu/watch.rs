@@ -4,10 +4,14 @@
 mod waiting;
 
 use crate::check::{Case, Checked, Outcome};
+use std::time::Duration;
 use weft::runtime::World;
 
 /// The limit of the host's waits. Kernels report after half of it.
 const BOUND: &[(&str, &str)] = &[("WEFT_TIMEOUT", "4"), ("WEFT_WATCH", "1")];
+
+/// The host goes on waiting. Kernels report after half of the limit.
+const REPORTS: &[(&str, &str)] = &[("WEFT_TIMEOUT", "2"), ("WEFT_WATCH", "report")];
 
 /// The time for a job to start, reach its limit and end. A PE that does not end by itself is ended
 /// 3 seconds after the failure.
@@ -26,10 +30,47 @@ pub const CASES: &[Case] = &[
         .judged(|o| {
             says(o, &["PE 0: `steps`, launch 2", "may depend on PE 1", "its host waits in `barrier`"])
         }),
-    Case::new("watch::packets_that_do_not_come", waiting::allreduce_of_one_pe)
+    Case::new("watch::packets_that_do_not_come", |w| waiting::allreduce_of_one_pe(w, &waiting::LL))
         .pes(2)
         .env(BOUND)
-        .judged(|o| says(o, &["PE 0: `ll_in_place`, launch 1", "`ws[2048]`, which is 0 and must be == 1"])),
+        .judged(|o| {
+            says(o, &["PE 0: `ll_in_place`, launch 1", "`ws[0, 0, 1, 0, 0]`, which is 0 and must be == 1"])
+        }),
+    Case::new("watch::data_that_does_not_come", |w| waiting::allreduce_of_one_pe(w, &waiting::LAMPORT))
+        .pes(2)
+        .env(BOUND)
+        .judged(|o| {
+            let element = "`cells[0, 0, 1, 0, 0]`, which is 0 and must be != 0";
+            says(o, &["PE 0: `lamport_in_place`, launch 1", element])
+        }),
+    Case::new("watch::numbers_of_all_types", waiting::numbers_of_all_types).env(BOUND).judged(|o| {
+        says(o, &["`flags[2, 1]`, which is 0 and must be == -5", "goal = -5, scale = 0.5, eps = 0.010009766"])
+    }),
+    Case::new("watch::a_report_goes_on", |w| waiting::late_but_complete(w, Duration::from_secs(6)))
+        .pes(2)
+        .env(REPORTS)
+        .judged(|o| {
+            let kernel = "weft: the stream is not done after 2 s:";
+            let waits = "PE 0: `steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2";
+            let host = "weft: PE 1: `barrier` is not complete after 2 s:";
+            finishes(o, &[kernel, waits, "may depend on PE 1", host, "PE 1: its host waits in `barrier`"])
+        }),
+    Case::new("watch::hosts_that_wait_elsewhere", |w| {
+        waiting::hosts_that_wait_elsewhere(w, Duration::from_secs(60))
+    })
+    .pes(2)
+    .env(BOUND)
+    .judged(|o| {
+        let found = "weft: PE 0: a kernel has waited for more than 2 s:";
+        let waits = "PE 0: `steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2";
+        says(o, &[found, waits, "PE 1: no wait was reported; the last launch was `steps`", "rounds = 2"])
+    }),
+    Case::new("watch::hosts_that_wait_elsewhere_and_go_on", |w| {
+        waiting::hosts_that_wait_elsewhere(w, Duration::from_secs(8))
+    })
+    .pes(2)
+    .env(REPORTS)
+    .judged(|o| finishes(o, &["weft: PE 0: a kernel has waited for more than 1 s:", "rounds = 3"])),
     Case::new("watch::waits_beyond_the_ring", |w| waiting::many_wait(w, 132))
         .env(BOUND)
         .judged(|o| says(o, &["`spin`: 4 more waits were reported, but the buffer was full"])),
@@ -57,6 +98,15 @@ fn says(o: &Outcome, words: &[&str]) -> Result<(), String> {
         Some(word) => Err(format!("nothing says {word:?}")),
         None if o.code == Some(0) => Err("the job ended well".into()),
         None if o.seconds > MAX_SECONDS => Err("it took longer than its bound".into()),
+        None => Ok(()),
+    }
+}
+
+/// Checks that the job ends well, and that it has printed these words.
+fn finishes(o: &Outcome, words: &[&str]) -> Result<(), String> {
+    match words.iter().find(|w| !o.err.contains(**w)) {
+        Some(word) => Err(format!("nothing says {word:?}")),
+        None if o.code != Some(0) => Err(format!("the job ended with {:?}", o.code)),
         None => Ok(()),
     }
 }

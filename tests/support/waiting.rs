@@ -74,31 +74,111 @@ pub fn replayed_on_one_pe(world: &World) -> Ran {
     Ok(world.barrier()?)
 }
 
+/// An in-place allreduce of the library, with one CTA of 32 threads.
+pub struct Packets {
+    pub kernel: &'static str,
+    /// The type and the number of elements of its workspace for one PE.
+    workspace: (weft::runtime::DType, usize),
+    /// The compile-time parameters with the size of the workspace.
+    sizes: &'static [(&'static str, i64)],
+}
+
+/// Packets with flags, in two buffers of 1024 slots of two words.
+pub const LL: Packets = Packets {
+    kernel: "ll_in_place",
+    workspace: (weft::runtime::DType::U64, 2 * 1024 * 2),
+    sizes: &[("SLOTS", 1024), ("CTAS", 1)],
+};
+
+/// Packets whose data is their flag, in three buffers of 64 slots of four words.
+pub const LAMPORT: Packets = Packets {
+    kernel: "lamport_in_place",
+    workspace: (weft::runtime::DType::U32, 4 * 64 * 3),
+    sizes: &[("ROOM", 64), ("STAGES", 1)],
+};
+
 /// The first PE executes an allreduce by packets twice, and the others do not. The second launch may
 /// begin before the first one ends.
-pub fn allreduce_of_one_pe(world: &World) -> Ran {
-    const SLOTS: usize = 1024;
+pub fn allreduce_of_one_pe(world: &World, packets: &Packets) -> Ran {
     let n_pes = world.n_pes() as usize;
     let mut options = Options::new(weft::gpu::target(world.device())?).watch(true);
     options.lowering = weft::Lowering::Unicast;
-    options.kernel = Some("ll_in_place".into());
-    let defines = [("P", n_pes), ("CTAS", 1), ("THREADS", 32)];
-    options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), weft::Define::Int(*d as i64))).collect();
+    options.kernel = Some(packets.kernel.into());
+    let defines = [("P", n_pes as i64), ("THREADS", 32)];
+    let defines = defines.iter().chain(packets.sizes);
+    options.defines = defines.map(|(n, d)| ((*n).to_owned(), weft::Define::Int(*d))).collect();
     options.defines.insert("T".into(), weft::runtime::DType::BF16.into());
     let text = weft::library::part("allreduce").unwrap_or_default();
     let kernel = Kernel::with(world, KernelFile::parse("weft/allreduce.weft", text)?, options)?;
-    let (x, ws) = (world.zeros::<half::bf16>(64)?, world.zeros::<u64>(2 * SLOTS * n_pes * 2)?);
-    let epoch = world.zeros::<u32>(32)?;
+    let (x, epoch) = (world.zeros::<half::bf16>(64)?, world.zeros::<u32>(32)?);
+    let (dtype, words) = packets.workspace;
+    let (wide, narrow) = match dtype {
+        weft::runtime::DType::U64 => (words * n_pes, 1),
+        _ => (1, words * n_pes),
+    };
+    let (wide, narrow) = (world.zeros::<u64>(wide)?, world.zeros::<u32>(narrow)?);
     use weft::collective::Flat;
     if world.my_pe() == 0 {
         for _ in 0..2 {
-            let arguments = (Flat(&x), 64i64, Flat(&ws), Flat(&epoch), &world.team());
+            let workspace = if dtype == weft::runtime::DType::U64 { Flat(&wide) } else { Flat(&narrow) };
+            let arguments = (Flat(&x), 64i64, workspace, Flat(&epoch), &world.team());
             kernel.launch(world.stream(), Grid::of(1), arguments)?;
         }
         world.stream().synchronize()?;
     } else {
         let_kernels_wait_first(world);
     }
+    Ok(world.barrier()?)
+}
+
+/// A kernel that waits for an element of a matrix and has numbers of several types.
+const TYPED: &str = "kernel typed(
+    flags: symm<i32, (3,4):(4,1)>, goal: i32, scale: f32, eps: bf16, out: global<f32, (2):(1)>
+) block(64) {
+    if thread_idx() == 3 {
+        while load<acquire, sys>(flags[2, 1]) != goal { }
+        out[0] = scale + eps.to<f32>();
+    }
+}";
+
+/// Every PE waits for an element of a matrix to become negative.
+pub fn numbers_of_all_types(world: &World) -> Ran {
+    let kernel = watched(world, TYPED)?;
+    let (flags, out) = (world.zeros::<i32>([3, 4])?, world.zeros::<f32>(2)?);
+    let arguments = (&flags, -5i32, 0.5f32, 1e-2f32, &out);
+    kernel.launch(world.stream(), Grid::of(1), arguments)?;
+    Ok(world.stream().synchronize()?)
+}
+
+/// The last PE launches its part after the limit of the others. Then all end well.
+pub fn late_but_complete(world: &World, late: std::time::Duration) -> Ran {
+    let kernel = watched(world, STEPS)?;
+    let sync = world.kernel_barrier(1)?;
+    if world.my_pe() + 1 == world.n_pes() {
+        std::thread::sleep(late);
+    }
+    kernel.launch(world.stream(), Grid::of(1), (3i64, &sync, &world.team()))?;
+    world.stream().synchronize()?;
+    // The first PE comes late to the meeting of the hosts.
+    if world.my_pe() == 0 {
+        std::thread::sleep(late);
+    }
+    Ok(world.barrier()?)
+}
+
+/// The last PE executes one barrier less than the others, and no host waits in this library for this
+/// time. After it, the last PE executes the missing barrier, so that all end well.
+pub fn hosts_that_wait_elsewhere(world: &World, long: std::time::Duration) -> Ran {
+    let kernel = watched(world, STEPS)?;
+    let sync = world.kernel_barrier(1)?;
+    let last = world.my_pe() + 1 == world.n_pes();
+    let rounds = if last { 2i64 } else { 3 };
+    kernel.launch(world.stream(), Grid::of(1), (rounds, &sync, &world.team()))?;
+    std::thread::sleep(long);
+    if last {
+        kernel.launch(world.stream(), Grid::of(1), (1i64, &sync, &world.team()))?;
+    }
+    world.stream().synchronize()?;
     Ok(world.barrier()?)
 }
 

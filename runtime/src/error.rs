@@ -157,7 +157,8 @@ codes! {
     NOT_DONE = 402, "the GPU did not finish in time",
         "Something on the GPU did not end in time. It waits for a signal that nobody sends, it waits for a \
          collective that a PE of the team did not call, or it is only a long computation. WEFT_TIMEOUT sets \
-         the limit of every wait in seconds (60 by default).";
+         the limit of every wait in seconds (60 by default). With WEFT_WATCH=1, the message lists the waits of \
+         the kernels of all PEs. With WEFT_WATCH=report, they are printed and the host goes on waiting.";
     SIMULATED = 403, "the simulator stopped the kernels",
         "A kernel on simulated PEs did something that no GPU allows, or the kernels wait for each other \
          forever. The message is the simulator's report. A program also gets this error if it asks a \

@@ -5,6 +5,7 @@ mod waiting;
 
 use crate::check::{Case, Checked, Outcome};
 use std::time::Duration;
+use weft::gpu::Grid;
 use weft::runtime::World;
 
 /// The limit of the host's waits. Kernels report after half of it.
@@ -46,7 +47,7 @@ pub const CASES: &[Case] = &[
     Case::new("watch::numbers_of_all_types", waiting::numbers_of_all_types).env(BOUND).judged(|o| {
         says(o, &["`flags[2, 1]`, which is 0 and must be == -5", "goal = -5, scale = 0.5, eps = 0.010009766"])
     }),
-    Case::new("watch::a_report_goes_on", |w| waiting::late_but_complete(w, Duration::from_secs(6)))
+    Case::new("watch::a_report_goes_on", |w| late_but_complete(w, Duration::from_secs(6)))
         .pes(2)
         .env(REPORTS)
         .judged(|o| {
@@ -55,18 +56,16 @@ pub const CASES: &[Case] = &[
             let host = "weft: PE 1: `barrier` is not complete after 2 s:";
             finishes(o, &[kernel, waits, "may depend on PE 1", host, "PE 1: its host waits in `barrier`"])
         }),
-    Case::new("watch::hosts_that_wait_elsewhere", |w| {
-        waiting::hosts_that_wait_elsewhere(w, Duration::from_secs(60))
-    })
-    .pes(2)
-    .env(BOUND)
-    .judged(|o| {
-        let found = "weft: PE 0: a kernel has waited for more than 2 s:";
-        let waits = "PE 0: `steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2";
-        says(o, &[found, waits, "PE 1: no wait was reported; the last launch was `steps`", "rounds = 2"])
-    }),
+    Case::new("watch::hosts_that_wait_elsewhere", |w| hosts_that_wait_elsewhere(w, Duration::from_secs(60)))
+        .pes(2)
+        .env(BOUND)
+        .judged(|o| {
+            let found = "weft: PE 0: a kernel has waited for more than 2 s:";
+            let waits = "PE 0: `steps`, launch 1, CTA 0, thread 0 waits at waiting.weft:2";
+            says(o, &[found, waits, "PE 1: no wait was reported; the last launch was `steps`", "rounds = 2"])
+        }),
     Case::new("watch::hosts_that_wait_elsewhere_and_go_on", |w| {
-        waiting::hosts_that_wait_elsewhere(w, Duration::from_secs(8))
+        hosts_that_wait_elsewhere(w, Duration::from_secs(8))
     })
     .pes(2)
     .env(REPORTS)
@@ -90,6 +89,38 @@ fn killed(world: &World) -> Checked {
         let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
     }
     waiting::another_size(world)
+}
+
+/// The last PE launches its part after the limit of the others. Then all end well.
+fn late_but_complete(world: &World, late: Duration) -> Checked {
+    let kernel = waiting::steps(world)?;
+    let sync = world.kernel_barrier(1)?;
+    if world.my_pe() + 1 == world.n_pes() {
+        std::thread::sleep(late);
+    }
+    kernel.launch(world.stream(), Grid::of(1), (3i64, &sync, &world.team()))?;
+    world.stream().synchronize()?;
+    // The first PE comes late to the meeting of the hosts.
+    if world.my_pe() == 0 {
+        std::thread::sleep(late);
+    }
+    Ok(world.barrier()?)
+}
+
+/// The last PE executes one barrier less than the others, and no host waits in this library for this
+/// time. After it, the last PE executes the missing barrier, so that all end well.
+fn hosts_that_wait_elsewhere(world: &World, long: Duration) -> Checked {
+    let kernel = waiting::steps(world)?;
+    let sync = world.kernel_barrier(1)?;
+    let last = world.my_pe() + 1 == world.n_pes();
+    let rounds = if last { 2i64 } else { 3 };
+    kernel.launch(world.stream(), Grid::of(1), (rounds, &sync, &world.team()))?;
+    std::thread::sleep(long);
+    if last {
+        kernel.launch(world.stream(), Grid::of(1), (1i64, &sync, &world.team()))?;
+    }
+    world.stream().synchronize()?;
+    Ok(world.barrier()?)
 }
 
 /// Checks that the job fails within its limit, and that its errors contain these words.

@@ -26,6 +26,11 @@ fn watched(world: &World, text: &str) -> Result<Kernel, Box<dyn Error>> {
     Ok(Kernel::with(world, KernelFile::parse("waiting.weft", text)?, options)?)
 }
 
+/// The kernel with a number of barriers.
+pub fn steps(world: &World) -> Result<Kernel, Box<dyn Error>> {
+    watched(world, STEPS)
+}
+
 /// Delays the host of this PE, so that the wait of another PE's kernel is the first one that exceeds
 /// its limit. Simulated PEs have no limit in seconds.
 fn let_kernels_wait_first(world: &World) {
@@ -46,7 +51,7 @@ pub fn spins_for_ever(world: &World) -> Ran {
 
 /// The last PE executes one barrier less than the others.
 pub fn another_size(world: &World) -> Ran {
-    let kernel = watched(world, STEPS)?;
+    let kernel = steps(world)?;
     let sync = world.kernel_barrier(1)?;
     let last = world.my_pe() + 1 == world.n_pes();
     let rounds = if last { 2i64 } else { 3 };
@@ -58,7 +63,7 @@ pub fn another_size(world: &World) -> Ran {
 
 /// Only the first PE replays the graph once more.
 pub fn replayed_on_one_pe(world: &World) -> Ran {
-    let kernel = watched(world, STEPS)?;
+    let kernel = steps(world)?;
     let sync = world.kernel_barrier(1)?;
     let graph = Graph::capture(world.stream(), |stream| {
         kernel.launch(stream, Grid::of(1), (1i64, &sync, &world.team()))
@@ -148,38 +153,6 @@ pub fn numbers_of_all_types(world: &World) -> Ran {
     let arguments = (&flags, -5i32, 0.5f32, 1e-2f32, &out);
     kernel.launch(world.stream(), Grid::of(1), arguments)?;
     Ok(world.stream().synchronize()?)
-}
-
-/// The last PE launches its part after the limit of the others. Then all end well.
-pub fn late_but_complete(world: &World, late: std::time::Duration) -> Ran {
-    let kernel = watched(world, STEPS)?;
-    let sync = world.kernel_barrier(1)?;
-    if world.my_pe() + 1 == world.n_pes() {
-        std::thread::sleep(late);
-    }
-    kernel.launch(world.stream(), Grid::of(1), (3i64, &sync, &world.team()))?;
-    world.stream().synchronize()?;
-    // The first PE comes late to the meeting of the hosts.
-    if world.my_pe() == 0 {
-        std::thread::sleep(late);
-    }
-    Ok(world.barrier()?)
-}
-
-/// The last PE executes one barrier less than the others, and no host waits in this library for this
-/// time. After it, the last PE executes the missing barrier, so that all end well.
-pub fn hosts_that_wait_elsewhere(world: &World, long: std::time::Duration) -> Ran {
-    let kernel = watched(world, STEPS)?;
-    let sync = world.kernel_barrier(1)?;
-    let last = world.my_pe() + 1 == world.n_pes();
-    let rounds = if last { 2i64 } else { 3 };
-    kernel.launch(world.stream(), Grid::of(1), (rounds, &sync, &world.team()))?;
-    std::thread::sleep(long);
-    if last {
-        kernel.launch(world.stream(), Grid::of(1), (1i64, &sync, &world.team()))?;
-    }
-    world.stream().synchronize()?;
-    Ok(world.barrier()?)
 }
 
 /// A number of CTAs wait for a flag that is never set.

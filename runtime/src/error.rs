@@ -135,9 +135,11 @@ codes! {
         "In a collective call, every PE of the team must make the same call with the same sizes, in the same \
          order. The message says what each PE called. Make the calls of all PEs agree.";
     OUT_OF_MEMORY = 302, "not enough memory",
-        "The symmetric heap or the device could not provide that many bytes.";
+        "The symmetric heap or the device could not provide that many bytes. Free tensors that are no longer needed, \
+         or make the heap larger with NVSHMEM_SYMMETRIC_SIZE.";
     NOT_IN_TEAM = 303, "not in this team",
-        "The requested PE, or this PE, is not a member of the team.";
+        "The requested PE, or this PE, is not a member of the team. Ranks in a team count from 0 to its size less 1. \
+         Only members may call operations of a team.";
     UNREACHABLE = 304, "a peer's memory cannot be addressed",
         "Loads and stores reach a peer's memory only over NVLink or PCIe peer access. Use put and get, \
          which work over any transport.";
@@ -149,11 +151,14 @@ codes! {
          The memory must be a whole mapping, exported by file descriptor, and its size must be a multiple of \
          NVSHMEM's granularity (NVSHMEM_CUMEM_GRANULARITY).";
     SHAPE = 307, "shapes or sizes that do not match",
-        "Source and destination have different numbers of elements, or a copy goes past the end of one.";
+        "Source and destination have different numbers of elements, or a copy goes past the end of one. The message \
+         has both sizes. Pass tensors or slices of the same size.";
     DLPACK = 308, "a DLPack tensor that cannot be imported",
-        "The tensor's device, element type or strides are not the requested ones.";
+        "The tensor's device, element type or strides are not the requested ones. Move or convert the tensor in the \
+         library that it comes from, or request what it has.";
     OPERATION = 401, "an operation that does not exist",
-        "NVSHMEM (or NCCL, if it is measured) has no such operation for this element type.";
+        "NVSHMEM (or NCCL, if it is measured) has no such operation for this element type. Use another type, \
+         or one of warpweft's own collectives, whose algorithms support more types.";
     NOT_DONE = 402, "the GPU did not finish in time",
         "Something on the GPU did not end in time. It waits for a signal that nobody sends, it waits for a \
          collective that a PE of the team did not call, or it is only a long computation. WEFT_TIMEOUT sets \
@@ -176,12 +181,14 @@ codes! {
          driver, use a newer driver, or compile with an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",
         "Arguments are checked against the kernel's description before the launch: their number, element \
-         type, layout and space.";
+         type, layout and space. The message names the argument, and what the kernel expects. Pass an argument \
+         that fits, or change the kernel's parameter.";
     LAUNCH = 503, "a launch that the device cannot execute",
         "The grid, block, cluster or shared memory exceeds what the device, or a cooperative launch on it, \
          allows. Use a smaller grid, block or tile.";
     NO_KERNEL = 504, "no such kernel",
-        "The module has no entry point of that name.";
+        "The module has no entry point of that name. The message lists the kernels of the module. Pass one of these \
+         names.";
     GEMM = 505, "a matrix product that the GEMM kernel does not compute",
         "The library's GEMM takes any number of rows of A. Extents along contiguous modes must be multiples \
          of 16 bytes, because TMA copies the tiles. These requests are rejected before anything is \

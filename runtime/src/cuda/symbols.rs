@@ -80,6 +80,7 @@ const NEEDED: &[&str] = &[
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
     "cuTensorMapEncodeTiled",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// Returns the functions that a library lacks; `has` tells whether it has one.

@@ -147,6 +147,8 @@ def rank_fused(rank, size):
         comm.fused_allreduce_add_rmsnorm(x, residual, weight[1:])
     with pytest.raises(weft.ArgumentError, match="float32"):
         comm.fused_allreduce_add_rmsnorm(x.float(), residual, weight)
+    with pytest.raises(weft.ArgumentError, match="at least one element"):
+        comm.fused_allreduce_add_rmsnorm(x[:4, :0].contiguous(), residual[:4, :0].contiguous(), weight[:0])
     torch.cuda.synchronize()
     comm.close()
 

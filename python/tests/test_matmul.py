@@ -88,6 +88,8 @@ def rank_sums(rank, size):
     assert close(y, want[part], bits=7)
     with pytest.raises(weft.ArgumentError, match="multiple"):
         comm.fused_matmul_reduce_scatter(a[:1].bfloat16(), w, "sum", 0)
+    with pytest.raises(weft.ArgumentError, match="at least 1"):
+        comm.fused_matmul_reduce_scatter(x[:, :0], w[:0], "sum", 0)
     with pytest.raises(weft.NotSupported, match="last one"):
         comm.fused_matmul_reduce_scatter(x, w, "sum", 1)
     torch.cuda.synchronize()

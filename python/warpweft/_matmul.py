@@ -42,6 +42,8 @@ def rows_of(x: torch.Tensor, dim: int, what: str) -> Rows:
     """Return a tensor as a contiguous matrix whose rows are ordered by dimension ``dim``."""
     if x.dim() < 2:
         raise usage(f"{what} has shape {tuple(x.shape)}", "it must have at least two dimensions, of which the last one is K")
+    if x.shape[-1] == 0:
+        raise usage(f"{what} has shape {tuple(x.shape)}", "its last dimension, K, must be at least 1")
     if not -x.dim() <= dim < x.dim():
         raise usage(f"dimension {dim} of {what} with shape {tuple(x.shape)}", f"it must be below {x.dim()}")
     dim %= x.dim()

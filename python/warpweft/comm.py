@@ -310,6 +310,8 @@ class Comm:
         if input.dim() < 2:
             raise usage(f"input has shape {tuple(input.shape)}", "its last dimension must be the hidden one: (tokens, hidden)")
         hidden = input.shape[-1]
+        if hidden == 0:
+            raise usage(f"input has shape {tuple(input.shape)}", "rows must have at least one element: (tokens, hidden)")
         for tensor, shape, what in ((residual_in, input.shape, "residual_in"), (rms_gamma, (hidden,), "rms_gamma")):
             self._like(tensor, torch.Size(shape), input.dtype, what)
             self._refuse(tensor, what, half)

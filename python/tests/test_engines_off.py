@@ -68,3 +68,29 @@ def test_what_cannot_serve_is_off():
     comm.register_graph_buffers()
     comm.close()
     comm.close()
+
+
+@pytest.mark.parametrize("adapter", [warpweft.vllm.CustomAllreduce, warpweft.sglang.CustomAllreduce])
+def test_the_environment_chooses_the_sums(monkeypatch, adapter):
+    asked = []
+
+    class Comm:
+        rank, size, disabled = 0, 2, False
+
+        @classmethod
+        def from_process_group(cls, group, device, **options):
+            asked.append((group, device, options["sums"]))
+            return cls()
+
+    torch = stand_in(monkeypatch, "torch.distributed", get_world_size=lambda group: 2)
+    sys.modules["torch"].distributed = torch
+    sys.modules["torch"].device = lambda kind, index: (kind, index)
+    stand_in_comm = types.ModuleType("warpweft.comm")
+    stand_in_comm.Comm = Comm
+    monkeypatch.setitem(sys.modules, "warpweft.comm", stand_in_comm)
+    for value, want in ((None, "ordinary"), ("deterministic", "deterministic")):
+        monkeypatch.delenv("WEFT_SUMS", raising=False)
+        if value is not None:
+            monkeypatch.setenv("WEFT_SUMS", value)
+        made = adapter("group", 3)
+        assert made.why_disabled is None and asked.pop() == ("group", ("cuda", 3), want)

@@ -13,12 +13,18 @@ _LOG = logging.getLogger("warpweft")
 class EngineComm:
     """An engine's custom allreduce: ``should_custom_ar``, ``custom_all_reduce``, ``capture``, ``close``.
 
+    ``WEFT_SUMS`` in the environment is the ``sums`` of its :class:`warpweft.Comm`, the same on all ranks:
+    ``deterministic`` for sums that have the same bits in any batch. A class can also set :attr:`sums`.
+
     Where it cannot serve (one rank, several hosts, no GPU), ``disabled`` is true and the log says why, and the engine uses
     what it would have used otherwise.
     """
 
     #: Bytes above which the engine's other ways are used.
     MAX_BYTES = 64 << 20
+
+    #: What may happen to the sums, unless ``WEFT_SUMS`` says it.
+    sums = "ordinary"
 
     def __init__(self, group: Any, device: Any, max_size: Optional[int] = None, **_: Any):
         self.comm: Any = None
@@ -40,7 +46,8 @@ class EngineComm:
             self.why_disabled = "the group has one rank"
             return
         share = os.environ.get("WEFT_SHARE_GPU") == "1"
-        self.comm = Comm.from_process_group(group, device, max_bytes=max_size, share_gpu=share)
+        sums = os.environ.get("WEFT_SUMS") or self.sums
+        self.comm = Comm.from_process_group(group, device, max_bytes=max_size, share_gpu=share, sums=sums)
         self.rank, self.world_size = self.comm.rank, self.comm.size
 
     @property

@@ -89,6 +89,12 @@ pub struct TuneFused {
     /// The type of hidden states: bf16 or f16. Both use the same results.
     #[arg(long, default_value = "bf16")]
     dtype: String,
+    /// Measure LayerNorm with a bias instead of RMSNorm.
+    #[arg(long)]
+    layer: bool,
+    /// Measure results in e4m3 with a scale for each 128 elements.
+    #[arg(long)]
+    groups: bool,
     /// The file for the results, to store or to show. The default is WEFT_FUSED_TUNING, or
     /// fused.json in your data folder.
     #[arg(long, value_name = "FILE")]
@@ -112,7 +118,11 @@ impl TuneFused {
             return Ok(ExitCode::SUCCESS);
         }
         let mut request = Request::new(self.tokens.clone(), self.hidden);
-        request.form = Form::plain(dtype(&self.dtype)?);
+        let plain = Form::plain(dtype(&self.dtype)?);
+        let (out, group) = if self.groups { (Scalar::E4M3, 128) } else { (plain.out, 0) };
+        request.form = Form { out, group, layer: self.layer, ..plain };
+        // The choice is not measured, but it can compute all forms.
+        request.contenders = vec![Contender::Auto];
         request.graph = true;
         request.examine()?;
         match start(gpus(self.pes)?)? {

@@ -6,7 +6,7 @@ use crate::{Comm, DType, Error, RawStream};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use weft::collective::{Call, Collective};
+use weft::collective::{Call, Collective, Sums};
 use weft::fused::tuning::Selector;
 use weft::fused::{Form, Fused, Plan, Shape, Variant, Workspace};
 use weft::gpu::{GpuError, Grid, Kernel, target};
@@ -18,10 +18,14 @@ use weft::{Define, KernelFile, Options};
 
 /// The operation after a row-parallel layer: it adds the ranks' partial sums, adds the result to the
 /// residual, and normalises the residual. For few tokens it is one kernel, which sends packets and
-/// waits for no barrier. For many tokens it is an allreduce followed by a kernel.
+/// waits for no barrier. For many tokens it is an allreduce followed by a kernel. With
+/// [`Sums::Deterministic`], all numbers of tokens use kernels with one order of sums and squares, so
+/// a token's results do not depend on the other tokens of its batch.
 pub struct AddRmsNorm {
     comm: Arc<Comm>,
     selector: Selector,
+    /// The shape on which plans depend, without the number of tokens.
+    shape: Shape,
     hidden: usize,
     dtype: DType,
     max_tokens: usize,
@@ -78,9 +82,16 @@ impl AddRmsNorm {
         let tables = world.all_gather_host(&selector.to_bytes())?;
         let selector = selector.with_bytes(tables.first().map_or(&[], |t| t));
         let mut workspaces = BTreeMap::new();
-        // For fewer tokens, more CTAs share each token.
-        for tokens in (0..16).map(|power| 1u32 << power) {
-            let plan = selector.plan(&shape(tokens, row_bytes, comm.size()));
+        let shape = Shape {
+            tokens: 1,
+            row_bytes,
+            n_pes: comm.size(),
+            multicast: false,
+            form: Form::plain(dtype),
+            sums: comm.collectives.sums(),
+        };
+        for tokens in planned(max_tokens, shape.sums) {
+            let plan = selector.plan(&Shape { tokens, ..shape });
             if !plan.kernel.packets() || workspaces.contains_key(&plan.variant()) {
                 continue;
             }
@@ -97,7 +108,19 @@ impl AddRmsNorm {
         // No rank sends before all memory is zero.
         world.barrier()?;
         let (comm, kernels, ready) = (comm.clone(), Mutex::default(), Mutex::default());
-        Ok(AddRmsNorm { comm, selector, hidden, dtype, max_tokens, workspaces, sums, unused, kernels, ready })
+        Ok(AddRmsNorm {
+            comm,
+            selector,
+            shape,
+            hidden,
+            dtype,
+            max_tokens,
+            workspaces,
+            sums,
+            unused,
+            kernels,
+            ready,
+        })
     }
 
     /// Computes `residual += sum over ranks of input`, and then `out = residual /
@@ -213,9 +236,8 @@ impl AddRmsNorm {
 
     /// The plan with packets, if they are likely to be the fastest.
     fn packets(&self, tokens: usize) -> Result<Option<Plan>, Error> {
-        let row_bytes = self.hidden * self.dtype.bytes() as usize;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-        let plan = self.selector.plan(&shape(tokens, row_bytes, self.comm.size()));
+        let plan = self.selector.plan(&Shape { tokens, ..self.shape });
         Ok(self.workspaces.contains_key(&plan.variant()).then_some(plan))
     }
 
@@ -224,7 +246,7 @@ impl AddRmsNorm {
         if let Some(kernel) = lock(&self.kernels).get(&variant) {
             return Ok(kernel.clone());
         }
-        let form = Form::plain(self.dtype);
+        let form = self.shape.form;
         let (name, defines): (_, Vec<(&str, Define)>) = match plan {
             Some(plan) => (plan.kernel.kernel(), plan.defines(form, self.hidden, self.comm.size())),
             None => ("add_rms_norm", form.defines(self.hidden).to_vec()),
@@ -239,13 +261,30 @@ impl AddRmsNorm {
     }
 }
 
-/// The shape on which plans depend, without a switch.
-fn shape(tokens: u32, row_bytes: usize, n_pes: u32) -> Shape {
-    Shape { tokens, row_bytes, n_pes, multicast: false }
+/// The numbers of tokens whose plans get workspaces. With ordinary sums, a plan that has none is
+/// replaced by an allreduce and a kernel. That would be another order of squares, so with
+/// deterministic sums every plan has a workspace.
+fn planned(max_tokens: usize, sums: Sums) -> Vec<u32> {
+    match sums {
+        Sums::Deterministic => (1..=u32::try_from(max_tokens.max(1)).unwrap_or(u32::MAX)).collect(),
+        Sums::Ordinary | Sums::Quantised => (0..16).map(|power| 1 << power).collect(),
+    }
 }
 
 impl fmt::Debug for AddRmsNorm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AddRmsNorm({} x {} of {})", self.max_tokens, self.hidden, self.dtype)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With deterministic sums, every number of tokens has a plan with a workspace.
+    #[test]
+    fn deterministic_sums_plan_for_every_number_of_tokens() {
+        assert_eq!(planned(5, Sums::Deterministic), [1, 2, 3, 4, 5]);
+        assert_eq!(planned(5, Sums::Ordinary).len(), 16);
     }
 }

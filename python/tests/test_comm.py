@@ -153,6 +153,22 @@ def rank_fused(rank, size):
     comm.close()
 
 
+def rank_fused_in_batches(rank, size):
+    import torch
+
+    comm = ranks.comm(rank, sums="deterministic")
+    hidden, most = 4096, 300
+    weight = (data(0, hidden, torch.float32) / 8).to(torch.bfloat16)
+    x = (data(rank, most * hidden, torch.float32, 3) / 7).to(torch.bfloat16).view(most, hidden)
+    residual = (data(9, most * hidden, torch.float32, 4) / 3).to(torch.bfloat16).view(most, hidden)
+    whole, new = comm.fused_allreduce_add_rmsnorm(x, residual, weight, 1e-5)
+    for tokens in (1, 3, 8, 64, 257):
+        out, part = comm.fused_allreduce_add_rmsnorm(x[:tokens], residual[:tokens], weight, 1e-5)
+        assert torch.equal(out, whole[:tokens]) and torch.equal(part, new[:tokens]), tokens
+    torch.cuda.synchronize()
+    comm.close()
+
+
 def rank_operators(rank, size):
     import torch
 
@@ -323,6 +339,7 @@ def rank_interrupt(rank, size):
         "rank_memory",
         "rank_graphs",
         "rank_fused",
+        "rank_fused_in_batches",
         "rank_operators",
         "rank_bad_input",
         "rank_hosts",

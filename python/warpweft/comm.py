@@ -89,8 +89,9 @@ class Comm:
         :class:`TooLarge`. ``timeout`` (seconds) bounds waits on the host. ``share_gpu`` lets ranks have one GPU, for tests.
 
         ``sums`` says what may happen to the sums of reductions. ``"deterministic"`` sums have the same bits in every
-        launch and for any split of a batch over calls. ``"quantised"`` sums may be made of elements that are sent in
-        8 bits, which is faster for large sizes and not exact. All ranks pass the same.
+        launch and for any split of a batch over calls. The results of :meth:`fused_allreduce_add_rmsnorm` then have the
+        same bits for any split too. ``"quantised"`` sums may be made of elements that are sent in 8 bits, which is faster
+        for large sizes and not exact. All ranks pass the same.
         """
         self.device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
         if self.device.type != "cuda":

@@ -13,7 +13,7 @@ use crate::times::{Blocks, gather};
 use crate::torch::norm::Norm;
 use crate::torch::{self, Torch};
 use std::time::SystemTime;
-use weft::collective::{Collectives, Config, Links};
+use weft::collective::{Collectives, Config, Links, Sums};
 use weft::fused::tuning::Selector;
 use weft::gpu::{GpuError, Grid, Kernel, target};
 use weft::{KernelFile, Options};
@@ -236,10 +236,8 @@ impl<'a> Harness<'a> {
             ctas: plan.map(|plan| (plan.ctas, plan.split)),
             time_us,
             model_us: plan.map(|plan| {
-                let multicast = self.lowering == Lowering::Multimem;
-                let (n_pes, row_bytes) = (self.world.n_pes(), self.request.hidden as usize * size_of::<T>());
-                let shape = Shape { tokens: t.tokens, row_bytes, n_pes, multicast };
-                plan.predict(&shape, &self.links)
+                let row_bytes = self.request.hidden as usize * size_of::<T>();
+                plan.predict(&self.shape(t.tokens, row_bytes), &self.links)
             }),
             of_nccl: None,
             of_separate: None,
@@ -275,6 +273,13 @@ impl<'a> Harness<'a> {
         Ok(Kernel::with(self.world, file, options)?)
     }
 
+    /// The quantities that plans depend on.
+    fn shape(&self, tokens: u32, row_bytes: usize) -> Shape {
+        let multicast = self.lowering == Lowering::Multimem;
+        let (n_pes, form) = (self.world.n_pes(), self.request.form);
+        Shape { tokens, row_bytes, n_pes, multicast, form, sums: Sums::Ordinary }
+    }
+
     /// The launch plan of a fused contender.
     fn plan(&self, contender: Contender, tokens: u32, row_bytes: usize) -> Option<Plan> {
         let multicast = self.lowering == Lowering::Multimem;
@@ -282,10 +287,7 @@ impl<'a> Harness<'a> {
             (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, row_bytes, self.sms, split),
             (Contender::Spread(kernel, split), _) => split.plan(kernel, tokens, row_bytes, self.sms),
             (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
-            (Contender::Auto, _) => {
-                let shape = Shape { tokens, row_bytes, n_pes: self.world.n_pes(), multicast };
-                self.selector.plan(&shape)
-            }
+            (Contender::Auto, _) => self.selector.plan(&self.shape(tokens, row_bytes)),
             _ => return None,
         };
         Some(Plan { switch: plan.kernel.packets() && multicast, ..plan })

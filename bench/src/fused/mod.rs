@@ -140,7 +140,8 @@ impl Contender {
         match self {
             Contender::Fused(kernel) | Contender::Spread(kernel, ..) => form.fits(kernel),
             Contender::FlashInfer => Norm::form(form).is_some(),
-            _ => form.group == 0 && !form.layer,
+            Contender::Auto => true,
+            _ => form.reads_whole_rows(),
         }
     }
 

@@ -229,6 +229,11 @@ impl Collectives {
         Ok(Setting::of(&self.world, self.team.n_pes(), (self.reach, self.multicast))?)
     }
 
+    /// The sums that calls allow if they do not say it themselves.
+    pub fn sums(&self) -> Sums {
+        self.config.sums
+    }
+
     /// The selector of plans: a table that `weft tune` stored, or the model.
     pub fn selector(&self) -> &Selector {
         &self.selector

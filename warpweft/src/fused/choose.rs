@@ -1,9 +1,12 @@
 //! Predicts the fastest kernel from the waits and bytes of each kernel and the speed of the links.
 
-use super::{KERNELS, MAX_SPREAD, Plan};
-use crate::collective::{Cost, Links};
+use super::{Form, Fused, KERNELS, MAX_SPREAD, Plan};
+use crate::collective::{Cost, Links, Sums};
 
-/// The quantities that costs depend on.
+/// The kernel of rows that no other one can have.
+const LAST: &Fused = &KERNELS[KERNELS.len() - 1];
+
+/// The quantities that costs and the choice of a plan depend on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
     /// The number of tokens, one for each row.
@@ -14,9 +17,40 @@ pub struct Shape {
     pub n_pes: u32,
     /// Whether the team has a multicast address.
     pub multicast: bool,
+    /// The element types and the outputs, which not every kernel can compute.
+    pub form: Form,
+    /// The sums that results may have. Deterministic sums have one order of the squares of a row,
+    /// whatever the number of tokens.
+    pub sums: Sums,
 }
 
 impl Shape {
+    /// Whether a kernel can be chosen. Kernels that spread rows over CTAs of the same shape add
+    /// squares in the same order, in one flight or in two.
+    pub(super) fn allows(&self, kernel: &Fused) -> bool {
+        let only_spread = !self.form.reads_whole_rows();
+        let spreads = self.row_bytes <= MAX_SPREAD || only_spread;
+        match kernel.spreads() {
+            true => spreads,
+            false if self.sums > Sums::Deterministic => !only_spread,
+            // Rows that are too long to be spread have one kernel.
+            false => !spreads && kernel.name == LAST.name,
+        }
+    }
+
+    /// The CTAs that share a row and their threads, if sums must have one order for all numbers of
+    /// tokens: those of one token.
+    pub(super) fn fixed(&self, kernel: &'static Fused) -> Option<(u32, Option<u32>)> {
+        let one = || Plan::of(kernel, 1, self.row_bytes, Plan::MAX_SPLIT);
+        let strict = self.sums == Sums::Deterministic && kernel.spreads();
+        strict.then(one).map(|plan| (plan.split, Some(plan.threads)))
+    }
+
+    /// Whether packets go through the switch, which adds in an order of its own.
+    pub(super) fn switches(&self, kernel: &Fused) -> bool {
+        self.multicast && kernel.packets() && self.sums > Sums::Deterministic
+    }
+
     /// The bytes of the hidden states, and the bytes of a PE's share that it has to send to the
     /// other PEs.
     fn bytes(&self) -> (f64, f64) {
@@ -104,14 +138,17 @@ impl Plan {
     /// The kernel with the least predicted time on these links and a GPU with `sms`
     /// multiprocessors.
     pub fn choose(shape: &Shape, sms: u32, links: &Links) -> Plan {
-        let plan = |kernel: &'static super::Fused| {
-            let plan = Plan::of(kernel, shape.tokens, shape.row_bytes, sms);
-            let plan = Plan { switch: kernel.packets() && shape.multicast, ..plan };
+        let plan = |kernel: &'static Fused| {
+            let plan = match shape.fixed(kernel) {
+                Some(split) => Plan::spread(kernel, shape.tokens, shape.row_bytes, sms, split),
+                None => Plan::of(kernel, shape.tokens, shape.row_bytes, sms),
+            };
+            let plan = Plan { switch: shape.switches(kernel), ..plan };
             (plan.predict(shape, links), plan)
         };
-        let fits = |kernel: &&'static super::Fused| !kernel.spreads() || shape.row_bytes <= MAX_SPREAD;
-        let plans = KERNELS.iter().filter(fits).map(plan);
-        plans.fold(plan(&KERNELS[KERNELS.len() - 1]), |a, b| if b.0 < a.0 { b } else { a }).1
+        let plans = KERNELS.iter().filter(|kernel| shape.allows(kernel)).map(plan);
+        let best = plans.min_by(|a, b| a.0.total_cmp(&b.0));
+        best.unwrap_or_else(|| plan(LAST)).1
     }
 }
 
@@ -119,9 +156,14 @@ impl Plan {
 mod tests {
     use super::*;
 
+    fn shape(tokens: u32, n_pes: u32) -> Shape {
+        let (form, sums) = (Form::plain(weft_ir::Scalar::BF16), Sums::Ordinary);
+        Shape { tokens, row_bytes: 16 << 10, n_pes, multicast: false, form, sums }
+    }
+
     fn chosen(n_pes: u32, multicast: bool) -> Vec<&'static str> {
         let of = |tokens| {
-            let shape = Shape { tokens, row_bytes: 16 << 10, n_pes, multicast };
+            let shape = Shape { multicast, ..shape(tokens, n_pes) };
             Plan::choose(&shape, 132, &Links::H200).kernel.name
         };
         [1, 8, 16, 128, 512, 8192].map(of).to_vec()
@@ -139,12 +181,51 @@ mod tests {
         assert_eq!(chosen(8, true)[5], two);
     }
 
+    /// Deterministic sums add the squares of a row in the order of one kind of CTAs, for every
+    /// number of tokens. Rows that are too long for a cluster have one kernel.
+    #[test]
+    fn deterministic_sums_have_one_shape() {
+        let orders = |n_pes, row_bytes, sums| {
+            let of = |tokens| {
+                let shape = Shape { row_bytes, sums, multicast: true, ..shape(tokens, n_pes) };
+                let plan = Plan::choose(&shape, 132, &Links::H200);
+                let name = if plan.kernel.spreads() { "spread" } else { plan.kernel.name };
+                (name, plan.split, plan.threads)
+            };
+            let mut all: Vec<_> = (0..15).flat_map(|power| [1 << power, 3 << power]).map(of).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        for n_pes in [2, 4, 8] {
+            for row_bytes in [4 << 10, 16 << 10, 32 << 10] {
+                let strict = orders(n_pes, row_bytes, Sums::Deterministic);
+                assert!(strict.len() == 1 && strict[0].0 == "spread", "{n_pes} {row_bytes}: {strict:?}");
+            }
+            assert_eq!(orders(n_pes, 256 << 10, Sums::Deterministic), [("two_shot", 1, 0)]);
+        }
+        assert!(orders(8, 16 << 10, Sums::Ordinary).len() > 1);
+    }
+
+    /// Only kernels that spread rows compute LayerNorm and scales of groups.
+    #[test]
+    fn forms_choose_kernels_that_compute_them() {
+        for form in [(true, 0), (false, 128)] {
+            for power in 0..16 {
+                let of = shape(1 << power, 8);
+                let form = Form { layer: form.0, group: form.1, ..of.form };
+                let plan = Plan::choose(&Shape { form, ..of }, 132, &Links::H200);
+                assert!(form.fits(plan.kernel), "{form:?}: {}", plan.kernel.name);
+            }
+        }
+    }
+
     /// Packets without flags have the bytes of their data, whether CTAs process one row or several.
     /// Flags double them, except for three vectors for each thread, whose packets are dense.
     #[test]
     fn packets_are_counted() {
         let packed = |tokens, threads, flags| {
-            let shape = Shape { tokens, row_bytes: 16 << 10, n_pes: 2, multicast: false };
+            let shape = shape(tokens, 2);
             let of = |kernel| {
                 let plan = Plan::spread(kernel, tokens, 16 << 10, 132, (1, Some(threads)));
                 ((kernel.cost)(&shape, &Plan { flags, ..plan }).neighbour / f64::from(tokens)) as usize

@@ -304,9 +304,14 @@ impl Form {
         Form { dtype, out: dtype, per_token: false, both: false, group: 0, layer: false }
     }
 
+    /// Whether kernels whose CTAs read whole rows can compute it, and the kernel after an allreduce.
+    pub fn reads_whole_rows(&self) -> bool {
+        self.group == 0 && !self.layer
+    }
+
     /// Whether a kernel can compute it.
     pub fn fits(&self, kernel: &Fused) -> bool {
-        kernel.spreads() || self.group == 0 && !self.layer
+        kernel.spreads() || self.reads_whole_rows()
     }
 
     /// The number of scales of a token that a kernel writes.

@@ -1,7 +1,7 @@
 //! Chooses the plan for a number of tokens: the one that `weft tune fused-allreduce-rmsnorm`
 //! stored, or the model's.
 
-use super::{Exchange, KERNELS, Plan, Shape};
+use super::{Exchange, Form, Fused, KERNELS, Plan, Shape};
 use crate::collective::Links;
 use crate::tuned::{self, Measured, TuningFile, tables};
 use serde::{Deserialize, Serialize};
@@ -69,29 +69,46 @@ pub struct Entry {
     pub split: u32,
     /// Threads of a CTA of a kernel that spreads rows, or 0 for another kernel.
     pub threads: u32,
+    /// Whether it was measured with LayerNorm.
+    #[serde(default)]
+    pub layer: bool,
+    /// The number of elements that shared a scale, or 0.
+    #[serde(default)]
+    pub group: u32,
     /// Microseconds that a launch took.
     pub us: f64,
 }
 
 impl Entry {
     /// The entry of a plan that was measured.
-    pub fn new(plan: &Plan, tokens: u32, row_bytes: usize, us: f64) -> Entry {
-        let Plan { kernel, split, threads, .. } = *plan;
-        Entry { tokens, row_bytes, kernel: kernel.name.into(), split, threads, us }
+    pub fn new(plan: &Plan, tokens: u32, row_bytes: usize, form: &Form, us: f64) -> Entry {
+        let (Plan { kernel, split, threads, .. }, Form { layer, group, .. }) = (*plan, *form);
+        Entry { tokens, row_bytes, kernel: kernel.name.into(), split, threads, layer, group, us }
+    }
+
+    /// The values for which a table has one entry each.
+    fn key(&self) -> (usize, u32, bool, u32) {
+        (self.row_bytes, self.tokens, self.layer, self.group)
+    }
+
+    /// Its kernel, if it still exists.
+    fn kernel(&self) -> Option<&'static Fused> {
+        KERNELS.iter().find(|k| k.name == self.kernel)
     }
 
     /// The plan for another number of tokens with rows of the same size, or `None` if the kernel no
     /// longer exists.
     fn plan(&self, shape: &Shape, sms: u32) -> Option<Plan> {
-        let kernel = KERNELS.iter().find(|k| k.name == self.kernel)?;
+        let kernel = self.kernel()?;
         let (tokens, row_bytes) = (shape.tokens, shape.row_bytes);
         let plan = match kernel.exchange {
             Exchange::Spread(_) => {
-                Plan::spread(kernel, tokens, row_bytes, sms, (self.split, Some(self.threads)))
+                let split = shape.fixed(kernel).unwrap_or((self.split, Some(self.threads)));
+                Plan::spread(kernel, tokens, row_bytes, sms, split)
             }
             Exchange::Barriers | Exchange::Packets => Plan::with(kernel, tokens, row_bytes, sms, self.split),
         };
-        Some(Plan { switch: kernel.packets() && shape.multicast, ..plan })
+        Some(Plan { switch: shape.switches(kernel), ..plan })
     }
 }
 
@@ -117,11 +134,14 @@ impl Table {
     }
 
     /// The plan of the number of tokens that is nearest as a factor, or `None` if nothing similar
-    /// was measured.
+    /// was measured. Entries of the same norm and groups come first.
     pub fn plan(&self, shape: &Shape, sms: u32) -> Option<Plan> {
         let far = |e: &Entry| (f64::from(e.tokens.max(1)) / f64::from(shape.tokens.max(1))).ln().abs();
-        let alike = self.entries.iter().filter(|e| e.row_bytes == shape.row_bytes && far(e) <= FAR.ln());
-        alike.min_by(|a, b| far(a).total_cmp(&far(b)))?.plan(shape, sms)
+        let other = |e: &Entry| (e.layer, e.group) != (shape.form.layer, shape.form.group);
+        let near = |e: &&Entry| e.row_bytes == shape.row_bytes && far(e) <= FAR.ln();
+        let allowed = |e: &&Entry| e.kernel().is_some_and(|kernel| shape.allows(kernel));
+        let alike = self.entries.iter().filter(near).filter(allowed);
+        alike.min_by(|a, b| other(a).cmp(&other(b)).then(far(a).total_cmp(&far(b))))?.plan(shape, sms)
     }
 
     /// The table for people, with a line for each entry.
@@ -130,9 +150,11 @@ impl Table {
         if self.kernels != kernel_hash() {
             out += "# not used: the kernels have changed since then; measure again\n";
         }
-        for Entry { tokens, row_bytes, kernel, split, threads, us } in &self.entries {
+        for Entry { tokens, row_bytes, kernel, split, threads, layer, group, us } in &self.entries {
             let shape = if *threads > 0 { format!("{split}x{threads}") } else { String::new() };
-            out += &format!("{tokens:>9}{row_bytes:>10}{kernel:>16} {shape:<8}{us:>9.2}\n");
+            let norm = if *layer { " LayerNorm" } else { "" };
+            let scales = if *group > 0 { format!(" groups of {group}") } else { String::new() };
+            out += &format!("{tokens:>9}{row_bytes:>10}{kernel:>16} {shape:<8}{us:>9.2}{norm}{scales}\n");
         }
         out
     }
@@ -152,16 +174,15 @@ impl Measured for Table {
         (Table { entries: Vec::new(), ..self.clone() }, &self.entries)
     }
 
-    /// Entries replace older ones with the same tokens and rows.
+    /// Entries replace older ones with the same tokens, rows and kind of norm.
     fn join(self, tables: &mut Vec<Table>) {
         let same = |t: &Table| t.setting == self.setting && t.kernels == self.kernels;
-        let measured =
-            |e: &Entry| self.entries.iter().any(|n| (n.tokens, n.row_bytes) == (e.tokens, e.row_bytes));
+        let measured = |e: &Entry| self.entries.iter().any(|n| n.key() == e.key());
         let kept = tables.iter().filter(|t| same(t)).flat_map(|t| &t.entries);
         let kept: Vec<_> = kept.filter(|e| !measured(e)).cloned().collect();
         tables.retain(|t| t.setting != self.setting);
         let mut entries = [kept, self.entries].concat();
-        entries.sort_by_key(|e| (e.row_bytes, e.tokens));
+        entries.sort_by_key(Entry::key);
         tables.push(Table { entries, ..self });
     }
 }
@@ -218,6 +239,7 @@ impl Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::Sums;
 
     fn setting(gpu: &str) -> Setting {
         Setting { gpu: gpu.into(), driver: "580".into(), n_pes: 2, multicast: false }
@@ -225,11 +247,45 @@ mod tests {
 
     fn entry(tokens: u32, us: f64) -> Entry {
         let plan = Plan::spread(&KERNELS[0], tokens, 16 << 10, 132, (4, Some(256)));
-        Entry::new(&plan, tokens, 16 << 10, us)
+        Entry::new(&plan, tokens, 16 << 10, &Form::plain(weft_ir::Scalar::BF16), us)
     }
 
     fn shape(tokens: u32, row_bytes: usize) -> Shape {
-        Shape { tokens, row_bytes, n_pes: 2, multicast: false }
+        let (form, sums) = (Form::plain(weft_ir::Scalar::BF16), Sums::Ordinary);
+        Shape { tokens, row_bytes, n_pes: 2, multicast: false, form, sums }
+    }
+
+    /// Deterministic sums take only the number of flights from a table, and not the order of squares.
+    #[test]
+    fn deterministic_sums_ignore_measured_shapes() {
+        let eight = Entry { split: 8, threads: 128, ..entry(1, 3.0) };
+        let whole = Entry { kernel: "two_shot".into(), split: 1, threads: 0, ..entry(64, 9.0) };
+        let table = Table::new(setting("a"), String::new(), vec![eight, entry(8, 4.0), whole]);
+        let plans = |sums| {
+            let of = |tokens| table.plan(&Shape { sums, ..shape(tokens, 16 << 10) }, 132);
+            [1, 8, 64].map(|tokens| of(tokens).map(|p| (p.kernel.name, p.split, p.threads)))
+        };
+        let ordinary = [("one_flight", 8, 128), ("one_flight", 4, 256), ("two_shot", 1, 0)];
+        assert_eq!(plans(Sums::Ordinary), ordinary.map(Some));
+        let strict = Some(("one_flight", 4, 128));
+        assert_eq!(plans(Sums::Deterministic), [strict, strict, None]);
+    }
+
+    /// LayerNorm takes its own entries first, and never those of kernels that cannot compute it.
+    #[test]
+    fn forms_have_entries_of_their_own() {
+        let layer = Form { layer: true, ..shape(1, 0).form };
+        let own = Entry { split: 2, layer: true, ..entry(1, 3.5) };
+        let whole = Entry { kernel: "two_shot".into(), split: 1, threads: 0, ..entry(16, 9.0) };
+        let mut all = Tables::new();
+        all.add(Table::new(setting("a"), String::new(), vec![entry(1, 3.0), whole]));
+        all.add(Table::new(setting("a"), String::new(), vec![own]));
+        let table = all.find(&setting("a")).unwrap();
+        assert_eq!(table.entries.len(), 3);
+        let split =
+            |tokens, form| table.plan(&Shape { form, ..shape(tokens, 16 << 10) }, 132).map(|p| p.split);
+        assert_eq!([split(1, layer), split(1, shape(1, 0).form)], [Some(2), Some(4)]);
+        assert_eq!(split(16, layer), None);
     }
 
     #[test]

@@ -12,8 +12,8 @@ pub struct Options {
     /// first. PE 0's value applies.
     pub timeout: Duration,
     /// The time that this process has to end by itself after the death of a PE. Then it is ended
-    /// with status [`ENDED_WITH_PEER`], since it may be stuck in a kernel that waits for that PE.
-    /// With none it is never ended.
+    /// with status [`ENDED_WITH_PEER`](super::ENDED_WITH_PEER), since it may be stuck in a kernel
+    /// that waits for that PE. With none it is never ended.
     pub grace: Option<Duration>,
     /// Whether a PE that waits for longer than the limit in an exchange only prints the state of
     /// all PEs, and goes on waiting.

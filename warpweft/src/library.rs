@@ -40,6 +40,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("gemm_scaled", include_str!("library/gemm_scaled.weft")),
     ("gemm_split", include_str!("library/gemm_split.weft")),
     ("gemm_stream", include_str!("library/gemm_stream.weft")),
+    ("gemm_strips", include_str!("library/gemm_strips.weft")),
     ("gemm_turns", include_str!("library/gemm_turns.weft")),
     ("gemm_uneven", include_str!("library/gemm_uneven.weft")),
     ("gemm_uneven_order", include_str!("library/gemm_uneven_order.weft")),

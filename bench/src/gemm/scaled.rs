@@ -102,6 +102,7 @@ fn block_bytes(problem: &Problem, plan: &Plan) -> u64 {
 mod tests {
     use super::*;
     use weft::gemm::Shape;
+    use weft::{Define, Options};
     use weft_runtime::DType;
 
     #[test]
@@ -141,5 +142,28 @@ mod tests {
         let own = kernel(&"bn=128,bk=128".parse().unwrap()).unwrap();
         assert!(own.takes_scales());
         assert_eq!(own.defines(), "BK=128,BM=128,BN=128,CTAS=1,STAGES=4,TURNS=0");
+    }
+
+    /// The kernel has strips for every width of tiles that fits.
+    #[test]
+    fn every_width_compiles() {
+        let problem = Problem::new(Shape::new(256, 256, 256), DType::E4M3);
+        let file = KernelFile::parse("bench-gemm-scaled.weft", TEXT).unwrap();
+        let widths = Plan::PARAMETERS[Param::Bn as usize].values;
+        let mut compiled = 0;
+        for (width, turns) in widths.iter().flat_map(|width| [(*width, 0), (*width, 1)]) {
+            let plan: Plan = format!("bn={width},bk=128,stages=2,turns={turns}").parse().unwrap();
+            for (scales, number) in [(Scales::Matrices, 1), (Scales::Rows, 2)] {
+                if plan.check(&problem).is_err() || fits(&problem, scales, &plan).is_err() {
+                    continue;
+                }
+                let mut options = Options::new("sm_90a".parse().unwrap());
+                options.defines.extend(plan.defines().filter(|(name, _)| !ABSENT.contains(&name.as_str())));
+                options.defines.insert("SCALES".into(), Define::Int(number));
+                file.compile(&options).unwrap_or_else(|e| panic!("{plan}, {scales:?}: {e}"));
+                compiled += 1;
+            }
+        }
+        assert!(compiled > 20, "{compiled}");
     }
 }

@@ -142,10 +142,9 @@ impl MemoryPass<'_> {
         let mut f = Fragment::new(at, &legal, span)?;
         f.no_matrices = no_matrices;
         let (sem, scope) = op.ordering();
-        let repeated = matches!(op, Access::Load { .. }) && sem == Sem::Weak;
-        let (distinct, numbers) = f.distinct();
-        let repeated = repeated && distinct.starts.len() < f.starts.len();
-        let read = if repeated { &distinct } else { &f };
+        let weak = matches!(op, Access::Load { sem: Sem::Weak, .. });
+        let repeats = weak.then(|| f.distinct()).filter(|(once, _)| once.starts.len() < f.starts.len());
+        let read = repeats.as_ref().map_or(&f, |(once, _)| once);
         let (bytes, count) = (f.width * elem.bytes(), read.starts.len() as u32);
         let name = match plain {
             Some(verb) => plain_name(verb, sem, scope, space, bytes, elem.bytes()),
@@ -154,13 +153,13 @@ impl MemoryPass<'_> {
         self.note(e, v, &f, vec![Instr { name, bytes, count }]);
         match op {
             Access::Load { .. } | Access::Atomic { .. } | Access::AtomicCas { .. } => {
-                match self.finish_read(e, read, &by, None, 1)? {
-                    Action::Become(v) if repeated => {
-                        let piece = |k: usize| e.b.slice(v, k as u32 * f.width, f.width);
-                        let all = numbers.into_iter().map(piece).collect::<Built<_>>()?;
+                match (self.finish_read(e, read, &by, None, 1)?, &repeats) {
+                    (Action::Become(v), Some((_, numbers))) => {
+                        let piece = |k: &usize| e.b.slice(v, *k as u32 * f.width, f.width);
+                        let all = numbers.iter().map(piece).collect::<Built<_>>()?;
                         e.b.concat(all).map(Action::Become)
                     }
-                    action => Ok(action),
+                    (action, _) => Ok(action),
                 }
             }
             Access::Store { value, .. } | Access::Red { value, .. } => {

@@ -44,6 +44,54 @@ fn sums_are_right() {
     }
 }
 
+/// Checks that each launch uses its own packets, although launches use the same buffers. A is new in
+/// each launch, and one of its elements is too large for the sum, which is not a number.
+#[test]
+fn packets_of_earlier_launches_are_not_used() {
+    let (m, n, k) = (9, 136, 96);
+    for (pes, plan) in [(2, "threads=256,bn=64,units=2"), (2, "split=1"), (3, "bn=32,units=2,flights=2")] {
+        let job = World::simulated(pes).unwrap();
+        job.run(|world| {
+            let (stream, me) = (world.stream(), world.my_pe() as usize);
+            let matrix = |rows: usize, element: &dyn Fn(usize) -> f32| {
+                let values: Vec<bf16> = (0..rows * k).map(|i| bf16::from_f32(element(i))).collect();
+                let tensor = DeviceTensor::<bf16>::alloc(world.device(), [rows, k])?;
+                tensor.copy_from(&values, stream).map(|()| tensor)
+            };
+            // Elements of A are those of an earlier launch, but for the first column.
+            let of_a = |pe: usize, launch: usize, i: usize| {
+                let large = i == 0 && launch == 3;
+                let first =
+                    if large { f32::INFINITY * if pe == 0 { 1.0 } else { -1.0 } } else { launch as f32 };
+                if i % k == 0 { first } else { element(pe, i) }
+            };
+            let b = matrix(n, &|i| element(me + 4, i) + if i % k == 0 { 20.0 } else { 0.0 })?;
+            let d = DeviceTensor::<bf16>::alloc(world.device(), [m, n])?;
+            let problem = Problem::new(Shape::new(m as u64, n as u64, k as u64), DType::BF16);
+            let parsed = DecodePlan::parse(plan).unwrap();
+            let decode = Decode::new(world, world.team(), problem, parsed)?;
+            for launch in 0..8 {
+                let a = matrix(m, &|i| of_a(me, launch, i))?;
+                decode.launch(stream, &a, &b, &d)?;
+                let got = d.to_vec(stream)?;
+                for (at, got) in got.iter().enumerate() {
+                    let (i, j) = (at / n, at % n);
+                    let part = |pe: usize| {
+                        let of_b = |l: usize| element(pe + 4, j * k + l) + if l == 0 { 20.0 } else { 0.0 };
+                        let products = (0..k).map(|l| of_a(pe, launch, i * k + l) * of_b(l));
+                        bf16::from_f32(products.sum()).to_f32()
+                    };
+                    let expected = bf16::from_f32((0..pes as usize).map(part).sum()).to_f32();
+                    let same = got.to_f32() == expected || got.is_nan() && expected.is_nan();
+                    assert!(same, "{plan}, launch {launch}, [{i}, {j}]: {got}, expected {expected}");
+                }
+            }
+            Ok::<_, BenchError>(())
+        })
+        .unwrap();
+    }
+}
+
 /// Checks rows of a product of known numbers, with the residual and the weights, against the same
 /// computation on the host.
 #[test]
@@ -136,9 +184,11 @@ fn invalid_operands_are_rejected() {
     assert!(refused(16, 8192, "bn=16,split=4").contains("cannot be split"));
     assert!(refused(16, 8192, "split=3").contains("cannot be split"));
     assert!(refused(256, 8192, "bn=256,stages=8").contains("shared memory"));
+    assert!(refused(16, 8192, "threads=200").contains("200 threads"));
+    assert!(refused(256, 8192, "bn=256,threads=256,stages=2,bm=64").contains("256 threads"));
     assert!(refused(16, 8191, "").contains("n is 8191"));
     assert!(DecodePlan::parse("lag=1").unwrap_err().contains("no `lag`"));
-    assert!(DecodePlan::parse("units=4").unwrap_err().contains("1 to 3"));
+    assert!(DecodePlan::parse("units=9").unwrap_err().contains("1 to 8"));
     assert!(Contender::ours("decode=1", Form::AllGather).unwrap_err().contains("gemm-allreduce"));
 }
 

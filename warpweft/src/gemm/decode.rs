@@ -1,5 +1,5 @@
-//! Products of few rows with an allreduce inside. One launch multiplies, and exchanges packets that
-//! carry their own flags.
+//! Products of few rows with an allreduce inside. One launch multiplies, and exchanges packets of
+//! data that is its own flag.
 
 use super::fused::{OTHERS, Unread, alike, part_of};
 use super::model::clusters;
@@ -24,8 +24,9 @@ const TARGET: &str = "sm_90a";
 /// The bytes of shared memory that a CTA can use besides barriers, counters and alignment.
 const SHARED: u64 = (227 << 10) - 3072;
 
-/// Threads of the role that exchanges packets.
-const THREADS: u64 = 128;
+/// The most rows of D of a tile if 256 threads exchange packets. They leave the roles that multiply
+/// 128 registers for each thread, and a row takes half a register.
+const MAX_COLUMNS: u32 = 128;
 
 macro_rules! parameters {
     ($(#[doc = $about:literal] $field:ident = $name:literal, $min:literal, $max:literal;)*) => {
@@ -58,8 +59,10 @@ parameters! {
     stages = "STAGES", 2, 8;
     /// CTAs of a cluster, each of which has a part of K.
     split = "SPLIT", 1, 8;
+    /// Threads of the role that exchanges packets: 128 or 256.
+    threads = "THREADS", 128, 256;
     /// Units of 16 bytes that a thread sends at once.
-    units = "UNITS", 1, 3;
+    units = "UNITS", 1, 8;
     /// Flights of a sum: 1 sends partial sums to all PEs, 2 to one PE, which sends the sum to all.
     flights = "FLIGHTS", 1, 2;
 }
@@ -143,10 +146,10 @@ impl DecodePlan {
         values.into_iter().fold(Plan::default(), |all, (param, n)| all.with(param, n).unwrap_or(all))
     }
 
-    /// The bytes that a PE sends, and as many arrive. Packets have four bytes for three of data.
+    /// The bytes that a PE sends, and as many arrive.
     pub(super) fn sent(&self, problem: &Problem, pes: u32) -> f64 {
         let Shape { m, n, .. } = problem.shape;
-        let packets = (m * n * u64::from(part_of(problem.out).bytes())) as f64 * 4.0 / 3.0;
+        let packets = (m * n * u64::from(part_of(problem.out).bytes())) as f64;
         let pes = f64::from(pes.max(1));
         if self.flights == 1 { packets * (pes - 1.0) } else { 2.0 * packets * (pes - 1.0) / pes }
     }
@@ -160,18 +163,22 @@ impl DecodePlan {
         let or = |value: u32, other: u64| {
             if value == 0 { u32::try_from(other).unwrap_or(u32::MAX) } else { value }
         };
-        let stages = SHARED.saturating_sub(self.sums()) / self.stage(problem).max(1);
         // The words of all PEs are in registers at once.
         let at_once = match pes {
-            0..=2 => 3,
+            0..=2 => 4,
             3..=4 => 2,
             _ => 1,
         };
+        // Tiles of many units are exchanged by twice as many threads, if the other roles have registers to spare.
+        let of_128 = DecodePlan { threads: 128, ..self }.units_of_thread(problem);
+        let many = of_128 >= 4 && self.bn <= MAX_COLUMNS;
+        let plan = DecodePlan { threads: or(self.threads, if many { 256 } else { 128 }), ..self };
+        let stages = SHARED.saturating_sub(plan.sums()) / plan.stage(problem).max(1);
         DecodePlan {
             stages: or(self.stages, stages.clamp(2, 8)),
-            units: or(self.units, self.units_of_thread(problem).min(at_once)),
+            units: or(self.units, plan.units_of_thread(problem).min(at_once)),
             flights: or(self.flights, if two_flights(problem, pes) { 2 } else { 1 }),
-            ..self
+            ..plan
         }
     }
 
@@ -184,26 +191,27 @@ impl DecodePlan {
     /// squares.
     fn sums(&self) -> u64 {
         let columns = u64::from(self.bn / self.split.max(1));
-        68 * 4 * columns * u64::from(self.split * self.bm / 64) + (u64::from(self.bm / 4) + 4) * 4 * columns
+        68 * 4 * columns * u64::from(self.split * self.bm / 64)
+            + u64::from(self.bm / 4 + self.threads / 32) * 4 * columns
     }
 
     /// The number of units of a tile that a thread has.
     fn units_of_thread(&self, problem: &Problem) -> u64 {
         let bytes = u64::from(self.bm * (self.bn / self.split.max(1)) * part_of(problem.out).bytes());
-        bytes.div_ceil(16 * THREADS).max(1)
+        bytes.div_ceil(16 * u64::from(self.threads)).max(1)
     }
 
-    /// The number of packet slots of all tiles.
-    fn slots(&self, problem: &Problem) -> u64 {
+    /// The number of CTAs that the tiles can occupy.
+    fn ctas(&self, problem: &Problem) -> u64 {
         let Shape { m, n, .. } = problem.shape;
-        let chunks = self.units_of_thread(problem).div_ceil(u64::from(self.units));
-        n.div_ceil(self.bm.into()) * m.div_ceil(self.bn.into()) * u64::from(self.split) * chunks
+        n.div_ceil(self.bm.into()) * m.div_ceil(self.bn.into()) * u64::from(self.split)
     }
 
-    /// The number of words of the workspace.
+    /// The number of 32-bit words of the workspace.
     fn words(&self, problem: &Problem, pes: u32) -> u64 {
+        let units = self.units_of_thread(problem).next_multiple_of(u64::from(self.units));
         let senders = u64::from(pes + self.flights - 1);
-        2 * THREADS * u64::from((4 * self.units).div_ceil(3)) * self.slots(problem) * senders * 2
+        4 * u64::from(self.threads) * units * self.ctas(problem) * senders * 3
     }
 
     /// The bytes that a CTA reads for all its tiles.
@@ -224,6 +232,10 @@ impl DecodePlan {
         }
         if bm != 64 && bm != 128 {
             return refuse(format!("tiles of {bm} columns of D"), "choose bm = 64 or 128");
+        }
+        if self.threads != 128 && (self.threads != 256 || bn > MAX_COLUMNS) {
+            let message = format!("{} threads exchange packets of tiles of {bn} rows of D", self.threads);
+            return refuse(message, "choose threads = 128, or threads = 256 and bn = 128 or less");
         }
         let bytes = u64::from(self.stages) * self.stage(problem) + self.sums();
         if bytes > SHARED {
@@ -264,7 +276,7 @@ fn depth(problem: &Problem) -> u64 {
 fn two_flights(problem: &Problem, pes: u32) -> bool {
     const FLIGHT: u64 = 700_000;
     let Shape { m, n, .. } = problem.shape;
-    let packets = m * n * u64::from(part_of(problem.out).bytes()) * 4 / 3;
+    let packets = m * n * u64::from(part_of(problem.out).bytes());
     let pes = u64::from(pes.max(1));
     packets * (pes - 1) > packets * 2 * (pes - 1) / pes + FLIGHT
 }
@@ -275,7 +287,7 @@ struct Launches {
     plan: DecodePlan,
     kernel: Kernel,
     team: Team,
-    packets: SymmetricTensor<u64>,
+    packets: SymmetricTensor<u32>,
     rounds: DeviceTensor<u64>,
 }
 
@@ -304,9 +316,11 @@ impl Launches {
         let kernel = Kernel::with(world, KernelFile::parse(&format!("weft::{part}"), text)?, options)?;
         let words = usize::try_from(plan.words(&problem, pes)).unwrap_or(usize::MAX);
         let packets = world.zeros(words)?;
-        let rounds = DeviceTensor::zeros(16, world.stream())?;
+        // Each CTA counts launches in a cache line of its own.
+        let counts = usize::try_from(16 * plan.ctas(&problem)).unwrap_or(usize::MAX);
+        let rounds = DeviceTensor::zeros(counts, world.stream())?;
         let launches = Launches { problem, plan, kernel, team, packets, rounds };
-        // No PE may send before all flags are 0.
+        // No PE may send before all words are 0.
         world.barrier()?;
         world.stream().synchronize()?;
         world.wait_for_all()?;
@@ -329,7 +343,8 @@ impl Launches {
         arguments.extend(own);
         arguments.push(&packets);
         arguments.extend(last);
-        arguments.extend([&self.rounds as &dyn AsArgument, &self.team]);
+        let rounds = Flat(&self.rounds);
+        arguments.extend([&rounds as &dyn AsArgument, &self.team]);
         self.kernel.launch(stream, Grid::Auto, &arguments[..])
     }
 }

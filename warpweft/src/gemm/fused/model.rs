@@ -39,11 +39,11 @@ const SUM_US: f64 = 6.0;
 const FIRST_US: f64 = 4.0;
 /// Microseconds that packets take besides their bytes, because PEs begin at different times. The
 /// next two constants are the least microseconds of a flight, and the time of packets relative to
-/// stores of as many bytes. On two H100s, 16, 64 and 256 rows of 8192 columns took 3.3, 10.6 and
-/// 31.2 us more than the product alone.
-const PACKETS_US: f64 = 1.2;
-const HOP_US: f64 = 2.2;
-const PACKING: f64 = 2.2;
+/// stores of as many bytes. On two H100s, 16, 64 and 256 rows of 8192 columns took 2.4, 4.4 and
+/// 20.0 us more than the product alone.
+const PACKETS_US: f64 = 0.3;
+const HOP_US: f64 = 1.5;
+const PACKING: f64 = 1.5;
 /// Microseconds of a second flight.
 const FLIGHT_US: f64 = 2.0;
 /// The part of a tile's time over which its pieces are sent. On two H100s, an all-gather with
@@ -515,20 +515,17 @@ mod tests {
 
     /// An allreduce of few rows uses packets if that is faster than a sequence. Next to the rows
     /// are the microseconds that two H100s took in addition to the product alone. The sequence took
-    /// 1.007 times as long for 16 rows, 0.96 times for 64, and 0.72 times for 256.
+    /// 1.03 times as long for 16 rows, 1.045 times for 64, and 0.975 times for 256.
     #[test]
     fn few_rows_of_an_allreduce_go_by_packets() {
-        for (m, measured) in [(16, 3.3), (64, 10.6), (256, 31.2)] {
+        for (m, measured) in [(16, 2.4), (64, 4.4), (256, 20.0)] {
             let problem = problem(m, 8192, 4096);
-            let (_, estimate) = team(2, false).decode(&problem, DecodePlan::default()).unwrap();
+            let (plan, estimate) = team(2, false).decode(&problem, DecodePlan::default()).unwrap();
             let ratio = (estimate.total() - estimate.product_us) / measured;
             assert!((0.7..1.4).contains(&ratio), "{m} rows: {estimate:?}, measured {measured}");
-            let (choice, best) = team(2, false).choose(Form::AllReduce, &problem).unwrap();
-            if m == 16 {
-                assert!(estimate.total() < 1.03 * best.total(), "{m} rows: {estimate:?}, best {best:?}");
-            } else {
-                assert_eq!(choice, Choice::Sequence, "{m} rows");
-            }
+            let (choice, _) = team(2, false).choose(Form::AllReduce, &problem).unwrap();
+            let faster = if m == 256 { Choice::Sequence } else { Choice::Decode(plan) };
+            assert_eq!(choice, faster, "{m} rows");
         }
         // The kernels need a Hopper GPU.
         let machine = Machine { target: "sm_100a".parse().unwrap(), sms: 148 };

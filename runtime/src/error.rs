@@ -199,6 +199,13 @@ codes! {
         "A PE of the team names an expert that does not exist, names more tokens than it has, or gets more \
          tokens than it has room for. All PEs know the counts of all others before the first token is sent, \
          so every PE of the team reports the same error, and no token was sent.";
+    NORM = 507, "a fused norm that the kernels do not compute, or a call without one of its operands",
+        "The kernels that fuse an allreduce with a norm take hidden states in bf16 or f16. Their results have \
+         the same type, or they are e4m3 with one scale for all, for each token or for each group of a row. \
+         Groups divide a row and have 1, 2, 4, 8, 16 or 32 vectors of 16 bytes of the norm, or the whole \
+         row. A call passes exactly the operands of the form that it was made for: a bias for LayerNorm, \
+         scales for e4m3, and the norm if it is also written. Other forms are rejected when the call is \
+         prepared, and other operands before the launch.";
 }
 
 #[cfg(test)]

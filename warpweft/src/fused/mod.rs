@@ -1,12 +1,13 @@
 //! Kernels with allreduce, residual add and RMSNorm in one launch, and their plans.
 
 mod choose;
+mod form;
 pub mod tuning;
 
 pub use choose::Shape;
+pub use form::Form;
 
 use crate::collective::Cost;
-use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 
 /// The text of `weft::allreduce_rms_norm`, whose kernels do not spread a row over a cluster.
@@ -277,70 +278,5 @@ impl Workspace {
                 Workspace { packets: vec![words], epoch: 32 * ctas }
             }
         }
-    }
-}
-
-/// The element types and the outputs of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Form {
-    /// The type of hidden states, residual and weights: bf16 or f16.
-    pub dtype: Scalar,
-    /// The type of the result: `dtype`, or e4m3.
-    pub out: Scalar,
-    /// Whether each token of a quantised result has its own scale, max|norm| / 448.
-    pub per_token: bool,
-    /// Whether the norm is written in addition to a quantised result.
-    pub both: bool,
-    /// The number of elements of a row that share a scale, written in addition to a quantised
-    /// result, or 0 for none. Only kernels that spread rows have such scales.
-    pub group: u32,
-    /// Whether the norm is LayerNorm, with a bias. Only kernels that spread rows have it.
-    pub layer: bool,
-}
-
-impl Form {
-    /// RMSNorm with results of the same type as the hidden states.
-    pub const fn plain(dtype: Scalar) -> Form {
-        Form { dtype, out: dtype, per_token: false, both: false, group: 0, layer: false }
-    }
-
-    /// Whether kernels whose CTAs read whole rows can compute it, and the kernel after an allreduce.
-    pub fn reads_whole_rows(&self) -> bool {
-        self.group == 0 && !self.layer
-    }
-
-    /// Whether a kernel can compute it.
-    pub fn fits(&self, kernel: &Fused) -> bool {
-        kernel.spreads() || self.reads_whole_rows()
-    }
-
-    /// The number of scales of a token that a kernel writes.
-    pub fn scales(&self, hidden: usize) -> usize {
-        match (self.per_token, self.group) {
-            (true, _) => 1,
-            (false, group) => hidden.checked_div(group as usize).unwrap_or(0),
-        }
-    }
-
-    /// Values of compile-time parameters that all kernels of `weft::allreduce_rms_norm` have.
-    pub fn defines(&self, hidden: usize) -> [(&'static str, Define); 5] {
-        [
-            ("T", self.dtype.into()),
-            ("OUT", self.out.into()),
-            ("PER_TOKEN", self.per_token.into()),
-            ("BOTH", self.both.into()),
-            ("H", (hidden as i64).into()),
-        ]
-    }
-
-    /// Values of compile-time parameters of the kernels of `weft::allreduce_norm`.
-    fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 6] {
-        let group = match (self.out == self.dtype, self.per_token) {
-            (true, _) => -1,
-            (false, true) => hidden as i64,
-            (false, false) => self.group.into(),
-        };
-        let [dtype, out, _, both, h] = self.defines(hidden);
-        [dtype, out, ("GROUP", group.into()), ("LAYER", self.layer.into()), both, h]
     }
 }

@@ -1,0 +1,160 @@
+//! The forms of results that a fused norm can have.
+
+use super::Fused;
+use weft_ir::Scalar;
+use weft_lang::elaborate::Define;
+use weft_runtime::{Error, error};
+
+/// The numbers of lanes that can share a scale. Each has a vector of 16 bytes of the norm.
+const LANES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// The element types and the outputs of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Form {
+    /// The type of hidden states, residual and weights: bf16 or f16.
+    pub dtype: Scalar,
+    /// The type of the result: `dtype`, or e4m3.
+    pub out: Scalar,
+    /// Whether each token of a quantised result has its own scale, max|norm| / 448.
+    pub per_token: bool,
+    /// Whether the norm is written in addition to a quantised result.
+    pub both: bool,
+    /// The number of elements of a row that share a scale, written in addition to a quantised
+    /// result, or 0 for none. Only kernels that spread rows have such scales.
+    pub group: u32,
+    /// Whether the norm is LayerNorm, with a bias. Only kernels that spread rows have it.
+    pub layer: bool,
+}
+
+impl Form {
+    /// RMSNorm with results of the same type as the hidden states.
+    pub const fn plain(dtype: Scalar) -> Form {
+        Form { dtype, out: dtype, per_token: false, both: false, group: 0, layer: false }
+    }
+
+    /// Checks that the kernels compute it for rows of `hidden` elements.
+    ///
+    /// # Errors
+    /// Fails with what the kernels do not compute, and what they do (R0507).
+    pub fn check(&self, hidden: usize) -> Result<(), Error> {
+        let Form { dtype, out, per_token, both, group, .. } = *self;
+        let quantised = out == Scalar::E4M3;
+        let groups: Vec<u32> = LANES.map(|lanes| lanes * 16 / dtype.bytes().max(1)).to_vec();
+        let divides = hidden.is_multiple_of(group.max(1) as usize);
+        let fits = groups.contains(&group) && divides || group as usize == hidden;
+        let cases = [
+            (hidden == 0, "rows have no elements".into(), "pass rows of at least one element".into()),
+            (
+                ![Scalar::BF16, Scalar::F16].contains(&dtype),
+                format!("hidden states are {dtype}"),
+                "convert them to bf16 or f16".into(),
+            ),
+            (
+                out != dtype && !quantised,
+                format!("results of {dtype} hidden states are {out}"),
+                format!("choose {dtype} or e4m3"),
+            ),
+            (
+                !quantised && (per_token || group > 0 || both),
+                format!("results in {out} have neither scales nor a norm beside them"),
+                "choose e4m3 results, or the plain form".into(),
+            ),
+            (
+                per_token && group > 0,
+                format!("results have a scale for each token and for each {group} elements"),
+                "choose one of both".into(),
+            ),
+            (
+                group > 0 && !fits,
+                format!("a row of {hidden} elements is not divided into groups of {group}"),
+                format!("choose a group of {hidden} elements, or one of {groups:?} that divides {hidden}"),
+            ),
+        ];
+        let Some((_, what, help)) = cases.into_iter().find(|(fails, ..)| *fails) else { return Ok(()) };
+        Err(Error::new(error::NORM, what).help(help))
+    }
+
+    /// Whether kernels whose CTAs read whole rows can compute it, and the kernel after an allreduce.
+    pub fn reads_whole_rows(&self) -> bool {
+        self.group == 0 && !self.layer
+    }
+
+    /// Whether a kernel can compute it.
+    pub fn fits(&self, kernel: &Fused) -> bool {
+        kernel.spreads() || self.reads_whole_rows()
+    }
+
+    /// The number of scales of a token that a kernel writes.
+    pub fn scales(&self, hidden: usize) -> usize {
+        match (self.per_token, self.group) {
+            (true, _) => 1,
+            (false, group) => hidden.checked_div(group as usize).unwrap_or(0),
+        }
+    }
+
+    /// Values of compile-time parameters that all kernels of `weft::allreduce_rms_norm` have.
+    pub fn defines(&self, hidden: usize) -> [(&'static str, Define); 5] {
+        [
+            ("T", self.dtype.into()),
+            ("OUT", self.out.into()),
+            ("PER_TOKEN", self.per_token.into()),
+            ("BOTH", self.both.into()),
+            ("H", (hidden as i64).into()),
+        ]
+    }
+
+    /// Values of compile-time parameters of the kernels of `weft::allreduce_norm`.
+    pub(super) fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 6] {
+        let group = match (self.out == self.dtype, self.per_token) {
+            (true, _) => -1,
+            (false, true) => hidden as i64,
+            (false, false) => self.group.into(),
+        };
+        let [dtype, out, _, both, h] = self.defines(hidden);
+        [dtype, out, ("GROUP", group.into()), ("LAYER", self.layer.into()), both, h]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups are those that `allreduce_norm` compiles (tests/fused.rs compiles the same), and
+    /// results in the type of the hidden states have no scales.
+    #[test]
+    fn forms_are_checked() {
+        let plain = Form::plain(Scalar::BF16);
+        let e4m3 = Form { out: Scalar::E4M3, ..plain };
+        let said = |form: Form, hidden| form.check(hidden).map_err(|e| e.to_string());
+        let layer = Form { layer: true, ..plain };
+        let token = Form { per_token: true, both: true, ..e4m3 };
+        for form in [plain, e4m3, layer, token, Form { layer: true, ..token }] {
+            assert_eq!(said(form, 100), Ok(()), "{form:?}");
+        }
+        for (hidden, group) in [(256, 8), (256, 128), (256, 256), (100, 100), (7168, 128)] {
+            assert_eq!(said(Form { group, ..e4m3 }, hidden), Ok(()), "{hidden}, {group}");
+        }
+        for (hidden, group) in
+            [(192, 96), (64, 4), (520, 260), (1024, 512), (192, 24), (256, 192), (200, 128)]
+        {
+            let e = said(Form { group, ..e4m3 }, hidden).unwrap_err();
+            assert!(
+                e.contains("R0507") && e.contains("is not divided into groups"),
+                "{hidden}, {group}: {e}"
+            );
+        }
+        let i32s = Form::plain(Scalar::I32);
+        let wrong = [
+            (plain, 0, "no elements"),
+            (i32s, 64, "hidden states are i32"),
+            (Form { out: Scalar::F16, ..plain }, 64, "results of bf16 hidden states are f16"),
+            (Form { per_token: true, ..plain }, 64, "choose e4m3 results"),
+            (Form { both: true, ..plain }, 64, "choose e4m3 results"),
+            (Form { group: 8, ..token }, 64, "choose one of both"),
+        ];
+        for (form, hidden, why) in wrong {
+            let e = said(form, hidden).unwrap_err();
+            assert!(e.contains("R0507") && e.contains(why), "{form:?}: {e}");
+        }
+    }
+}

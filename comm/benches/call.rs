@@ -28,8 +28,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (x, y, weight) = (tensor(n)?, tensor(n)?, tensor(hidden)?);
     let buffer = comm.alloc(n * 2)?;
     let norm = AddRmsNorm::new(&comm, hidden, DType::BF16, tokens)?;
-    let operands =
-        Operands { input: x.address(), residual: y.address(), weight: weight.address(), out: x.address() };
+    let operands = Operands {
+        input: x.address(),
+        residual: y.address(),
+        weight: weight.address(),
+        out: x.address(),
+        ..Operands::default()
+    };
     // SAFETY: the tensors have these sizes.
     let sum = |src, dst| unsafe { comm.all_reduce(raw, src, dst, n, DType::BF16) };
     report("all_reduce, any memory", &stream, || sum(x.address(), y.address()).map_err(Into::into))?;

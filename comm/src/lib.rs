@@ -39,6 +39,7 @@ mod norm;
 pub use comm::{Buffer, Comm, Options, Reduce, Sums};
 pub use id::Id;
 pub use norm::{AddRmsNorm, Operands};
+pub use weft::fused::Form as NormForm;
 pub use weft::runtime::DType;
 
 /// A CUDA stream of the driver (`CUstream`). Null is the device's default stream.

@@ -237,6 +237,7 @@ fn norms(rank: &Rank) -> Result<(), Error> {
             residual: residual.address(),
             weight: weight.address(),
             out: out.address(),
+            ..Operands::default()
         };
         // SAFETY: the tensors have these sizes.
         unsafe { norm.run(rank.raw(), tokens, &operands, eps)? };

@@ -227,7 +227,7 @@ impl AddRmsNorm {
         eps: f32,
     ) -> PyResult<()> {
         let (input, residual, weight, out) = operands;
-        let operands = Operands { input, residual, weight, out };
+        let operands = Operands { input, residual, weight, out, ..Operands::default() };
         // SAFETY: the caller has checked the arrays and keeps them alive.
         let done = py.detach(|| unsafe { self.inner.run(raw(stream), tokens, &operands, eps) });
         Ok(done.map_err(Fault::from)?)

@@ -8,13 +8,16 @@
     reason = "tests, and addresses of their own tensors"
 )]
 
+use float8::F8E4M3;
+use half::bf16;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use warpweft_comm::{AddRmsNorm, Comm, DType, Error, Id, Operands, Options};
+use warpweft_comm::{AddRmsNorm, Comm, DType, Error, Id, NormForm, Operands, Options};
 use weft::runtime::cuda::{self, Device, Stream};
 use weft::runtime::{DeviceTensor, Graph};
+use weft_bench::fused::{Inputs, Outputs};
 
 /// The test and the rank that this process runs, and the communicator's id.
 const RANK: &str = "WEFT_COMM_RANK";
@@ -33,6 +36,9 @@ const TESTS: &[(&str, Body)] = &[
     ("graphs", graphs),
     ("two_communicators", two_communicators),
     ("norms", norms),
+    ("layer_norms", layer_norms),
+    ("quantised_norms", quantised_norms),
+    ("norms_with_groups", norms_with_groups),
     ("what_does_not_fit", what_does_not_fit),
     ("a_rank_that_dies", a_rank_that_dies),
 ];
@@ -221,11 +227,13 @@ fn two_communicators(rank: &Rank) -> Result<(), Error> {
     rank.comm.barrier()
 }
 
+fn narrow(values: Vec<f32>) -> Vec<bf16> {
+    values.into_iter().map(bf16::from_f32).collect()
+}
+
 fn norms(rank: &Rank) -> Result<(), Error> {
-    use half::bf16;
     let (hidden, eps) = (1024, 1e-5f32);
     let norm = AddRmsNorm::new(&rank.comm, hidden, DType::BF16, 600)?;
-    let narrow = |values: Vec<f32>| -> Vec<bf16> { values.into_iter().map(bf16::from_f32).collect() };
     for (round, tokens) in (0..).zip([1, 8, 33, 600]) {
         norm.prepare(tokens)?;
         let n = tokens * hidden;
@@ -256,6 +264,96 @@ fn norms(rank: &Rank) -> Result<(), Error> {
     Ok(())
 }
 
+const PLAIN: NormForm = NormForm::plain(DType::BF16);
+const E4M3: NormForm = NormForm { out: DType::E4M3, ..PLAIN };
+
+fn layer_norms(rank: &Rank) -> Result<(), Error> {
+    let layer = NormForm { layer: true, ..PLAIN };
+    compared(rank, layer, 1024)?;
+    compared(rank, NormForm { per_token: true, both: true, layer: true, ..E4M3 }, 2000)
+}
+
+fn quantised_norms(rank: &Rank) -> Result<(), Error> {
+    compared(rank, E4M3, 1024)?;
+    compared(rank, NormForm { per_token: true, ..E4M3 }, 1024)?;
+    compared(rank, NormForm { per_token: true, both: true, ..E4M3 }, 2000)
+}
+
+fn norms_with_groups(rank: &Rank) -> Result<(), Error> {
+    let groups = NormForm { group: 128, ..E4M3 };
+    compared(rank, groups, 1024)?;
+    compared(rank, NormForm { both: true, layer: true, ..groups }, 7168)
+}
+
+/// Compares calls of a form with float64. Later calls with as many tokens as an earlier one have
+/// other tensors and other data.
+fn compared(rank: &Rank, form: NormForm, hidden: usize) -> Result<(), Error> {
+    let norm = AddRmsNorm::with_form(&rank.comm, hidden, form, 600)?;
+    for (round, tokens) in (0..).zip([1, 3, 64, 600, 3, 600]) {
+        compared_once(rank, &norm, (tokens, hidden), round)?;
+    }
+    Ok(())
+}
+
+fn compared_once(
+    rank: &Rank,
+    norm: &AddRmsNorm,
+    (tokens, hidden): (usize, usize),
+    round: u32,
+) -> Result<(), Error> {
+    let (form, stream, n) = (*norm.form(), &rank.stream, tokens * hidden);
+    let (eps, given) = (1e-5f32, 0.02f32);
+    let weight = |c: usize| 1.0 + ((c + round as usize) % 8) as f32 / 8.0;
+    let bias = |c: usize| (c % 13) as f32 / 4.0 - 1.5;
+    let upload = |values: Vec<f32>| DeviceTensor::from_slice(&narrow(values), stream);
+    let of_columns = |of: &dyn Fn(usize) -> f32| upload((0..hidden).map(of).collect());
+    let (x, residual) = (upload(data(rank.me, n, round))?, upload(data(9, n, round))?);
+    let (weights, biases) = (of_columns(&weight)?, of_columns(&bias)?);
+    let out = DeviceTensor::<u8>::zeros(n * form.out.bytes() as usize, stream)?;
+    let (scales, beside) = (tokens * form.scales(hidden), upload(vec![0.0; n])?);
+    let scale = rank.tensor(&vec![given; scales.max(1)]);
+    let operands = Operands {
+        input: x.address(),
+        residual: residual.address(),
+        weight: weights.address(),
+        out: out.address(),
+        bias: form.layer.then(|| biases.address()),
+        scale: (form.out != form.dtype).then(|| scale.address()),
+        norm: form.both.then(|| beside.address()),
+    };
+    norm.prepare(tokens)?;
+    // SAFETY: the tensors have the types and sizes of the form.
+    unsafe { norm.run(rank.raw(), tokens, &operands, eps)? };
+
+    let wide = |values: Vec<bf16>| values.into_iter().map(bf16::to_f64).collect::<Vec<_>>();
+    let bytes = out.to_vec(stream)?;
+    let got = Outputs {
+        residual: wide(residual.to_vec(stream)?),
+        out: match form.out {
+            DType::E4M3 => bytes.into_iter().map(|byte| F8E4M3::from_bits(byte).to_f64()).collect(),
+            _ => bytes.chunks(2).map(|two| bf16::from_le_bytes([two[0], two[1]]).to_f64()).collect(),
+        },
+        scale: rank.read(&scale).into_iter().take(scales).map(f64::from).collect(),
+        norm: if form.both { wide(beside.to_vec(stream)?) } else { Vec::new() },
+    };
+    let all: Vec<Vec<f32>> = [0, 1, 9].map(|of| data(of, n, round)).to_vec();
+    let wanted = Inputs {
+        form,
+        n_pes: RANKS,
+        tokens,
+        hidden,
+        eps: eps.into(),
+        scale: given.into(),
+        acc: DType::F32,
+        x: &|pe, i| all[pe as usize][i].into(),
+        residual: &|i| all[2][i].into(),
+        weight: &|c| weight(c).into(),
+        bias: &|c| bias(c).into(),
+    };
+    assert_eq!(wanted.wrong(&got), None, "{tokens} tokens of {form:?}");
+    Ok(())
+}
+
 fn what_does_not_fit(rank: &Rank) -> Result<(), Error> {
     let x = rank.tensor(&[0.0; 64]);
     let limit = rank.comm.max_bytes() / 4;
@@ -265,6 +363,14 @@ fn what_does_not_fit(rank: &Rank) -> Result<(), Error> {
     assert!(matches!(large, Error::TooLarge { .. }), "{large}");
     let odd = rank.all_reduce(&rank.comm, x.address() + 4, x.address() + 4, 4).unwrap_err();
     assert!(matches!(odd, Error::Unaligned { .. }), "{odd}");
+    let groups = AddRmsNorm::with_form(&rank.comm, 1000, NormForm { group: 128, ..E4M3 }, 8).unwrap_err();
+    assert!(groups.to_string().contains("R0507"), "{groups}");
+    let norm = AddRmsNorm::with_form(&rank.comm, 64, E4M3, 8)?;
+    let at = x.address();
+    let operands = Operands { input: at, residual: at, weight: at, out: at, ..Operands::default() };
+    // SAFETY: an operand is missing, so nothing is launched.
+    let missing = unsafe { norm.run(rank.raw(), 1, &operands, 1e-5) }.unwrap_err();
+    assert!(missing.to_string().contains("`scale` is missing"), "{missing}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use crate::world::{dtype, seconds};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, PoisonError};
-use warpweft_comm::{self as comm, Id, Operands, Options, RawStream, Reduce, Sums};
+use warpweft_comm::{self as comm, Id, NormForm, Operands, Options, RawStream, Reduce, Sums};
 
 /// random bytes that identify a communicator or a world.
 #[pyfunction]
@@ -202,7 +202,14 @@ impl Buffer {
     }
 }
 
-/// Allreduce, residual add and RMSNorm in one call.
+/// The form of a norm: the codes of hidden states and results, the elements that share a scale (0 for
+/// one scale for all), and whether the norm is written beside them and is LayerNorm.
+type FormCodes = (u8, u8, u32, bool, bool);
+
+/// The addresses of bias, scales and norm.
+type Others = (Option<u64>, Option<u64>, Option<u64>);
+
+/// Allreduce, residual add and RMSNorm or LayerNorm in one call.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct AddRmsNorm {
     inner: comm::AddRmsNorm,
@@ -211,9 +218,20 @@ pub struct AddRmsNorm {
 #[pymethods]
 impl AddRmsNorm {
     #[new]
-    fn new(py: Python<'_>, comm: &Comm, hidden: usize, code: u8, max_tokens: usize) -> PyResult<AddRmsNorm> {
-        let (comm, dtype) = (comm.get()?, dtype(code)?);
-        let made = py.detach(|| comm::AddRmsNorm::new(&comm, hidden, dtype, max_tokens));
+    fn new(
+        py: Python<'_>,
+        comm: &Comm,
+        hidden: usize,
+        form: FormCodes,
+        max_tokens: usize,
+    ) -> PyResult<AddRmsNorm> {
+        let (code, out, each, both, layer) = form;
+        // More kernels compute one scale for each token than scales of groups.
+        let per_token = each as usize == hidden;
+        let group = if per_token { 0 } else { each };
+        let form = NormForm { dtype: dtype(code)?, out: dtype(out)?, per_token, both, group, layer };
+        let comm = comm.get()?;
+        let made = py.detach(|| comm::AddRmsNorm::with_form(&comm, hidden, form, max_tokens));
         Ok(AddRmsNorm { inner: made.map_err(Fault::from)? })
     }
 
@@ -224,10 +242,11 @@ impl AddRmsNorm {
         stream: u64,
         tokens: usize,
         operands: (u64, u64, u64, u64),
+        others: Others,
         eps: f32,
     ) -> PyResult<()> {
-        let (input, residual, weight, out) = operands;
-        let operands = Operands { input, residual, weight, out, ..Operands::default() };
+        let ((input, residual, weight, out), (bias, scale, norm)) = (operands, others);
+        let operands = Operands { input, residual, weight, out, bias, scale, norm };
         // SAFETY: the caller has checked the arrays and keeps them alive.
         let done = py.detach(|| unsafe { self.inner.run(raw(stream), tokens, &operands, eps) });
         Ok(done.map_err(Fault::from)?)

@@ -40,7 +40,12 @@ from .worlds import Barrier, SimulatedTensor, SimulatedWorld, Team, World, rando
 __version__ = _native.version()
 
 #: Modules that are imported when they are first used.
-_LAZY = {"Comm": "comm", "register_torch_ops": "ops", "fused_allreduce_add_rmsnorm": "ops"}
+_LAZY = {
+    "Comm": "comm",
+    "register_torch_ops": "ops",
+    "fused_allreduce_add_layernorm": "ops",
+    "fused_allreduce_add_rmsnorm": "ops",
+}
 _MODULES = ("comm", "core", "layout", "ops", "sglang", "vllm")
 
 __all__ = [
@@ -70,6 +75,7 @@ __all__ = [
     "World",
     "check",
     "compile",
+    "fused_allreduce_add_layernorm",
     "fused_allreduce_add_rmsnorm",
     "random_id",
     "register_torch_ops",

@@ -111,6 +111,7 @@ _CLASSES = {
     "R0502": ArgumentError,
     "R0503": ArgumentError,
     "R0504": ArgumentError,
+    "R0507": ArgumentError,
     "W0001": ArgumentError,
     "W0002": TooLarge,
     "W0003": ArgumentError,

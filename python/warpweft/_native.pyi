@@ -139,8 +139,15 @@ class Buffer:
 
 @final
 class AddRmsNorm:
-    def __new__(cls, comm: Comm, hidden: int, code: int, max_tokens: int) -> AddRmsNorm: ...
-    def run(self, stream: int, tokens: int, operands: tuple[int, int, int, int], eps: float) -> None: ...
+    def __new__(cls, comm: Comm, hidden: int, form: tuple[int, int, int, bool, bool], max_tokens: int) -> AddRmsNorm: ...
+    def run(
+        self,
+        stream: int,
+        tokens: int,
+        operands: tuple[int, int, int, int],
+        others: tuple[Optional[int], Optional[int], Optional[int]],
+        eps: float,
+    ) -> None: ...
 
 @final
 class Matmul:

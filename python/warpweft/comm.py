@@ -13,13 +13,14 @@ import atexit
 import contextlib
 import itertools
 import socket
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import torch
 
 from . import _arrays, _dtypes, _fork, _native
 from ._errors import Error, TooLarge, unsupported, usage
 from ._matmul import Epilogue, Matmuls, rows_of, shaped
+from ._norm import Norms, Results
 from .moe import MoE
 
 #: Open communicators in the order in which they were made, which is the same on all ranks. They are kept until they are
@@ -41,7 +42,7 @@ _REDUCED = {
 
 def _forked() -> None:
     for comm in list(_OPEN):
-        for thing in (comm._native, *comm._norms.values(), *comm._matmuls.products(), *comm._layers()):
+        for thing in (comm._native, *comm._norms.made(), *comm._matmuls.products(), *comm._layers()):
             _fork.leak(thing)
         comm._end(_fork.unusable("communicator"))
 
@@ -103,8 +104,7 @@ class Comm:
         self._index = self.device.index
         self._busy = False
         self._capture = False
-        self._norms: dict = {}
-        self._gammas: dict = {}
+        self._norms = Norms(self)
         self._pool: Any = None
         self._matmuls = Matmuls(self)
         self._moes: dict = {}
@@ -292,7 +292,8 @@ class Comm:
         norm_out: Optional[torch.Tensor] = None,
         quant_out: Optional[torch.Tensor] = None,
         scale_out: Optional[torch.Tensor] = None,
-        scale_factor: Optional[torch.Tensor] = None,
+        scale_factor: Union[torch.Tensor, float, None] = None,
+        block_quant_group_size: Optional[int] = None,
         weight_bias: float = 0.0,
         fp32_acc: bool = True,
         launch_with_pdl: bool = False,
@@ -302,38 +303,37 @@ class Comm:
         ``residual_out = residual_in + sum of input over the ranks``, and ``norm_out`` is its RMS norm times
         ``rms_gamma + weight_bias``, row by row. The argument names are those of FlashInfer's ``allreduce_fusion``. Pass
         ``residual_out=residual_in`` to update the residual in place. Sums are made in f32 (``fp32_acc``).
+
+        With ``quant_out``, of ``torch.float8_e4m3fn``, the norm divided by a scale is written there, and the call returns
+        ``(quant_out, residual_out)``. It writes the norm too if ``norm_out`` is given. There are three kinds of scales:
+
+        - ``scale_factor`` is the scale of all results: a number, or a tensor of one float32 element.
+        - ``scale_out`` of shape (tokens, 1) gets the scale of each token, its greatest magnitude / 448.
+        - ``scale_out`` of shape (tokens, hidden / group) gets the scale of each group of a row, such as 1 x 128 elements.
+
+        The operation before the call on the stream must not write ``rms_gamma`` or ``scale_factor``.
         """
-        if quant_out is not None or scale_out is not None or scale_factor is not None:
-            raise unsupported("quantised outputs are not supported", "quantise norm_out with a kernel after the call")
-        _ = self._native.takes  # raises after the end
-        half = {torch.float16: _REDUCED[torch.float16], torch.bfloat16: _REDUCED[torch.bfloat16]}
-        self._refuse(input, "input", half)
-        if input.dim() < 2:
-            raise usage(f"input has shape {tuple(input.shape)}", "its last dimension must be the hidden one: (tokens, hidden)")
-        hidden = input.shape[-1]
-        if hidden == 0:
-            raise usage(f"input has shape {tuple(input.shape)}", "rows must have at least one element: (tokens, hidden)")
-        for tensor, shape, what in ((residual_in, input.shape, "residual_in"), (rms_gamma, (hidden,), "rms_gamma")):
-            self._like(tensor, torch.Size(shape), input.dtype, what)
-            self._refuse(tensor, what, half)
-        if residual_out is None:
-            residual_out = torch.empty_like(residual_in)
-        if norm_out is None:
-            norm_out = torch.empty_like(input)
-        for tensor, what in ((residual_out, "residual_out"), (norm_out, "norm_out")):
-            self._like(tensor, input.shape, input.dtype, what)
-            self._refuse(tensor, what, half)
-        if weight_bias:
-            rms_gamma = self._biased(rms_gamma, weight_bias)
-        tokens = input.numel() // hidden
-        with self._alone():
-            stream = self._stream()
-            norm = self._norm(hidden, input.dtype)
-            if residual_out.data_ptr() != residual_in.data_ptr():
-                residual_out.copy_(residual_in)
-            operands = (input.data_ptr(), residual_out.data_ptr(), rms_gamma.data_ptr(), norm_out.data_ptr())
-            norm.run(stream, tokens, operands, rms_eps)
-        return norm_out, residual_out
+        to = Results(residual_out, norm_out, quant_out, scale_out, scale_factor, block_quant_group_size)
+        return self._norms.run(input, residual_in, {"rms_gamma": rms_gamma}, rms_eps, to, weight_bias)
+
+    def fused_allreduce_add_layernorm(
+        self,
+        input: torch.Tensor,
+        residual_in: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        eps: float = 1e-5,
+        *,
+        residual_out: Optional[torch.Tensor] = None,
+        norm_out: Optional[torch.Tensor] = None,
+        quant_out: Optional[torch.Tensor] = None,
+        scale_out: Optional[torch.Tensor] = None,
+        scale_factor: Union[torch.Tensor, float, None] = None,
+        block_quant_group_size: Optional[int] = None,
+    ) -> tuple:
+        """As :meth:`fused_allreduce_add_rmsnorm`, with LayerNorm: weights and bias are those of ``layer_norm`` in PyTorch."""
+        to = Results(residual_out, norm_out, quant_out, scale_out, scale_factor, block_quant_group_size)
+        return self._norms.run(input, residual_in, {"weight": weight, "bias": bias}, eps, to)
 
     # Products with communication inside. The arguments are those of PyTorch's operations of the same names in
     # `torch.ops.symm_mem`, without the name of the group.
@@ -475,29 +475,6 @@ class Comm:
     def _layers(self) -> list:
         return [layer._native for layer in self._moes.values()]
 
-    def _norm(self, hidden: int, dtype: torch.dtype) -> Any:
-        """Return the fused call's state, which the first call of its kind makes on all ranks."""
-        key = (hidden, dtype)
-        if key not in self._norms:
-            if _is_capturing():
-                raise usage(
-                    f"the first fused call with {hidden} columns of {dtype} is in a capture",
-                    "make such a call before the capture, as a warm-up does: it allocates on all ranks",
-                )
-            row = hidden * dtype.itemsize
-            tokens = max(1, min(self.max_bytes // row, 16384))
-            self._norms[key] = _native.AddRmsNorm(self._native, hidden, _REDUCED[dtype], tokens)
-        return self._norms[key]
-
-    def _biased(self, gamma: torch.Tensor, bias: float) -> torch.Tensor:
-        key = (gamma.data_ptr(), gamma._version, bias)
-        if key not in self._gammas:
-            if len(self._gammas) > 4096:
-                self._gammas.clear()
-            # The weights are kept too, so that no others come to lie at their address.
-            self._gammas[key] = (gamma + bias, gamma)
-        return self._gammas[key][0]
-
     # Memory that calls use without a copy.
 
     def empty(self, shape: Any, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -551,7 +528,7 @@ class Comm:
         self._native = stands_for_it
         for layer in self._moes.values():
             layer._native = stands_for_it
-        self._norms, self._gammas, self._moes, self._matmuls = {}, {}, {}, Matmuls(self)
+        self._norms, self._moes, self._matmuls = Norms(self), {}, Matmuls(self)
         _OPEN.pop(self, None)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ Importing this module registers them. ``all_reduce``, ``all_gather`` and ``reduc
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -38,6 +38,13 @@ _SCHEMAS = (
     "reduce_scatter(Tensor inp, str comm) -> Tensor",
     "fused_allreduce_add_rmsnorm(Tensor input, Tensor residual_in, Tensor rms_gamma, float rms_eps, str comm)"
     " -> (Tensor, Tensor)",
+    "fused_allreduce_add_layernorm(Tensor input, Tensor residual_in, Tensor weight, Tensor bias, float eps, str comm)"
+    " -> (Tensor, Tensor)",
+    # Quantised results, their scales and the residual. With scale_factor there are no scales of tokens or groups.
+    "fused_allreduce_add_rmsnorm_quant(Tensor input, Tensor residual_in, Tensor rms_gamma, float rms_eps, str comm, *,"
+    " Tensor? scale_factor=None, int? block_quant_group_size=None) -> (Tensor, Tensor, Tensor)",
+    "fused_allreduce_add_layernorm_quant(Tensor input, Tensor residual_in, Tensor weight, Tensor bias, float eps, str comm,"
+    " *, Tensor? scale_factor=None, int? block_quant_group_size=None) -> (Tensor, Tensor, Tensor)",
     # Those of torch.ops.symm_mem, where the name of the group is that of the communicator.
     "fused_all_gather_matmul(Tensor A, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True, SymInt[]? rows=None)"
     " -> (Tensor?, Tensor[])",
@@ -77,6 +84,37 @@ def _fused(input: torch.Tensor, residual_in: torch.Tensor, rms_gamma: torch.Tens
     return _comm(comm).fused_allreduce_add_rmsnorm(input, residual_in, rms_gamma, rms_eps)
 
 
+def _layer_norm(input, residual_in, weight, bias, eps, comm):
+    return _comm(comm).fused_allreduce_add_layernorm(input, residual_in, weight, bias, eps)
+
+
+def _quantised(input: torch.Tensor, scale_factor: Optional[torch.Tensor], block_quant_group_size: Optional[int]) -> tuple:
+    """Return empty results and scales: one for each token, or for each group of its elements."""
+    hidden = input.shape[-1]
+    columns = 0 if scale_factor is not None else hidden // (block_quant_group_size or hidden)
+    scales = input.new_empty((*input.shape[:-1], columns), dtype=torch.float32)
+    return torch.empty_like(input, dtype=torch.float8_e4m3fn), scales
+
+
+def _quant(name: str):
+    """Return the operator with quantised results of a communicator's method."""
+
+    def run(input, *more, scale_factor=None, block_quant_group_size=None):
+        *more, comm = more
+        quant, scales = _quantised(input, scale_factor, block_quant_group_size)
+        kinds = {"scale_factor": scale_factor, "scale_out": scales if scale_factor is None else None}
+        _, residual = getattr(_comm(comm), name)(
+            input, *more, quant_out=quant, block_quant_group_size=block_quant_group_size, **kinds
+        )
+        return quant, scales, residual
+
+    return run
+
+
+def _fake_quant(input, residual_in, *_, scale_factor=None, block_quant_group_size=None):
+    return (*_quantised(input, scale_factor, block_quant_group_size), torch.empty_like(residual_in))
+
+
 def _fake_gather(inp: torch.Tensor, comm: str) -> torch.Tensor:
     return inp.new_empty((inp.shape[0] * _comm(comm).size, *inp.shape[1:]))
 
@@ -85,7 +123,7 @@ def _fake_scatter(inp: torch.Tensor, comm: str) -> torch.Tensor:
     return inp.new_empty((inp.shape[0] // _comm(comm).size, *inp.shape[1:]))
 
 
-def _fake_fused(input: torch.Tensor, residual_in: torch.Tensor, rms_gamma: torch.Tensor, rms_eps: float, comm: str):
+def _fake_fused(input: torch.Tensor, residual_in: torch.Tensor, *_: Any):
     return torch.empty_like(input), torch.empty_like(residual_in)
 
 
@@ -268,6 +306,9 @@ _OPERATORS: dict = {
     "all_gather": (_all_gather, _fake_gather, "reduce_scatter"),
     "reduce_scatter": (_reduce_scatter, _fake_scatter, "all_gather"),
     "fused_allreduce_add_rmsnorm": (_fused, _fake_fused, None),
+    "fused_allreduce_add_layernorm": (_layer_norm, _fake_fused, None),
+    "fused_allreduce_add_rmsnorm_quant": (_quant("fused_allreduce_add_rmsnorm"), _fake_quant, None),
+    "fused_allreduce_add_layernorm_quant": (_quant("fused_allreduce_add_layernorm"), _fake_quant, None),
     "fused_all_gather_matmul": (_all_gather_matmul, _fake_all_gather_matmul, None),
     "fused_all_gather_scaled_matmul": (_all_gather_scaled_matmul, _fake_all_gather_scaled_matmul, None),
     "fused_matmul_reduce_scatter": (_matmul_reduce_scatter, _fake_matmul_reduce_scatter, None),
@@ -298,3 +339,10 @@ def fused_allreduce_add_rmsnorm(
 ) -> tuple:
     """Return ``(norm_out, residual_out)`` of :meth:`Comm.fused_allreduce_add_rmsnorm`, in code that is compiled too."""
     return torch.ops.warpweft.fused_allreduce_add_rmsnorm(input, residual_in, rms_gamma, rms_eps, comm.name)
+
+
+def fused_allreduce_add_layernorm(
+    input: torch.Tensor, residual_in: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, comm: Comm
+) -> tuple:
+    """Return ``(norm_out, residual_out)`` of :meth:`Comm.fused_allreduce_add_layernorm`, in code that is compiled too."""
+    return torch.ops.warpweft.fused_allreduce_add_layernorm(input, residual_in, weight, bias, eps, comm.name)

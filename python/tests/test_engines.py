@@ -85,7 +85,27 @@ def rank_sglang(rank, size):
     group, device = ranks.group(), ranks.device(rank)
     comm = warpweft.sglang.CustomAllreduce(group, device, max_pull_size=1 << 20, max_push_size=1 << 18)
     assert not comm.disabled, comm.why_disabled
+    fused(comm, rank, size)
     drive(Engine(comm, group), rank, size)
+
+
+def fused(comm, rank, size):
+    """SGLang's call for what follows a row-parallel layer; None sends it to its other ways."""
+    import torch
+
+    def data(r, seed):
+        return ((torch.arange(4096, device="cuda") * 3 + r * 7 + seed) % 17 - 8).to(torch.bfloat16).view(4, 1024)
+
+    weight = torch.ones(1024, dtype=torch.bfloat16, device="cuda")
+    for seed in range(2):
+        residual = data(9, seed)
+        norm, new = comm.fused_allreduce_rmsnorm(data(rank, seed), residual, weight, 1e-5)
+        want = sum(data(r, seed).float() for r in range(size)) + residual.float()
+        assert torch.equal(new.float(), want)
+        want = want * torch.rsqrt(want.pow(2).mean(-1, keepdim=True) + 1e-5)
+        torch.testing.assert_close(norm.float(), want, rtol=1e-2, atol=1e-3)
+    for other in (data(rank, 0).float(), data(rank, 0)[0], data(rank, 0).t()):
+        assert comm.fused_allreduce_rmsnorm(other, other, weight, 1e-5) is None
 
 
 @pytest.mark.parametrize("function", ["rank_vllm", "rank_sglang"])

@@ -31,6 +31,17 @@ class CustomAllreduce(_engine.EngineComm):
         sizes = [size for size in (max_size, max_pull_size, max_push_size) if size is not None]
         super().__init__(group, device, max(sizes) if sizes else None, **rest)
 
+    def fused_allreduce_rmsnorm(self, input_: Any, residual_inp_: Any, weight_: Any, eps: float) -> Optional[tuple]:
+        """Return the norm and the new residual, or None where SGLang is to use another way.
+
+        SGLang's ``GroupCoordinator`` prefers this call to an allreduce and a norm where its communicator has it.
+        """
+        from ._norm import HALF
+
+        if not self.should_custom_ar(input_) or input_.dim() < 2 or input_.dtype not in HALF:
+            return None
+        return self.comm.fused_allreduce_add_rmsnorm(input_, residual_inp_, weight_, eps)
+
 
 def enable() -> None:
     """Let SGLang use warpweft's allreduce; call it before the engine starts.

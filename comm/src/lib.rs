@@ -22,6 +22,11 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Norms
+//! [`AddRmsNorm`] does what follows a row-parallel layer in one call: the sum of all ranks' partial
+//! hidden states, the residual add, and RMSNorm or LayerNorm. A [`NormForm`] states the norm and its
+//! results, which can be e4m3 with one scale, or a scale for each token or each group of elements.
+//!
 //! # Streams and graphs
 //! Calls of one communicator follow each other in the order of one stream at a time. If an engine
 //! changes streams, it orders them by events, as it does for its own buffers. Calls can be captured

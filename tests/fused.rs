@@ -29,10 +29,12 @@ const FORMS: [Form; 6] = [
     Form { dtype: Scalar::F16, out: Scalar::E4M3, per_token: true, both: true, ..BF16 },
 ];
 /// The additional outputs of kernels that distribute rows.
-const SPREAD: [Form; 3] = [
+const SPREAD: [Form; 5] = [
     Form { layer: true, ..BF16 },
     Form { out: Scalar::E4M3, group: 8, both: true, ..BF16 },
     Form { out: Scalar::E4M3, group: 16, layer: true, ..BF16 },
+    Form { out: Scalar::E4M3, per_token: true, both: true, layer: true, ..BF16 },
+    Form { out: Scalar::E4M3, layer: true, ..BF16 },
 ];
 
 /// A kernel with a shape.

@@ -244,15 +244,10 @@ impl Request {
     ///
     /// Says what is wrong and what was expected.
     pub fn examine(&self) -> Result<(), BenchError> {
-        let Form { dtype, out, .. } = self.form;
         let wrong = if self.tokens.is_empty() || self.tokens.contains(&0) || self.hidden == 0 {
             "tokens and the hidden size must be at least 1".to_owned()
-        } else if ![Scalar::BF16, Scalar::F16].contains(&dtype) {
-            format!("hidden states cannot have type {dtype}: expected bf16 or f16")
-        } else if out != dtype && out != Scalar::E4M3 {
-            format!("the results of {dtype} hidden states cannot have type {out}: expected {dtype} or e4m3")
-        } else if self.form.group > 0 && !self.hidden.is_multiple_of(self.form.group) {
-            format!("rows have {} elements: expected a multiple of {}", self.hidden, self.form.group)
+        } else if let Err(e) = self.form.check(self.hidden as usize) {
+            return Err(e.into());
         } else if let Some(other) = self.contenders.iter().find(|c| !c.computes(&self.form)) {
             format!("{} supports neither LayerNorm nor group scales", other.name())
         } else if self.iters == 0 || self.warmup == 0 || self.repeats == 0 {

@@ -151,7 +151,7 @@ class Norms:
             return given
         if given not in self._factors:
             self._before_capture(f"scale_factor is the number {given} for the first time")
-            self._factors[given] = torch.full((1,), given, dtype=torch.float32, device=self.comm.device)
+            self._factors[given] = torch.tensor([given], dtype=torch.float32, device=self.comm.device)
         return self._factors[given]
 
     def _before_capture(self, what: str) -> None:
@@ -174,4 +174,7 @@ class Norms:
                 self._gammas.clear()
             # The weights are kept too, so that no others come to lie at their address.
             self._gammas[key] = (gamma + bias, gamma)
+            if not _is_capturing():
+                # The next call reads weights while the kernel before it can still be running.
+                torch.cuda.current_stream(self.comm.device).synchronize()
         return self._gammas[key][0]

@@ -96,6 +96,97 @@ def rank_sums(rank, size):
     comm.close()
 
 
+def scales_of(rank, rows):
+    """Scales of a rank's rows, of which products are exact."""
+    import torch
+
+    index = torch.arange(rows, device="cuda")
+    return 2.0 ** ((index * 3 + index // 5 + rank) % 4 - 2)[:, None]
+
+
+def rank_scales(rank, size):
+    """fp8 with scales of rows and columns, or of matrices, of many gathered rows and of one, in calls and in a graph."""
+    import torch
+
+    import warpweft as weft
+
+    comm, ops = ranks.comm(rank, max_bytes=8 << 20), weft.register_torch_ops()
+    n, k, fp8, out = 128, 64, torch.float8_e4m3fn, torch.bfloat16
+    b, of_b = matrix(rank, n, k, 1).t(), 2.0 ** (torch.arange(n, device="cuda") % 3 - 1)[None, :]
+    w, half = b.to(fp8), torch.tensor(0.5, device="cuda")
+
+    def gather(a, scale, of_columns, dim=0, rows=None):
+        operands = (a.to(fp8), [w], scale, [of_columns], dim, comm.name, [None], [None], [out], [False])
+        return ops.fused_all_gather_scaled_matmul(*operands, rows=rows)[1][0]
+
+    # All-gather: scales of this rank's rows, of all ranks' rows, and of matrices; the ranks have equal parts, or one has 1.
+    for rows in ([96] * size, [1] * size, [1, *[24] * (size - 1)]):
+        a, counts = matrix(rank, rows[rank], k, 0), None if rows[0] == rows[-1] else rows
+        whole = torch.cat([matrix(r, rows[r], k, 0) for r in range(size)])
+        every = torch.cat([scales_of(r, rows[r]) for r in range(size)])
+        for scale in (scales_of(rank, rows[rank]), every):
+            for of_columns in (of_b, half):
+                got = gather(a, scale, of_columns, rows=counts)
+                assert close(got, (whole * every) @ b * of_columns), (rows, scale.shape)
+        for of_columns in (of_b, half):
+            assert close(gather(a, half, of_columns, rows=counts), (whole * 0.5) @ b * of_columns), rows
+    # Another dimension, along which the scales are gathered too.
+    a, scale = matrix(rank, 96, k, 0).view(12, 8, k), scales_of(rank, 96).view(12, 8, 1)
+    wholes = torch.cat([matrix(r, 96, k, 0).view(12, 8, k) for r in range(size)], 1)
+    every = torch.cat([scales_of(r, 96).view(12, 8, 1) for r in range(size)], 1)
+    for scales in (scale, every):
+        assert close(gather(a, scales, of_b, dim=1), (wholes * every) @ b * of_b)
+    # A graph reads the scales that are there when it is replayed.
+    kept, a, graph = scales_of(rank, 96), matrix(rank, 96, k, 0), torch.cuda.CUDAGraph()
+    gather(a, kept, of_b)
+    with comm.capture(), torch.cuda.graph(graph):
+        y = gather(a, kept, of_b)
+    kept.mul_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    whole = torch.cat([matrix(r, 96, k, 0) * scales_of(r, 96) * 2 for r in range(size)])
+    assert close(y, whole @ b * of_b)
+    comm.close()
+
+
+def rank_scaled_sums(rank, size):
+    """fp8 with scales of rows and columns, of which products are added up, in calls and in a graph."""
+    import torch
+
+    import warpweft as weft
+
+    comm, ops = ranks.comm(rank, max_bytes=8 << 20), weft.register_torch_ops()
+    m, n, k, fp8, out = 64 * size, 128, 64, torch.float8_e4m3fn, torch.bfloat16
+    of_b, w = 2.0 ** (torch.arange(n, device="cuda") % 3 - 1)[None, :], matrix(rank, n, k, 1).t().to(fp8)
+    # Partial sums may be rounded, so errors are compared with their magnitudes.
+    parts = [(matrix(r, m, k, 0) * scales_of(r, m)) @ matrix(r, n, k, 1).t() * of_b for r in range(size)]
+    want, bound = sum(parts), sum(part.abs() for part in parts) * 2.0**-6 + 1e-2
+    part, x, scale = slice(rank * m // size, (rank + 1) * m // size), matrix(rank, m, k, 0).to(fp8), scales_of(rank, m)
+    got = ops.fused_scaled_matmul_reduce_scatter(x, w, scale, of_b, "sum", 0, 0, comm.name, None, None, None, out)
+    assert ((got.float() - want[part]).abs() <= bound[part]).all()
+    # A matrix of (4, m / 4, K) is scattered along its second dimension.
+    more = ("sum", 1, 0, comm.name, [4, m // 4, n], None, None, out)
+    got = ops.fused_scaled_matmul_reduce_scatter(x, w, scale, of_b, *more)
+    own = slice(rank * m // 4 // size, (rank + 1) * m // 4 // size)
+    assert ((got.float() - want.view(4, -1, n)[:, own]).abs() <= bound.view(4, -1, n)[:, own]).all()
+    for rows in (3, m):  # packets, or tiles
+        got = ops.gemm_all_reduce(x[:rows], w, comm.name, A_scale=scale[:rows], B_scale=of_b, out_dtype=out)
+        assert got.dtype == out and ((got.float() - want[:rows]).abs() <= bound[:rows]).all(), rows
+    graph = torch.cuda.CUDAGraph()
+    with comm.capture(), torch.cuda.graph(graph):
+        y = ops.gemm_all_reduce(x, w, comm.name, A_scale=scale, B_scale=of_b, out_dtype=out)
+    scale.mul_(4)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert ((y.float() - want * 4).abs() <= bound * 4).all()
+    with pytest.raises(weft.ArgumentError, match="the scales of A"):
+        comm.gemm_all_reduce(x, w, A_scale=scale[:5], B_scale=of_b, out_dtype=out)
+    with pytest.raises(weft.ArgumentError, match="both A_scale and B_scale"):
+        comm.gemm_all_reduce(x, w, A_scale=scale, out_dtype=out)
+    torch.cuda.synchronize()
+    comm.close()
+
+
 def rank_uneven(rank, size):
     """Ranks with different numbers of rows, of which one has none, in calls and in graphs."""
     import torch
@@ -231,14 +322,67 @@ def rank_fp8_experts(rank, size):
     comm.close()
 
 
+RANKS = [
+    "rank_all_gather",
+    "rank_sums",
+    "rank_scales",
+    "rank_scaled_sums",
+    "rank_uneven",
+    "rank_experts",
+    "rank_fp8_experts",
+]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("function", ["rank_all_gather", "rank_sums", "rank_uneven", "rank_experts", "rank_fp8_experts"])
+@pytest.mark.parametrize("function", RANKS)
 def test_two_ranks(function):
     import warpweft._native as native
 
     if native.gpu_count() < 2:
         pytest.skip("the kernels of two ranks wait for each other, and need a GPU each")
     ranks.run(__file__, function)
+
+
+def test_scales_without_a_gpu():
+    """Which scales a product reads, by their shapes, and what is refused."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import warpweft as weft
+    from warpweft._matmul import Matmuls, rows_of
+
+    comm = StandIn()
+    comm.device = torch.device("cpu")
+    products, n = Matmuls(comm), 24
+
+    def scales(shape, dim, scale, of_b, gathers=True, counts=None):
+        return products.scales(rows_of(torch.zeros(*shape, 256), dim, "A"), scale, of_b, n, gathers, counts)
+
+    def numbered(*shape):
+        return torch.arange(float(torch.Size(shape).numel())).view(shape)
+
+    one, of_b = torch.ones(1, 1), numbered(1, n)
+    # Those of this rank's rows, in the order of the matrix; StandIn is rank 1 of 4.
+    kind, a, b = scales((3, 5), 1, numbered(3, 5, 1), of_b)
+    assert kind == "rows" and a.tolist() == numbered(3, 5).t().reshape(-1).tolist() and b.tolist() == of_b[0].tolist()
+    # Those of all ranks' rows.
+    assert scales((3, 5), 1, numbered(3, 20, 1), of_b)[1].tolist() == numbered(3, 20)[:, 5:10].t().reshape(-1).tolist()
+    assert scales((7,), 0, numbered(28), one)[1].tolist() == numbered(28)[7:14].tolist()
+    uneven = scales((3, 5), 1, numbered(3, 11, 1), of_b, counts=(6, 15, 0, 12))
+    assert uneven[1].tolist() == numbered(3, 11)[:, 2:7].t().reshape(-1).tolist()
+    assert scales((3, 0), 1, numbered(3, 6, 1), of_b, counts=(6, 0, 0, 12))[1].numel() == 0
+    # One scale; of ranks with one row all multiply by rows, since no rank can tell what its scale is of.
+    assert scales((7,), 0, one, one)[0] == scales((1,), 0, one, one, gathers=False)[0] == "matrices"
+    assert scales((1,), 0, one, one)[0] == scales((7,), 0, one, one, counts=(1, 7, 4, 4))[0] == "rows"
+    assert scales((7,), 0, one * 3, of_b)[1].tolist() == [3.0] * 7
+    assert scales((7,), 0, numbered(7, 2), torch.ones(2, 1))[0] == "blocks"
+    for wrong, expected in (((5, 3, 1), r"\(3, 5, 1\)"), ((15,), r"\(3, 20, 1\)"), ((3, 10, 1), r"\(3, 5, 2\)")):
+        with pytest.raises(weft.ArgumentError, match=expected):
+            scales((3, 5), 1, numbered(*wrong), of_b)
+    with pytest.raises(weft.ArgumentError, match="of A have shape"):
+        scales((7,), 0, numbered(28, 1), of_b, gathers=False)
+    with pytest.raises(weft.ArgumentError, match=r"\(1, 24\)"):
+        scales((7,), 0, one, numbered(n, 1))
+    with pytest.raises(weft.ArgumentError, match="move them to cpu"):
+        scales((7,), 0, one.to("meta"), one)
 
 
 def test_operators_without_a_gpu():
@@ -277,6 +421,11 @@ def test_operators_without_a_gpu():
         part = ops.fused_scaled_matmul_reduce_scatter(flat, b.to(fp8.dtype), scale, scale, *more)
         assert part.shape == (6, 2, 32) and part.dtype == torch.bfloat16
         assert ops.gemm_all_reduce(a, b, comm.name, activation="relu").shape == (6, 8, 32)
+        of_rows, of_columns = torch.empty(6, 8, 1, device="cuda"), torch.empty(1, 32, device="cuda")
+        operands = (fp8, b.to(fp8.dtype), comm.name)
+        y = ops.gemm_all_reduce(*operands, A_scale=of_rows, B_scale=of_columns, out_dtype=torch.bfloat16)
+        assert y.shape == (6, 8, 32) and y.dtype == torch.bfloat16
+        assert ops.gemm_all_reduce(*operands, A_scale=of_rows, B_scale=of_columns).dtype == fp8.dtype
         x, ids = torch.empty(10, 64, dtype=torch.bfloat16, device="cuda"), torch.empty(10, 2, dtype=torch.int32, device="cuda")
         received, offsets = ops.moe_dispatch(x, ids, 8, 16, comm.name)
         assert received.shape == (4 * 16 * 2 + 2 * 127, 64) and offsets.shape == (3,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
@@ -51,6 +52,11 @@ def rows_of(x: torch.Tensor, dim: int, what: str) -> Rows:
         raise unsupported(f"dimension {dim} of {what} is the last one", "gather or scatter along another dimension")
     moved = x.movedim(dim, 0)
     return Rows(moved.reshape(-1, x.shape[-1]).contiguous(), tuple(moved.shape[:-1]), dim)
+
+
+def in_order(leading: tuple, dim: int) -> tuple:
+    """Return extents of which the first one belongs to dimension ``dim`` in the order of dimensions."""
+    return (*leading[1 : dim + 1], leading[0], *leading[dim + 1 :])
 
 
 def shaped(matrix: torch.Tensor, rows: Rows, count: int) -> torch.Tensor:
@@ -241,6 +247,9 @@ class Matmuls:
 
         ``counts`` are the elements of each rank along the dimension, if they differ.
         """
+        for given, what in ((outs, "out_dtypes"), (biases, "biases"), (scales[1] if scales else bs, "B_scales")):
+            if len(given) != len(bs):
+                raise usage(f"{what} has {len(given)} elements for {len(bs)} matrices B", "pass one for each B")
         rows = rows_of(a, dim, "A")
         each = self._rows_of_ranks(counts, rows)
         if each is not None and each[self.comm.rank] != rows.matrix.shape[0]:
@@ -291,30 +300,49 @@ class Matmuls:
         Scales of blocks are one for each 1 x 128 elements of A, as (..., K / 128), and one for each 128 x 128 of B, as
         (K / 128, N / 128).
         """
+        for scale, what in ((scale_a, "A"), (scale_b, "B")):
+            if scale.device != self.comm.device:
+                raise usage(f"the scales of {what} are on {scale.device}", f"move them to {self.comm.device}")
         m, k = rows.matrix.shape
         blocks = (-(-k // 128), -(-n // 128))
         if scale_a.numel() == m * blocks[0] and tuple(scale_b.shape) == blocks and scale_b.numel() not in (1, n):
             if scale_a.dim() > 1:
                 scale_a = scale_a.movedim(rows.dim, 0)
             return "blocks", scale_a.to(torch.float32).reshape(-1), scale_b.to(torch.float32).t().reshape(-1)
-        a, b = scale_a.to(torch.float32), scale_b.to(torch.float32).reshape(-1)
-        if a.numel() == 1 and b.numel() == 1:
-            return "matrices", a.reshape(-1), b
-        if a.numel() != 1 and a.shape[-1] == 1 and a.dim() > 1:
-            a = a.movedim(rows.dim, 0)
-        a = a.reshape(-1)
         each = (m,) * self.comm.size if counts is None else counts
-        if gathers and a.numel() == sum(each) > m:  # the same scales of all rows on each rank
-            first = sum(each[: self.comm.rank])
-            a = a[first : first + m]
-        for x, extent, what in ((a, m, "A"), (b, n, "B")):
-            if x.numel() not in (1, extent):
-                raise unsupported(
-                    f"{what} has {x.numel()} scales for {extent} rows of its product",
-                    "pass one scale, one for each row of A and each column of B, or one for each block of 128 along K: "
-                    "(M, K / 128) of A and (K / 128, N / 128) of B",
-                )
+        # A rank with one row cannot tell a scale of A from one of its row, and all ranks must choose the same kind.
+        if scale_a.numel() == scale_b.numel() == 1 and not (gathers and 1 in each):
+            return "matrices", scale_a.to(torch.float32).reshape(-1), scale_b.to(torch.float32).reshape(-1)
+        a = self._scales_of_rows(rows, scale_a, each if gathers else None).to(torch.float32)
+        if scale_b.numel() != 1 and tuple(scale_b.shape) not in ((1, n), (n,)):
+            message = f"the scales of B have shape {tuple(scale_b.shape)}, but B has {n} columns"
+            raise usage(message, f"expected one scale, (1, {n}), or {blocks} for blocks of 128 x 128")
+        b = scale_b.to(torch.float32).reshape(-1)
         return "rows", a.expand(m), b.expand(n)
+
+    def _scales_of_rows(self, rows: Rows, scale: torch.Tensor, each: Optional[tuple]) -> torch.Tensor:
+        """Return the scales of this rank's rows, in the order of its matrix, or the one scale of all.
+
+        With ``each``, the rows of each rank, all ranks may pass the same scales, of the rows of all.
+        """
+        own = in_order(rows.leading, rows.dim)
+        if tuple(scale.shape) == (*own, 1):
+            return scale.movedim(rows.dim, 0).reshape(-1)
+        if scale.numel() == 1:
+            return scale.reshape(-1)
+        m, k = rows.matrix.shape
+        if rows.dim == 0 and tuple(scale.shape) == (m,):
+            return scale
+        shapes = [(*own, 1)]
+        if each is not None:
+            count = sum(each) // (math.prod(rows.leading[1:]) or 1)
+            whole = in_order((count, *rows.leading[1:]), rows.dim)
+            first, shapes = sum(each[: self.comm.rank]), [*shapes, (*whole, 1)]
+            if tuple(scale.shape) == (*whole, 1) or (rows.dim == 0 and tuple(scale.shape) == (sum(each),)):
+                return scale.movedim(rows.dim, 0).reshape(-1)[first : first + m]
+        message = f"the scales of A have shape {tuple(scale.shape)}, but A has shape {(*own, k)}"
+        known = " or ".join(str(shape) for shape in shapes)
+        raise usage(message, f"expected one scale, {known} for rows, or {(*own, -(-k // 128))} for blocks of 1 x 128")
 
     def reduce_scatter(
         self,

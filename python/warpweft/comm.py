@@ -372,11 +372,13 @@ class Comm:
 
         Scales of blocks have shapes (..., K / 128), for each row of A, and (K / 128, N / 128).
 
-        ``A_scale`` belongs to this rank's rows, and the others' arrive with their rows. Sums are always made in f32.
+        ``A_scale`` has one scale, or one for each of this rank's rows with shape (..., 1), and the others' arrive with their
+        rows. It may also have the scales of the rows of all ranks. Scales of columns have shape (1, N). Sums are always
+        made in f32.
         """
         if any(scale is not None for scale in result_scales):
             raise unsupported("scales of results are not supported", "pass None, or scale the result after the call")
-        outs = [out or b.dtype for out, b in zip(out_dtypes, Bs)]
+        outs = [out or A.dtype for out in out_dtypes]
         return self._matmuls.all_gather(A, Bs, gather_dim, outs, (A_scale, B_scales), biases, True, rows)
 
     def fused_matmul_reduce_scatter(
@@ -422,8 +424,9 @@ class Comm:
             raise unsupported("scales of results are not supported", "pass None, or scale the result after the call")
         if output_shape is not None:
             leading = tuple(output_shape[:-1])
+            of_rows = A_scale.shape[:-1] == A.shape[:-1] or A_scale.shape == A.shape[:-1]
+            A_scale = A_scale.reshape(*leading, -1) if A_scale.numel() > 1 and of_rows else A_scale
             A = A.reshape(*leading, A.shape[-1])
-            A_scale = A_scale if A_scale.numel() == 1 else A_scale.reshape(*leading, -1)
         dim = orig_scatter_dim if output_shape is not None else scatter_dim_after_maybe_reshape
         return self._matmuls.reduce_scatter(A, B, reduce_op, dim, out_dtype or B.dtype, (A_scale, B_scale), bias, rows)
 
@@ -435,17 +438,28 @@ class Comm:
         bias: Optional[torch.Tensor] = None,
         residual: Optional[torch.Tensor] = None,
         activation: str = "none",
+        A_scale: Optional[torch.Tensor] = None,
+        B_scale: Optional[torch.Tensor] = None,
+        out_dtype: Optional[torch.dtype] = None,
     ) -> torch.Tensor:
         """Return the sum of all ranks' products A times B (K, N), on each rank.
 
         The bias is added to the sum, the activation is applied to that (``none``, ``relu``, ``gelu``, ``gelu_tanh`` or
         ``silu``), and the residual is added last. All ranks pass the same bias and residual.
+
+        ``A_scale`` and ``B_scale`` are those of :meth:`fused_scaled_matmul_reduce_scatter`, by which each rank multiplies
+        its own product before the sum. The result has the type of A, or ``out_dtype``.
         """
-        rows = rows_of(A, 0, "A")
+        rows, kind, out = rows_of(A, 0, "A"), "none", out_dtype or A.dtype
         flat = None if residual is None else residual.reshape(-1, residual.shape[-1])
-        epilogue = Epilogue(activation=activation, bias=bias is not None, residual=residual is not None)
         more = {"bias": bias, "residual": flat}
-        return shaped(self._matmuls.run("matmul_all_reduce", rows.matrix, B, A.dtype, epilogue, more)[0], rows, rows.leading[0])
+        if (A_scale is None) != (B_scale is None):
+            raise usage("only one of A and B has scales", "pass both A_scale and B_scale, or neither")
+        if A_scale is not None:
+            kind, scale_a, scale_b = self._matmuls.scales(rows, A_scale, B_scale, B.shape[1], False)
+            more.update(scale_a=scale_a, scale_b=scale_b)
+        epilogue = Epilogue(scales=kind, activation=activation, bias=bias is not None, residual=residual is not None)
+        return shaped(self._matmuls.run("matmul_all_reduce", rows.matrix, B, out, epilogue, more)[0], rows, rows.leading[0])
 
     # Mixtures of experts.
 

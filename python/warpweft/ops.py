@@ -58,7 +58,7 @@ _SCHEMAS = (
     " Tensor? bias=None, Tensor? result_scale=None, ScalarType? out_dtype=None, bool use_fast_accum=False, *,"
     " SymInt[]? rows=None) -> Tensor",
     "gemm_all_reduce(Tensor A, Tensor B, str group_name, *, Tensor? bias=None, Tensor? residual=None,"
-    ' str activation="none") -> Tensor',
+    ' str activation="none", Tensor? A_scale=None, Tensor? B_scale=None, ScalarType? out_dtype=None) -> Tensor',
     "moe_dispatch(Tensor x, Tensor ids, int experts, int max_tokens, str group_name) -> (Tensor, Tensor)",
     "moe_combine(Tensor results, Tensor x, Tensor ids, Tensor gates, int experts, int max_tokens, str group_name) -> Tensor",
     "moe_experts(Tensor x, Tensor ids, Tensor gates, Tensor b, int max_tokens, str group_name, *,"
@@ -166,8 +166,8 @@ def _scaled_matmul_reduce_scatter(
     )
 
 
-def _gemm_all_reduce(A, B, group_name, *, bias=None, residual=None, activation="none"):
-    return _comm(group_name).gemm_all_reduce(A, B, bias=bias, residual=residual, activation=activation)
+def _gemm_all_reduce(A, B, group_name, *, out_dtype=None, **epilogue):
+    return _comm(group_name).gemm_all_reduce(A, B, out_dtype=_dtype(out_dtype), **epilogue)
 
 
 def _layer(comm: Comm, x: torch.Tensor, ids: torch.Tensor, experts: int, max_tokens: int, columns: int) -> Any:
@@ -285,8 +285,8 @@ def _scattered(shape, dim: int, like: torch.Tensor, dtype: torch.dtype, group_na
     return like.new_empty(shape, dtype=dtype)
 
 
-def _fake_gemm_all_reduce(A, B, group_name, *, bias=None, residual=None, activation="none"):
-    return A.new_empty([*A.shape[:-1], B.shape[1]])
+def _fake_gemm_all_reduce(A, B, group_name, *, out_dtype=None, **epilogue):
+    return A.new_empty([*A.shape[:-1], B.shape[1]], dtype=_dtype(out_dtype) or A.dtype)
 
 
 def _save(ctx: Any, inputs: tuple, output: Any) -> None:

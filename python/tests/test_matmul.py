@@ -385,6 +385,43 @@ def test_scales_without_a_gpu():
         scales((7,), 0, one.to("meta"), one)
 
 
+def test_scaled_sums_without_a_gpu(monkeypatch):
+    """Scales reach the rows that they belong to, with arithmetic in f32 in the place of the kernels."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import warpweft as weft
+    from warpweft._matmul import Matmuls
+
+    comm = StandIn()
+    comm.device = torch.device("cpu")
+    comm._matmuls = Matmuls(comm)
+
+    def run(form, a, b, out, epilogue, more, counts=None):
+        assert epilogue.scales == "rows" and out == torch.float32
+        product = (a.float() * more["scale_a"][:, None]) @ (b.float() * more["scale_b"])
+        own = product.shape[0] // comm.size
+        return (product[comm.rank * own :][:own] if form == "matmul_reduce_scatter" else product), None
+
+    monkeypatch.setattr(comm._matmuls, "run", run)
+    fp8, out = torch.float8_e4m3fn, torch.float32
+    a = ((torch.arange(3 * 8 * 64) * 7 % 9) - 4.0).view(3, 8, 64)
+    b = ((torch.arange(64 * 32) * 5 % 7) - 3.0).view(64, 32)
+    of_a, of_b = 2.0 ** (torch.arange(24.0) % 5 - 2).view(3, 8, 1), 2.0 ** (torch.arange(32.0) % 3)[None, :]
+    want = (a * of_a) @ (b * of_b)
+    x, w = a.to(fp8), b.to(fp8)
+    assert torch.equal(weft.Comm.gemm_all_reduce(comm, x, w, A_scale=of_a, B_scale=of_b, out_dtype=out), want)
+    scatter = weft.Comm.fused_scaled_matmul_reduce_scatter
+    assert torch.equal(scatter(comm, x, w, of_a, of_b, "sum", 1, 1, None, out_dtype=out), want[:, 2:4])
+    flat, scales, shape = x.view(24, 64), of_a.view(24, 1), (3, 8, 32)
+    for given in (scales, scales[:, 0]):
+        assert torch.equal(scatter(comm, flat, w, given, of_b, "sum", 1, 0, shape, out_dtype=out), want[:, 2:4])
+    with pytest.raises(weft.ArgumentError, match=r"\(3, 8, 1\)"):
+        scatter(comm, flat, w, scales[:23], of_b, "sum", 1, 0, shape, out_dtype=out)
+    with pytest.raises(weft.ArgumentError, match="both A_scale and B_scale"):
+        weft.Comm.gemm_all_reduce(comm, x, w, B_scale=of_b)
+    with pytest.raises(weft.ArgumentError, match="B_scales has 2 elements"):
+        comm._matmuls.all_gather(x, [w], 0, [out], (of_a, [of_b, of_b]), [None], True)
+
+
 def test_operators_without_a_gpu():
     """What a trace assumes: shapes and types, of tensors that have no memory."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -10,9 +10,6 @@ use weft_runtime::launch::{AsArgument, LaunchOptions};
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DeviceTensor, IntoLayout, Stream, SymmetricTensor};
 
-/// The number of CTAs that the kernels' table has room for.
-const CTAS: u32 = 1024;
-
 /// The kernels of this form, and the memory that only they use.
 pub(super) struct Many {
     dispatch: Kernel,
@@ -25,7 +22,6 @@ pub(super) struct Many {
     route: DeviceTensor<i32>,
     origin: DeviceTensor<u64>,
     order: DeviceTensor<i32>,
-    table: DeviceTensor<u32>,
     lists: SymmetricTensor<u64>,
     flags: SymmetricTensor<u64>,
     arrived: DeviceTensor<u64>,
@@ -71,18 +67,21 @@ impl Many {
         let (pes, stream) = (team.n_pes(), world.stream());
         let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
         let int = |n: u64| Define::Int(i64::try_from(n).unwrap_or(i64::MAX));
-        let ctas = ("CTAS", Define::Int(CTAS.into()));
-        // All kernels use the flags of pieces.
-        let piece = ("PIECE", Define::Int(plan.piece.into()));
+        // All kernels use the flags of pieces. For few tokens, pieces are so small that each CTA has one.
+        let each_cta =
+            (problem.tokens * u64::from(pes)).div_ceil(u64::from(world.device().sm_count()?).max(1));
+        let tokens_of_piece = u64::from(plan.piece).min(each_cta).max(1);
+        let piece = ("PIECE", int(tokens_of_piece));
         let scaled = ("SCALES", Define::Int(problem.is_scaled().into()));
         let outs = ("OUTS", Define::Int(plan.strips(problem, pes).into()));
-        let mut products = vec![("T", dtype), ("OUT", out), ctas, scaled, outs];
+        let mut products = vec![("T", dtype), ("OUT", out), scaled, outs];
         products.extend(plan.defines());
+        // If names are equal, the last one counts.
+        products.push(piece);
         let experts = shared.kernel("moe_experts", &products)?;
         let of_results = [("T", out), ("OUT", out)];
         let back = match tried.is_some() || model::returns_beside(problem, pes) {
             true => {
-                // If names are equal, the last one counts.
                 products.push(("OUTS", Define::Int(plan.strips_back(problem, pes).into())));
                 products.push(("PACE", Define::Int(model::pace(problem, plan, pes, &Links::H200))));
                 products.extend(tried.into_iter().flatten().map(|&(name, n)| (name, Define::Int(n))));
@@ -92,7 +91,7 @@ impl Many {
             false => None,
         };
         let dispatch = if problem.is_scaled() { "moe_dispatch_scaled" } else { "moe_dispatch" };
-        let to_dispatch = [("T", dtype), ctas, ("ALIGN", int(super::Problem::ALIGN)), piece];
+        let to_dispatch = [("T", dtype), ("ALIGN", int(super::Problem::ALIGN)), piece];
         let (combine, parts) = match model::adds_at_experts(problem, pes) {
             true => {
                 let types = [of_results[0], of_results[1], ("PART", out)];
@@ -101,8 +100,8 @@ impl Many {
             false => (shared.kernel("moe_combine", &of_results)?, None),
         };
         let (tokens, choices) = (count(problem.tokens), problem.choices as usize);
-        let (experts_of_all, each) = (problem.experts as usize, pes as usize);
-        let local = experts_of_all / each;
+        let each = pes as usize;
+        let local = problem.experts as usize / each;
         Ok(Many {
             dispatch: shared.kernel(dispatch, &to_dispatch)?,
             experts,
@@ -112,9 +111,8 @@ impl Many {
             route: DeviceTensor::zeros([tokens, choices], stream)?,
             origin: DeviceTensor::zeros(count(problem.rows(pes)), stream)?,
             order: DeviceTensor::alloc(world.device(), tokens * each)?,
-            table: DeviceTensor::alloc(world.device(), CTAS as usize * (2 * experts_of_all + 1))?,
             lists: world.zeros((choices + 1) * tokens * each)?,
-            flags: world.zeros(tokens.div_ceil(plan.piece as usize) * each)?,
+            flags: world.zeros(tokens.div_ceil(count(tokens_of_piece)) * each)?,
             arrived: DeviceTensor::zeros(local, stream)?,
             due: DeviceTensor::zeros(local, stream)?,
             state: DeviceTensor::zeros(1, stream)?,
@@ -251,14 +249,14 @@ impl Many {
     }
 
     /// The workspaces whose modes the kernels know.
-    fn places<'a>(&'a self, shared: &'a Shared) -> [Flat<'a>; 5] {
-        [Flat(&self.order), Flat(&self.table), Flat(&self.lists), Flat(&self.flags), Flat(&shared.counts)]
+    fn places<'a>(&'a self, shared: &'a Shared) -> [Flat<'a>; 4] {
+        [Flat(&self.order), Flat(&self.lists), Flat(&self.flags), Flat(&shared.counts)]
     }
 
     /// The arguments that say where tokens go, with the workspaces of [`Many::places`].
-    fn sending<'a>(&'a self, places: &'a [Flat<'a>; 5]) -> [&'a dyn AsArgument; 6] {
-        let [order, table, lists, flags, counts] = places;
-        [&self.route, order, table, lists, flags, counts]
+    fn sending<'a>(&'a self, places: &'a [Flat<'a>; 4]) -> [&'a dyn AsArgument; 5] {
+        let [order, lists, flags, counts] = places;
+        [&self.route, order, lists, flags, counts]
     }
 
     /// The last arguments of a dispatch.
@@ -269,7 +267,7 @@ impl Many {
 
 /// Launches a kernel whose CTAs wait for each other.
 fn launch(kernel: &Kernel, stream: &Stream, arguments: &[&dyn AsArgument]) -> Result<(), GpuError> {
-    let grid = Grid::of(kernel.max_ctas()?.min(CTAS));
+    let grid = Grid::of(kernel.max_ctas()?);
     let options = LaunchOptions::default().cooperative(Some(true));
     kernel.launch_with(stream, grid, &options, arguments)
 }

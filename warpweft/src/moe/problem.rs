@@ -135,7 +135,7 @@ pub struct Plan {
     pub bk: u32,
     /// Stages of the pipeline that feeds the matrix instructions.
     pub stages: u32,
-    /// The number of rows after which a CTA raises a flag.
+    /// The number of rows after which a CTA raises a flag. It is smaller for few tokens, so that each CTA has some.
     pub piece: u32,
 }
 
@@ -193,9 +193,9 @@ impl Plan {
         /// each thread, and of the destination of each row of a tile.
         const BESIDE: u64 = 2048 + 8 * 384 + 8 * Problem::ALIGN;
         let [bn, bk, stages, _] = self.values().map(u64::from);
-        // Entries and leads of each expert in this CTA and in all CTAs, entries from each PE, and
-        // two positions.
-        let counts = (u64::from(problem.experts) * (u64::from(pes) + 6) + 4 * u64::from(pes)) * 4;
+        // Entries and leads of each expert in this CTA and in all CTAs, entries from each PE and
+        // from all, and two positions.
+        let counts = (u64::from(problem.experts) * (u64::from(pes) + 8) + 4 * u64::from(pes)) * 4;
         stages * (Problem::ALIGN + bn) * bk * u64::from(problem.dtype.bytes())
             + Problem::ALIGN * STRIP * u64::from(strips) * u64::from(problem.out.bytes())
             + counts

@@ -63,9 +63,9 @@ fn packets_of_earlier_launches_are_not_used() {
                 let large = i == 0 && launch == 3;
                 let first =
                     if large { f32::INFINITY * if pe == 0 { 1.0 } else { -1.0 } } else { launch as f32 };
-                if i % k == 0 { first } else { element(pe, i) }
+                if i.is_multiple_of(k) { first } else { element(pe, i) }
             };
-            let b = matrix(n, &|i| element(me + 4, i) + if i % k == 0 { 20.0 } else { 0.0 })?;
+            let b = matrix(n, &|i| element(me + 4, i) + if i.is_multiple_of(k) { 20.0 } else { 0.0 })?;
             let d = DeviceTensor::<bf16>::alloc(world.device(), [m, n])?;
             let problem = Problem::new(Shape::new(m as u64, n as u64, k as u64), DType::BF16);
             let parsed = DecodePlan::parse(plan).unwrap();
@@ -166,6 +166,7 @@ fn shapes_choose_plans() {
     let tile = |plan: DecodePlan| (plan.bm, plan.bn, plan.split);
     assert_eq!(tile(of(16, 8192, 2)), (128, 16, 2));
     assert_eq!(tile(of(64, 8192, 2)), (128, 64, 2));
+    assert_eq!(tile(of(96, 8192, 2)), (128, 96, 2));
     assert_eq!(tile(of(256, 8192, 2)), (128, 128, 1));
     // Two flights halve the amount that eight PEs send, which is used if it takes longer than a
     // flight.

@@ -25,7 +25,7 @@ const TARGET: &str = "sm_90a";
 const SHARED: u64 = (227 << 10) - 3072;
 
 /// The most rows of D of a tile if 256 threads exchange packets. They leave the roles that multiply
-/// 128 registers for each thread, and a row takes half a register.
+/// 112 registers for each thread, and a row takes half a register.
 const MAX_COLUMNS: u32 = 128;
 
 macro_rules! parameters {
@@ -99,7 +99,7 @@ impl DecodePlan {
             |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
         let mut best: Option<(u64, DecodePlan)> = None;
         for bm in choices_of(self.bm, &[128, 64]) {
-            for bn in choices_of(self.bn, &[16, 32, 64, 128, 256]) {
+            for bn in choices_of(self.bn, &[16, 32, 64, 80, 96, 128, 160, 192, 224, 256]) {
                 for split in choices_of(self.split, &[1, 2, 4, 8]) {
                     let plan = DecodePlan { bm, bn, split, ..self }.filled(problem, pes);
                     let cost = plan.cost(problem, sms);

@@ -84,7 +84,7 @@ class MoE:
     def _routes(self, ids: torch.Tensor) -> tuple:
         if ids.dtype.is_floating_point:
             raise usage(f"ids have elements of {ids.dtype}", "they must be numbers of experts: int32")
-        self._live[0] = ids.shape[0]
+        self._live.fill_(ids.shape[0])  # an assignment of an element cannot be captured
         ids = self._all(ids, (self.tokens, self.choices), torch.int32, "ids")
         return ids, (ids.data_ptr(), self._live.data_ptr())
 

@@ -184,7 +184,8 @@ fn invalid_operands_are_rejected() {
     assert!(refused(Decode::MAX_ROWS + 1, 8192, "").contains("257 rows"));
     assert!(refused(16, 8192, "bn=16,split=4").contains("cannot be split"));
     assert!(refused(16, 8192, "split=3").contains("cannot be split"));
-    assert!(refused(256, 8192, "bn=256,stages=8").contains("shared memory"));
+    assert!(refused(256, 8192, "bn=192,stages=8").contains("shared memory"));
+    assert!(refused(256, 8192, "bm=128,bn=224").contains("two roles"));
     assert!(refused(16, 8192, "threads=200").contains("200 threads"));
     assert!(refused(256, 8192, "bn=256,threads=256,stages=2,bm=64").contains("256 threads"));
     assert!(refused(16, 8191, "").contains("n is 8191"));

@@ -28,6 +28,10 @@ const SHARED: u64 = (227 << 10) - 3072;
 /// 112 registers for each thread, and a row takes half a register.
 const MAX_COLUMNS: u32 = 128;
 
+/// The most rows of D of a tile if two roles multiply. A CTA with the role that exchanges packets
+/// has 512 threads or more, which begin with 128 registers each.
+const MAX_OF_TWO: u32 = 192;
+
 macro_rules! parameters {
     ($(#[doc = $about:literal] $field:ident = $name:literal, $min:literal, $max:literal;)*) => {
         /// A value for each compile-time parameter of the kernels. 0 stands for the value that
@@ -99,7 +103,7 @@ impl DecodePlan {
             |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
         let mut best: Option<(u64, DecodePlan)> = None;
         for bm in choices_of(self.bm, &[128, 64]) {
-            for bn in choices_of(self.bn, &[16, 32, 64, 80, 96, 128, 160, 192, 224, 256]) {
+            for bn in choices_of(self.bn, &[16, 32, 64, 80, 96, 128, 256]) {
                 for split in choices_of(self.split, &[1, 2, 4, 8]) {
                     let plan = DecodePlan { bm, bn, split, ..self }.filled(problem, pes);
                     let cost = plan.cost(problem, sms);
@@ -232,6 +236,10 @@ impl DecodePlan {
         }
         if bm != 64 && bm != 128 {
             return refuse(format!("tiles of {bm} columns of D"), "choose bm = 64 or 128");
+        }
+        if bm == 128 && bn > MAX_OF_TWO {
+            let message = format!("two roles multiply tiles of {bn} rows of D");
+            return refuse(message, "choose bn = 192 or less, or bm = 64");
         }
         if self.threads != 128 && (self.threads != 256 || bn > MAX_COLUMNS) {
             let message = format!("{} threads exchange packets of tiles of {bn} rows of D", self.threads);

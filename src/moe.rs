@@ -36,7 +36,7 @@ pub struct BenchMoe {
     /// The element type of tokens, matrices and results: bf16 or f16.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// The parameters of warpweft's kernels, such as form=many,bn=256,stages=3,piece=12. The form is auto,
+    /// The parameters of warpweft's kernels, such as form=many,bn=256,stages=3,piece=8. The form is auto,
     /// many, few, or apart; dispatch and exchange are the transfers alone; products and even are the
     /// products alone, of uneven and of equal groups of rows. Give the option again for each further
     /// plan.

@@ -125,7 +125,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Parameters of the kernel that multiplies. As text they are `bn=256,bk=64,stages=3,piece=12`,
+/// Parameters of the kernel that multiplies. As text they are `bn=256,bk=64,stages=3,piece=8`,
 /// where omitted parameters have their defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
@@ -141,7 +141,7 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { bn: 256, bk: 64, stages: 3, piece: 12 }
+        Plan { bn: 256, bk: 64, stages: 3, piece: 8 }
     }
 }
 

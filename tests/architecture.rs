@@ -53,6 +53,12 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("warpweft-python", &[&["warpweft", "warpweft-run", "warpweft-check", "warpweft-cli", "warpweft-comm"]]),
 ];
 
+/// Packages that the tests of a package can use, besides those that it can use itself.
+const OF_TESTS: &[(&str, &str)] = &[
+    // The reference of the fused norm in float64.
+    ("warpweft-comm", "warpweft-bench"),
+];
+
 /// Libraries that only one crate uses, so that they can be replaced there.
 const CONFINED: &[(&str, &str)] = &[("inkwell", "weft-llvm"), ("llvm-sys", "weft-llvm")];
 
@@ -78,13 +84,17 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap()
 }
 
-/// The name of each package of the workspace, and the names of its dependencies of every kind.
+/// The name of each package of the workspace, and the names of its dependencies of every kind, but
+/// for those that its tests can use.
 fn packages() -> Vec<(String, Vec<String>)> {
     let json = output(env!("CARGO"), &["metadata", "--format-version=1", "--no-deps", "--offline"]);
     let metadata: Value = serde_json::from_str(&json).unwrap();
     let dependencies = |package: &Value| {
         let all = package["dependencies"].as_array().unwrap().iter();
-        all.map(|dependency| text(dependency, "name").to_owned()).collect()
+        let of_tests = |used: &&Value| {
+            used["kind"] == "dev" && OF_TESTS.contains(&(text(package, "name"), text(used, "name")))
+        };
+        all.filter(|used| !of_tests(used)).map(|used| text(used, "name").to_owned()).collect()
     };
     let packages = metadata["packages"].as_array().unwrap().iter();
     packages.map(|package| (text(package, "name").to_owned(), dependencies(package))).collect()

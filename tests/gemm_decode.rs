@@ -167,6 +167,7 @@ fn shapes_choose_plans() {
     assert_eq!(tile(of(16, 8192, 2)), (128, 16, 2));
     assert_eq!(tile(of(64, 8192, 2)), (128, 64, 2));
     assert_eq!(tile(of(96, 8192, 2)), (128, 96, 2));
+    assert_eq!(tile(of(192, 8192, 2)), (128, 128, 1));
     assert_eq!(tile(of(256, 8192, 2)), (128, 128, 1));
     // Two flights halve the amount that eight PEs send, which is used if it takes longer than a
     // flight.

@@ -103,7 +103,9 @@ impl DecodePlan {
             |value: u32, choices: &[u32]| if value == 0 { choices.to_vec() } else { vec![value] };
         let mut best: Option<(u64, DecodePlan)> = None;
         for bm in choices_of(self.bm, &[128, 64]) {
-            for bn in choices_of(self.bn, &[16, 32, 64, 80, 96, 128, 256]) {
+            // Tiles of 80 and 96 rows are for products that have no more rows.
+            let few = |bn: &u32| bn.is_power_of_two() || u64::from(*bn) >= problem.shape.m || self.bn != 0;
+            for bn in choices_of(self.bn, &[16, 32, 64, 80, 96, 128, 256]).into_iter().filter(few) {
                 for split in choices_of(self.split, &[1, 2, 4, 8]) {
                     let plan = DecodePlan { bm, bn, split, ..self }.filled(problem, pes);
                     let cost = plan.cost(problem, sms);

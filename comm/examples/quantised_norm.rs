@@ -6,54 +6,26 @@
 
 #![allow(unsafe_code, reason = "tensors pass their addresses to the communicator")]
 
+mod ranks;
+
 use float8::F8E4M3;
 use half::bf16;
+use ranks::Rank;
 use std::error::Error;
-use std::io::{Read, Write};
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
-use warpweft_comm::{AddRmsNorm, Comm, DType, Id, NormForm, Operands, Options};
+use std::process::ExitCode;
+use warpweft_comm::{AddRmsNorm, DType, NormForm, Operands};
 use weft::runtime::DeviceTensor;
-use weft::runtime::cuda::{Device, device_count};
+use weft::runtime::cuda::Device;
 
 const HIDDEN: usize = 7168;
 const GROUP: usize = 128;
 const EPS: f32 = 1e-6;
 
 fn main() -> ExitCode {
-    let ran = match std::env::var("RANK").ok().and_then(|rank| rank.parse().ok()) {
-        Some(rank) => rank_of(rank),
-        None => start(),
-    };
-    ran.map_or_else(
-        |e| {
-            eprintln!("{e}");
-            ExitCode::FAILURE
-        },
-        |()| ExitCode::SUCCESS,
-    )
+    ranks::run(rank_of)
 }
 
-/// Starts the ranks, and sends them the id through a pipe.
-fn start() -> Result<(), Box<dyn Error>> {
-    let (ranks, id) = (device_count()?, Id::random()?);
-    let mut children = Vec::new();
-    for rank in 0..ranks {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.env("RANK", rank.to_string()).env("RANKS", ranks.to_string()).stdin(Stdio::piped());
-        let mut child = command.spawn()?;
-        child.stdin.take().ok_or("no pipe")?.write_all(&id.0)?;
-        children.push(child);
-    }
-    let statuses = children.iter_mut().map(|child| child.wait()).collect::<Result<Vec<_>, _>>()?;
-    if statuses.iter().all(|status| status.success()) { Ok(()) } else { Err("a rank failed".into()) }
-}
-
-fn rank_of(rank: u32) -> Result<(), Box<dyn Error>> {
-    let ranks: u32 = std::env::var("RANKS")?.parse()?;
-    let mut id = Id([0; 128]);
-    std::io::stdin().read_exact(&mut id.0)?;
-    let comm = Arc::new(Comm::new(rank, ranks, &id, &Options::default().device(Some(rank)))?);
+fn rank_of(Rank { rank, ranks, comm }: Rank) -> Result<(), Box<dyn Error>> {
     let stream = Device::open(rank)?.new_stream()?;
 
     let form = NormForm { out: DType::E4M3, group: GROUP as u32, ..NormForm::plain(DType::BF16) };

@@ -7,13 +7,15 @@
 
 #![allow(unsafe_code, reason = "storage passes its address to the communicator")]
 
+mod ranks;
+
 use candle::{CudaStorage, CustomOp1, Layout, Shape};
+use ranks::Rank;
 use std::error::Error;
-use std::io::{Read, Write};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
-use warpweft_comm::{Comm, DType, Id, Options};
-use weft::runtime::cuda::{Device, Stream, device_count};
+use warpweft_comm::{Comm, DType};
+use weft::runtime::cuda::{Device, Stream};
 
 /// The items of candle that the operation uses, under the same names.
 mod candle {
@@ -69,39 +71,10 @@ impl CustomOp1 for SumAllReduce {
 }
 
 fn main() -> ExitCode {
-    let ran = match std::env::var("RANK").ok().and_then(|rank| rank.parse().ok()) {
-        Some(rank) => rank_of(rank),
-        None => start(),
-    };
-    ran.map_or_else(
-        |e| {
-            eprintln!("{e}");
-            ExitCode::FAILURE
-        },
-        |()| ExitCode::SUCCESS,
-    )
+    ranks::run(rank_of)
 }
 
-/// Starts the ranks, as mistral.rs starts its daemons, and sends them the id through a pipe.
-fn start() -> Result<(), Box<dyn Error>> {
-    let (ranks, id) = (device_count()?, Id::random()?);
-    let mut children = Vec::new();
-    for rank in 0..ranks {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.env("RANK", rank.to_string()).env("RANKS", ranks.to_string()).stdin(Stdio::piped());
-        let mut child = command.spawn()?;
-        child.stdin.take().ok_or("no pipe")?.write_all(&id.0)?;
-        children.push(child);
-    }
-    let statuses = children.iter_mut().map(|child| child.wait()).collect::<Result<Vec<_>, _>>()?;
-    if statuses.iter().all(|status| status.success()) { Ok(()) } else { Err("a rank failed".into()) }
-}
-
-fn rank_of(rank: u32) -> Result<(), Box<dyn Error>> {
-    let ranks: u32 = std::env::var("RANKS")?.parse()?;
-    let mut id = Id([0; 128]);
-    std::io::stdin().read_exact(&mut id.0)?;
-    let comm = Arc::new(Comm::new(rank, ranks, &id, &Options::default().device(Some(rank)))?);
+fn rank_of(Rank { rank, ranks, comm }: Rank) -> Result<(), Box<dyn Error>> {
     let stream: Stream = Device::open(rank)?.new_stream()?;
     let stream = stream.gpu()?.clone();
 

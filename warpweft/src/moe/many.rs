@@ -2,7 +2,7 @@
 //! PE.
 
 use super::model;
-use super::{Calls, Shared, Sum, count};
+use super::{Calls, Plan, Shared, Sum, count};
 use crate::collective::{Flat, Links};
 use crate::gpu::{GpuError, Grid, Kernel};
 use weft_lang::elaborate::Define;
@@ -67,21 +67,21 @@ impl Many {
         let (pes, stream) = (team.n_pes(), world.stream());
         let (dtype, out) = (Define::from(problem.dtype), Define::from(problem.out));
         let int = |n: u64| Define::Int(i64::try_from(n).unwrap_or(i64::MAX));
-        // All kernels use the flags of pieces. For few tokens, pieces are so small that each CTA has one.
-        let each_cta =
-            (problem.tokens * u64::from(pes)).div_ceil(u64::from(world.device().sm_count()?).max(1));
-        let tokens_of_piece = u64::from(plan.piece).min(each_cta).max(1);
-        let piece = ("PIECE", int(tokens_of_piece));
+        // For few tokens, pieces are so small that each CTA has one.
+        let ctas = u64::from(world.device().sm_count()?).max(1);
+        let each = (problem.tokens * u64::from(pes)).div_ceil(ctas).max(1);
+        let plan = &Plan { piece: plan.piece.min(u32::try_from(each).unwrap_or(u32::MAX)), ..*plan };
+        // All kernels use the flags of pieces.
+        let piece = ("PIECE", Define::Int(plan.piece.into()));
         let scaled = ("SCALES", Define::Int(problem.is_scaled().into()));
         let outs = ("OUTS", Define::Int(plan.strips(problem, pes).into()));
         let mut products = vec![("T", dtype), ("OUT", out), scaled, outs];
         products.extend(plan.defines());
-        // If names are equal, the last one counts.
-        products.push(piece);
         let experts = shared.kernel("moe_experts", &products)?;
         let of_results = [("T", out), ("OUT", out)];
         let back = match tried.is_some() || model::returns_beside(problem, pes) {
             true => {
+                // If names are equal, the last one counts.
                 products.push(("OUTS", Define::Int(plan.strips_back(problem, pes).into())));
                 products.push(("PACE", Define::Int(model::pace(problem, plan, pes, &Links::H200))));
                 products.extend(tried.into_iter().flatten().map(|&(name, n)| (name, Define::Int(n))));
@@ -112,7 +112,7 @@ impl Many {
             origin: DeviceTensor::zeros(count(problem.rows(pes)), stream)?,
             order: DeviceTensor::alloc(world.device(), tokens * each)?,
             lists: world.zeros((choices + 1) * tokens * each)?,
-            flags: world.zeros(tokens.div_ceil(count(tokens_of_piece)) * each)?,
+            flags: world.zeros(tokens.div_ceil(plan.piece as usize) * each)?,
             arrived: DeviceTensor::zeros(local, stream)?,
             due: DeviceTensor::zeros(local, stream)?,
             state: DeviceTensor::zeros(1, stream)?,

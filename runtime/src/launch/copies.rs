@@ -5,6 +5,7 @@ use super::{Argument, ArgumentValue, AsArgument, Elements};
 use crate::cuda::copy::{self, Range};
 use crate::cuda::{Stream, keep};
 use crate::error::{self, Error, Result};
+use crate::memory::SignalOp;
 use crate::world::World;
 
 /// A range of bytes to copy from one tensor to another.
@@ -76,5 +77,26 @@ impl World {
         // SAFETY: both tensors have these bytes, as was checked; the caller keeps them, and a graph holds on to them.
         let range = |address| unsafe { Range::new(&inner.device, address, bytes) };
         copy::on_device(range(there), range(read), stream)
+    }
+
+    /// Tells a PE that the copies before this one in the stream are complete. Word `word` of the
+    /// symmetric `marks` becomes the first word of `count` there, as the copy engine copies it. A
+    /// simulated PE adds one to it instead, so `count` must count these calls, from 1 on.
+    ///
+    /// # Errors
+    /// Fails where [`copy_bytes`](World::copy_bytes) fails.
+    pub fn copy_count(
+        &self,
+        marks: &dyn AsArgument,
+        count: &dyn AsArgument,
+        (pe, word): (u32, usize),
+        stream: &Stream,
+    ) -> Result<()> {
+        let copied = Copied { pe, to: word * 8, from: 0, bytes: 8 };
+        let Stream::Simulated(_) = stream else { return self.copy_bytes(marks, count, copied, stream) };
+        let inner = self.0.on(stream)?;
+        let marks = marks.argument(stream).flat();
+        let mark = part(&marks, "the written side", copied.to, copied.bytes)?;
+        inner.library.signal(mark, 1, SignalOp::Add as i32, inner.member(pe)?, stream)
     }
 }

@@ -1,7 +1,8 @@
 //! Workspaces, compiled kernels, and launches.
 
 use super::algorithm::{Algorithm, reduction};
-use super::engine::{Engine, MEET};
+use super::engine::{Engine, LANDED, LEAD, MEET};
+use super::ready::Arranged;
 use super::table::{INBOX, LL_CTAS, LL_SLOTS, room};
 use super::tuning::{Selector, Setting, Tuning};
 use super::workspace::Workspaces;
@@ -15,7 +16,7 @@ use weft_ir::Scalar;
 use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
 use weft_runtime::cuda::Stream;
-use weft_runtime::launch::{Argument, ArgumentValue, AsArgument, Elements, Grid, Prepared};
+use weft_runtime::launch::{Argument, ArgumentValue, AsArgument, Elements};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
 /// The size of a handle's workspaces, and the way in which it chooses plans.
@@ -76,74 +77,31 @@ impl<'a> Call<'a> {
 
 /// The collectives of a team: see the [module](super).
 pub struct Collectives {
-    world: World,
-    team: Team,
+    pub(super) world: World,
+    pub(super) team: Team,
     config: Config,
-    ctas: u32,
+    pub(super) ctas: u32,
     multicast: bool,
     reach: bool,
     selector: Selector,
-    workspaces: Workspaces,
-    sync: Barrier,
-    engine: Engine,
+    pub(super) workspaces: Workspaces,
+    pub(super) sync: Barrier,
+    pub(super) engine: Engine,
     kernels: Mutex<HashMap<Key, Compiled>>,
-    ready: Mutex<HashMap<(Request, Bound), Ready>>,
+    ready: Mutex<HashMap<(Request, Bound), Arranged>>,
 }
 
 /// A kernel, and the number of its CTAs that the GPU can hold at once. A launch has no more,
 /// because CTAs of different PEs wait for each other.
 #[derive(Clone)]
-struct Compiled {
-    kernel: Arc<Kernel>,
-    max_ctas: u32,
+pub(super) struct Compiled {
+    pub kernel: Arc<Kernel>,
+    pub max_ctas: u32,
 }
 
 /// The addresses of `x` and `out` that a prepared launch is bound to, or `None` for operands that
 /// may be anywhere.
 type Bound = [Option<u64>; 2];
-
-/// A launch that was prepared for calls of one request.
-#[derive(Clone)]
-struct Ready {
-    launch: Arc<Prepared>,
-    /// Positions of `x` and `out` among the kernel's arguments.
-    places: [Option<usize>; 2],
-    /// Whether the copy engine carries the bytes between two launches.
-    engine: bool,
-}
-
-impl Collectives {
-    /// Carries out a call by the launch that was prepared for its request.
-    fn go(
-        &self,
-        ready: &Ready,
-        (call, request): (&Call<'_>, &Request),
-        stream: &Stream,
-    ) -> Result<(), GpuError> {
-        match ready.engine {
-            true => self.engine.go((&self.world, &self.team), &ready.launch, (call, request), stream),
-            false => ready.go(call, stream),
-        }
-    }
-}
-
-impl Ready {
-    /// Launches it for a call with the same request.
-    fn go(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        let (x, out) = (Flat(call.x), call.out.map(Flat));
-        let sides = [Some(&x), out.as_ref()];
-        let others = (0..2).filter_map(|side| {
-            let (place, given) = (self.places[side]?, sides[side]?);
-            let given = given.argument(stream);
-            let moves = matches!(
-                given.given(),
-                ArgumentValue::Tensor { symmetric: false, extent: Elements::Flat(_), .. }
-            );
-            moves.then_some((place, given))
-        });
-        Ok(self.launch.launch(stream, &others.collect::<Vec<_>>())?)
-    }
-}
 
 /// The greatest number of prepared launches that are kept.
 const MAX_READY: usize = 1024;
@@ -332,7 +290,7 @@ impl Collectives {
         let (request, fixed) = self.operands(call, stream)?;
         let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let found = lock().get(&(request, fixed)).cloned();
-        if let Some(ready) = found.filter(|ready| ready.launch.is_current()) {
+        if let Some(ready) = found.filter(Arranged::is_current) {
             return self.go(&ready, (call, &request), stream);
         }
         let ready = self.arranged(&self.choose(&request)?, call, &request, stream)?;
@@ -350,10 +308,13 @@ impl Collectives {
     /// # Errors
     /// Fails where [`launch`](Collectives::launch) fails.
     pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        let request = self.operands(call, stream)?.0;
         if plan.algorithm.engine {
             self.engine.streams(&self.world, self.team.n_pes())?;
+            self.kernel(&self.lead(plan), LEAD, &request)?;
+            self.kernel(plan, LANDED, &request)?;
         }
-        self.kernel(plan, &self.operands(call, stream)?.0).map(drop)
+        self.kernel(plan, self.name(plan, &request)?, &request).map(drop)
     }
 
     /// Carries out a call with the plan's algorithm, CTAs (at most as many as the GPU holds at once), threads
@@ -367,54 +328,7 @@ impl Collectives {
         self.go(&self.arranged(plan, call, &request, stream)?, (call, &request), stream)
     }
 
-    /// Prepares the launch of a call with a plan.
-    fn arranged(
-        &self,
-        plan: &Plan,
-        call: &Call<'_>,
-        request: &Request,
-        stream: &Stream,
-    ) -> Result<Ready, GpuError> {
-        let max_ctas = self.kernel(plan, request)?.max_ctas;
-        let plan = &Plan { ctas: plan.ctas.min(max_ctas), ..*plan };
-        // A kernel for many CTAs may not handle the additional work of each CTA of a smaller
-        // launch.
-        let kernel = self.kernel(plan, request)?.kernel;
-        let count = i64::try_from(request.count).unwrap_or(i64::MAX);
-        let head = head(plan.algorithm, self.name(plan, request)?)?;
-        let is_space = |name: &str| super::workspace::extent(name, plan, request, self.ctas).is_some();
-        let spaces = head.params.iter().filter(|p| is_space(&p.name));
-        let spaces = spaces
-            .map(|p| Ok((&*p.name, self.workspaces.tensor(&p.name, plan, request)?)))
-            .collect::<Result<Vec<_>, GpuError>>()?;
-        let (x, out) = (Flat(call.x), Flat(call.out.unwrap_or(call.x)));
-        let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
-        for p in &head.params {
-            arguments.push(match (&*p.name, call.out) {
-                ("x", _) => &x,
-                ("out", Some(_)) => &out,
-                ("n", _) => &count,
-                ("sync", _) => &self.sync,
-                ("team", _) => &self.team,
-                (name, _) => match spaces.iter().find(|(n, _)| *n == name) {
-                    Some((_, tensor)) => tensor,
-                    None => {
-                        let by = plan.algorithm.name;
-                        return Err(refuse(
-                            error::ARGUMENT,
-                            format!("{by} takes `{name}`, which does not exist"),
-                        ));
-                    }
-                },
-            });
-        }
-        let launch = kernel.prepared(stream, Grid::of(plan.ctas), arguments)?;
-        let place = |name: &str| head.params.iter().position(|p| *p.name == *name);
-        let places = [place("x"), call.out.and(place("out"))];
-        Ok(Ready { launch: Arc::new(launch), places, engine: plan.algorithm.engine })
-    }
-
-    fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
+    pub(super) fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
         plan.check(request, self.ctas).map_err(|why| refuse(error::OPERATION, why))?;
         let name = plan.algorithm.kernel(request.place);
         let name = name.map(|name| if plan.algorithm.engine { MEET } else { name });
@@ -484,8 +398,12 @@ impl Collectives {
     }
 
     /// Returns the kernel, and compiles it if necessary.
-    fn kernel(&self, plan: &Plan, request: &Request) -> Result<Compiled, GpuError> {
-        let name = self.name(plan, request)?;
+    pub(super) fn kernel(
+        &self,
+        plan: &Plan,
+        name: &'static str,
+        request: &Request,
+    ) -> Result<Compiled, GpuError> {
         let reduces = request.collective.reduces();
         let key = Key {
             kernel: (plan.algorithm.part, name),
@@ -527,7 +445,7 @@ impl fmt::Debug for Collectives {
 }
 
 /// Alignments below 16 bytes are rare, so they share one kernel.
-fn align(request: &Request) -> u32 {
+pub(super) fn align(request: &Request) -> u32 {
     if request.align >= 16 { 16 } else { request.dtype.bytes() }
 }
 
@@ -678,6 +596,6 @@ fn operation(why: String) -> GpuError {
     refuse(error::OPERATION, why)
 }
 
-fn refuse(code: weft_runtime::error::Code, message: String) -> GpuError {
+pub(super) fn refuse(code: weft_runtime::error::Code, message: String) -> GpuError {
     weft_runtime::Error::new(code, message).into()
 }

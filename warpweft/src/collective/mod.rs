@@ -27,6 +27,7 @@ mod cost;
 mod engine;
 mod handle;
 mod plan;
+mod ready;
 mod shape;
 mod sums;
 mod table;

@@ -36,7 +36,7 @@ const LL: u64 = LL_CTAS as u64;
 /// Bytes of a CTA's counter: a cache line, which no other CTA shares.
 const LINE: u64 = 128;
 
-const SPACES: [Space; 19] = [
+const SPACES: [Space; 21] = [
     Space {
         name: "ws",
         dtype: Some(DType::U64),
@@ -88,6 +88,8 @@ const SPACES: [Space; 19] = [
         shares: None,
         bytes: |e| 2 * e.threads * e.n_pes * 2 * e.stages,
     },
+    Space { name: "marks", dtype: Some(DType::U64), shares: None, bytes: |e| 8 * e.n_pes },
+    Space { name: "calls", dtype: Some(DType::U64), shares: None, bytes: |_| LINE },
     Space { name: "inbox", dtype: None, shares: None, bytes: |e| INBOX as u64 * e.n_pes * 2 * LL },
     Space { name: "signals", dtype: Some(DType::U64), shares: None, bytes: |e| 8 * e.n_pes * 2 * LL },
     Space { name: "exchanges", dtype: Some(DType::U64), shares: None, bytes: |_| LINE * LL },

@@ -144,14 +144,14 @@ mod tests {
         assert_eq!(own.defines(), "BK=128,BM=128,BN=128,CTAS=1,STAGES=4,TURNS=0");
     }
 
-    /// The kernel has strips for every width of tiles that fits.
+    /// The kernel has strips for all widths of tiles. Each kind of strip occurs in one of these widths.
     #[test]
-    fn every_width_compiles() {
+    fn widths_compile() {
         let problem = Problem::new(Shape::new(256, 256, 256), DType::E4M3);
         let file = KernelFile::parse("bench-gemm-scaled.weft", TEXT).unwrap();
-        let widths = Plan::PARAMETERS[Param::Bn as usize].values;
+        let widths = [256, 232, 224, 200, 168, 160, 136, 128, 88, 64, 40, 16];
         let mut compiled = 0;
-        for (width, turns) in widths.iter().flat_map(|width| [(*width, 0), (*width, 1)]) {
+        for (width, turns) in widths.into_iter().flat_map(|width| [(width, 0), (width, 1)]) {
             let plan: Plan = format!("bn={width},bk=128,stages=2,turns={turns}").parse().unwrap();
             for (scales, number) in [(Scales::Matrices, 1), (Scales::Rows, 2)] {
                 if plan.check(&problem).is_err() || fits(&problem, scales, &plan).is_err() {

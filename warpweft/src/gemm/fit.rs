@@ -21,8 +21,10 @@ const ROWS: u32 = 4;
 /// The number of columns of a tile that belong to four threads.
 const QUAD: u32 = 8;
 /// The columns of a tile that are stored at a time, and a role's buffers for as many columns. The
-/// first row whose columns divide those of a tile counts.
-const STRIPS: [(u32, u32); 5] = [(64, 2), (56, 1), (48, 2), (32, 2), (16, 2)];
+/// first row whose columns divide those of a tile counts. If there is none, all columns are stored
+/// at once, through one buffer.
+const STRIPS: [(u32, u32); 9] =
+    [(64, 2), (56, 1), (48, 2), (32, 2), (88, 1), (104, 1), (16, 2), (40, 2), (72, 1)];
 /// The bytes of a row that TMA copies are a multiple of this number.
 const UNIT: u32 = 16;
 /// The number of elements by which rows of the memory for a cluster's sums are padded, to avoid
@@ -47,10 +49,10 @@ fn roles(plan: &Plan) -> u32 {
 /// for them.
 fn stored(plan: &Plan) -> (u32, u32, u32) {
     let columns = plan.get(Param::Bn) / plan.get(Param::Split);
-    let [(widest, buffers), .., last] = STRIPS;
+    let [(widest, buffers), ..] = STRIPS;
     let (strip, buffers) = match columns {
         _ if columns <= widest => (columns, buffers),
-        _ => STRIPS.into_iter().find(|(strip, _)| columns.is_multiple_of(*strip)).unwrap_or(last),
+        _ => STRIPS.into_iter().find(|(strip, _)| columns.is_multiple_of(*strip)).unwrap_or((columns, 1)),
     };
     (columns, strip, buffers)
 }
@@ -128,14 +130,9 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
         ));
     }
     let (columns, strip, _) = stored(plan);
-    if !columns.is_multiple_of(QUAD) || !columns.is_multiple_of(strip) {
+    if !columns.is_multiple_of(QUAD) {
         let what = format!("gives each CTA {columns} columns of a tile to store");
-        let strips = STRIPS.map(|(strip, _)| strip.to_string()).join(" or ");
-        let help = format!(
-            "a CTA must store a multiple of {QUAD} columns, and above {} a multiple of {strips}",
-            STRIPS[0].0
-        );
-        return Err((what, help));
+        return Err((what, format!("a CTA must store a multiple of {QUAD} columns")));
     }
     let written = strip * problem.out.bytes();
     if !swap && !written.is_multiple_of(UNIT) {
@@ -179,10 +176,13 @@ const ROWS_OF_ONE_TILE: u64 = 128;
 /// Rows of A up to which clusters add up sums of two tiles of the transpose. With more, stages are few.
 const ROWS_OF_SUMS: u64 = 256;
 
+/// Widths of tiles that are tried.
+const WIDTHS: [u32; 11] = [256, 224, 192, 168, 160, 128, 96, 80, 64, 32, 16];
+
 /// Every plan with which a problem can be computed on a target, except those that were always slow on GPUs.
 pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
     let m = problem.shape.m;
-    Plan::all().filter(move |plan| !slow(plan, m) && fits(problem, plan, target).is_ok())
+    Plan::of_widths(&WIDTHS).filter(move |plan| !slow(plan, m) && fits(problem, plan, target).is_ok())
 }
 
 /// Whether a plan is slower than others for products with `m` rows of A:

@@ -41,7 +41,7 @@ parameters! {
     /// Rows of an output tile.
     Bm = "BM": [128, 256, 64];
     /// Columns of an output tile.
-    Bn = "BN": [256, 224, 192, 168, 160, 128, 96, 80, 64, 32, 16];
+    Bn = "BN": [256, 248, 240, 232, 224, 216, 208, 200, 192, 184, 176, 168, 160, 152, 144, 136, 128, 120, 112, 104, 96, 88, 80, 72, 64, 56, 48, 40, 32, 24, 16];
     /// Elements along K of a stage.
     Bk = "BK": [64, 128, 32];
     /// Stages of the pipeline that feeds the matrix instructions.
@@ -102,11 +102,17 @@ impl Plan {
 
     /// Every plan whose parameters have values that the kernel supports, whether or not it fits.
     pub fn all() -> impl Iterator<Item = Plan> {
-        let count: usize = PARAMETERS.iter().map(|p| p.values.len()).product();
-        (0..count).map(|index| {
+        Plan::of_widths(PARAMETERS[Param::Bn as usize].values)
+    }
+
+    /// The same, for tiles of these numbers of columns.
+    pub(super) fn of_widths(widths: &[u32]) -> impl Iterator<Item = Plan> {
+        let values_of = move |i: usize| if i == Param::Bn as usize { widths } else { PARAMETERS[i].values };
+        let count: usize = (0..N).map(|i| values_of(i).len()).product();
+        (0..count).map(move |index| {
             let mut rest = index;
             Plan(std::array::from_fn(|i| {
-                let values = PARAMETERS[i].values;
+                let values = values_of(i);
                 let value = values[rest % values.len()];
                 rest /= values.len();
                 value

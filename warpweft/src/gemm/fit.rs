@@ -20,11 +20,11 @@ const COLUMNS: u32 = 64;
 const ROWS: u32 = 4;
 /// The number of columns of a tile that belong to four threads.
 const QUAD: u32 = 8;
-/// The columns of a tile that are stored at a time, and a role's buffers for as many columns. The
-/// first row whose columns divide those of a tile counts. If there is none, all columns are stored
-/// at once, through one buffer.
-const STRIPS: [(u32, u32); 9] =
-    [(64, 2), (56, 1), (48, 2), (32, 2), (88, 1), (104, 1), (16, 2), (40, 2), (72, 1)];
+/// The most columns of a tile that are always stored at once.
+const STRIP: u32 = 64;
+/// The columns of a wider tile that are stored at a time. The first number that divides those of a
+/// tile counts. If there is none, all columns are stored at once.
+const STRIPS: [u32; 8] = [64, 56, 48, 32, 40, 88, 104, 72];
 /// The bytes of a row that TMA copies are a multiple of this number.
 const UNIT: u32 = 16;
 /// The number of elements by which rows of the memory for a cluster's sums are padded, to avoid
@@ -49,11 +49,9 @@ fn roles(plan: &Plan) -> u32 {
 /// for them.
 fn stored(plan: &Plan) -> (u32, u32, u32) {
     let columns = plan.get(Param::Bn) / plan.get(Param::Split);
-    let [(widest, buffers), ..] = STRIPS;
-    let (strip, buffers) = match columns {
-        _ if columns <= widest => (columns, buffers),
-        _ => STRIPS.into_iter().find(|(strip, _)| columns.is_multiple_of(*strip)).unwrap_or((columns, 1)),
-    };
+    let divides = |strip: &u32| columns > STRIP && columns.is_multiple_of(*strip);
+    let strip = STRIPS.into_iter().find(divides).unwrap_or(columns);
+    let buffers = if matches!(strip, 40 | 56) || strip > STRIP { 1 } else { 2 };
     (columns, strip, buffers)
 }
 
@@ -182,7 +180,7 @@ const WIDTHS: [u32; 11] = [256, 224, 192, 168, 160, 128, 96, 80, 64, 32, 16];
 /// Every plan with which a problem can be computed on a target, except those that were always slow on GPUs.
 pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
     let m = problem.shape.m;
-    Plan::of_widths(&WIDTHS).filter(move |plan| !slow(plan, m) && fits(problem, plan, target).is_ok())
+    Plan::of_widths(WIDTHS).filter(move |plan| !slow(plan, m) && fits(problem, plan, target).is_ok())
 }
 
 /// Whether a plan is slower than others for products with `m` rows of A:

@@ -106,13 +106,13 @@ impl Plan {
     }
 
     /// The same, for tiles of these numbers of columns.
-    pub(super) fn of_widths(widths: &[u32]) -> impl Iterator<Item = Plan> {
-        let values_of = move |i: usize| if i == Param::Bn as usize { widths } else { PARAMETERS[i].values };
-        let count: usize = (0..N).map(|i| values_of(i).len()).product();
-        (0..count).map(move |index| {
+    pub(super) fn of_widths(widths: impl AsRef<[u32]>) -> impl Iterator<Item = Plan> {
+        let is_width = |i: usize| i == Param::Bn as usize;
+        let others: usize = (0..N).filter(|i| !is_width(*i)).map(|i| PARAMETERS[i].values.len()).product();
+        (0..others * widths.as_ref().len()).map(move |index| {
             let mut rest = index;
             Plan(std::array::from_fn(|i| {
-                let values = values_of(i);
+                let values = if is_width(i) { widths.as_ref() } else { PARAMETERS[i].values };
                 let value = values[rest % values.len()];
                 rest /= values.len();
                 value

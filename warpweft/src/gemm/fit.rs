@@ -174,24 +174,46 @@ const ROWS_OF_ONE_TILE: u64 = 128;
 /// Rows of A up to which clusters add up sums of two tiles of the transpose. With more, stages are few.
 const ROWS_OF_SUMS: u64 = 256;
 
-/// Widths of tiles that are tried.
+/// Widths of tiles that are tried for all products.
 const WIDTHS: [u32; 11] = [256, 224, 192, 168, 160, 128, 96, 80, 64, 32, 16];
+/// The most tiles of the transpose into which the rows of A are divided, if their width is chosen for that.
+const TILES: u64 = 4;
 
 /// Every plan with which a problem can be computed on a target, except those that were always slow on GPUs.
 pub(super) fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
     let m = problem.shape.m;
-    Plan::of_widths(WIDTHS).filter(move |plan| !slow(plan, m) && fits(problem, plan, target).is_ok())
+    let fitted = Plan::of_widths(widths_for(m)).filter(|plan| plan.get(Param::Swap) == 1);
+    let all = Plan::of_widths(WIDTHS).chain(fitted);
+    all.filter(move |plan| !slow(plan, m) && fits(problem, plan, target).is_ok())
+}
+
+/// Other widths, of tiles of the transpose with the fewest rows beyond the last of `m` rows of A. Such rows take time,
+/// because TMA sets them to 0.
+fn widths_for(m: u64) -> Vec<u32> {
+    let values = Plan::PARAMETERS[Param::Bn as usize].values;
+    let widths =
+        (1..=TILES).filter_map(|tiles| m.div_ceil(tiles).next_multiple_of(QUAD.into()).try_into().ok());
+    let mut widths: Vec<u32> = widths.filter(|n| values.contains(n) && !WIDTHS.contains(n)).collect();
+    widths.dedup();
+    widths
 }
 
 /// Whether a plan is slower than others for products with `m` rows of A:
-/// - tiles of the transpose, which are stored in smaller pieces, if A has more rows than two of them have;
-/// - tiles of 128 rows and 80 or 96 columns, if roles take turns, or if one tile has all rows of A and tiles of 64 rows
+/// - tiles of the transpose, which are stored in smaller pieces, if A has more rows than two of them have, or
+///   [`TILES`] of a width that is chosen for `m`;
+/// - tiles of 128 rows and 80 to 120 columns, if roles take turns, or if one tile has all rows of A and tiles of 64 rows
 ///   keep more multiprocessors busy.
 fn slow(plan: &Plan, m: u64) -> bool {
     let of = |param| plan.get(param);
     let [swap, turns] = [Param::Swap, Param::Turns].map(|param| of(param) == 1);
-    let two = m > ROWS_OF_ONE_TILE && (of(Param::Split) == 1 || m <= ROWS_OF_SUMS);
-    let many = u64::from(of(Param::Bn)) * if two { 2 } else { 1 } < m;
+    let tiles = match of(Param::Split) {
+        _ if m <= ROWS_OF_ONE_TILE => 1,
+        1 if !WIDTHS.contains(&of(Param::Bn)) => TILES,
+        1 => 2,
+        _ if m <= ROWS_OF_SUMS => 2,
+        _ => 1,
+    };
+    let many = u64::from(of(Param::Bn)) * tiles < m;
     let narrow = of(Param::Bm) >= 128 && (80..128).contains(&of(Param::Bn));
     swap && many || narrow && (turns || !swap && m <= ROWS_OF_ONE_TILE)
 }

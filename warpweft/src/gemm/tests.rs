@@ -217,7 +217,7 @@ fn the_model_prefers_what_is_plain() {
         [1, 64, 16, 1],
         "{few}"
     );
-    assert_eq!(first("17x8192x4096").get(Param::Bn), 32);
+    assert_eq!(first("17x8192x4096").get(Param::Bn), 24);
     // Clusters of four do not fill the GPU: 128 CTAs in them take two waves.
     for text in ["64x8192x4096", "64x8192x8192", "128x8192x8192", "256x8192x8192"] {
         let plan = first(text);
@@ -238,6 +238,37 @@ fn the_model_prefers_what_is_plain() {
     let all = ranked(&problem("4096x4096x4096"), machine());
     assert_eq!(all.len(), candidates(&problem("4096x4096x4096"), machine().target).count());
     assert!(all.iter().all(|plan| fits_some(&problem("4096x4096x4096"), plan).is_ok()));
+}
+
+/// Tiles of the transpose have widths into which the rows of A divide.
+#[test]
+fn widths_follow_few_rows() {
+    let widths = |text: &str, swap| -> std::collections::BTreeSet<u32> {
+        let problem = problem(text);
+        let all = candidates(&problem, machine().target).filter(|plan| plan.get(Param::Swap) == swap);
+        all.map(|plan| plan.get(Param::Bn)).filter(|n| n % 16 == 8 || [72, 144, 176].contains(n)).collect()
+    };
+    let usual = 168;
+    assert_eq!(widths("288x8192x4096", 0), [usual].into());
+    assert_eq!(widths("288x8192x4096", 1), [72, 144, usual].into());
+    assert_eq!(widths("521x8192x4096", 1), [136, 176].into());
+    assert_eq!(widths("8192x8192x4096", 1), [].into());
+    let first = |text: &str| ranked(&problem(text), machine())[0];
+    for (text, width) in [("272x8192x4096", 136), ("286x8192x4096", 144), ("464x8192x8192", 232)] {
+        let plan = first(text);
+        assert_eq!(
+            [Param::Swap, Param::Bm, Param::Bn].map(|p| plan.get(p)),
+            [1, 128, width],
+            "{text}: {plan}"
+        );
+    }
+    // A wider tile takes no less time.
+    let tile = |n: u32| {
+        let plan = plan("stages=3,swap=1").with(Param::Bn, n).unwrap();
+        cycles(&problem(&format!("{n}x16384x4096")), &plan, SMS)
+    };
+    let times: Vec<f64> = (16..=256).step_by(8).map(tile).collect();
+    assert!(times.is_sorted(), "{times:?}");
 }
 
 /// The fastest of the plans that were measured on an H100.

@@ -7,12 +7,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::collective::{Algorithm, Collective, Sums};
+use weft::collective::{Algorithm, Collective, Request, Sums};
 use weft::runtime::job::{ProcessRank, Started, start};
 use weft::runtime::{Config, DType, Reduce, World, visible_line};
 use weft_bench::{
-    Bench, Calibration, Contender, Links, MAX_SIMULATED_BYTES, OPS, Operation, Own, Report, Timeline,
-    count_all, parse_sizes, run, table, timeline,
+    Bench, Calibration, Contender, Counting, Links, MAX_SIMULATED_BYTES, OPS, Operation, Own, Report,
+    Timeline, count_all, parse_sizes, run, table, timeline,
 };
 
 mod from;
@@ -41,7 +41,8 @@ pub struct BenchCommand {
     /// machine with multicast, and compares them with each other and with the model.
     operation: String,
     /// Where the PEs run. On the simulator, the command counts the bytes and instructions of
-    /// collectives, and measures no time.
+    /// collectives, and measures no time. It prints the time that the model predicts. The lines of
+    /// `auto` have the algorithm that the model chooses, with the switch and without.
     #[arg(long, value_enum, default_value = "gpu")]
     on: On,
     /// The number of PEs. The default is all GPUs of this host.
@@ -226,31 +227,33 @@ impl BenchCommand {
                 bench.operation
             )
         };
-        let is_counted = |c: &Contender| match c {
-            Contender::Ours(_) => true,
-            // With `all`, `auto` equals one of the other algorithms.
-            Contender::Auto => self.algo == "all",
-            _ => false,
-        };
-        if let Some(other) = bench.contenders.iter().find(|c| !is_counted(c)) {
+        let is_other = |c: &&Contender| !matches!(c, Contender::Ours(_) | Contender::Auto);
+        if let Some(other) = bench.contenders.iter().find(is_other) {
             let names: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
             bail!(
                 "`{}` cannot be counted on the simulator, which counts warpweft's own algorithms\n  help: \
-                 use `--algo all`, or some of {}; the choice of `auto` depends on the GPUs, and `--on gpu` measures it",
+                 use `--algo all`, `--algo auto`, or some of {}",
                 other.name(),
                 names.join(", ")
             );
         }
-        let wanted =
-            |a: &Algorithm| bench.contenders.iter().any(|c| matches!(c, Contender::Ours(o) if *o == a));
         let measured = self.measured.as_deref().map(report).transpose()?;
         let links = measured.as_ref().and_then(|r| r.calibration.as_ref());
         let links = links.map_or(Links::H200, Calibration::links);
         let pes = self.pes.or(measured.as_ref().map(|r| r.n_pes)).unwrap_or(8);
         let bar = Bar::new("counts");
         let progress = |done: usize, total: usize| bar.at(done as u64, total as u64, String::new());
-        let what = (bench.dtype, bench.op);
-        let counted = count_all(collective, what, pes, &bench.sizes, &wanted, &progress);
+        let algorithms = bench.contenders.iter().filter_map(|c| match c {
+            Contender::Ours(algorithm) => Some(*algorithm),
+            _ => None,
+        });
+        let counting = Counting {
+            like: Request { op: bench.op, sums: bench.sums, ..Request::new(collective, bench.dtype, 1, pes) },
+            sizes: &bench.sizes,
+            algorithms: algorithms.collect(),
+            auto: bench.contenders.contains(&Contender::Auto).then_some(&links),
+        };
+        let counted = count_all(&counting, &progress);
         bar.clear();
         let (all, left_out) = counted?;
         let redop = if collective.reduces() { format!(" {}", self.op) } else { String::new() };

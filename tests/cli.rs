@@ -205,10 +205,9 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--algo", "ll,circle"], &["`circle`", "ll", "auto"]);
     bench(&["allreduce", "--algo", "none"], &["nothing to measure"]);
     bench(
-        &["allreduce", "--on", "sim", "--algo", "ll,auto"],
-        &["`auto` cannot be counted", "ll", "--on gpu"],
+        &["allreduce", "--on", "sim", "--against", "nccl"],
+        &["`nccl` cannot be counted", "--algo auto", "two_shot"],
     );
-    bench(&["allreduce", "--on", "sim", "--against", "nccl"], &["`nccl` cannot be counted"]);
     bench(&["put", "--algo", "ll"], &["`ll`", "p2p"]);
     bench(&["allreduce", "--against", "gloo"], &["`gloo`", "nccl, nccl-symm, nvshmem"]);
     bench(&["allreduce", "--dtype", "e4m3", "--against", "nvshmem"], &["NVSHMEM", "e4m3"]);
@@ -304,6 +303,16 @@ fn a_bench_on_the_simulator() {
     assert!(out(3, "peer") >= 128 * peer, "{said}");
     let sim =
         |more: &[&str], why: &[&str]| place.rejects(&[&["bench"], more, &["--on", "sim"]].concat(), why);
+    // The choice of the model, by name and with its time, with the switch and without.
+    let auto = ["bench", "allreduce", "--on", "sim", "--pes", "4", "--sizes", "1K", "--algo", "auto"];
+    let said = place.answer(&auto);
+    let lines: Vec<Vec<_>> = said.lines().skip(2).map(|l| l.split_whitespace().collect()).collect();
+    let choices: Vec<_> = lines.iter().map(|words| &words[1..4]).collect();
+    assert_eq!(choices, [["auto:", "lamport_switch", "multimem"], ["auto:", "lamport", "unicast"]], "{said}");
+    for words in &lines {
+        let us: f64 = words[words.len() - 3].parse().unwrap();
+        assert!((1.5..3.0).contains(&us), "{said}");
+    }
     sim(&["put"], &["put", "collectives"]);
     sim(&["verify-switch"], &["multicast"]);
     sim(&["allreduce", "--measured", "t.json"], &["t.json", "is not a report"]);

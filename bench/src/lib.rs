@@ -39,7 +39,7 @@ pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, W
 pub use sizes::parse_sizes;
 pub use switch::{LoweringResult, Pair, Verification, Verify, verify, why_no_switch};
 pub use timeline::{Parts, Stamps, Timeline, timeline};
-pub use traffic::{MAX_SIMULATED_BYTES, PortBytes, Steps, Traffic, count_all, table};
+pub use traffic::{Counting, MAX_SIMULATED_BYTES, PortBytes, Steps, Traffic, count_all, table};
 pub use tune::{Cell, Effort, Look, ProgressSink, Search, SearchResult, Timed, Tune, tune};
 pub use weft::collective::{Collective, Counts, Links, Placement, Prediction, Sums};
 

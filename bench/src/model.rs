@@ -5,6 +5,9 @@ use super::report::{Bandwidth, Calibration};
 use super::traffic::Traffic;
 use weft::collective::{Algorithm, Cost, Links, Plan, Prediction, Request};
 
+/// The number of multiprocessors of the GPU that times are predicted for (H200).
+pub(crate) const SMS: u32 = 132;
+
 impl Calibration {
     /// The links of the model, with the constants that this calibration measured instead of the
     /// built-in ones. The rates of packets and of stores to all PEs keep their built-in proportion.

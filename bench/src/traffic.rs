@@ -1,6 +1,7 @@
 //! The traffic and the instructions of an algorithm, counted on simulated PEs. This compares
 //! algorithms that use the switch on machines that have none.
 
+use super::model::SMS;
 use super::{BenchError, Collective, Links, Report, Row};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use weft::Lowering;
 use weft::collective::{Algorithm, Placement, Plan, Request, Sums};
 use weft_isa::Target;
 use weft_run::{Ran, run_file, simulation};
-use weft_runtime::{DType, Reduce};
+use weft_runtime::DType;
 use weft_sim::{Port, Stats};
 
 /// The most bytes of a PE that are simulated. The counts of larger sizes are extrapolated.
@@ -64,6 +65,11 @@ pub struct Traffic {
     pub lane_instructions: u64,
     /// The steps that must follow each other.
     pub steps: Steps,
+    /// The microseconds for which the model chose the algorithm, if this is the choice of `auto`.
+    /// They are those of a plan with as many CTAs as an H200 would use, and of its waits in closed
+    /// form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_us: Option<f64>,
 }
 
 /// The bytes through a port in each direction.
@@ -166,6 +172,7 @@ impl Traffic {
             barriers: stats.barriers,
             lane_instructions: stats.lane_instructions,
             steps: Steps::of(algorithm.name, stats, n, plan.ctas),
+            chosen_us: None,
         })
     }
 
@@ -210,57 +217,114 @@ impl Steps {
     }
 }
 
-/// Counts all algorithms of a collective, with and without the switch, for several sizes. Those
-/// above [`MAX_SIMULATED_BYTES`] bytes are extrapolated. Also returns the reasons why some are left
-/// out. `progress` gets the number of counts that are done, and the number of all.
+/// The launches to count.
+pub struct Counting<'a> {
+    /// The collective, the element type, the reduction, the allowed sums and the number of PEs. The
+    /// other fields of the request are not used.
+    pub like: Request,
+    /// The sizes in bytes, as in [`Bench::sizes`](super::Bench::sizes).
+    pub sizes: &'a [u64],
+    /// The algorithms to count for each size.
+    pub algorithms: Vec<&'static Algorithm>,
+    /// The links for which the model chooses an algorithm for each size, if its choice is wanted.
+    pub auto: Option<&'a Links>,
+}
+
+/// An algorithm, its lowering, and the predicted time if the model chose it.
+type Launch = (&'static Algorithm, Lowering, Option<f64>);
+
+const LOWERINGS: [Lowering; 2] = [Lowering::Multimem, Lowering::Unicast];
+
+impl Counting<'_> {
+    /// A request of the counted kind for `count` elements.
+    fn request(&self, count: u64) -> Request {
+        let Request { collective, dtype, op, n_pes, sums, .. } = self.like;
+        Request { op, sums, ..Request::new(collective, dtype, count, n_pes) }
+    }
+
+    /// The launches of `count` elements. Those that the model chooses come last. Reasons why it
+    /// chooses none are added to `left_out`.
+    fn launches(&self, count: u64, left_out: &mut Vec<String>) -> Vec<Launch> {
+        let both = |a: &&'static Algorithm| LOWERINGS.map(|lowering| (*a, lowering, None));
+        let mut all: Vec<Launch> = self.algorithms.iter().flat_map(both).collect();
+        for (links, lowering) in self.auto.iter().flat_map(|links| LOWERINGS.map(|l| (links, l))) {
+            let request = Request { multicast: lowering == Lowering::Multimem, ..self.request(count) };
+            match Plan::choose(&request, SMS, links) {
+                Ok(plan) => all.push((plan.algorithm, lowering, Some(links.time(&plan, &request)))),
+                Err(why) => left_out.push(format!("auto: {why}")),
+            }
+        }
+        all
+    }
+}
+
+/// The counts of simulated launches, each of which runs once.
+#[derive(Default)]
+struct Counted(Vec<(&'static str, Lowering, u64, Traffic)>);
+
+impl Counted {
+    fn count(&mut self, launch: &Launch, request: &Request) -> Result<Traffic, BenchError> {
+        let (algorithm, lowering, chosen_us) = *launch;
+        // A launch that does not use the switch is the same with either lowering.
+        let is = |(name, other, count, t): &&(&str, Lowering, u64, Traffic)| {
+            (*name, *count) == (algorithm.name, request.count) && (*other == lowering || t.lowering == "any")
+        };
+        let traffic = match self.0.iter().find(is) {
+            Some((.., known)) => known.clone(),
+            None => {
+                let place = algorithm.places().next().unwrap_or(Placement::OutOfPlace);
+                let traffic = Traffic::count(algorithm, &Request { place, ..*request }, lowering)?;
+                self.0.push((algorithm.name, lowering, request.count, traffic.clone()));
+                traffic
+            }
+        };
+        let lowering = match lowering {
+            Lowering::Unicast => "unicast".into(),
+            _ => traffic.lowering.clone(),
+        };
+        Ok(Traffic { chosen_us, lowering, ..traffic })
+    }
+}
+
+/// Counts the algorithms of a collective and those that the model chooses, with and without the
+/// switch, for several sizes. Those above [`MAX_SIMULATED_BYTES`] bytes are extrapolated. Also
+/// returns the reasons why some are left out. `progress` gets the number of launches that are done,
+/// and the number of all.
 ///
 /// # Errors
 ///
 /// Fails for a size that has no element for each PE.
 pub fn count_all(
-    collective: Collective,
-    (dtype, op): (DType, Reduce),
-    n_pes: u32,
-    sizes: &[u64],
-    wanted: &dyn Fn(&Algorithm) -> bool,
+    counting: &Counting<'_>,
     progress: &dyn Fn(usize, usize),
 ) -> Result<(Vec<Traffic>, Vec<String>), BenchError> {
+    let Request { collective, dtype, n_pes, .. } = counting.like;
     let (mut all, mut left_out): (Vec<Traffic>, Vec<String>) = (Vec::new(), Vec::new());
-    // The simulated counts, with the requests that they are for.
-    let mut counted: Vec<((&str, Lowering, u64), Traffic)> = Vec::new();
-    let total = sizes.len() * Algorithm::of(collective).filter(|a| wanted(a)).count();
-    let mut done = 0..;
-    for size in sizes {
+    let mut counted = Counted::default();
+    for (done, size) in counting.sizes.iter().enumerate() {
         let none = || {
             BenchError::Request(format!(
                 "{size} bytes are too few for {n_pes} PEs: each PE needs at least one element"
             ))
         };
-        let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes);
-        let whole = counts(*size).ok_or_else(none)?;
-        let simulated = counts((*size).min(MAX_SIMULATED_BYTES)).ok_or_else(none)?;
-        for (algorithm, done) in Algorithm::of(collective).filter(|a| wanted(a)).zip(&mut done) {
-            progress(done, total);
-            for lowering in [Lowering::Multimem, Lowering::Unicast] {
-                let key = (algorithm.name, lowering, simulated.count);
-                let known = counted.iter().find(|(k, _)| *k == key).map(|(_, t)| t.at(whole.bytes));
-                let is_any = |t: &Traffic| t.algorithm == algorithm.name && t.lowering == "any";
-                if known.is_some() || lowering == Lowering::Unicast && all.iter().any(is_any) {
-                    all.extend(known);
-                    continue;
-                }
-                let place = algorithm.places().next().unwrap_or(Placement::OutOfPlace);
-                let request =
-                    Request { op, place, ..Request::new(collective, dtype, simulated.count, n_pes) };
-                match Traffic::count(algorithm, &request, lowering) {
-                    Ok(t) => {
-                        all.push(t.at(whole.bytes));
-                        counted.push((key, t));
-                    }
-                    Err(e) => left_out.push(e.to_string()),
-                }
+        let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes).ok_or_else(none);
+        let (whole, simulated) = (counts(*size)?, counts((*size).min(MAX_SIMULATED_BYTES))?);
+        let request = counting.request(simulated.count);
+        let mut found = Vec::new();
+        let launches = counting.launches(whole.count, &mut left_out);
+        for (i, launch) in launches.iter().enumerate() {
+            progress(done * launches.len() + i, counting.sizes.len() * launches.len());
+            match counted.count(launch, &request) {
+                Ok(traffic) => found.push(traffic.at(whole.bytes)),
+                Err(e) => left_out.push(e.to_string()),
             }
         }
+        // One line is enough for a launch that does not use the switch.
+        let repeats = |b: &mut Traffic, a: &mut Traffic| {
+            a.lowering == "any" && a.algorithm == b.algorithm && a.is_auto() == b.is_auto()
+        };
+        found.dedup_by(repeats);
+        all.extend(found);
     }
     left_out.sort();
     left_out.dedup();
@@ -270,7 +334,7 @@ pub fn count_all(
 /// The columns of the table and their widths.
 const COLUMNS: [(&str, usize); 17] = [
     ("size", 11),
-    ("algorithm", 18),
+    ("algorithm", 22),
     ("lowering", 8),
     ("port out", 11),
     ("port in", 11),
@@ -299,11 +363,11 @@ pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> Strin
     line(COLUMNS.map(|(name, _)| name.into()));
     for t in all {
         let s = &t.steps;
-        let model = t.predict(links).total();
+        let model = t.chosen_us.unwrap_or_else(|| t.predict(links).total());
         let time = measured.and_then(|report| t.time_in(report));
         line([
             t.size.to_string(),
-            t.algorithm.clone(),
+            if t.is_auto() { format!("auto: {}", t.algorithm) } else { t.algorithm.clone() },
             t.lowering.clone(),
             (t.peer.out + t.switch.out).to_string(),
             (t.peer.into + t.switch.into).to_string(),
@@ -325,10 +389,16 @@ pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> Strin
 }
 
 impl Traffic {
+    /// Whether the model chose the algorithm.
+    fn is_auto(&self) -> bool {
+        self.chosen_us.is_some()
+    }
+
     /// The time in microseconds that a report has for the same case.
     fn time_in(&self, report: &Report) -> Option<f64> {
         let same = report.lowering == self.lowering || self.lowering == "any";
-        let is = |r: &&Row| (&r.algorithm, r.place, r.size) == (&self.algorithm, self.place, self.size);
+        let name = if self.is_auto() { "auto" } else { &self.algorithm };
+        let is = |r: &&Row| (&*r.algorithm, r.place, r.size) == (name, self.place, self.size);
         let row = report.rows.iter().find(is).filter(|_| same && report.n_pes == self.n_pes)?;
         Some(row.time_us.median)
     }
@@ -386,6 +456,47 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0].len(), lines[1].len());
         assert!(lines[1].contains("1048576") && lines[1].contains("0+0+1"), "{text}");
+    }
+
+    /// `auto` has the name and the time of the plan that the model chooses, for each size and with
+    /// and without the switch. A choice that does not use the switch has one line.
+    #[test]
+    fn the_choice_of_the_model_is_counted() {
+        let (links, sizes) = (Links::H200, [1 << 10, 64 << 20]);
+        let like = Request::new(Collective::AllReduce, DType::BF16, 1, 3);
+        let counting = Counting { like, sizes: &sizes, algorithms: Vec::new(), auto: Some(&links) };
+        let (all, left_out) = count_all(&counting, &|_, _| ()).unwrap();
+        assert!(left_out.is_empty(), "{left_out:?}");
+        let found: Vec<_> =
+            all.iter().map(|t| (t.size, &*t.algorithm, &*t.lowering, t.chosen_us.unwrap())).collect();
+        let mut wanted = Vec::new();
+        for bytes in sizes {
+            let of = |multicast| {
+                let request = Request { multicast, count: bytes / 2, ..like };
+                let plan = Plan::choose(&request, 132, &links).unwrap();
+                (bytes, plan.algorithm.name, links.time(&plan, &request))
+            };
+            match [of(true), of(false)] {
+                [a, b] if a == b => wanted.push((a.0, a.1, "any", a.2)),
+                [a, b] => wanted.extend([(a.0, a.1, "multimem", a.2), (b.0, b.1, "unicast", b.2)]),
+            }
+        }
+        assert_eq!(found, wanted);
+        assert_eq!(found.len(), 3, "the switch changes the choice of the small size alone");
+        let text = table(&all, &links, None);
+        for ((_, name, _, us), line) in found.iter().zip(text.lines().skip(1)) {
+            assert!(
+                line.contains(&format!(" auto: {name} ")) && line.contains(&format!(" {us:.2} ")),
+                "{text}"
+            );
+        }
+        // The choice has lines of its own beside that of a named algorithm.
+        let lamport = Algorithm::find(Collective::AllReduce, "lamport").unwrap();
+        let like = Request { n_pes: 2, ..like };
+        let counting = Counting { like, sizes: &sizes[..1], algorithms: vec![lamport], auto: Some(&links) };
+        let (all, _) = count_all(&counting, &|_, _| ()).unwrap();
+        let names: Vec<_> = all.iter().map(|t| (&*t.algorithm, t.is_auto())).collect();
+        assert_eq!(names, [("lamport", false), ("lamport_switch", true), ("lamport", true)]);
     }
 
     #[test]

@@ -3,14 +3,12 @@
 
 use super::Request;
 use crate::BenchError;
+use crate::model::SMS;
 use std::fmt::Write;
 use std::str::FromStr;
 use weft::collective::Links;
 use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape};
 use weft_isa::Target;
-
-/// The number of multiprocessors of the GPU that times are predicted for (H200).
-const SMS: u32 = 132;
 
 /// The prediction for a shape.
 #[derive(Clone, PartialEq, Debug)]
@@ -107,7 +105,7 @@ mod tests {
         if text.contains("add") {
             problem.out = DType::F32;
         }
-        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: super::SMS };
+        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: crate::model::SMS };
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
         let said = team.bytes(form, &problem, &plan);
 

@@ -2,15 +2,13 @@
 
 use super::{Contender, Request};
 use crate::BenchError;
+use crate::model::SMS;
 use std::fmt::Write;
 use std::str::FromStr;
 use weft::collective::Links;
 use weft::gemm::Machine;
 use weft::moe::{Estimate, Plan, Problem};
 use weft_isa::Target;
-
-/// The number of multiprocessors of the GPU that times are predicted for (H200).
-const SMS: u32 = 132;
 
 /// The predictions for each problem and plan on `pes` H200s, as a table.
 ///

@@ -11,7 +11,7 @@ use weft::fused::tuning::Tables;
 use weft::ir::Scalar;
 use weft::runtime::World;
 use weft::runtime::job::{ProcessRank, Started, start};
-use weft_bench::fused::{Contender, Form, OUTPUTS, Report, Request, run, tune};
+use weft_bench::fused::{Contender, Form, OUTPUTS, Report, Request, predict, run, tune};
 
 #[derive(Args)]
 pub struct Fused {
@@ -69,6 +69,10 @@ pub struct Fused {
     /// Compare results with a reference in float64, and fail if they differ.
     #[arg(long)]
     check: bool,
+    /// Print the times that the model predicts for --pes H200s, without and with the switch, and
+    /// measure nothing. The lines of `auto` have the kernel that the model chooses.
+    #[arg(long, conflicts_with_all = ["graph", "check", "json", "against", "lowering"])]
+    predict: bool,
     /// The file for all measurements as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -157,6 +161,11 @@ impl Fused {
     pub fn run(&self) -> Result<ExitCode> {
         let request = self.request()?;
         request.examine()?;
+        if self.predict {
+            let pes = self.pes.context("--predict needs --pes, the number of GPUs to predict times for")?;
+            super::write_out(None, predict(&request, pes)?.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         writable_all([&self.json])?;
         match start(gpus(self.pes)?)? {
             Started::Done(code) => Ok(code),

@@ -320,6 +320,31 @@ fn a_bench_on_the_simulator() {
     place.rejects(&["bench", "verify-switch", "--dtype", "f33"], &["f33", "all"]);
 }
 
+/// Checks that the model's choice of a fused norm is printed with its name and time, and that
+/// variants that no kernel has are refused.
+#[test]
+fn a_prediction_of_fused_norms() {
+    let place = Scratch::new();
+    let fused = ["bench", "fused-allreduce-rmsnorm", "--predict"];
+    let auto = [&fused[..], &["--pes", "4", "--tokens", "1,16", "--algo", "auto"]].concat();
+    let said = place.answer(&auto);
+    let lines: Vec<Vec<_>> = said.lines().skip(2).map(|l| l.split_whitespace().collect()).collect();
+    let choices: Vec<_> = lines.iter().filter(|words| words[2] == "no").collect();
+    let [one, sixteen] = choices[..] else { panic!("{said}") };
+    assert!(one[0] == "1" && one.ends_with(&["auto:", "one_flight:4x128"]), "{said}");
+    assert!(sixteen[0] == "16" && sixteen.ends_with(&["auto:", "two_flights:4x128"]), "{said}");
+    let [one, sixteen] = [one, sixteen].map(|words| words[3].parse::<f64>().unwrap());
+    assert!(3.0 < one && one + 1.0 < sixteen && sixteen < 6.0, "{said}");
+    let rejects = |more: &[&str], why: &[&str]| place.rejects(&[&fused[..], more].concat(), why);
+    rejects(&[], &["--predict needs --pes"]);
+    rejects(&["--pes", "4", "--algo", "separate"], &["the model predicts fused kernels", "allreduce+norm"]);
+    rejects(
+        &["--pes", "4", "--algo", "one_flight:8x512"],
+        &["`one_flight:8x512` cannot run", "1024 threads"],
+    );
+    rejects(&["--pes", "4", "--check"], &["--predict", "--check"]);
+}
+
 /// The start of an error about a missing library, which is an error about the driver if that is
 /// missing too.
 fn code(library: &str) -> String {

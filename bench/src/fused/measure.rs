@@ -282,15 +282,8 @@ impl<'a> Harness<'a> {
 
     /// The launch plan of a fused contender.
     fn plan(&self, contender: Contender, tokens: u32, row_bytes: usize) -> Option<Plan> {
-        let multicast = self.lowering == Lowering::Multimem;
-        let plan = match (contender, self.request.split) {
-            (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, row_bytes, self.sms, split),
-            (Contender::Spread(kernel, split), _) => split.plan(kernel, tokens, row_bytes, self.sms),
-            (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
-            (Contender::Auto, _) => self.selector.plan(&self.shape(tokens, row_bytes)),
-            _ => return None,
-        };
-        Some(Plan { switch: plan.kernel.packets() && multicast, ..plan })
+        let chosen = |shape: &Shape| self.selector.plan(shape);
+        contender.plan(&self.shape(tokens, row_bytes), self.sms, self.request.split, chosen)
     }
 
     /// A contender's call.

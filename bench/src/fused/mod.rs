@@ -2,10 +2,12 @@
 //! separate kernel.
 
 mod measure;
+mod predict;
 mod reference;
 mod report;
 mod tune;
 
+pub use predict::predict;
 pub use reference::{Inputs, MIN_SCALE, Outputs, Wrong};
 pub use report::{Report, Row};
 pub use tune::{candidates, tune};
@@ -76,6 +78,13 @@ impl RowSplit {
         Some(found)
     }
 
+    /// Whether kernels can be launched with these CTAs and threads.
+    fn fits(&self) -> bool {
+        let RowSplit { ctas, threads, .. } = *self;
+        let all = u64::from(ctas) * u64::from(threads);
+        ctas.is_power_of_two() && ctas <= Plan::MAX_SPLIT && threads.is_multiple_of(32) && all <= 1024
+    }
+
     /// The plan of a kernel for `tokens` rows of `row_bytes` bytes on a GPU with `sms`
     /// multiprocessors.
     fn plan(&self, kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
@@ -121,7 +130,11 @@ impl Contender {
             (None, "auto", None) => Ok(Contender::Auto),
             (None, "separate", None) => Ok(Contender::Separate),
             (Some(kernel), _, Some(shape)) if kernel.spreads() => match RowSplit::read(shape) {
-                Some(split) => Ok(Contender::Spread(kernel, split)),
+                Some(split) if split.fits() => Ok(Contender::Spread(kernel, split)),
+                Some(_) => Err(format!(
+                    "`{name}` cannot run: a row has 1, 2, 4 or {} CTAs of whole warps, with at most 1024 threads in all",
+                    Plan::MAX_SPLIT
+                )),
                 None => Err(format!(
                     "`{name}` is not a variant: expected CTAs and threads, as in {}:8x128",
                     kernel.name
@@ -143,6 +156,31 @@ impl Contender {
             Contender::Auto => true,
             _ => form.reads_whole_rows(),
         }
+    }
+
+    /// Whether the contender is one kernel of warpweft.
+    pub fn is_kernel(&self) -> bool {
+        matches!(self, Contender::Fused(_) | Contender::Spread(..) | Contender::Auto)
+    }
+
+    /// The launch plan of a kernel on a GPU with `sms` multiprocessors, where `split` CTAs share a row
+    /// in `low_latency` and `chosen` plans for `auto`. Other contenders have none.
+    fn plan(
+        self,
+        shape: &Shape,
+        sms: u32,
+        split: Option<u32>,
+        chosen: impl Fn(&Shape) -> Plan,
+    ) -> Option<Plan> {
+        let Shape { tokens, row_bytes, multicast, .. } = *shape;
+        let plan = match (self, split) {
+            (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, row_bytes, sms, split),
+            (Contender::Spread(kernel, split), _) => split.plan(kernel, tokens, row_bytes, sms),
+            (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, sms),
+            (Contender::Auto, _) => chosen(shape),
+            _ => return None,
+        };
+        Some(Plan { switch: plan.kernel.packets() && multicast, ..plan })
     }
 
     /// The contender's name in the table.

@@ -510,6 +510,40 @@ fn launches(
     Ok(residuals)
 }
 
+/// PEs that prepare different calls all get an error that says what two of them prepare. The last
+/// PE differs in one property at a time.
+#[test]
+fn pes_prepare_the_same_calls() {
+    let groups = Form { out: Scalar::E4M3, group: 128, ..BF16 };
+    let said = |all: [(Form, usize, usize); 3]| -> Vec<String> {
+        let agree = |world: &World| -> Result<String, weft::runtime::Error> {
+            let (form, hidden, tokens) = all[world.my_pe() as usize];
+            Ok(form.agree(world, hidden, tokens).err().map_or(String::new(), |e| e.to_string()))
+        };
+        World::simulated(3).unwrap().run(agree).unwrap()
+    };
+    for form in FORMS.into_iter().chain(SPREAD).chain([groups]) {
+        assert_eq!(said([(form, 1024, 8); 3]), ["", "", ""], "{form}");
+    }
+    let same = (groups, 1024, 8);
+    let others = [
+        (Form { group: 64, ..groups }, 1024, 8),
+        (Form { layer: true, ..groups }, 1024, 8),
+        (Form { both: true, ..groups }, 1024, 8),
+        (Form { group: 0, ..groups }, 1024, 8),
+        (Form { group: 0, per_token: true, ..groups }, 1024, 8),
+        (Form { dtype: Scalar::F16, ..groups }, 1024, 8),
+        (groups, 2048, 8),
+        (groups, 1024, 9),
+    ];
+    for other in others {
+        for e in said([same, same, other]) {
+            let (first, last) = (format!("PE 0 {groups} with rows of 1024"), format!("PE 2 {}", other.0));
+            assert!(e.contains("R0507") && e.contains(&first) && e.contains(&last), "{e}");
+        }
+    }
+}
+
 /// Checks that names of variants read back, and that others are refused.
 #[test]
 fn variants_have_names() {

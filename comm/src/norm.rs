@@ -110,8 +110,8 @@ impl AddRmsNorm {
 
     /// Prepares calls of a form: RMSNorm or LayerNorm, with results in the type of the hidden states
     /// or in e4m3. Quantised results have one scale for all, which the caller gives, or a scale for
-    /// each token or each group of elements, which a call computes. All ranks pass the same form.
-    /// *Collective.*
+    /// each token or each group of elements, which a call computes. All ranks pass the same form, row
+    /// and number of tokens. *Collective.*
     ///
     /// ```no_run
     /// # use std::sync::Arc;
@@ -134,13 +134,16 @@ impl AddRmsNorm {
     ///
     /// # Errors
     /// Fails for a form that the kernels do not compute (R0507), such as groups that do not divide
-    /// the row, and if there is no memory for the workspaces (R0302).
+    /// the row. Fails on all ranks if they pass different forms (R0507), and if there is no memory for
+    /// the workspaces (R0302).
     pub fn with_form(
         comm: &Arc<Comm>,
         hidden: usize,
         form: Form,
         max_tokens: usize,
     ) -> Result<AddRmsNorm, Error> {
+        // Ranks compare their forms before each checks its own, so that none waits for one that fails.
+        form.agree(&comm.world, hidden, max_tokens)?;
         form.check(hidden)?;
         let dtype = form.dtype;
         let (world, row_bytes) = (&comm.world, hidden * dtype.bytes() as usize);

@@ -365,6 +365,12 @@ fn what_does_not_fit(rank: &Rank) -> Result<(), Error> {
     assert!(matches!(odd, Error::Unaligned { .. }), "{odd}");
     let groups = AddRmsNorm::with_form(&rank.comm, 1000, NormForm { group: 128, ..E4M3 }, 8).unwrap_err();
     assert!(groups.to_string().contains("R0507"), "{groups}");
+    let own = NormForm { per_token: rank.me == 1, ..E4M3 };
+    let differs = AddRmsNorm::with_form(&rank.comm, 64, own, 8).unwrap_err();
+    assert!(
+        differs.to_string().contains("PE 1 RMSNorm of bf16 in e4m3 with a scale for each token"),
+        "{differs}"
+    );
     let norm = AddRmsNorm::with_form(&rank.comm, 64, E4M3, 8)?;
     let at = x.address();
     let operands = Operands { input: at, residual: at, weight: at, out: at, ..Operands::default() };

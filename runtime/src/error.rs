@@ -205,7 +205,8 @@ codes! {
          Groups divide a row and have 1, 2, 4, 8, 16 or 32 vectors of 16 bytes of the norm, or the whole \
          row. A call passes exactly the operands of the form that it was made for: a bias for LayerNorm, \
          scales for e4m3, and the norm if it is also written. Other forms are rejected when the call is \
-         prepared, and other operands before the launch.";
+         prepared, and other operands before the launch. All PEs prepare the same form, size of a row and \
+         number of tokens, because their kernels wait for each other.";
 }
 
 #[cfg(test)]

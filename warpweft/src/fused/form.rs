@@ -1,9 +1,10 @@
 //! The forms of results that a fused norm can have.
 
 use super::Fused;
+use std::fmt;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
-use weft_runtime::{Error, error};
+use weft_runtime::{Error, World, error};
 
 /// The numbers of lanes that can share a scale. Each has a vector of 16 bytes of the norm.
 const LANES: [u32; 6] = [1, 2, 4, 8, 16, 32];
@@ -74,6 +75,23 @@ impl Form {
         Err(Error::new(error::NORM, what).help(help))
     }
 
+    /// Compares the calls that all PEs prepare, because kernels of different forms wait for each other's
+    /// packets. *Collective.*
+    ///
+    /// # Errors
+    /// Fails on all PEs if they prepare different forms, rows of different sizes, or different
+    /// numbers of tokens (R0507).
+    pub fn agree(&self, world: &World, hidden: usize, max_tokens: usize) -> Result<(), Error> {
+        let own = format!("{self} with rows of {hidden} elements for at most {max_tokens} tokens");
+        let all = world.all_gather_host(own.as_bytes())?;
+        let Some((first, rest)) = all.split_first() else { return Ok(()) };
+        let Some((pe, other)) = (1..).zip(rest).find(|(_, other)| *other != first) else { return Ok(()) };
+        let [first, other] = [first, other].map(|text| String::from_utf8_lossy(text));
+        let message = format!("PEs prepare different norms: PE 0 {first}, PE {pe} {other}");
+        Err(Error::new(error::NORM, message)
+            .help("give all PEs the same form, size of a row and number of tokens"))
+    }
+
     /// Whether kernels whose CTAs read whole rows can compute it, and the kernel after an allreduce.
     pub fn reads_whole_rows(&self) -> bool {
         self.group == 0 && !self.layer
@@ -112,6 +130,20 @@ impl Form {
         };
         let [dtype, out, _, both, h] = self.defines(hidden);
         [dtype, out, ("GROUP", group.into()), ("LAYER", self.layer.into()), both, h]
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Form { dtype, out, per_token, both, group, layer } = *self;
+        write!(f, "{} of {dtype}", if layer { "LayerNorm" } else { "RMSNorm" })?;
+        match (out == dtype, per_token, group) {
+            (true, false, 0) => {}
+            (_, false, 0) => write!(f, " in {out} with one scale")?,
+            (_, true, 0) => write!(f, " in {out} with a scale for each token")?,
+            (_, _, group) => write!(f, " in {out} with a scale for each {group} elements")?,
+        }
+        f.write_str(if both { " and the norm" } else { "" })
     }
 }
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use weft::gpu::{Grid, Kernel};
 use weft::ir::Scalar;
 use weft::layout::Layout;
-use weft::runtime::launch::{self, ArgumentValue, AsArgument, Checked, Elements};
+use weft::runtime::cuda::{AnyDeviceTensor, Stream};
+use weft::runtime::launch::{self, Argument, ArgumentValue, AsArgument, Checked, Elements};
 use weft::runtime::{DType, DeviceTensor, IntoLayout, SimConfig, World};
 use weft::{Define, KernelFile, Lowering, Options};
 use weft_bench::fused::{self, Contender, Form, Fused, Outputs, Plan, Workspace};
@@ -29,12 +30,14 @@ const FORMS: [Form; 6] = [
     Form { dtype: Scalar::F16, out: Scalar::E4M3, per_token: true, both: true, ..BF16 },
 ];
 /// The additional outputs of kernels that distribute rows.
-const SPREAD: [Form; 5] = [
+const SPREAD: [Form; 7] = [
     Form { layer: true, ..BF16 },
     Form { out: Scalar::E4M3, group: 8, both: true, ..BF16 },
     Form { out: Scalar::E4M3, group: 16, layer: true, ..BF16 },
     Form { out: Scalar::E4M3, per_token: true, both: true, layer: true, ..BF16 },
     Form { out: Scalar::E4M3, layer: true, ..BF16 },
+    Form { out: Scalar::E4M3, group: 8, columns: 4, ..BF16 },
+    Form { out: Scalar::E4M3, group: 16, columns: 1, layer: true, ..BF16 },
 ];
 
 /// A kernel with a shape.
@@ -435,10 +438,10 @@ fn launches_of_other_sizes_share_a_workspace() {
         for plan in exchanges(Plan::spread(kernel(name), 1, 2 * hidden, 8, (2, Some(32)))) {
             let sizes = if plan.loops { of_several } else { of_one };
             let job = World::simulated_with(&SimConfig::new(pes).checked().seed(seed as u64)).unwrap();
-            let run = |world: &World| launches(world, &plan, hidden, &sizes);
+            let run = |world: &World| launches(world, (&plan, BF16, hidden), &sizes, &small);
             let results = job.run(run).unwrap_or_else(|e| panic!("{plan:?}: {e}"));
             for (pe, launches) in results.iter().enumerate() {
-                for (i, got) in launches.iter().enumerate() {
+                for (i, (got, _)) in launches.iter().enumerate() {
                     let want: Vec<f64> = (0..sizes[i].0 * hidden)
                         .map(|at| (0..pes).map(|pe| small(pe, i, at)).sum::<f64>() + small(0, i + 1, at))
                         .collect();
@@ -451,63 +454,109 @@ fn launches_of_other_sizes_share_a_workspace() {
     }
 }
 
-/// Launches a plan's kernel with each number of rows and of clusters, and returns the residuals.
+/// The residual and the memory of the scales after a launch.
+type Launched = (Vec<f64>, Vec<f32>);
+
+/// Launches a plan's kernel with each number of rows and of clusters. `datum` is an element of a PE
+/// in a launch; residuals are those of PE 0 in the next launch.
 fn launches(
     world: &World,
-    plan: &Plan,
-    hidden: usize,
+    (plan, form, hidden): (&Plan, Form, usize),
     sizes: &[(usize, u32)],
-) -> Result<Vec<Vec<f64>>, Box<dyn std::error::Error + Send + Sync>> {
+    datum: &(dyn Fn(u32, usize, usize) -> f64 + Sync),
+) -> Result<Vec<Launched>, Box<dyn std::error::Error + Send + Sync>> {
     let (stream, me, n_pes) = (world.stream(), world.my_pe(), world.n_pes());
     let (name, file) = code(Some(plan));
     let mut options = Options::new("sm_90a".parse()?);
     options.kernel = Some(name.into());
     options.lowering = Lowering::Unicast;
-    options.defines = plan.defines(BF16, hidden, n_pes).into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
+    options.defines = plan.defines(form, hidden, n_pes).into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
     let kernel = Kernel::with(world, file, options)?;
     let size = Workspace::of(plan, 2 * hidden, n_pes);
     let (packets, epoch) =
         (world.zeros::<u64>(size.packets[0])?, DeviceTensor::<u32>::zeros(size.epoch, stream)?);
-    let row = |n: usize, of: &dyn Fn(usize) -> f64| (0..n).map(|i| bf16::from_f64(of(i))).collect::<Vec<_>>();
-    let tensor = |shape: [usize; 2], data: &[bf16]| -> weft::runtime::Result<DeviceTensor<bf16>> {
-        let x = DeviceTensor::zeros(shape, stream)?;
-        x.copy_from(data, stream)?;
-        Ok(x)
-    };
+    let tensor =
+        |shape: [usize; 2], of: &dyn Fn(usize) -> f64| -> weft::runtime::Result<DeviceTensor<bf16>> {
+            let x = DeviceTensor::zeros(shape, stream)?;
+            let data = (0..shape[0] * shape[1]).map(|i| bf16::from_f64(of(i)));
+            x.copy_from(&data.collect::<Vec<_>>(), stream)?;
+            Ok(x)
+        };
     let weight = DeviceTensor::from_slice(&vec![bf16::ONE; hidden], stream)?;
     let (bias, norm) =
         (DeviceTensor::<bf16>::zeros(1, stream)?, DeviceTensor::<bf16>::zeros([1, 1], stream)?);
-    let scale = DeviceTensor::<f32>::zeros([1, 1], stream)?;
     let mut operands = Vec::new();
     for (i, (tokens, clusters)) in sizes.iter().enumerate() {
-        let (shape, n) = ([*tokens, hidden], tokens * hidden);
-        let x = tensor(shape, &row(n, &|at| small(me, i, at)))?;
-        let residual = tensor(shape, &row(n, &|at| small(0, i + 1, at)))?;
-        operands.push((*tokens as i64, *clusters, x, residual, DeviceTensor::<bf16>::zeros(shape, stream)?));
+        let shape = [*tokens, hidden];
+        let x = tensor(shape, &|at| datum(me, i, at))?;
+        let residual = tensor(shape, &|at| datum(0, i + 1, at))?;
+        let out = AnyDeviceTensor::alloc(world.device(), form.out, shape.into_layout()?)?;
+        let scales = vec![UNWRITTEN; form.scale_elements(*tokens, hidden).max(1)];
+        let scale = Memory(DeviceTensor::from_slice(&scales, stream)?);
+        operands.push((*tokens as i64, *clusters, x, residual, out, scale));
     }
     world.barrier()?;
-    for (tokens, clusters, x, residual, out) in &operands {
-        let arguments: [&dyn AsArgument; 12] = [
-            tokens,
-            x,
-            residual,
-            &weight,
-            &bias,
-            &(EPS as f32),
-            out,
-            &scale,
-            &norm,
-            &packets,
-            &epoch,
-            &world.team(),
-        ];
+    for (tokens, clusters, x, residual, out, scale) in &operands {
+        let (eps, team) = (EPS as f32, world.team());
+        let arguments: [&dyn AsArgument; 12] =
+            [tokens, x, residual, &weight, &bias, &eps, out, scale, &norm, &packets, &epoch, &team];
         kernel.launch(stream, Grid::of(clusters * plan.split), arguments.to_vec())?;
     }
-    let residuals = operands.iter().map(|(_, _, _, residual, _)| residual.to_vec(stream));
-    let residuals = residuals.map(|all| all.map(|all| all.iter().map(|v| v.to_f64()).collect()));
-    let residuals = residuals.collect::<Result<Vec<_>, _>>()?;
+    let results = operands.iter().map(|(_, _, _, residual, _, scale)| {
+        let residual = residual.to_vec(stream)?.iter().map(|v| v.to_f64()).collect();
+        Ok((residual, scale.0.to_vec(stream)?))
+    });
+    let results = results.collect::<weft::runtime::Result<Vec<_>>>()?;
     world.barrier()?;
-    Ok(residuals)
+    Ok(results)
+}
+
+/// Scales of groups in columns are those of rows, at the places that the form says. Padding is not
+/// written. Every launch has other tokens, and so columns of another length.
+#[test]
+fn scales_in_columns() {
+    let (pes, hidden) = (2u32, 512usize);
+    let element = |pe: u32, launch: usize, i: usize| datum(Scalar::BF16, launch as u64, pe.into(), i);
+    for name in ["one_flight", "two_flights"] {
+        for plan in exchanges(Plan::spread(kernel(name), 1, 2 * hidden, 8, (2, Some(32)))) {
+            let sizes = [5u32, 4, 3].map(|n| (n as usize, if plan.loops { 2 } else { n }));
+            let of = |form: Form| {
+                let run = |world: &World| launches(world, (&plan, form, hidden), &sizes, &element);
+                let results = World::simulated(pes).unwrap().run(run);
+                let results = results.unwrap_or_else(|e| panic!("{plan:?}, {form}: {e}")).into_iter();
+                results.map(|pe| pe.into_iter().map(|(_, scales)| scales).collect()).collect()
+            };
+            let rows = Form { out: Scalar::E4M3, group: 128, ..BF16 };
+            let all: Vec<Vec<Vec<f32>>> = of(rows);
+            for scales in &all[0] {
+                let unique: std::collections::BTreeSet<_> = scales.iter().map(|s| s.to_bits()).collect();
+                assert!(unique.len() > scales.len() / 2 && scales.iter().all(|s| *s > 0.0), "{scales:?}");
+            }
+            for columns in [1, 4] {
+                let form = Form { columns, ..rows };
+                let got: Vec<Vec<Vec<f32>>> = of(form);
+                for (i, (tokens, _)) in sizes.into_iter().enumerate() {
+                    let mut want = vec![UNWRITTEN; form.scale_elements(tokens, hidden)];
+                    for at in 0..tokens * 4 {
+                        want[form.scale_at((at / 4, at % 4), tokens, hidden)] = all[0][i][at];
+                    }
+                    assert_eq!([&got[0][i], &got[1][i]], [&want; 2], "{plan:?}, {form}, launch {i}");
+                }
+            }
+        }
+    }
+}
+
+/// The number in memory for scales before a launch.
+const UNWRITTEN: f32 = -1.0;
+
+/// Memory without a shape, as callers of engines pass it.
+struct Memory(DeviceTensor<f32>);
+
+impl AsArgument for Memory {
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
+        self.0.argument(stream).flat()
+    }
 }
 
 /// PEs that prepare different calls all get an error that says what two of them prepare. The last
@@ -530,6 +579,7 @@ fn pes_prepare_the_same_calls() {
         (Form { group: 64, ..groups }, 1024, 8),
         (Form { layer: true, ..groups }, 1024, 8),
         (Form { both: true, ..groups }, 1024, 8),
+        (Form { columns: 4, ..groups }, 1024, 8),
         (Form { group: 0, ..groups }, 1024, 8),
         (Form { group: 0, per_token: true, ..groups }, 1024, 8),
         (Form { dtype: Scalar::F16, ..groups }, 1024, 8),

@@ -63,7 +63,8 @@ pub struct Operands {
     /// The bias of LayerNorm, of hidden elements, which is read.
     pub bias: Option<u64>,
     /// The scales in f32 of results in e4m3. A single scale for all results is read. Scales of
-    /// tokens (one for each) or of groups (tokens x hidden / group) are written.
+    /// tokens (one for each) or of groups (tokens x hidden / group) are written, the latter in the
+    /// form's `columns` if it has them: [`Form::scale_elements`] has their size.
     pub scale: Option<u64>,
     /// The address to which a form with `both` writes the norm, tokens x hidden elements.
     pub norm: Option<u64>,
@@ -256,7 +257,7 @@ impl AddRmsNorm {
     unsafe fn sides(&self, tokens: usize, operands: &Operands) -> Result<Sides, Error> {
         let (form, hidden) = (&self.shape.form, self.hidden);
         let Operands { input, residual, weight, out, bias, scale, norm } = *operands;
-        let (own, all, scales) = (form.dtype, tokens * hidden, (tokens * form.scales(hidden)).max(1));
+        let (own, all, scales) = (form.dtype, tokens * hidden, form.scale_elements(tokens, hidden).max(1));
         let given = [
             (Some(input), all, own),
             (Some(residual), all, own),

@@ -282,7 +282,9 @@ fn quantised_norms(rank: &Rank) -> Result<(), Error> {
 fn norms_with_groups(rank: &Rank) -> Result<(), Error> {
     let groups = NormForm { group: 128, ..E4M3 };
     compared(rank, groups, 1024)?;
-    compared(rank, NormForm { both: true, layer: true, ..groups }, 7168)
+    compared(rank, NormForm { both: true, layer: true, ..groups }, 7168)?;
+    compared(rank, NormForm { columns: 1, ..groups }, 1024)?;
+    compared(rank, NormForm { columns: 4, ..groups }, 7168)
 }
 
 /// Compares calls of a form with float64. Later calls with as many tokens as an earlier one have
@@ -310,8 +312,8 @@ fn compared_once(
     let (x, residual) = (upload(data(rank.me, n, round))?, upload(data(9, n, round))?);
     let (weights, biases) = (of_columns(&weight)?, of_columns(&bias)?);
     let out = DeviceTensor::<u8>::zeros(n * form.out.bytes() as usize, stream)?;
-    let (scales, beside) = (tokens * form.scales(hidden), upload(vec![0.0; n])?);
-    let scale = rank.tensor(&vec![given; scales.max(1)]);
+    let (scales, beside) = (form.scales(hidden), upload(vec![0.0; n])?);
+    let scale = rank.tensor(&vec![given; form.scale_elements(tokens, hidden).max(1)]);
     let operands = Operands {
         input: x.address(),
         residual: residual.address(),
@@ -333,7 +335,11 @@ fn compared_once(
             DType::E4M3 => bytes.into_iter().map(|byte| F8E4M3::from_bits(byte).to_f64()).collect(),
             _ => bytes.chunks(2).map(|two| bf16::from_le_bytes([two[0], two[1]]).to_f64()).collect(),
         },
-        scale: rank.read(&scale).into_iter().take(scales).map(f64::from).collect(),
+        scale: {
+            let (memory, at) =
+                (rank.read(&scale), |i| form.scale_at((i / scales, i % scales), tokens, hidden));
+            (0..tokens * scales).map(|i| memory[at(i)].into()).collect()
+        },
         norm: if form.both { wide(beside.to_vec(stream)?) } else { Vec::new() },
     };
     let all: Vec<Vec<f32>> = [0, 1, 9].map(|of| data(of, n, round)).to_vec();

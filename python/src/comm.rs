@@ -203,8 +203,9 @@ impl Buffer {
 }
 
 /// The form of a norm: the codes of hidden states and results, the elements that share a scale (0 for
-/// one scale for all), and whether the norm is written beside them and is LayerNorm.
-type FormCodes = (u8, u8, u32, bool, bool);
+/// one scale for all), whether the norm is written beside them and is LayerNorm, and the multiple of
+/// rows that columns of scales are padded to (0 for rows of scales).
+type FormCodes = (u8, u8, u32, bool, bool, u32);
 
 /// The addresses of bias, scales and norm.
 type Others = (Option<u64>, Option<u64>, Option<u64>);
@@ -225,11 +226,12 @@ impl AddRmsNorm {
         form: FormCodes,
         max_tokens: usize,
     ) -> PyResult<AddRmsNorm> {
-        let (code, out, each, both, layer) = form;
+        let (code, out, each, both, layer, columns) = form;
         // More kernels compute one scale for each token than scales of groups.
         let per_token = each as usize == hidden;
         let group = if per_token { 0 } else { each };
-        let form = NormForm { dtype: dtype(code)?, out: dtype(out)?, per_token, both, group, layer };
+        let (dtype, out) = (dtype(code)?, dtype(out)?);
+        let form = NormForm { dtype, out, per_token, both, group, layer, columns };
         let comm = comm.get()?;
         let made = py.detach(|| comm::AddRmsNorm::with_form(&comm, hidden, form, max_tokens));
         Ok(AddRmsNorm { inner: made.map_err(Fault::from)? })

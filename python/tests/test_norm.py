@@ -43,7 +43,7 @@ def check(comm, rank, size, hidden, layer, kind, both):
     import torch
 
     call = comm.fused_allreduce_add_layernorm if layer else comm.fused_allreduce_add_rmsnorm
-    groups = {"tensor": 0, "token": hidden, "group": 128}
+    groups = {"tensor": 0, "token": hidden, "group": 128, "columns": 128, "padded": 128}
     factor = torch.full((1,), 0.03125, device="cuda")
     for seed, tokens in enumerate(TOKENS):
         operands, residual, norm = given(rank, size, tokens, hidden, seed, layer)
@@ -55,6 +55,10 @@ def check(comm, rank, size, hidden, layer, kind, both):
         beside = torch.zeros_like(operands[0]) if both else None
         group = groups[kind]
         scales = torch.zeros(tokens, hidden // group, device="cuda") if group else None
+        padded = {"columns": tokens, "padded": -(-tokens // 4) * 4}.get(kind)
+        if padded:
+            memory = torch.full((hidden // group, padded), -1.0, device="cuda")
+            scales = memory.t()[:tokens]
         what = (tokens, layer, kind)
         if group:
             more = {"scale_out": scales}
@@ -68,6 +72,8 @@ def check(comm, rank, size, hidden, layer, kind, both):
             peaks = norm.view(tokens, -1, group).abs().amax(-1)
             assert close(scales, (peaks / 448).clamp(min=LEAST), 8, 0), what
             by = scales.double().repeat_interleave(group, 1)
+            if padded:
+                assert (memory[:, tokens:] == -1).all(), what
         else:
             by = factor.double()
         # Half a unit of e4m3 behind half a unit of bfloat16; below its least normal number its units are 2^-9.
@@ -102,6 +108,8 @@ def rank_groups(rank, size):
     comm = ranks.comm(rank, max_bytes=16 << 20)
     check(comm, rank, size, 1024, False, "group", False)
     check(comm, rank, size, 7168, True, "group", True)
+    check(comm, rank, size, 1024, False, "columns", False)
+    check(comm, rank, size, 7168, True, "padded", True)
     torch.cuda.synchronize()
     comm.close()
 
@@ -204,6 +212,9 @@ def refused(comm, x, old, weight):
         ({"quant_out": quant, "scale_out": empty(tokens, 3)}, "scale_out has shape"),
         ({"quant_out": quant, "scale_out": empty(tokens, 0)}, "scale_out has shape"),
         ({"quant_out": quant, "scale_out": scales.half()}, "float16"),
+        ({"quant_out": quant, "scale_out": empty(tokens, 2 * hidden // 128)[:, ::2]}, "scale_out has strides"),
+        ({"quant_out": quant, "scale_out": empty(hidden // 128, tokens + 1).t()[:tokens]}, "scale_out has strides"),
+        ({"quant_out": quant, "scale_out": empty(hidden // 128, tokens, dtype=torch.float16).t()}, "float16"),
         ({"quant_out": quant, "scale_out": scales, "block_quant_group_size": 64}, "128 elements share"),
         ({"quant_out": quant, "scale_factor": 1.0, "block_quant_group_size": 64}, "all elements share"),
         ({"quant_out": quant, "scale_factor": scales}, "scale_factor has shape"),
@@ -257,6 +268,22 @@ def test_groups_follow_from_the_shape_of_scales():
     for shape in ((3, 7), (3, 0), (2, 8), (8, 3), (3, 8, 1)):
         with pytest.raises(weft.ArgumentError, match="scale_out has shape"):
             group_of(1024, (3,), torch.empty(shape))
+
+
+def test_columns_follow_from_the_strides_of_scales():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from warpweft._norm import columns_of
+
+    def columns(rows, stride, groups=8):
+        return torch.empty_strided((rows, groups), (1, stride))
+
+    assert columns_of(torch.empty(3, 8)) == columns_of(torch.empty(3, 1)) == columns_of(torch.empty(2, 3, 8)) == (0,)
+    assert columns_of(columns(3, 3)) == (1,) and columns_of(columns(3, 4)) == (4,)
+    # Both paddings of 8 rows are the same, and rows of one token are columns of one element.
+    assert columns_of(columns(8, 8)) == (4, 1) and columns_of(columns(1, 1)) == (0, 1)
+    assert columns_of(columns(1, 4)) == (4,)
+    for other in (columns(3, 5), columns(5, 4), torch.empty(3, 16)[:, ::2], torch.empty(3, 2, 8).transpose(0, 1)):
+        assert columns_of(other) == ()
 
 
 def test_operators_without_a_gpu():
@@ -332,7 +359,7 @@ def test_forms_follow_from_the_arguments(monkeypatch):
             else:
                 out, new = comm.fused_allreduce_add_rmsnorm(x, old, weight, 0.5, residual_out=old, **more)
             assert new is old and (out is quant if "quant_out" in more else out.shape == x.shape)
-            assert made[-1] == (hidden, (bf16, *form, layer), 1024)
+            assert made[-1] == (hidden, (bf16, *form, layer, 0), 1024)
             others = tuple(None if y is None else y.data_ptr() for y in (bias if layer else None, scales))
             beside = more.get("norm_out")
             norm = None if beside is None else beside.data_ptr()
@@ -345,3 +372,10 @@ def test_forms_follow_from_the_arguments(monkeypatch):
     assert calls[-1][3] == calls[-2][3] and len(made) == 10
     comm.fused_allreduce_add_rmsnorm(x[:0], old[:0], weight, quant_out=quant[:0], scale_out=groups[:0])
     assert calls[-1][1] == 0 and len(made) == 10
+    # Columns of scales are a form of their own. Strides that fit two of them use the one that exists.
+    for rows, stride in ((3, 4), (4, 4), (3, 3), (4, 4), (1, 1), (1, 4)):
+        columns = torch.empty_strided((rows, 4), (1, stride))
+        comm.fused_allreduce_add_rmsnorm(x[:rows], old[:rows], weight, quant_out=quant[:rows], scale_out=columns)
+        assert calls[-1][1] == rows and calls[-1][3][1] == columns.data_ptr()
+    assert all(form[:5] == (bf16, e4m3, 128, False, False) for _, form, _ in made[10:])
+    assert [form[-1] for _, form, _ in made[10:]] == [4, 1]

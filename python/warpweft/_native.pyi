@@ -139,7 +139,7 @@ class Buffer:
 
 @final
 class AddRmsNorm:
-    def __new__(cls, comm: Comm, hidden: int, form: tuple[int, int, int, bool, bool], max_tokens: int) -> AddRmsNorm: ...
+    def __new__(cls, comm: Comm, hidden: int, form: tuple[int, int, int, bool, bool, int], max_tokens: int) -> AddRmsNorm: ...
     def run(
         self,
         stream: int,

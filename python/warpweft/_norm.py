@@ -38,10 +38,16 @@ class Form(NamedTuple):
     each: int
     both: bool
     layer: bool
+    #: The multiple of rows that columns of scales are padded to, or 0 if the scales of a row are contiguous.
+    columns: int = 0
 
     def codes(self) -> tuple:
         """Return it as the part in Rust takes it."""
-        return (HALF[self.dtype], _RESULTS[self.out], self.each, self.both, self.layer)
+        return (HALF[self.dtype], _RESULTS[self.out], self.each, self.both, self.layer, self.columns)
+
+
+#: The multiples of rows that columns of scales can be padded to. TMA needs columns of a multiple of 16 bytes.
+_PADDED = (4, 1)
 
 
 def group_of(hidden: int, leading: tuple, scales: torch.Tensor) -> int:
@@ -53,6 +59,15 @@ def group_of(hidden: int, leading: tuple, scales: torch.Tensor) -> int:
             f"pass {(*leading, 1)} for a scale for each token, or {(*leading, f'{hidden} / group')} for scales of groups",
         )
     return hidden // columns
+
+
+def columns_of(scales: torch.Tensor) -> tuple:
+    """Return what ``columns`` of a form can be for the strides of these scales. Strides of few rows fit several forms."""
+    found = (0,) if scales.is_contiguous() else ()
+    if scales.dim() != 2 or scales.shape[1] < 2:
+        return found
+    (rows, _), (row, column) = scales.shape, scales.stride()
+    return found + tuple(n for n in _PADDED if (rows == 1 or row == 1) and column == -(-rows // n) * n)
 
 
 class Norms:
@@ -89,7 +104,7 @@ class Norms:
         for what, tensor in weights.items():
             self._check(tensor, what, (hidden,), HALF, input.dtype)
         self._check(residual_in, "residual_in", input.shape, HALF, input.dtype)
-        each, scales = self._scales(input, to)
+        each, layouts, scales = self._scales(input, to)
         quantised = to.quant_out is not None
         out: Any = to.quant_out if quantised else torch.empty_like(input) if to.norm_out is None else to.norm_out
         residual = torch.empty_like(residual_in) if to.residual_out is None else to.residual_out
@@ -100,7 +115,9 @@ class Norms:
         if weight_bias:
             weight = self._biased(weight, weight_bias)
         norm = to.norm_out if quantised else None
-        form = Form(input.dtype, out.dtype, each, norm is not None, bool(bias))
+        forms = [Form(input.dtype, out.dtype, each, norm is not None, bool(bias), columns) for columns in layouts]
+        # If several forms fit, one that exists is used.
+        form = next((form for form in forms if (hidden, form) in self._made), forms[0])
         with comm._alone():
             stream = comm._stream()
             native = self._of(hidden, form)
@@ -116,14 +133,17 @@ class Norms:
         self.comm._refuse(tensor, what, codes)
 
     def _scales(self, input: torch.Tensor, to: Results) -> tuple:
-        """Return how many elements share a scale, 0 if all do, and the scales. Results that are not quantised have none."""
+        """Return how many elements share a scale, 0 if all do, what ``columns`` can be, and the scales.
+
+        Results that are not quantised have none.
+        """
         scaled = ("scale_out", "scale_factor", "block_quant_group_size")
         if to.quant_out is None:
             other = next((name for name in scaled if getattr(to, name) is not None), None)
             if other is not None:
                 help = "pass quant_out=torch.empty_like(input, dtype=torch.float8_e4m3fn) for quantised results"
                 raise usage(f"{other} is given without quant_out", help)
-            return 0, None
+            return 0, (0,), None
         self._check(to.quant_out, "quant_out", input.shape, _QUANTISED, _E4M3)
         if (to.scale_out is None) == (to.scale_factor is None):
             raise usage(
@@ -131,16 +151,32 @@ class Norms:
                 "pass scale_factor, one scale for all results, or scale_out for the scales of tokens or of groups",
             )
         if to.scale_out is None:
-            each, scales = 0, self._factor(to.scale_factor)
+            each, layouts, scales = 0, (0,), self._factor(to.scale_factor)
         else:
-            self.comm._refuse(to.scale_out, "scale_out", _F32)
-            each, scales = group_of(input.shape[-1], tuple(input.shape[:-1]), to.scale_out), to.scale_out
+            layouts, scales = self._layouts(to.scale_out), to.scale_out
+            each = group_of(input.shape[-1], tuple(input.shape[:-1]), scales)
         if to.block_quant_group_size not in (None, each):
             raise usage(
                 f"block_quant_group_size is {to.block_quant_group_size}, but {each or 'all'} elements share a scale",
                 "pass scale_out with hidden / block_quant_group_size columns",
             )
-        return each, scales
+        return each, layouts, scales
+
+    def _layouts(self, scales: Any) -> tuple:
+        """Return what ``columns`` of a form can be for these scales."""
+        layouts = columns_of(scales) if isinstance(scales, torch.Tensor) else (0,)
+        if not layouts:
+            raise usage(
+                f"scale_out has strides {tuple(scales.stride())} for shape {tuple(scales.shape)}",
+                "pass contiguous rows, or columns whose stride is the number of rows or the next multiple of 4",
+            )
+        if 0 in layouts:
+            memory = scales
+        else:
+            (rows, groups), column = scales.shape, scales.stride(1)
+            memory = scales.as_strided(((groups - 1) * column + rows,), (1,))
+        self.comm._refuse(memory, "scale_out", _F32)
+        return layouts
 
     def _factor(self, given: Any) -> torch.Tensor:
         """Return the scale of all results as a tensor."""

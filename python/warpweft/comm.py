@@ -310,6 +310,7 @@ class Comm:
         - ``scale_factor`` is the scale of all results: a number, or a tensor of one float32 element.
         - ``scale_out`` of shape (tokens, 1) gets the scale of each token, its greatest magnitude / 448.
         - ``scale_out`` of shape (tokens, hidden / group) gets the scale of each group of a row, such as 1 x 128 elements.
+          With strides (1, tokens) it is column-major, and columns can be padded to a multiple of 4 rows, as TMA needs it.
 
         The operation before the call on the stream must not write ``rms_gamma`` or ``scale_factor``.
         """

@@ -9,6 +9,9 @@ use weft_runtime::{Error, World, error};
 /// The numbers of lanes that can share a scale. Each has a vector of 16 bytes of the norm.
 const LANES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
+/// The greatest multiple of tokens that columns of scales can be padded to.
+const MAX_COLUMNS: u32 = 128;
+
 /// The element types and the outputs of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
@@ -25,12 +28,16 @@ pub struct Form {
     pub group: u32,
     /// Whether the norm is LayerNorm, with a bias. Only kernels that spread rows have it.
     pub layer: bool,
+    /// The layout of the scales of groups. With 0, the scales of a token are contiguous. Otherwise,
+    /// the scales of one group of all tokens are contiguous (column-major), and the next group begins
+    /// after the number of tokens rounded up to a multiple of this number. TMA needs a multiple of 4.
+    pub columns: u32,
 }
 
 impl Form {
     /// RMSNorm with results of the same type as the hidden states.
     pub const fn plain(dtype: Scalar) -> Form {
-        Form { dtype, out: dtype, per_token: false, both: false, group: 0, layer: false }
+        Form { dtype, out: dtype, per_token: false, both: false, group: 0, layer: false, columns: 0 }
     }
 
     /// Checks that the kernels compute it for rows of `hidden` elements.
@@ -38,7 +45,7 @@ impl Form {
     /// # Errors
     /// Fails with what the kernels do not compute, and what they do (R0507).
     pub fn check(&self, hidden: usize) -> Result<(), Error> {
-        let Form { dtype, out, per_token, both, group, .. } = *self;
+        let Form { dtype, out, per_token, both, group, columns, .. } = *self;
         let quantised = out == Scalar::E4M3;
         let groups: Vec<u32> = LANES.map(|lanes| lanes * 16 / dtype.bytes().max(1)).to_vec();
         let divides = hidden.is_multiple_of(group.max(1) as usize);
@@ -69,6 +76,16 @@ impl Form {
                 group > 0 && !fits,
                 format!("a row of {hidden} elements is not divided into groups of {group}"),
                 format!("choose a group of {hidden} elements, or one of {groups:?} that divides {hidden}"),
+            ),
+            (
+                columns > 0 && group == 0,
+                "results without scales of groups have columns of scales".into(),
+                "choose a group, or columns of 0".into(),
+            ),
+            (
+                columns > MAX_COLUMNS,
+                format!("columns of scales are padded to a multiple of {columns} tokens"),
+                format!("choose at most {MAX_COLUMNS}"),
             ),
         ];
         let Some((_, what, help)) = cases.into_iter().find(|(fails, ..)| *fails) else { return Ok(()) };
@@ -110,6 +127,23 @@ impl Form {
         }
     }
 
+    /// The number of elements from the first scale that a kernel writes to the last one, for rows of
+    /// `hidden` elements. Padding between columns counts, and is not written.
+    pub fn scale_elements(&self, tokens: usize, hidden: usize) -> usize {
+        match (tokens, self.scales(hidden)) {
+            (0, _) | (_, 0) => 0,
+            (tokens, scales) => self.scale_at((tokens - 1, scales - 1), tokens, hidden) + 1,
+        }
+    }
+
+    /// The place in memory of the scale of a token's group.
+    pub fn scale_at(&self, (token, group): (usize, usize), tokens: usize, hidden: usize) -> usize {
+        match self.columns as usize {
+            0 => token * self.scales(hidden) + group,
+            columns => group * tokens.next_multiple_of(columns) + token,
+        }
+    }
+
     /// Values of compile-time parameters that all kernels of `weft::allreduce_rms_norm` have.
     pub fn defines(&self, hidden: usize) -> [(&'static str, Define); 5] {
         [
@@ -122,26 +156,31 @@ impl Form {
     }
 
     /// Values of compile-time parameters of the kernels of `weft::allreduce_norm`.
-    pub(super) fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 6] {
+    pub(super) fn spread_defines(&self, hidden: usize) -> [(&'static str, Define); 7] {
         let group = match (self.out == self.dtype, self.per_token) {
             (true, _) => -1,
             (false, true) => hidden as i64,
             (false, false) => self.group.into(),
         };
         let [dtype, out, _, both, h] = self.defines(hidden);
-        [dtype, out, ("GROUP", group.into()), ("LAYER", self.layer.into()), both, h]
+        let own = [("GROUP", group.into()), ("LAYER", self.layer.into()), ("COLUMNS", self.columns.into())];
+        let [group, layer, columns] = own;
+        [dtype, out, group, layer, columns, both, h]
     }
 }
 
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Form { dtype, out, per_token, both, group, layer } = *self;
+        let Form { dtype, out, per_token, both, group, layer, columns } = *self;
         write!(f, "{} of {dtype}", if layer { "LayerNorm" } else { "RMSNorm" })?;
         match (out == dtype, per_token, group) {
             (true, false, 0) => {}
             (_, false, 0) => write!(f, " in {out} with one scale")?,
             (_, true, 0) => write!(f, " in {out} with a scale for each token")?,
             (_, _, group) => write!(f, " in {out} with a scale for each {group} elements")?,
+        }
+        if columns > 0 {
+            write!(f, " in columns of a multiple of {columns}")?;
         }
         f.write_str(if both { " and the norm" } else { "" })
     }
@@ -183,10 +222,29 @@ mod tests {
             (Form { per_token: true, ..plain }, 64, "choose e4m3 results"),
             (Form { both: true, ..plain }, 64, "choose e4m3 results"),
             (Form { group: 8, ..token }, 64, "choose one of both"),
+            (Form { columns: 4, ..token }, 64, "without scales of groups"),
+            (Form { group: 8, columns: 129, ..e4m3 }, 64, "choose at most 128"),
         ];
         for (form, hidden, why) in wrong {
             let e = said(form, hidden).unwrap_err();
             assert!(e.contains("R0507") && e.contains(why), "{form:?}: {e}");
         }
+    }
+
+    /// Columns of scales begin at multiples of the padded number of tokens.
+    #[test]
+    fn scales_have_places() {
+        let rows = Form { out: Scalar::E4M3, group: 128, ..Form::plain(Scalar::BF16) };
+        let form = |columns| Form { columns, ..rows };
+        let places = |columns, tokens| {
+            let form = form(columns);
+            [(0, 0), (0, 1), (tokens - 1, 3)].map(|at| form.scale_at(at, tokens, 512))
+        };
+        assert_eq!([places(0, 5), places(1, 5), places(4, 5)], [[0, 1, 19], [0, 5, 19], [0, 8, 28]]);
+        assert_eq!(places(4, 8), [0, 8, 31]);
+        assert_eq!([0, 1, 4].map(|columns| form(columns).scale_elements(5, 512)), [20, 20, 29]);
+        assert_eq!(form(4).scale_elements(0, 512), 0);
+        assert_eq!(Form { group: 0, ..rows }.scale_elements(5, 512), 0);
+        assert_eq!(Form { group: 0, per_token: true, ..rows }.scale_elements(5, 512), 5);
     }
 }

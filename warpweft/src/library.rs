@@ -32,6 +32,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("gemm_epilogue", include_str!("library/gemm_epilogue.weft")),
     ("gemm_finish", include_str!("library/gemm_finish.weft")),
     ("gemm_finished", include_str!("library/gemm_finished.weft")),
+    ("gemm_grouped", include_str!("library/gemm_grouped.weft")),
     ("gemm_kernel", include_str!("library/gemm_kernel.weft")),
     ("gemm_reduce_scatter", include_str!("library/gemm_reduce_scatter.weft")),
     ("gemm_reduce_scatter_add", include_str!("library/gemm_reduce_scatter_add.weft")),

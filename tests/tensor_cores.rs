@@ -271,6 +271,21 @@ fn products_with_few_rows_begin_at_once() {
     }
 }
 
+/// Checks tiles of the transpose whose columns are another multiple of 8. Some are stored at once, and others in
+/// strips of equal width.
+#[test]
+fn tiles_of_all_widths_have_tight_loops() {
+    if skipped() {
+        return;
+    }
+    for (bn, strips) in [("88", 1), ("136", 1), ("176", 2), ("200", 5), ("248", 1)] {
+        let defines = [("BN", bn), ("STAGES", "3"), ("SWAP", "1")];
+        let kernel = compiled("warpweft/src/library/gemm_kernel.weft", "sm_90a", &defines);
+        let names = ["HGMMA", "WARPGROUP.ARRIVE", "UTMALDG", "UTMASTG", "STL", "LDL"];
+        assert_eq!(names.map(|name| kernel.count(name)), [8, 2, 2, 2 * strips, 0, 0], "{names:?}, BN = {bn}");
+    }
+}
+
 /// Checks that roles whose last tiles are cut along K have a loop for partial tiles and one for
 /// whole tiles, without spills. Roles that take turns have one loop each.
 #[test]

@@ -198,6 +198,13 @@ fn widths_for(m: u64) -> Vec<u32> {
     widths
 }
 
+/// Whether the rows of A are divided into no more tiles than `measured` rows, if a tile has the rows of A as columns.
+/// The width of such a tile is chosen for a number of rows.
+pub(super) fn keeps_tiles(plan: &Plan, m: u64, measured: u64) -> bool {
+    let tiles = |m: u64| m.div_ceil(plan.get(Param::Bn).into());
+    plan.get(Param::Swap) == 0 || tiles(m) <= tiles(measured)
+}
+
 /// Whether a plan is slower than others for products with `m` rows of A:
 /// - tiles of the transpose, which are stored in smaller pieces, if A has more rows than two of them have, or
 ///   [`TILES`] of a width that is chosen for `m`;

@@ -326,6 +326,11 @@ fn the_nearest_shape_is_taken() {
         table.plan(&Problem { dtype: DType::F16, ..problem("4096x4096x4096") }, machine().target),
         None
     );
+    // Two tiles of the transpose have 281 rows, and 290 rows would need a third tile.
+    let few = Entry { problem: problem("288x8192x4096"), plan: plan("bn=144,swap=1"), us: 30.0 };
+    let few = Table { entries: vec![few], ..table.clone() };
+    let width = |text: &str| few.plan(&problem(text), machine().target).map(|p| p.get(Param::Bn));
+    assert_eq!(["281x8192x4096", "290x8192x4096"].map(width), [Some(144), None]);
     // An entry whose plan no longer fits is ignored.
     let large = Entry { plan: plan("stages=8"), ..table.entries[0].clone() };
     let one = Table { entries: vec![large], ..table.clone() };

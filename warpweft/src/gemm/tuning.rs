@@ -1,7 +1,7 @@
 //! The choice of a plan for a problem: from the measurements that `weft tune gemm` has stored, or
 //! from the model.
 
-use super::fit::fits;
+use super::fit::{fits, keeps_tiles};
 use super::model::ranked;
 use super::{Machine, Plan, Problem, Shape};
 use crate::tuned::{self, Measured, TuningFile, tables};
@@ -98,11 +98,12 @@ impl Table {
     }
 
     /// The plan that was the fastest for the problem, or for the most similar one of the same types
-    /// and layout. It is `None` if nothing similar was measured, or if no such plan fits the
-    /// target.
+    /// and layout. A plan with `swap=1` also needs no more tiles along the rows of A. It is `None`
+    /// if nothing similar was measured, or if no such plan fits the target.
     pub fn plan(&self, problem: &Problem, target: Target) -> Option<Plan> {
         let kind = |p: &Problem| (p.dtype, p.out, p.b);
         let alike = self.entries.iter().filter(|e| kind(&e.problem) == kind(problem));
+        let alike = alike.filter(|e| keeps_tiles(&e.plan, problem.shape.m, e.problem.shape.m));
         let near = alike.map(|e| (distance(e.problem.shape, problem.shape), e.plan));
         let near = near.filter(|(far, plan)| *far <= FAR.ln() && fits(problem, plan, target).is_ok());
         near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, plan)| plan)

@@ -209,7 +209,8 @@ const ALIKE: f64 = 1.02;
 /// which counts an eighth. Plans that rank alike are in this order:
 /// - Clusters of two come first, or no clusters if memory is the limit or each multiprocessor has
 ///   one tile. For large shapes, two CTAs have 0.994 of the speed of one on an H200, and 1.1 to
-///   1.15 on an H100. In fp8 with 128 columns, they have 0.93 to 0.99 on an H100, and come second.
+///   1.15 on an H100. In fp8 with 128 columns, they have 0.93 to 0.99 on an H100, and come second. So do tiles of the
+///   transpose, which have 0.88 to 0.99 on an H200.
 /// - Plans with turns come first, if there are tiles to take turns with.
 /// - Plans with fewer bytes from the L2 cache for each product come first, because they save power.
 /// - Plans with more bytes in flight come first, then smaller tiles, and tiles of the transpose of
@@ -232,7 +233,7 @@ pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
         let ahead = f64::from(of(Param::Bk) * of(Param::Stages));
         let waves = waves(problem, &plan, sms);
         let reads = busy(problem, &plan, sms) < from_memory(problem, &plan, sms);
-        let shares = problem.dtype.bytes() > 1 || of(Param::Bn) > 128;
+        let shares = of(Param::Swap) == 0 && (problem.dtype.bytes() > 1 || of(Param::Bn) > 128);
         let ctas = cluster(&plan).abs_diff(if waves > 1 && !reads && shares { 2 } else { 1 }) as f64;
         let rank = ((cycles / least).ln() / ALIKE.ln()).floor();
         // With one tile for each CTA, only tiles of 64 rows are faster in a kernel whose roles take turns.

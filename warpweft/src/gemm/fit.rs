@@ -213,7 +213,8 @@ pub(super) fn keeps_tiles(plan: &Plan, m: u64, measured: u64) -> bool {
 /// Whether a plan is slower than others for products with `m` rows of A:
 /// - tiles of the transpose, which are stored in smaller pieces, if A has more rows than two of them have, or
 ///   [`TILES`] of a width that is chosen for `m`;
-/// - tiles of a width that is chosen for `m` with fewer than [`STAGES`] stages;
+/// - tiles of a width that is chosen for `m` with fewer than [`STAGES`] stages, or with 128 rows and fewer than 64
+///   columns, which tiles of 64 rows and twice as many columns replace;
 /// - tiles of 128 rows and 80 to 120 columns, if roles take turns, or if one tile has all rows of A and tiles of 64 rows
 ///   keep more multiprocessors busy.
 fn slow(plan: &Plan, m: u64) -> bool {
@@ -228,9 +229,10 @@ fn slow(plan: &Plan, m: u64) -> bool {
         _ => 1,
     };
     let many = u64::from(of(Param::Bn)) * tiles < m;
-    let narrow = of(Param::Bm) >= 128 && (80..128).contains(&of(Param::Bn));
-    let short = fitted && of(Param::Stages) < STAGES;
-    swap && many || short || narrow && (turns || !swap && m <= ROWS_OF_ONE_TILE)
+    let tall = of(Param::Bm) >= 128;
+    let narrow = tall && (80..128).contains(&of(Param::Bn));
+    let unfit = fitted && (of(Param::Stages) < STAGES || tall && of(Param::Bn) < 64);
+    swap && many || unfit || narrow && (turns || !swap && m <= ROWS_OF_ONE_TILE)
 }
 
 impl Plan {

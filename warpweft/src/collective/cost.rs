@@ -70,7 +70,7 @@ pub struct Links {
     /// The bandwidth of packets to all other PEs at once, in 10^9 bytes per second. Flags count as bytes.
     pub packet_gbps: f64,
     /// Additional microseconds of a call whose bytes the copy engine transfers: the start of
-    /// copies, and a second kernel.
+    /// copies, and the notice that they have ended.
     #[serde(default)]
     pub engine_us: f64,
     /// The bandwidth of the copy engine to all other PEs, in 10^9 bytes per second. It is 0 if it
@@ -118,8 +118,8 @@ impl Links {
     /// `staged` (64 MiB in 111 us). On 8 of them we measured stores to all others at once. The
     /// figure of the switch was published by others: at best 275 GB/s of allreduce (NCCL 2.30.4 and
     /// MSCCL++, 8 H100s and H200s with NVLS: nccl-tests issue 212, nccl issue 2140), with 9/8 of
-    /// each byte on the port in each direction. The copy engine was measured on 2 H100s
-    /// (2026-11-25, broadcast of 16 to 64 MiB). Nothing was measured between nodes: the figures are
+    /// each byte on the port in each direction. The copy engine was measured on 2 H200s
+    /// (2026-11-28, broadcast of 64 and 128 MiB). Nothing was measured between nodes: the figures are
     /// the specification of a 400 Gb/s adapter for each GPU.
     pub const H200: Links = Links {
         launch_us: 0.89,
@@ -133,8 +133,8 @@ impl Links {
         pull_gbps: 333.0,
         packet_gbps: 320.0,
         switch_gbps: 309.4,
-        engine_us: 11.0,
-        engine_gbps: 379.0,
+        engine_us: 10.7,
+        engine_gbps: 395.0,
         net_us: 8.0,
         net_gbps: 40.0,
         local_gbps: 6400.0,

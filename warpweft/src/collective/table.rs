@@ -118,8 +118,8 @@ const EXCHANGED: Algorithm = Algorithm {
     ..STAGED
 };
 
-/// Algorithms in which the copy engine copies to each other PE. They launch two kernels, each of
-/// one warp.
+/// Algorithms in which the copy engine copies to each other PE. The plan is that of two of their
+/// kernels, which have one warp.
 const ENGINE: Algorithm = Algorithm {
     name: "engine",
     part: "engine",
@@ -129,7 +129,7 @@ const ENGINE: Algorithm = Algorithm {
     unroll: 1,
     max_ctas: 1,
     max_steps: |_| 32,
-    cost: |r, _| Cost { waits: 2.0, engine: others(r) * part(r), ..Cost::default() },
+    cost: |r, _| Cost { waits: 1.0, engine: others(r) * part(r), ..Cost::default() },
     ..BARRIERS
 };
 
@@ -510,20 +510,20 @@ pub static ALGORITHMS: [Algorithm; 39] = [
         collective: Collective::AllGather,
         out_of_place: Some("all_gather"),
         in_place: Some("all_gather_in_place"),
-        about: "the copy engine copies to all PEs, between two kernels that synchronise the PEs",
+        about: "after a barrier, the copy engine copies to all PEs, and threads send the first bytes",
         ..ENGINE
     },
     Algorithm {
         collective: Collective::Broadcast,
         out_of_place: Some("broadcast"),
         in_place: Some("broadcast_in_place"),
-        about: "the copy engine copies from the root to all PEs, between two kernels that synchronise the PEs",
+        about: "after a barrier, the copy engine copies from the root to all PEs, and threads send the first bytes",
         ..ENGINE
     },
     Algorithm {
         collective: Collective::AllToAll,
         out_of_place: Some("all_to_all"),
-        about: "the copy engine copies to each PE, between two kernels that synchronise the PEs",
+        about: "after a barrier, the copy engine copies to each PE, and threads send the first bytes",
         ..ENGINE
     },
 ];

@@ -27,7 +27,8 @@ fn published_times_of_the_switch_are_met() {
 }
 
 /// Microseconds of `weft bench` on 2 H200s, bf16, in a CUDA graph, 2026-11-21
-/// (docs/performance.md). The algorithms named `lamport` were measured on 2 H100s on 2026-11-27.
+/// (docs/performance.md). The algorithms named `lamport` were measured on 2 H100s on 2026-11-27,
+/// and `engine` and the all-to-all by `push` on 2 H200s on 2026-11-28.
 /// The first size is 1 KiB, and each is four times the one before.
 type Measured = (Collective, Placement, &'static str, &'static [f64]);
 
@@ -48,6 +49,8 @@ const MEASURED: &[Measured] = &[
     (Collective::AllGather, Placement::InPlace, "push", &[5.96, 6.04, 6.29, 6.38, 6.51, 7.84, 11.80, 28.84, 98.78]),
     (Collective::AllGather, Placement::OutOfPlace, "staged", &[4.83, 4.90, 4.95, 5.73, 6.62, 8.17, 13.51, 35.02, 111.0]),
     (Collective::AllGather, Placement::InPlace, "staged", &[4.80, 4.86, 4.95, 5.73, 6.58, 8.20, 13.53, 34.57, 110.5]),
+    (Collective::AllGather, Placement::OutOfPlace, "engine", &[17.04, 18.10, 17.06, 19.01, 18.73, 20.04, 21.33, 35.67, 99.16]),
+    (Collective::AllGather, Placement::InPlace, "engine", &[17.34, 17.52, 17.96, 18.30, 18.81, 19.50, 23.63, 33.95, 97.98]),
     (Collective::ReduceScatter, Placement::OutOfPlace, "ll", &[2.24, 2.37, 2.48, 2.68, 3.30, 6.37, 18.29, 66.93, 338.3]),
     (Collective::ReduceScatter, Placement::InPlace, "ll", &[2.22, 2.33, 2.45, 2.68, 3.30, 6.36, 18.18, 67.19, 334.9]),
     (Collective::ReduceScatter, Placement::OutOfPlace, "lamport", &[1.74, 1.78, 1.92, 2.04, 2.36, 3.52, 8.14, 33.74]),
@@ -66,11 +69,14 @@ const MEASURED: &[Measured] = &[
     (Collective::Broadcast, Placement::InPlace, "staged_direct", &[4.90, 4.83, 5.12, 6.25, 7.37, 9.81, 20.92, 56.05, 196.2]),
     (Collective::Broadcast, Placement::OutOfPlace, "staged", &[4.99, 4.97, 5.22, 6.39, 7.40, 9.92, 21.04, 56.68, 195.9]),
     (Collective::Broadcast, Placement::InPlace, "staged", &[4.98, 4.95, 5.21, 6.32, 7.44, 9.88, 21.07, 56.20, 195.7]),
+    (Collective::Broadcast, Placement::OutOfPlace, "engine", &[15.43, 15.39, 15.25, 16.34, 15.73, 18.62, 24.18, 55.98, 184.05]),
+    (Collective::Broadcast, Placement::InPlace, "engine", &[15.98, 14.94, 16.20, 16.45, 16.92, 17.39, 24.07, 55.59, 183.08]),
     (Collective::AllToAll, Placement::OutOfPlace, "ll", &[2.24, 2.36, 2.50, 2.71, 3.31, 6.42, 18.53, 72.62, 363.8]),
     (Collective::AllToAll, Placement::InPlace, "ll", &[2.21, 2.32, 2.51, 2.67, 3.27, 6.37, 18.13, 67.14, 336.9]),
-    (Collective::AllToAll, Placement::OutOfPlace, "push", &[6.15, 6.12, 6.33, 6.41, 6.59, 7.99, 11.84, 29.96, 107.2]),
+    (Collective::AllToAll, Placement::OutOfPlace, "push", &[6.01, 5.99, 6.83, 7.33, 7.52, 8.08, 11.57, 28.76, 98.58]),
     (Collective::AllToAll, Placement::OutOfPlace, "staged", &[4.84, 4.92, 4.99, 5.80, 6.60, 8.22, 13.66, 35.53, 111.4]),
     (Collective::AllToAll, Placement::InPlace, "staged", &[4.83, 4.90, 4.97, 5.84, 6.60, 8.18, 13.54, 34.53, 111.7]),
+    (Collective::AllToAll, Placement::OutOfPlace, "engine", &[17.11, 17.99, 17.06, 19.32, 18.61, 18.12, 23.10, 34.18, 98.75]),
 ];
 
 fn request(collective: Collective, place: Placement, i: usize) -> Request {
@@ -100,6 +106,22 @@ fn what_is_chosen_is_nearly_the_fastest_that_was_measured() {
     }
     slow.dedup();
     assert!(slow.is_empty(), "{slow:#?}");
+}
+
+/// The copy engine is slower up to 32 MiB on 2 H200s, and faster from 64 MiB (broadcast) or 128 MiB
+/// on.
+#[test]
+fn the_copy_engine_is_chosen_for_large_sizes() {
+    for (collective, first) in
+        [(Collective::Broadcast, 64), (Collective::AllGather, 128), (Collective::AllToAll, 128)]
+    {
+        for mib in [16, 32, 64, 128, 256] {
+            let counts = collective.counts(mib << 20, 2, 2).unwrap();
+            let request = Request::new(collective, DType::BF16, counts.count, 2);
+            let chosen = Plan::choose(&request, 132, &Links::H200).unwrap().algorithm;
+            assert_eq!(chosen.engine, mib >= first, "{collective} of {mib} MiB: {}", chosen.name);
+        }
+    }
 }
 
 #[test]

@@ -197,7 +197,10 @@ impl<'a> Harness<'a> {
         let biases = if form.layer { hidden } else { 1 };
         let bias = DeviceTensor::alloc(world.device(), biases)?;
         bias.copy_from_bytes(&self.bytes(biases, |c| self.bias(c)), stream)?;
-        let scales = (rows * form.scales(hidden)).max(1);
+        // One scale is given, or the kernel writes those of each row.
+        let scales = form.scales(hidden);
+        let scale = DeviceTensor::zeros(if scales > 0 { [rows, scales] } else { [1, 1] }, stream)?;
+        scale.copy_from(&vec![SCALE; scale.len()], stream)?;
         Ok(Tensors {
             tokens,
             x: world.tensor(shape)?,
@@ -205,7 +208,7 @@ impl<'a> Harness<'a> {
             residual: world.tensor(shape)?,
             weight,
             out: DeviceTensor::zeros(shape, stream)?,
-            scale: DeviceTensor::from_slice(&vec![SCALE; scales], stream)?,
+            scale,
             norm: DeviceTensor::zeros(if form.both { shape } else { [1, 1] }, stream)?,
             bias,
             plain: two(false)?,

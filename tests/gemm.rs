@@ -119,7 +119,7 @@ fn tuned_plans_are_used() {
 #[test]
 fn plans_of_all_tiles_are_tried() {
     let large = problem(4096, 4096, 4096);
-    let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132 };
+    let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: 3352 };
     let tile = |plan: &Plan| -> Vec<u32> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
     };

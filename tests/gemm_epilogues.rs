@@ -231,7 +231,7 @@ fn invalid_operands_are_rejected() {
     }
 
     let team = FusedTeam {
-        machine: Machine { target: "sm_90a".parse().unwrap(), sms: 132 },
+        machine: Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: 3352 },
         pes: 2,
         multicast: true,
         links: weft::collective::Links::H200,

@@ -36,7 +36,7 @@ pub struct Predicted {
 pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError> {
     request.examine()?;
     let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
-    let machine = Machine { target, sms: SMS };
+    let machine = Machine { target, sms: SMS, memory_gbps: 3352 };
     let one = |shape: Shape, multicast: bool| -> Result<Predicted, BenchError> {
         let (problem, form) = (request.problem(shape, pes)?, request.form);
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
@@ -105,7 +105,8 @@ mod tests {
         if text.contains("add") {
             problem.out = DType::F32;
         }
-        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: crate::model::SMS };
+        let machine =
+            Machine { target: "sm_90a".parse().unwrap(), sms: crate::model::SMS, memory_gbps: 3352 };
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
         let said = team.bytes(form, &problem, &plan);
 

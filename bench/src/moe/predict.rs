@@ -17,7 +17,7 @@ use weft_isa::Target;
 /// Fails for a problem or a plan that the kernels do not support.
 pub fn predict(request: &Request, pes: u32) -> Result<String, BenchError> {
     let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
-    let machine = Machine { target, sms: SMS };
+    let machine = Machine { target, sms: SMS, memory_gbps: 3352 };
     let mut text = format!(
         "# mixtures of experts on {pes} H200s: a prediction, nothing is measured; docs/moe.md has the assumptions\n\
          #      us  product  dispatch    first  combine    start  MB sent  copied  MB back  problem, plan\n"

@@ -179,6 +179,21 @@ impl Device {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
     }
 
+    /// The bandwidth of the memory in 10^9 bytes per second, by its clock and the width of its bus.
+    /// A simulated GPU has that of an H100.
+    ///
+    /// # Errors
+    /// Fails if the CUDA driver rejects the query (R0103).
+    pub fn memory_gbps(&self) -> Result<u32> {
+        if let DeviceKind::Simulated(_) = &self.0 {
+            return Ok(3352);
+        }
+        let clock = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
+        let bits = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+        // Two transfers in a cycle of a clock in kHz.
+        Ok(u32::try_from(u64::from(clock) * u64::from(bits) / 4_000_000).unwrap_or(u32::MAX))
+    }
+
     /// The free and the total memory in bytes.
     ///
     /// # Errors

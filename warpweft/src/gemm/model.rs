@@ -19,6 +19,8 @@ pub struct Machine {
     pub target: Target,
     /// The number of its multiprocessors.
     pub sms: u32,
+    /// The bandwidth of its memory in 10^9 bytes per second.
+    pub memory_gbps: u32,
 }
 
 impl Machine {
@@ -27,7 +29,8 @@ impl Machine {
     /// # Errors
     /// Fails for a GPU older than all known targets (R0501), or if the CUDA driver refuses a call (R0103).
     pub fn of(device: &Device) -> Result<Machine, Error> {
-        Ok(Machine { target: crate::gpu::target(device)?, sms: device.sm_count()? })
+        let (sms, memory_gbps) = (device.sm_count()?, device.memory_gbps()?);
+        Ok(Machine { target: crate::gpu::target(device)?, sms, memory_gbps })
     }
 
     /// The plans that can compute the problem on this GPU, with the plan that is likely to be the fastest first.
@@ -200,6 +203,9 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     START + waves * (steps * step + between) - hidden
 }
 
+/// The bandwidth of memory, in 10^9 bytes per second, from which clusters do not make large products
+/// faster. An H100 has 3352, and an H200 4917.
+const FAST_MEMORY: u32 = 4000;
 /// Plans within this factor of the least cycles rank alike, and so do those up to its square, and
 /// so on.
 const ALIKE: f64 = 1.02;
@@ -207,16 +213,16 @@ const ALIKE: f64 = 1.02;
 /// The plans with which a problem can be computed, with the one that is likely to be the fastest
 /// first. If memory is the limit, a multiprocessor that is busy for longer has less time to spare,
 /// which counts an eighth. Plans that rank alike are in this order:
-/// - Clusters of two come first, or no clusters if memory is the limit or each multiprocessor has
-///   one tile. For large shapes, two CTAs have 0.994 of the speed of one on an H200, and 1.1 to
-///   1.15 on an H100. In fp8 with 128 columns, they have 0.93 to 0.99 on an H100, and come second. So do tiles of the
+/// - Clusters of two come first, or no clusters if memory is fast or the limit, or if each
+///   multiprocessor has one tile. For large shapes, two CTAs have 0.986 to 1.002 of the speed of one
+///   on an H200, and 1.1 to 1.15 on an H100. In fp8 with 128 columns, they have 0.93 to 0.99 on an H100, and come second. So do tiles of the
 ///   transpose, which have 0.88 to 0.99 on an H200.
 /// - Plans with turns come first, if there are tiles to take turns with.
 /// - Plans with fewer bytes from the L2 cache for each product come first, because they save power.
 /// - Plans with more bytes in flight come first, then smaller tiles, and tiles of the transpose of
 ///   D last.
 pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
-    let Machine { target, sms } = machine;
+    let Machine { target, sms, memory_gbps } = machine;
     let timed = |plan: Plan| {
         // The CTAs of a cluster add up after the last bytes have come. `cycles` leaves that out, because the estimates
         // of fused products were compared with measurements without it.
@@ -233,7 +239,9 @@ pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
         let ahead = f64::from(of(Param::Bk) * of(Param::Stages));
         let waves = waves(problem, &plan, sms);
         let reads = busy(problem, &plan, sms) < from_memory(problem, &plan, sms);
-        let shares = of(Param::Swap) == 0 && (problem.dtype.bytes() > 1 || of(Param::Bn) > 128);
+        let shares = memory_gbps < FAST_MEMORY
+            && of(Param::Swap) == 0
+            && (problem.dtype.bytes() > 1 || of(Param::Bn) > 128);
         let ctas = cluster(&plan).abs_diff(if waves > 1 && !reads && shares { 2 } else { 1 }) as f64;
         let rank = ((cycles / least).ln() / ALIKE.ln()).floor();
         // With one tile for each CTA, only tiles of 64 rows are faster in a kernel whose roles take turns.

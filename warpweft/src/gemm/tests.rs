@@ -16,7 +16,7 @@ fn target(name: &str) -> Target {
 }
 
 fn machine() -> Machine {
-    Machine { target: target("sm_90a"), sms: SMS }
+    Machine { target: target("sm_90a"), sms: SMS, memory_gbps: 3352 }
 }
 
 fn problem(text: &str) -> Problem {
@@ -180,6 +180,20 @@ fn shared_memory_is_as_the_kernel_has_it() {
 }
 
 /// On targets whose warpgroups cannot multiply, warps multiply, and keep fragments in registers.
+/// On an H200, products that fill the GPU are faster without clusters (docs/performance.md).
+#[test]
+fn fast_memory_needs_no_clusters() {
+    for shape in ["4096x4096x4096", "8192x8192x8192", "4096x8192x4096", "8192x8192x1024"] {
+        let clusters = |memory_gbps| {
+            let plan = ranked(&problem(shape), Machine { memory_gbps, ..machine() })[0];
+            (plan.get(Param::Ctas), plan.get(Param::Bn))
+        };
+        let (h100, h200) = (clusters(3352), clusters(4917));
+        assert_eq!((h100.0, h200.0), (2, 1), "{shape}");
+        assert_eq!(h100.1, h200.1, "{shape}: the same tiles");
+    }
+}
+
 #[test]
 fn targets_whose_warps_multiply_have_smaller_tiles() {
     let e = fits(&problem("64x64x64"), &plan("stages=2"), target("sm_100a")).unwrap_err();
@@ -188,7 +202,7 @@ fn targets_whose_warps_multiply_have_smaller_tiles() {
         "{e}"
     );
     for name in ["sm_100a", "sm_103a", "sm_120a"] {
-        let machine = Machine { target: target(name), sms: 148 };
+        let machine = Machine { target: target(name), sms: 148, memory_gbps: 3352 };
         let plan = ranked(&problem("4096x4096x4096"), machine)[0];
         assert_eq!(plan.get(Param::Bm) * plan.get(Param::Bn), 128 * 128, "{name}: {plan}");
     }

@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn products_hide_what_moves() {
-        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132 };
+        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: 3352 };
         let of = |experts, choices, pes| {
             let problem = Problem::new(4096, 4096, experts, choices, DType::BF16);
             estimate(&problem, &Plan::default(), pes, machine, &Links::H200)

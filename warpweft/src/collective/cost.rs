@@ -69,8 +69,8 @@ pub struct Links {
     pub pull_gbps: f64,
     /// The bandwidth of packets to all other PEs at once, in 10^9 bytes per second. Flags count as bytes.
     pub packet_gbps: f64,
-    /// Additional microseconds of a call whose bytes the copy engine transfers: the start of
-    /// copies, and the notice that they have ended.
+    /// Microseconds that a call whose bytes the copy engine transfers takes besides two barriers: the
+    /// start of copies, and the notice that they have ended.
     #[serde(default)]
     pub engine_us: f64,
     /// The bandwidth of the copy engine to all other PEs, in 10^9 bytes per second. It is 0 if it
@@ -133,7 +133,7 @@ impl Links {
         pull_gbps: 333.0,
         packet_gbps: 320.0,
         switch_gbps: 309.4,
-        engine_us: 10.7,
+        engine_us: 8.0,
         engine_gbps: 395.0,
         net_us: 8.0,
         net_gbps: 40.0,

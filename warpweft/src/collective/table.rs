@@ -129,7 +129,7 @@ const ENGINE: Algorithm = Algorithm {
     unroll: 1,
     max_ctas: 1,
     max_steps: |_| 32,
-    cost: |r, _| Cost { waits: 1.0, engine: others(r) * part(r), ..Cost::default() },
+    cost: |r, _| Cost { waits: 2.0, engine: others(r) * part(r), ..Cost::default() },
     ..BARRIERS
 };
 

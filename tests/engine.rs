@@ -136,6 +136,33 @@ fn a_graph_that_is_launched_again() {
     }
 }
 
+/// Checks that a PE waits only for data of this call's root, although roots have sent different
+/// numbers of times.
+#[test]
+fn roots_of_broadcasts_take_turns() {
+    let job = World::simulated_with(&SimConfig::new(3).checked()).unwrap();
+    job.run(|world| -> Result<(), Failure> {
+        let config = Config::default().ctas(Some(1)).tuning(Tuning::Model);
+        let collectives = Collectives::with(world, world.team(), config)?;
+        let stream = world.stream();
+        let (x, out) = (world.zeros::<i32>(260)?, world.zeros::<i32>(260)?);
+        for (round, root) in [1, 1, 2, 0, 2, 1].into_iter().enumerate() {
+            let sent: Vec<i32> = (0..260).map(|i| given(world.my_pe(), round as u32, i)).collect();
+            x.copy_from(&sent, stream)?;
+            let call = Call { root, ..Call::new(Collective::Broadcast, &x, Some(&out)) };
+            let algorithm = Algorithm::find(Collective::Broadcast, "engine")?;
+            let plan = Plan::of(algorithm, &collectives.request(&call, stream)?, 1);
+            collectives.launch(&plan, &call, stream)?;
+            let want: Vec<i32> = (0..260).map(|i| given(root, round as u32, i)).collect();
+            assert_eq!(out.to_vec(stream)?, want, "round {round} from PE {root}");
+        }
+        Ok(world.barrier()?)
+    })
+    .unwrap();
+    let findings = job.simulation().findings();
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
 /// Checks that other calls of the handle can come in between, and that calls of a handle need
 /// nothing between them.
 #[test]

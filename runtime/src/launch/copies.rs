@@ -79,21 +79,21 @@ impl World {
         copy::on_device(range(there), range(read), stream)
     }
 
-    /// Tells a PE that the copies before this one in the stream are complete. Word `word` of the
-    /// symmetric `marks` becomes the first word of `count` there, as the copy engine copies it. A
-    /// simulated PE adds one to it instead, so `count` must count these calls, from 1 on.
+    /// Tells a PE that the copies before this one in the stream are complete. The copy engine copies
+    /// word `word` of `counts` to the same word of the symmetric `marks` there. A simulated PE adds one
+    /// to that word instead, so the word of `counts` must count these copies, from 1 on.
     ///
     /// # Errors
     /// Fails where [`copy_bytes`](World::copy_bytes) fails.
     pub fn copy_count(
         &self,
         marks: &dyn AsArgument,
-        count: &dyn AsArgument,
+        counts: &dyn AsArgument,
         (pe, word): (u32, usize),
         stream: &Stream,
     ) -> Result<()> {
-        let copied = Copied { pe, to: word * 8, from: 0, bytes: 8 };
-        let Stream::Simulated(_) = stream else { return self.copy_bytes(marks, count, copied, stream) };
+        let copied = Copied { pe, to: word * 8, from: word * 8, bytes: 8 };
+        let Stream::Simulated(_) = stream else { return self.copy_bytes(marks, counts, copied, stream) };
         let inner = self.0.on(stream)?;
         let marks = marks.argument(stream).flat();
         let mark = part(&marks, "the written side", copied.to, copied.bytes)?;

@@ -43,9 +43,9 @@ pub(super) struct Kernels {
     pub lead: Ready,
     /// The kernel that waits for the data of other PEs.
     pub landed: Ready,
-    /// The number of calls.
+    /// The number of calls in which each PE has sent data.
     pub calls: AnyTensor,
-    /// The calls of each PE whose data has arrived.
+    /// The calls in which the data of each PE has arrived.
     pub marks: AnyTensor,
 }
 

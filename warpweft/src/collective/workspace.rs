@@ -89,7 +89,7 @@ const SPACES: [Space; 21] = [
         bytes: |e| 2 * e.threads * e.n_pes * 2 * e.stages,
     },
     Space { name: "marks", dtype: Some(DType::U64), shares: None, bytes: |e| 8 * e.n_pes },
-    Space { name: "calls", dtype: Some(DType::U64), shares: None, bytes: |_| LINE },
+    Space { name: "calls", dtype: Some(DType::U64), shares: None, bytes: |e| 8 * e.n_pes },
     Space { name: "inbox", dtype: None, shares: None, bytes: |e| INBOX as u64 * e.n_pes * 2 * LL },
     Space { name: "signals", dtype: Some(DType::U64), shares: None, bytes: |e| 8 * e.n_pes * 2 * LL },
     Space { name: "exchanges", dtype: Some(DType::U64), shares: None, bytes: |_| LINE * LL },

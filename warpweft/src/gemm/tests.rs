@@ -179,7 +179,6 @@ fn shared_memory_is_as_the_kernel_has_it() {
     }
 }
 
-/// On targets whose warpgroups cannot multiply, warps multiply, and keep fragments in registers.
 /// On an H200, products that fill the GPU are faster without clusters (docs/performance.md).
 #[test]
 fn fast_memory_needs_no_clusters() {
@@ -194,6 +193,7 @@ fn fast_memory_needs_no_clusters() {
     }
 }
 
+/// On targets whose warpgroups cannot multiply, warps multiply, and keep fragments in registers.
 #[test]
 fn targets_whose_warps_multiply_have_smaller_tiles() {
     let e = fits(&problem("64x64x64"), &plan("stages=2"), target("sm_100a")).unwrap_err();

@@ -29,6 +29,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("gemm_batched", include_str!("library/gemm_batched.weft")),
     ("gemm_comm", include_str!("library/gemm_comm.weft")),
     ("gemm_decode", include_str!("library/gemm_decode.weft")),
+    ("gemm_deliver", include_str!("library/gemm_deliver.weft")),
     ("gemm_epilogue", include_str!("library/gemm_epilogue.weft")),
     ("gemm_finish", include_str!("library/gemm_finish.weft")),
     ("gemm_finished", include_str!("library/gemm_finished.weft")),

@@ -195,7 +195,7 @@ fn no_more_instructions_than_by_hand() {
 
 /// Kernels of the library that multiply and communicate, and kernels of experts, with parameters
 /// other than the number of PEs.
-const COMMUNICATING: [(&str, &str); 28] = [
+const COMMUNICATING: [(&str, &str); 30] = [
     ("gemm_reduce_scatter", ""),
     ("gemm_reduce_scatter", "BN=128 CTAS=2 SEND=2"),
     ("gemm_reduce_scatter_uneven", ""),
@@ -212,6 +212,8 @@ const COMMUNICATING: [(&str, &str); 28] = [
     ("gemm_allreduce_rms_norm", ""),
     ("gemm_all_to_all", ""),
     ("gemm_all_to_all", "T=e4m3 BN=128 BK=128 STRIP=32 SCALES=2 BIAS=1 ACT=2 RESIDUAL=1"),
+    ("gemm_all_to_all_uneven", ""),
+    ("gemm_all_to_all_uneven", "T=e4m3 BN=128 BK=128 STRIP=32 SCALES=2 BIAS=1 ACT=2 RESIDUAL=1"),
     ("moe_dispatch", "EXPERTS=64 K=8"),
     ("moe_dispatch_scaled", "EXPERTS=64 K=8"),
     ("moe_experts", "EXPERTS=64 K=8"),

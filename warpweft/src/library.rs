@@ -22,6 +22,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("gemm", include_str!("library/gemm.weft")),
     ("gemm_add", include_str!("library/gemm_add.weft")),
     ("gemm_all_to_all", include_str!("library/gemm_all_to_all.weft")),
+    ("gemm_all_to_all_uneven", include_str!("library/gemm_all_to_all_uneven.weft")),
     ("gemm_allreduce", include_str!("library/gemm_allreduce.weft")),
     ("gemm_allreduce_switch", include_str!("library/gemm_allreduce_switch.weft")),
     ("gemm_allreduce_decode", include_str!("library/gemm_allreduce_decode.weft")),

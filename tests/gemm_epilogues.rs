@@ -79,6 +79,25 @@ fn an_all_to_all_of_finished_products() {
     run(Form::AllToAll, 2, (70, 160, 64), FP8, gated, "bn=64,bk=128,stages=2,strip=32,pace=20");
 }
 
+/// Checks the same for PEs with different numbers of rows. A residual and scales have the rows of A.
+#[test]
+fn an_all_to_all_of_finished_products_with_uneven_rows() {
+    let all = scaled_and(Activation::GeluTanh);
+    run_uneven(Form::AllToAll, &[5, 0, 133], (80, 128), FP8, all, "bn=64,bk=128,stages=2,strip=32");
+    let narrow = narrowed();
+    let types = (DType::E4M3, DType::E4M3);
+    run_uneven(Form::AllToAll, &[9, 40], (80, 128), types, narrow, "bn=64,bk=128,stages=2,outs=1");
+    let blocks = Epilogue { scales: Scales::Blocks, bias: true, residual: true, ..Epilogue::default() };
+    let plan = "bn=64,bk=128,stages=2,strip=32,ctas=2";
+    run_uneven(Form::AllToAll, &[30, 129, 0, 7], (80, 272), FP8, blocks, plan);
+    let gated = Epilogue { activation: Activation::Silu, gated: true, residual: true, ..narrow };
+    let scaled = Epilogue { scales: Scales::Rows, ..gated };
+    for epilogue in [gated, scaled] {
+        let plan = "bn=64,bk=128,stages=2,strip=32,pace=20";
+        run_uneven(Form::AllToAll, &[70, 3], (160, 64), FP8, epilogue, plan);
+    }
+}
+
 #[test]
 fn sums_of_scaled_products() {
     let all = scaled_and(Activation::GeluTanh);
@@ -169,6 +188,10 @@ fn epilogues_of_a_sequence() {
     run_uneven(Form::AllGather, &[5, 0, 30], (80, 144), FP8, all, "sequence");
     run_uneven(Form::AllGather, &[5, 33], (80, 144), FP8, narrow, "sequence");
     run_uneven(Form::ReduceScatter, &[0, 9, 20], (80, 144), FP8, all, "sequence");
+    run_uneven(Form::AllToAll, &[5, 0, 30], (80, 144), FP8, all, "sequence");
+    run_uneven(Form::AllToAll, &[5, 33], (80, 144), types, narrow, "sequence");
+    run_uneven(Form::AllToAll, &[0, 9, 20], (144, 272), FP8, blocks, "sequence");
+    run_uneven(Form::AllToAll, &[33, 6], (160, 64), FP8, gated, "sequence");
     run_uneven(
         Form::ReduceScatter,
         &[7, 20],

@@ -54,6 +54,25 @@ fn uneven_sums_in_the_memory_of_the_owner() {
     run_uneven(Form::ReduceScatter, &[3, 50], (144, 272), FP8, blocks, plan);
 }
 
+/// Checks rows that go to other PEs. All PEs have memory for as many rows as the largest number.
+#[test]
+fn an_all_to_all_of_uneven_rows() {
+    let all = scaled_and(Activation::Relu);
+    let plan = "bn=64,bk=128,stages=2,strip=32";
+    run_uneven(Form::AllToAll, &[70, 0, 133], (80, 128), FP8, all, plan);
+    let plain = Epilogue::default();
+    run_uneven(Form::AllToAll, &[30, 129, 0, 7], (72, 64), BF16, plain, "bn=64,stages=2,ctas=2");
+    run_uneven(Form::AllToAll, &[0, 261], (72, 64), BF16, plain, "bn=64,stages=2,outs=1,pace=20");
+    run_uneven(
+        Form::AllToAll,
+        &[9, 0, 3, 70, 5],
+        (72, 40),
+        (DType::F16, DType::F32),
+        plain,
+        "bn=64,stages=2,strip=32",
+    );
+}
+
 /// Checks a product for each PE and a collective, which the model chooses for few rows.
 #[test]
 fn a_sequence_of_uneven_rows() {
@@ -62,6 +81,8 @@ fn a_sequence_of_uneven_rows() {
     run_uneven(Form::AllGather, &[1, 7], (64, 144), FP8, plain, "sequence");
     run_uneven(Form::ReduceScatter, &[70, 0, 5], (80, 64), BF16, plain, "sequence");
     run_uneven(Form::ReduceScatter, &[0, 9, 3, 2], (72, 40), (DType::F16, DType::F32), plain, "sequence");
+    run_uneven(Form::AllToAll, &[70, 0, 5], (80, 64), BF16, plain, "sequence");
+    run_uneven(Form::AllToAll, &[0, 9, 3, 2], (72, 40), (DType::F16, DType::F32), plain, "sequence");
 }
 
 #[test]
@@ -70,6 +91,7 @@ fn few_uneven_rows_on_eight_pes() {
     let plain = Epilogue::default();
     run_uneven(Form::ReduceScatter, &rows, (64, 64), BF16, plain, "bn=64,stages=2,send=tma");
     run_uneven(Form::AllGather, &rows, (64, 64), BF16, plain, "bn=64,stages=2");
+    run_uneven(Form::AllToAll, &rows, (64, 64), BF16, plain, "bn=64,stages=2");
 }
 
 /// Checks that rows which do not make the problem, or for which there is no memory, are errors on all PEs.
@@ -90,7 +112,7 @@ fn invalid_rows_are_rejected() {
             assert!(made(form, &[50, 49], "bn=64").contains("99 together, and m is 100"));
             assert!(made(form, &[u64::MAX, 101], "bn=64").contains("more than 2^64"));
             assert!(made(Form::AllReduce, &[99, 1], "bn=64").contains("none has rows of its own"));
-            assert!(made(Form::AllToAll, &[99, 1], "bn=64").contains("sends equal parts"));
+            assert!(made(Form::AllToAll, &[99, 2], "bn=64").contains("101 together, and m is 100"));
             let different = [99 - u64::from(world.my_pe()), 1 + u64::from(world.my_pe())];
             assert!(made(form, &different, "bn=64,stages=2").contains("different products"));
 
@@ -113,7 +135,9 @@ fn invalid_rows_are_rejected() {
             assert!(error.to_string().contains("memory for 60"), "{error}");
 
             let auto = |form| Fused::auto_uneven(world, world.team(), form, problem, none, &[60, 40]);
-            assert_eq!(auto(Form::AllGather)?.rows(), Some(&[60, 40][..]));
+            for form in [Form::AllGather, Form::AllToAll] {
+                assert_eq!(auto(form)?.rows(), Some(&[60, 40][..]));
+            }
             let error = auto(Form::AllReduce).map(drop).unwrap_err();
             assert!(error.to_string().contains("none has rows of its own"), "{error}");
             Ok::<_, BenchError>(())

@@ -132,6 +132,8 @@ impl Fused {
     /// which may be 0, and `m` is their sum. For an all-gather, A has modes (row of a PE, column, PE) with as many rows as the
     /// largest of `rows`, and D has the rows of the PEs one after the other. For a reduce-scatter, D has the rows of this PE,
     /// or if it must be symmetric as many as the largest of `rows`, of which the first ones are written.
+    /// For an all-to-all, D has modes (row, column, PE that multiplied), also with as many rows as the
+    /// largest of `rows`. The first ones are those of this PE, and a sequence overwrites the others.
     /// *Collective.*
     ///
     /// Launches may have other rows, up to the largest of these for each PE: [`set_rows`](Fused::set_rows).

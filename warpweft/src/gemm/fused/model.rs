@@ -429,7 +429,7 @@ impl FusedTeam {
         }
         fastest(all).map(|(choice, _)| choice).ok_or_else(|| {
             Error::new(error::GEMM, format!("no plan fits {problem} with rows {rows:?}"))
-                .help("give the rows of each PE for an all-gather or a reduce-scatter")
+                .help("give the rows of each PE for another form than an allreduce")
         })
     }
 }
@@ -507,9 +507,11 @@ mod tests {
             let team = team(rows.len() as u32, false);
             team.choose_uneven(form, &problem(m, 8192, 1024), &Epilogue::default(), rows)
         };
-        assert_eq!(choose(Form::ReduceScatter, 16, &[9, 0, 1, 6]), Ok(Choice::Sequence));
-        let many = choose(Form::ReduceScatter, 8192, &[4096, 96, 4000, 0]);
-        assert!(matches!(many, Ok(Choice::Launch(_))), "{many:?}");
+        for form in [Form::ReduceScatter, Form::AllToAll] {
+            assert_eq!(choose(form, 16, &[9, 0, 1, 6]), Ok(Choice::Sequence), "{form:?}");
+            let many = choose(form, 8192, &[4096, 96, 4000, 0]);
+            assert!(matches!(many, Ok(Choice::Launch(_))), "{form:?}: {many:?}");
+        }
         assert!(choose(Form::AllReduce, 16, &[9, 7]).unwrap_err().to_string().contains("no plan fits"));
     }
 

@@ -59,7 +59,8 @@ impl Part {
             Gather => Some("all_gather_gemm_uneven"),
             Scatter => Some("gemm_reduce_scatter_uneven"),
             Add => Some("gemm_reduce_scatter_add_uneven"),
-            Reduce | Switch | Deliver => None,
+            Deliver => Some("gemm_all_to_all_uneven"),
+            Reduce | Switch => None,
         }
     }
 

@@ -170,7 +170,9 @@ impl Sequence {
             let a = from(x.a, block.a, k);
             let d = from(x.d, block.d, columns);
             let scale_a = x.scale_a.map(|of| from(of, of_scales, along));
-            let residual = x.residual.map(|of| from(of, block.d, columns));
+            // That of an all-to-all has the rows of A, since the PE that multiplies adds it.
+            let added = if self.form == Form::AllToAll { block.a } else { block.d };
+            let residual = x.residual.map(|of| from(of, added, columns));
             let scales_of_rows = self.product.scales_of_a_row(n);
             let row_scales = x.row_scales.map(|of| from(of, block.d, scales_of_rows));
             let rows = FusedOperands {

@@ -18,6 +18,9 @@ const MAX_PES: usize = 8;
 const SMS: u64 = 132;
 /// The lag of an order that begins with own tiles.
 const OWN_FIRST: i64 = -1;
+/// The lag of an order in which own tiles have their turn after those of the other PEs, as in the
+/// kernel for equal parts.
+const IN_TURN: i64 = 0;
 
 /// The rows of each PE of a team.
 pub(super) struct Rows {
@@ -133,7 +136,11 @@ impl Uneven {
             empty: [staging(world, problem.out, row)?, staging(world, part_of(problem.out), row)?],
             tiles,
             block: (SMS / u64::from(plan.ctas)).div_ceil(rows.len().max(1) as u64),
-            lag: if part == Part::Scatter { plan.lag.into() } else { OWN_FIRST },
+            lag: match part {
+                Part::Scatter => plan.lag.into(),
+                Part::Deliver => IN_TURN,
+                _ => OWN_FIRST,
+            },
         };
         uneven.write(world.stream(), team)?;
         Ok(uneven)
@@ -174,10 +181,15 @@ impl Uneven {
         &self.rows
     }
 
+    /// Whether D is a sum over PEs. Then a residual has the rows of this PE.
+    fn adds_up(&self) -> bool {
+        matches!(self.part, Part::Scatter | Part::Add)
+    }
+
     /// The operands of a launch. A PE without rows has no residual of a sum, and its result has no rows unless others write
     /// to it.
     pub fn operands<'a>(&'a self, x: &FusedOperands<'a>) -> FusedOperands<'a> {
-        if self.part == Part::Gather || self.rows.own() > 0 {
+        if !self.adds_up() || self.rows.own() > 0 {
             return *x;
         }
         let [d, residual] = self.empty.each_ref().map(|tensor| tensor as &dyn AsArgument);
@@ -192,7 +204,7 @@ impl Uneven {
 
     /// The extents of a launch that come before those of columns.
     pub fn extents(&self, m: u64) -> Vec<i64> {
-        let own = (self.part != Part::Gather).then(|| signed(self.rows.own().max(1)));
+        let own = self.adds_up().then(|| signed(self.rows.own().max(1)));
         let tiles = signed(self.tiles.count(self.rows.all()));
         let all = [Some(signed(m)), Some(signed(self.rows.max())), own, Some(tiles), Some(self.room())];
         all.into_iter().flatten().collect()
@@ -218,10 +230,6 @@ pub(super) fn fits(
     adds_up(problem.shape.m, pes, rows)?;
     if form == Form::AllReduce {
         let message = "all PEs get all rows of an allreduce, and none has rows of its own".to_owned();
-        return refuse(message, "use Fused::with: m can be any number");
-    }
-    if form == Form::AllToAll {
-        let message = "each PE sends equal parts of its rows to the others in an all-to-all".to_owned();
         return refuse(message, "use Fused::with: m can be any number");
     }
     match choice {

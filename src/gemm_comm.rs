@@ -27,7 +27,7 @@ pub struct GemmComm {
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// The number of rows of each PE, which can be 0. M of each shape is their sum. The default is
-    /// an equal part for each. Only gemm-reducescatter and allgather-gemm have such rows, and no peer.
+    /// an equal part for each. Neither gemm-allreduce nor a peer has such rows.
     #[arg(long, value_name = "ROWS,...", value_delimiter = ',', conflicts_with = "predict")]
     rows: Vec<u64>,
     /// The element type of all matrices: bf16 or f16.

@@ -78,6 +78,7 @@ fn rows_of_each_pe() {
             &["bn=64,stages=2", "bn=64,stages=2,strip=32,send=add", "sequence", "auto"][..],
         ),
         (Form::AllGather, &["bn=64,stages=2", "sequence", "auto"][..]),
+        (Form::AllToAll, &["bn=64,stages=2", "bn=64,stages=2,ctas=2,pace=50", "sequence", "auto"][..]),
     ] {
         let request = Request { rows: vec![100, 0, 31], ..request(form, plans) };
         let reports = World::simulated(3).unwrap().run(|world| run(world, &request, &mut |_, _| Ok(())));

@@ -82,6 +82,7 @@ fn rows_of_each_pe(world: &World) -> Checked {
             Form::ReduceScatter,
             &["", "send=tma", "send=bulk", "send=add", "bn=128,ctas=2,send=add", "sequence"][..],
         ),
+        (Form::AllToAll, &["", "pace=1000", "bn=128,ctas=2,stages=6", "sequence"][..]),
     ] {
         let parsed = plans.iter().map(|plan| Choice::parse(plan, form).map(Contender::Fused));
         let mut contenders = parsed.collect::<Result<Vec<_>, _>>()?;

@@ -173,8 +173,8 @@ impl Request {
         let sum = self.rows.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
         let equal = [Contender::Ours, Contender::Nccl, Contender::Torch];
         let other = self.contenders.iter().find(|c| equal.contains(c));
-        let wrong = if !matches!(self.form, Form::AllGather | Form::ReduceScatter) {
-            "PEs have equal parts of an allreduce and an all-to-all: leave the rows of each PE out".to_owned()
+        let wrong = if self.form == Form::AllReduce {
+            "PEs have equal parts of an allreduce: leave the rows of each PE out".to_owned()
         } else if let Some(other) = other {
             format!("{} needs equal parts of the rows: leave it out of --against", other.name())
         } else if let Some(shape) = self.shapes.iter().find(|shape| shape.m != sum) {

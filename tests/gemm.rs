@@ -7,7 +7,7 @@ use weft::gemm::tuning::{By, Tuning};
 use weft::gemm::{Gemm, Machine, Major, Param, Plan, Problem, Shape};
 use weft::gpu::GpuError;
 use weft::runtime::launch::AsArgument;
-use weft::runtime::{DType, DeviceTensor, World, error};
+use weft::runtime::{DType, Device, DeviceTensor, World, error};
 use weft_bench::BenchError;
 use weft_bench::gemm::{Contender, Own, Request, Tune, run, tried, tune};
 
@@ -119,7 +119,8 @@ fn tuned_plans_are_used() {
 #[test]
 fn plans_of_all_tiles_are_tried() {
     let large = problem(4096, 4096, 4096);
-    let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: 3352 };
+    let machine =
+        Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: Device::H100_MEMORY_GBPS };
     let tile = |plan: &Plan| -> Vec<u32> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
     };

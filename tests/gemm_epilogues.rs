@@ -11,7 +11,7 @@ use weft::gemm::{
     Activation, Choice, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine, Problem, Scales,
     Shape,
 };
-use weft::runtime::{DType, World};
+use weft::runtime::{DType, Device, World};
 use weft_bench::BenchError;
 
 #[test]
@@ -254,7 +254,11 @@ fn invalid_operands_are_rejected() {
     }
 
     let team = FusedTeam {
-        machine: Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: 3352 },
+        machine: Machine {
+            target: "sm_90a".parse().unwrap(),
+            sms: 132,
+            memory_gbps: Device::H100_MEMORY_GBPS,
+        },
         pes: 2,
         multicast: true,
         links: weft::collective::Links::H200,

@@ -3,10 +3,24 @@
 
 use super::report::{Bandwidth, Calibration};
 use super::traffic::Traffic;
+use crate::BenchError;
+use std::str::FromStr;
 use weft::collective::{Algorithm, Cost, Links, Plan, Prediction, Request};
+use weft::gemm::Machine;
+use weft_isa::Target;
+use weft_runtime::Device;
 
 /// The number of multiprocessors of the GPU that times are predicted for (H200).
 pub(crate) const SMS: u32 = 132;
+
+/// The GPU that times are predicted for, as the models of products describe it.
+///
+/// # Errors
+/// Fails if there is no target for it.
+pub(crate) fn machine() -> Result<Machine, BenchError> {
+    let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
+    Ok(Machine { target, sms: SMS, memory_gbps: Device::H200_MEMORY_GBPS })
+}
 
 impl Calibration {
     /// The links of the model, with the constants that this calibration measured instead of the

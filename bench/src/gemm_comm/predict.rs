@@ -3,12 +3,10 @@
 
 use super::Request;
 use crate::BenchError;
-use crate::model::SMS;
+use crate::model::machine;
 use std::fmt::Write;
-use std::str::FromStr;
 use weft::collective::Links;
-use weft::gemm::{Choice, Estimate, FusedTeam, Machine, Shape};
-use weft_isa::Target;
+use weft::gemm::{Choice, Estimate, FusedTeam, Shape};
 
 /// The prediction for a shape.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,8 +33,7 @@ pub struct Predicted {
 /// problem.
 pub fn predict(request: &Request, pes: u32) -> Result<Vec<Predicted>, BenchError> {
     request.examine()?;
-    let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
-    let machine = Machine { target, sms: SMS, memory_gbps: 3352 };
+    let machine = machine()?;
     let one = |shape: Shape, multicast: bool| -> Result<Predicted, BenchError> {
         let (problem, form) = (request.problem(shape, pes)?, request.form);
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
@@ -75,7 +72,7 @@ pub fn table(request: &Request, pes: u32, all: &[Predicted]) -> String {
 #[cfg(test)]
 mod tests {
     use weft::collective::Links;
-    use weft::gemm::{Epilogue, Form, FusedPlan, FusedTeam, Machine, Problem, Shape};
+    use weft::gemm::{Epilogue, Form, FusedPlan, FusedTeam, Problem, Shape};
     use weft::{KernelFile, Lowering, Options};
     use weft_lang::elaborate::Define;
     use weft_run::{Ran, RunOptions, run_file};
@@ -105,8 +102,7 @@ mod tests {
         if text.contains("add") {
             problem.out = DType::F32;
         }
-        let machine =
-            Machine { target: "sm_90a".parse().unwrap(), sms: crate::model::SMS, memory_gbps: 3352 };
+        let machine = crate::model::machine().unwrap();
         let team = FusedTeam { machine, pes, multicast, links: Links::H200 };
         let said = team.bytes(form, &problem, &plan);
 

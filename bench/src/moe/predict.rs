@@ -2,13 +2,11 @@
 
 use super::{Contender, Request};
 use crate::BenchError;
-use crate::model::SMS;
+use crate::model::machine;
 use std::fmt::Write;
-use std::str::FromStr;
 use weft::collective::Links;
 use weft::gemm::Machine;
 use weft::moe::{Estimate, Plan, Problem};
-use weft_isa::Target;
 
 /// The predictions for each problem and plan on `pes` H200s, as a table.
 ///
@@ -16,8 +14,7 @@ use weft_isa::Target;
 ///
 /// Fails for a problem or a plan that the kernels do not support.
 pub fn predict(request: &Request, pes: u32) -> Result<String, BenchError> {
-    let target = Target::from_str("sm_90a").map_err(|e| BenchError::Local(e.to_string()))?;
-    let machine = Machine { target, sms: SMS, memory_gbps: 3352 };
+    let machine = machine()?;
     let mut text = format!(
         "# mixtures of experts on {pes} H200s: a prediction, nothing is measured; docs/moe.md has the assumptions\n\
          #      us  product  dispatch    first  combine    start  MB sent  copied  MB back  problem, plan\n"

@@ -35,6 +35,11 @@ fn simulated_attribute(pe: &Pe, which: Attribute) -> Result<u32> {
 }
 
 impl Device {
+    /// The [bandwidth of the memory](Device::memory_gbps) of an H100.
+    pub const H100_MEMORY_GBPS: u32 = 3352;
+    /// The [bandwidth of the memory](Device::memory_gbps) of an H200.
+    pub const H200_MEMORY_GBPS: u32 = 4917;
+
     /// Opens the GPU of this number, counted within `CUDA_VISIBLE_DEVICES`, and makes its context
     /// current in this thread.
     ///
@@ -186,7 +191,7 @@ impl Device {
     /// Fails if the CUDA driver rejects the query (R0103).
     pub fn memory_gbps(&self) -> Result<u32> {
         if let DeviceKind::Simulated(_) = &self.0 {
-            return Ok(3352);
+            return Ok(Device::H100_MEMORY_GBPS);
         }
         let clock = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
         let bits = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;

@@ -204,7 +204,7 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
 }
 
 /// The bandwidth of memory, in 10^9 bytes per second, from which clusters do not make large products
-/// faster. An H100 has 3352, and an H200 4917.
+/// faster. It is between [`Device::H100_MEMORY_GBPS`] and [`Device::H200_MEMORY_GBPS`].
 const FAST_MEMORY: u32 = 4000;
 /// Plans within this factor of the least cycles rank alike, and so do those up to its square, and
 /// so on.

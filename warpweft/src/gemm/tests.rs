@@ -7,7 +7,7 @@ use super::plan::PARAMETERS;
 use super::tuning::{Entry, Setting, Table, Tables};
 use super::*;
 use weft_isa::Target;
-use weft_runtime::{DType, error};
+use weft_runtime::{DType, Device, error};
 
 const SMS: u32 = 132;
 
@@ -16,7 +16,7 @@ fn target(name: &str) -> Target {
 }
 
 fn machine() -> Machine {
-    Machine { target: target("sm_90a"), sms: SMS, memory_gbps: 3352 }
+    Machine { target: target("sm_90a"), sms: SMS, memory_gbps: Device::H100_MEMORY_GBPS }
 }
 
 fn problem(text: &str) -> Problem {
@@ -187,7 +187,7 @@ fn fast_memory_needs_no_clusters() {
             let plan = ranked(&problem(shape), Machine { memory_gbps, ..machine() })[0];
             (plan.get(Param::Ctas), plan.get(Param::Bn))
         };
-        let (h100, h200) = (clusters(3352), clusters(4917));
+        let (h100, h200) = (clusters(Device::H100_MEMORY_GBPS), clusters(Device::H200_MEMORY_GBPS));
         assert_eq!((h100.0, h200.0), (2, 1), "{shape}");
         assert_eq!(h100.1, h200.1, "{shape}: the same tiles");
     }
@@ -202,7 +202,7 @@ fn targets_whose_warps_multiply_have_smaller_tiles() {
         "{e}"
     );
     for name in ["sm_100a", "sm_103a", "sm_120a"] {
-        let machine = Machine { target: target(name), sms: 148, memory_gbps: 3352 };
+        let machine = Machine { target: target(name), sms: 148, memory_gbps: Device::H100_MEMORY_GBPS };
         let plan = ranked(&problem("4096x4096x4096"), machine)[0];
         assert_eq!(plan.get(Param::Bm) * plan.get(Param::Bn), 128 * 128, "{name}: {plan}");
     }

@@ -213,7 +213,7 @@ pub(super) fn estimate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_runtime::DType;
+    use weft_runtime::{DType, Device};
 
     #[test]
     fn tokens_cross_a_link_once() {
@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn products_hide_what_moves() {
-        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: 3352 };
+        let machine =
+            Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: Device::H100_MEMORY_GBPS };
         let of = |experts, choices, pes| {
             let problem = Problem::new(4096, 4096, experts, choices, DType::BF16);
             estimate(&problem, &Plan::default(), pes, machine, &Links::H200)

@@ -437,10 +437,11 @@ impl FusedTeam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_runtime::DType;
+    use weft_runtime::{DType, Device};
 
     fn team(pes: u32, multicast: bool) -> FusedTeam {
-        let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: 3352 };
+        let machine =
+            Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: Device::H100_MEMORY_GBPS };
         FusedTeam { machine, pes, multicast, links: Links::H200 }
     }
 
@@ -530,7 +531,8 @@ mod tests {
             assert_eq!(choice, faster, "{m} rows");
         }
         // The kernels need a Hopper GPU.
-        let machine = Machine { target: "sm_100a".parse().unwrap(), sms: 148, memory_gbps: 3352 };
+        let machine =
+            Machine { target: "sm_100a".parse().unwrap(), sms: 148, memory_gbps: Device::H100_MEMORY_GBPS };
         let other = FusedTeam { machine, ..team(2, false) };
         assert_eq!(other.choose(Form::AllReduce, &problem(16, 8192, 4096)).unwrap().0, Choice::Sequence);
         let (choice, _) = team(2, false).choose(Form::AllReduce, &problem(257, 8192, 4096)).unwrap();

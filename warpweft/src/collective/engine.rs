@@ -133,7 +133,7 @@ pub(super) struct Lead {
 impl Lead {
     /// What PE `me` moves.
     pub fn of(request: &Request, me: u32) -> Lead {
-        let Request { collective, n_pes, root, count, place, .. } = *request;
+        let Request { collective, n_pes, count, place, .. } = *request;
         let size = request.dtype.bytes() as usize;
         let (mine, in_place) = (u64::from(me) * count, place == Placement::InPlace);
         let (from, apart, to) = match collective {
@@ -142,23 +142,42 @@ impl Lead {
             Collective::AllGather => (0, 0, mine),
             _ => (0, 0, 0),
         };
-        let sends = collective != Collective::Broadcast || me == root;
+        let sends = sends(request, me);
         let each = LEAD_BYTES / (n_pes.max(2) as usize - 1);
         // Threads move whole vectors, so the parts of all PEs must begin with one.
         let head = (count as usize * size / LEAD_SHARE).min(each) / 16 * 16 / size;
         let head = if sends && request.align >= 16 && n_pes > 1 { head as u64 } else { 0 };
         Lead { from, apart, to, head, own: if sends && !in_place { count } else { 0 } }
     }
+
+    /// The arguments of [`LEAD`] by their names. It counts in vectors of `unit` elements, except for its own part.
+    pub fn numbers(self, unit: u64) -> [(&'static str, u64); 5] {
+        let Lead { from, apart, to, head, own } = self;
+        [
+            ("from", from / unit),
+            ("apart", apart / unit),
+            ("to", to / unit),
+            ("head", head / unit),
+            ("own", own),
+        ]
+    }
+}
+
+/// Whether PE `me` sends data. Only the root of a broadcast does.
+fn sends(request: &Request, me: u32) -> bool {
+    request.collective != Collective::Broadcast || me == request.root
 }
 
 /// What the copy engine copies for a PE, by ranks in the team. Each PE starts with the next rank, so
 /// that they do not all copy to the same PE.
 fn copies(request: &Request, me: u32) -> Vec<Copied> {
-    let Request { collective, n_pes, root, count, .. } = *request;
+    if !sends(request, me) {
+        return Vec::new();
+    }
+    let Request { n_pes, count, .. } = *request;
     let Lead { from, apart, to, head, .. } = Lead::of(request, me);
     let bytes = |elements: u64| (elements * u64::from(request.dtype.bytes())) as usize;
-    let sends = collective != Collective::Broadcast || me == root;
-    let others = (1..n_pes).map(|k| (me + k) % n_pes).filter(|_| sends);
+    let others = (1..n_pes).map(|k| (me + k) % n_pes);
     let copied = |pe: u32| Copied {
         pe,
         to: bytes(to + head),

@@ -1,9 +1,9 @@
 //! Launches that are prepared for the calls of one request.
 
 use super::engine::{self, LANDED, LEAD, LEAD_SHAPE, Lead};
-use super::handle::{Flat, align, head, refuse};
+use super::handle::{Compiled, Flat, align, head, refuse};
 use super::{Call, Collective, Collectives, Placement, Plan, Request};
-use crate::gpu::GpuError;
+use crate::gpu::{GpuError, Kernel};
 use std::sync::Arc;
 use weft_runtime::cuda::Stream;
 use weft_runtime::error;
@@ -103,6 +103,23 @@ impl Collectives {
         Plan { ctas: self.ctas.min(ctas), threads, ..*plan }
     }
 
+    /// The plan with at most as many CTAs as the GPU holds at once, and its kernel.
+    fn held(
+        &self,
+        plan: &Plan,
+        name: &'static str,
+        request: &Request,
+    ) -> Result<(Plan, Arc<Kernel>), GpuError> {
+        let Compiled { kernel, max_ctas } = self.kernel(plan, name, request)?;
+        if plan.ctas <= max_ctas {
+            return Ok((*plan, kernel));
+        }
+        // A kernel for many CTAs may not handle the additional work of each CTA of a smaller
+        // launch.
+        let plan = Plan { ctas: max_ctas, ..*plan };
+        Ok((plan, self.kernel(&plan, name, request)?.kernel))
+    }
+
     /// Prepares the launch of one of the plan's kernels.
     fn bound(
         &self,
@@ -111,11 +128,7 @@ impl Collectives {
         (call, request): (&Call<'_>, &Request),
         stream: &Stream,
     ) -> Result<Ready, GpuError> {
-        let max_ctas = self.kernel(plan, name, request)?.max_ctas;
-        let plan = &Plan { ctas: plan.ctas.min(max_ctas), ..*plan };
-        // A kernel for many CTAs may not handle the additional work of each CTA of a smaller
-        // launch.
-        let kernel = self.kernel(plan, name, request)?.kernel;
+        let (plan, kernel) = &self.held(plan, name, request)?;
         let head = head(plan.algorithm, name)?;
         let is_space = |name: &str| super::workspace::extent(name, plan, request, self.ctas).is_some();
         let spaces = head.params.iter().filter(|p| is_space(&p.name));
@@ -123,7 +136,8 @@ impl Collectives {
             .map(|p| Ok((&*p.name, self.workspaces.tensor(&p.name, plan, request)?)))
             .collect::<Result<Vec<_>, GpuError>>()?;
         let (x, out) = (Flat(call.x), Flat(call.out.unwrap_or(call.x)));
-        let numbers: Vec<_> = numbers(request, self.team.my_pe()).collect();
+        let lead = (name == LEAD).then(|| Lead::of(request, self.team.my_pe()));
+        let numbers: Vec<_> = numbers(request, lead).collect();
         let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
         for p in &head.params {
             let space = spaces.iter().find(|(name, _)| *name == &*p.name).map(|(_, t)| t as &dyn AsArgument);
@@ -149,24 +163,15 @@ impl Collectives {
     }
 }
 
-/// The numbers that kernels take, by their names.
-fn numbers(request: &Request, me: u32) -> impl Iterator<Item = (&'static str, i64)> {
-    let Lead { from, apart, to, head, own } = Lead::of(request, me);
+/// The numbers that a kernel takes, by their names.
+fn numbers(request: &Request, lead: Option<Lead>) -> impl Iterator<Item = (&'static str, i64)> {
     let unit = u64::from(align(request) / request.dtype.bytes()).max(1);
     let counts = request.counts();
     let in_place = request.place == Placement::InPlace;
     let operand = |elements| if in_place { counts.send.max(counts.recv) } else { elements };
-    let all = [
-        ("n", request.count),
-        ("size_x", operand(counts.send)),
-        ("size_out", operand(counts.recv)),
-        ("from", from / unit),
-        ("apart", apart / unit),
-        ("to", to / unit),
-        ("head", head / unit),
-        ("own", own),
-    ];
+    let all = [("n", request.count), ("size_x", operand(counts.send)), ("size_out", operand(counts.recv))];
+    let all = all.into_iter().chain(lead.into_iter().flat_map(move |lead| lead.numbers(unit)));
     let all = all.map(|(name, number)| (name, i64::try_from(number).unwrap_or(i64::MAX)));
     let sender = if request.collective == Collective::Broadcast { i64::from(request.root) } else { -1 };
-    all.into_iter().chain([("sender", sender)])
+    all.chain([("sender", sender)])
 }

@@ -288,6 +288,21 @@ fn widths_follow_few_rows() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
+/// Large stages of 16-bit elements are many, or there are none. Those of 8-bit elements are as large as others.
+#[test]
+fn large_stages_are_not_few() {
+    let few = |problem: Problem| {
+        let all = candidates(&problem, machine().target);
+        all.filter(|plan| plan.get(Param::Bk) == 128 && plan.get(Param::Stages) < 4).collect::<Vec<_>>()
+    };
+    for text in ["160x8192x8192", "352x4096x4096", "608x8192x8192", "4096x4096x4096"] {
+        let left = few(problem(text));
+        assert!(left.iter().all(|plan| plan.get(Param::Split) > 1), "{text}: {left:?}");
+    }
+    assert!(few(problem("160x1024x8192")).contains(&plan("bm=64,bn=128,bk=128,stages=3,split=4")));
+    assert!(few(Problem::new(Shape::new(4096, 4096, 4096), DType::E4M3)).contains(&plan("bk=128,stages=3")));
+}
+
 /// The fastest of the plans that were measured on an H100.
 #[test]
 fn the_model_finds_what_was_measured() {

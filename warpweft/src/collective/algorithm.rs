@@ -198,7 +198,7 @@ impl Algorithm {
 
     /// The operands among `x` and `out` that must be symmetric according to the kernel's head.
     fn symmetric(&'static self, place: Placement) -> Vec<&'static str> {
-        let head = self.kernel(place).and_then(|k| super::handle::head(self, k).ok());
+        let head = self.kernel(place).and_then(|k| super::kernel::head(self, k).ok());
         let is =
             |name: &&str| head.iter().flat_map(|h| &h.params).any(|p| &*p.name == *name && &*p.ty == "symm");
         ["x", "out"].into_iter().filter(is).collect()

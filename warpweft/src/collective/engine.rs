@@ -6,9 +6,9 @@
 //! microseconds after the copy has ended. A CUDA graph captures such a call like any other, because
 //! the kernels count the calls.
 
-use super::handle::Flat;
+use super::call::{Call, Flat};
 use super::ready::Ready;
-use super::{Call, Collective, Placement, Request};
+use super::{Collective, Placement, Request};
 use crate::gpu::GpuError;
 use std::sync::OnceLock;
 use weft_runtime::cuda::{Event, Stream};

@@ -23,9 +23,11 @@
 //! another stream need another handle.
 
 mod algorithm;
+mod call;
 mod cost;
 mod engine;
 mod handle;
+mod kernel;
 mod plan;
 mod ready;
 mod shape;
@@ -35,9 +37,9 @@ pub mod tuning;
 mod workspace;
 
 pub use algorithm::Algorithm;
+pub use call::{Call, Flat};
 pub use cost::{Cost, Links, Prediction};
-pub use handle::Flat;
-pub use handle::{Call, Collectives, Config};
+pub use handle::{Collectives, Config};
 pub use plan::{Limits, Placement, Plan, Request};
 pub use shape::{Collective, Counts};
 pub use sums::Sums;

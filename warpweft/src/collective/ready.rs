@@ -1,8 +1,10 @@
 //! Launches that are prepared for the calls of one request.
 
+use super::call::{Call, Flat};
 use super::engine::{self, LANDED, LEAD, LEAD_SHAPE, Lead};
-use super::handle::{Compiled, Flat, align, head, refuse};
-use super::{Call, Collective, Collectives, Placement, Plan, Request};
+use super::handle::Compiled;
+use super::kernel::{align, head, refuse};
+use super::{Collective, Collectives, Placement, Plan, Request};
 use crate::gpu::{GpuError, Kernel};
 use std::sync::Arc;
 use weft_runtime::cuda::Stream;

@@ -165,7 +165,7 @@ impl Workspaces {
 
 #[cfg(test)]
 mod tests {
-    use super::super::handle::{file, head, options};
+    use super::super::kernel::{file, head, options};
     use super::super::{ALGORITHMS, Placement};
     use super::*;
     use weft_layout::Layout;

@@ -1,10 +1,10 @@
-//! Workspaces, compiled kernels, and launches.
+//! The handle of a team's collectives: workspaces, compiled kernels, and launches that are kept.
 
 use super::algorithm::reduction;
 use super::call::{Call, Operand, operand};
-use super::engine::{Engine, LANDED, LEAD, MEET};
+use super::engine::{self, Engine, MEET};
 use super::kernel::{align, divisor, file, has, head, options_of, refuse};
-use super::ready::Arranged;
+use super::ready::Ready;
 use super::tuning::{Selector, Setting, Tuning};
 use super::workspace::Workspaces;
 use super::{Collective, Placement, Plan, Request, Sums};
@@ -14,8 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use weft_runtime::cuda::Stream;
-use weft_runtime::launch::AsArgument;
-use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
+use weft_runtime::{Barrier, DType, Team, World, error};
 
 /// The size of a handle's workspaces, and the way in which it chooses plans.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,7 +60,7 @@ pub struct Collectives {
     pub(super) sync: Barrier,
     pub(super) engine: Engine,
     kernels: Mutex<HashMap<Key, Compiled>>,
-    ready: Mutex<HashMap<(Request, Bound), Arranged>>,
+    pub(super) ready: Mutex<HashMap<(Request, Bound), Arranged>>,
 }
 
 /// A kernel, and the number of its CTAs that the GPU can hold at once. A launch has no more,
@@ -72,12 +71,28 @@ pub(super) struct Compiled {
     pub max_ctas: u32,
 }
 
+/// What was prepared for calls of one request.
+#[derive(Clone)]
+pub(super) enum Arranged {
+    /// One launch of the algorithm's kernel.
+    Kernel(Ready),
+    /// Kernels beside which the copy engine carries the bytes.
+    Engine(Arc<engine::Kernels>),
+}
+
+impl Arranged {
+    /// Whether all of it can still be launched.
+    pub fn is_current(&self) -> bool {
+        match self {
+            Arranged::Kernel(ready) => ready.is_current(),
+            Arranged::Engine(kernels) => kernels.are_current(),
+        }
+    }
+}
+
 /// The addresses of `x` and `out` that a prepared launch is bound to, or `None` for operands that
 /// may be anywhere.
-type Bound = [Option<u64>; 2];
-
-/// The greatest number of prepared launches that are kept.
-const MAX_READY: usize = 1024;
+pub(super) type Bound = [Option<u64>; 2];
 
 /// The compilation parameters of a kernel, besides the team.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -179,126 +194,9 @@ impl Collectives {
         self.choose(&self.request(call, stream)?)
     }
 
-    fn choose(&self, request: &Request) -> Result<Plan, GpuError> {
+    pub(super) fn choose(&self, request: &Request) -> Result<Plan, GpuError> {
         let plan = self.selector.plan(request, self.ctas);
         plan.map(|(plan, _)| plan).map_err(|why| refuse(error::OPERATION, why))
-    }
-
-    /// Reduces the `x` of all PEs, and writes the result to `out` of every PE, or to `x` if there is no
-    /// `out`.
-    ///
-    /// # Errors
-    /// Fails where [`launch`](Collectives::launch) fails.
-    pub fn allreduce(
-        &self,
-        x: &dyn AsArgument,
-        out: Option<&dyn AsArgument>,
-        op: Reduce,
-        stream: &Stream,
-    ) -> Result<(), GpuError> {
-        self.run(&Call { op, ..Call::new(Collective::AllReduce, x, out) }, stream)
-    }
-
-    /// Reduces the `x` of all PEs, which has a part for each PE. This PE's part of the result is written to
-    /// `out`, or to its part of `x` if there is no `out`.
-    ///
-    /// # Errors
-    /// Fails where [`launch`](Collectives::launch) fails.
-    pub fn reduce_scatter(
-        &self,
-        x: &dyn AsArgument,
-        out: Option<&dyn AsArgument>,
-        op: Reduce,
-        stream: &Stream,
-    ) -> Result<(), GpuError> {
-        self.run(&Call { op, ..Call::new(Collective::ReduceScatter, x, out) }, stream)
-    }
-
-    /// Gathers the `x` of every PE in `out`. Without `out`, `x` has a part for each PE, and this PE's part is
-    /// sent to the others.
-    ///
-    /// # Errors
-    /// Fails where [`launch`](Collectives::launch) fails.
-    pub fn all_gather(
-        &self,
-        x: &dyn AsArgument,
-        out: Option<&dyn AsArgument>,
-        stream: &Stream,
-    ) -> Result<(), GpuError> {
-        self.run(&Call::new(Collective::AllGather, x, out), stream)
-    }
-
-    /// Copies the `x` of PE `root` to `out` of every PE, or to `x` if there is no `out`.
-    ///
-    /// # Errors
-    /// Fails where [`launch`](Collectives::launch) fails.
-    pub fn broadcast(
-        &self,
-        x: &dyn AsArgument,
-        out: Option<&dyn AsArgument>,
-        root: u32,
-        stream: &Stream,
-    ) -> Result<(), GpuError> {
-        self.run(&Call { root, ..Call::new(Collective::Broadcast, x, out) }, stream)
-    }
-
-    /// Sends part j of `x` to PE j, which receives it in the sender's part of `out`.
-    ///
-    /// # Errors
-    /// Fails where [`launch`](Collectives::launch) fails.
-    pub fn all_to_all(
-        &self,
-        x: &dyn AsArgument,
-        out: Option<&dyn AsArgument>,
-        stream: &Stream,
-    ) -> Result<(), GpuError> {
-        self.run(&Call::new(Collective::AllToAll, x, out), stream)
-    }
-
-    /// Carries out a call with the plan that [`plan`](Collectives::plan) chooses.
-    ///
-    /// # Errors
-    /// Fails where [`launch`](Collectives::launch) fails.
-    pub fn run(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        let (request, fixed) = self.operands(call, stream)?;
-        let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = lock().get(&(request, fixed)).cloned();
-        if let Some(ready) = found.filter(Arranged::is_current) {
-            return self.go(&ready, (call, &request), stream);
-        }
-        let ready = self.arranged(&self.choose(&request)?, call, &request, stream)?;
-        self.go(&ready, (call, &request), stream)?;
-        let mut all = lock();
-        if all.len() >= MAX_READY {
-            all.clear();
-        }
-        all.insert((request, fixed), ready);
-        Ok(())
-    }
-
-    /// Compiles what a call needs, so that no launch waits for it. Call it before a graph is captured.
-    ///
-    /// # Errors
-    /// Fails where [`launch`](Collectives::launch) fails.
-    pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        let request = self.operands(call, stream)?.0;
-        if plan.algorithm.engine {
-            self.engine.streams(&self.world, self.team.n_pes())?;
-            self.kernel(&self.lead(plan), LEAD, &request)?;
-            self.kernel(plan, LANDED, &request)?;
-        }
-        self.kernel(plan, self.name(plan, &request)?, &request).map(drop)
-    }
-
-    /// Carries out a call with the plan's algorithm, CTAs (at most as many as the GPU holds at once), threads
-    /// and unrolling. All PEs of the team must call it with the same plan.
-    ///
-    /// # Errors
-    /// Fails where [`request`](Collectives::request) fails, if the algorithm cannot do it (R0401), or where
-    /// [`Kernel::launch`] fails.
-    pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        let (request, _) = self.operands(call, stream)?;
-        self.go(&self.arranged(plan, call, &request, stream)?, (call, &request), stream)
     }
 
     pub(super) fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
@@ -309,7 +207,7 @@ impl Collectives {
     }
 
     /// The request of a call, and the operands' addresses that a prepared launch is bound to.
-    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, Bound), GpuError> {
+    pub(super) fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, Bound), GpuError> {
         let x = operand(call.x, "x", stream)?;
         let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
         let (collective, n_pes) = (call.collective, self.team.n_pes());

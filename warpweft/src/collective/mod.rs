@@ -28,6 +28,7 @@ mod cost;
 mod engine;
 mod handle;
 mod kernel;
+mod launch;
 mod plan;
 mod ready;
 mod shape;

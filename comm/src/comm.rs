@@ -159,7 +159,7 @@ impl AsArgument for CallOperand {
 }
 
 impl Comm {
-    /// Connects `size` ranks that have the same `id`. *Collective.*
+    /// Connects `size` ranks that have the same `id`. This call is *collective*.
     ///
     /// # Errors
     /// Fails if the GPU does not exist (R0102), a rank does not connect in time (R0202), or there
@@ -180,8 +180,8 @@ impl Comm {
         Ok(Comm { world, collectives, max_bytes: options.max_bytes, buffers: Arc::default() })
     }
 
-    /// Connects the ranks with an id that is exchanged by the caller: see [`Id::exchanged`].
-    /// *Collective.*
+    /// Connects the ranks with an id that is exchanged by the caller: see [`Id::exchanged`]. This
+    /// call is *collective*.
     ///
     /// # Errors
     /// Fails where [`new`](Comm::new) fails, or if the exchange fails ([`Error::Exchange`]).
@@ -219,8 +219,8 @@ impl Comm {
         if bytes <= limit { Ok(()) } else { Err(Error::TooLarge { bytes, limit }) }
     }
 
-    /// Allocates zeroed memory of the same size on each rank, which calls use without a copy.
-    /// *Collective.*
+    /// Allocates zeroed memory of the same size on each rank, which calls use without a copy. This
+    /// call is *collective*.
     ///
     /// # Errors
     /// Fails if a rank does not have enough memory (R0302).
@@ -233,7 +233,8 @@ impl Comm {
     }
 
     /// Makes memory of the caller symmetric, so that calls use it without a copy. The memory comes
-    /// from `cuMemAlloc` or `cuMemCreate`, and has the same size on each rank. *Collective.*
+    /// from `cuMemAlloc` or `cuMemCreate`, and has the same size on each rank. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails for memory that cannot be shared with other processes (R0306).
@@ -273,7 +274,7 @@ impl Comm {
         Ok(unsafe { self.stream(stream)? }.is_capturing())
     }
 
-    /// Waits on the host until all ranks have arrived. *Collective.*
+    /// Waits on the host until all ranks have arrived. This call is *collective*.
     ///
     /// # Errors
     /// Fails if a rank died (R0203), or if a rank makes another call (R0301).

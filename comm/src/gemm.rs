@@ -54,7 +54,7 @@ pub struct MatmulOperands {
 
 impl Matmul {
     /// Compiles the plan that is likely to be the fastest, and allocates the memory for its
-    /// launches. The problem's `m` counts the rows of all ranks. *Collective.*
+    /// launches. The problem's `m` counts the rows of all ranks. This call is *collective*.
     ///
     /// # Errors
     /// Fails for a problem that no kernel computes, if the ranks request different problems
@@ -67,7 +67,7 @@ impl Matmul {
 
     /// Makes a product like [`new`](Matmul::new), of ranks that have different numbers of rows: all
     /// have memory for `max_rows`, and [`set_rows`](Matmul::set_rows) changes their numbers, which
-    /// are `max_rows` at first. The problem's `m` does not count. *Collective.*
+    /// are `max_rows` at first. The problem's `m` does not count. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`new`](Matmul::new) fails, and for an allreduce (R0505).
@@ -110,7 +110,8 @@ impl Matmul {
         self.fused.rows()
     }
 
-    /// Changes the rows of each rank for calls that follow on the stream. *Collective.*
+    /// Changes the rows of each rank for calls that follow on the stream. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails for a rank with more rows than there is memory for, if ranks pass different rows, and

@@ -36,7 +36,7 @@ pub struct ScaledOperand {
 }
 
 impl Experts {
-    /// Compiles the kernels and allocates the memory for launches. *Collective.*
+    /// Compiles the kernels and allocates the memory for launches. This call is *collective*.
     ///
     /// # Errors
     /// Fails for a problem that the kernels do not support, if the ranks request different problems

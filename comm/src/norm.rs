@@ -95,8 +95,8 @@ impl Operands {
 const MAX_READY: usize = 1024;
 
 impl AddRmsNorm {
-    /// Prepares calls of RMSNorm whose results have the type of the hidden states, bf16 or f16, with
-    /// rows of `hidden` elements and at most `max_tokens` tokens. *Collective.*
+    /// Prepares calls of RMSNorm whose results have the type of the hidden states, bf16 or f16,
+    /// with rows of `hidden` elements and at most `max_tokens` tokens. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`with_form`](AddRmsNorm::with_form) fails.
@@ -109,10 +109,10 @@ impl AddRmsNorm {
         AddRmsNorm::with_form(comm, hidden, Form::plain(dtype), max_tokens)
     }
 
-    /// Prepares calls of a form: RMSNorm or LayerNorm, with results in the type of the hidden states
-    /// or in e4m3. Quantised results have one scale for all, which the caller gives, or a scale for
-    /// each token or each group of elements, which a call computes. All ranks pass the same form, row
-    /// and number of tokens. *Collective.*
+    /// Prepares calls of a form: RMSNorm or LayerNorm, with results in the type of the hidden
+    /// states or in e4m3. Quantised results have one scale for all, which the caller gives, or a
+    /// scale for each token or each group of elements, which a call computes. All ranks pass the
+    /// same form, row and number of tokens. This call is *collective*.
     ///
     /// ```no_run
     /// # use std::sync::Arc;

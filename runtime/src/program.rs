@@ -167,7 +167,8 @@ fn number<T: FromStr>(variable: &str, unset: T) -> Result<T> {
 }
 
 impl World {
-    /// Runs `body`, then finalizes. An error is printed, and ends all PEs. *Collective.*
+    /// Runs `body`, then finalizes. An error is printed, and ends all PEs. This call is
+    /// *collective*.
     pub fn run<E: Display>(self, body: impl FnOnce(&World) -> std::result::Result<(), E>) -> ExitCode {
         if let Err(e) = body(&self) {
             // The PE's own message is printed before the others learn of the failure.

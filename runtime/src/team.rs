@@ -120,7 +120,7 @@ impl Team {
     }
 
     /// Creates the team of this one's ranks `start`, `start + stride`, …, with `size` members.
-    /// Returns `None` in PEs that are not in it. Collective over this team.
+    /// Returns `None` in PEs that are not in it. This call is *collective* over this team.
     ///
     /// # Errors
     /// Fails if a rank is not in this team (R0303), or if its PEs request different teams (R0301).
@@ -177,7 +177,7 @@ impl Team {
     }
 
     /// Creates the team of these ranks, in this order. Returns `None` in PEs that are not listed.
-    /// Collective over the listed PEs; others need not call it.
+    /// This call is *collective* over the listed PEs; others need not call it.
     ///
     /// # Errors
     /// Fails if a rank is not in this team or is listed twice (R0303), or if the PEs list different

@@ -142,7 +142,7 @@ struct Hello {
 
 impl World {
     /// Joins the job that the environment describes ([`ProcessRank::detect`]). Without a job, the
-    /// world has one PE. *Collective.*
+    /// world has one PE. This call is *collective*.
     ///
     /// # Errors
     /// Fails if a library or a GPU is missing (R01xx), or if a PE did not arrive (R02xx).
@@ -151,8 +151,8 @@ impl World {
         World::join(&place, &Config::default())
     }
 
-    /// Joins a job like [`init`](World::init), without NVSHMEM, if all PEs are on this host. A process can be
-    /// in several such worlds. *Collective.*
+    /// Joins a job like [`init`](World::init), without NVSHMEM, if all PEs are on this host. A
+    /// process can be in several such worlds. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`init`](World::init) fails.
@@ -161,7 +161,7 @@ impl World {
         World::join(&place, &Config::default().memory(Some(Memory::Local)))
     }
 
-    /// Joins the job in which this process has the given place. *Collective.*
+    /// Joins the job in which this process has the given place. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`init`](World::init) fails.
@@ -292,7 +292,7 @@ impl World {
     }
 
     /// Waits, on the host, until all PEs have arrived and their remote operations are complete.
-    /// *Collective.*
+    /// This call is *collective*.
     ///
     /// # Errors
     /// Fails if a PE makes another call (R0301), or if one died (R0203).
@@ -303,8 +303,8 @@ impl World {
         inner.library.barrier_all()
     }
 
-    /// Waits like [`barrier`](World::barrier), until the other PEs arrive or one dies.
-    /// *Collective.*
+    /// Waits like [`barrier`](World::barrier), until the other PEs arrive or one dies. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails where [`barrier`](World::barrier) fails, except that PEs can take any time to arrive.
@@ -315,8 +315,8 @@ impl World {
         inner.library.barrier_all()
     }
 
-    /// Gathers the bytes of every PE, in the order of their ranks; for values that programs agree on.
-    /// *Collective.*
+    /// Gathers the bytes of every PE, in the order of their ranks; for values that programs agree
+    /// on. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`barrier`](World::barrier) fails.
@@ -337,7 +337,8 @@ impl World {
         }
     }
 
-    /// Frees the memory that was exported by DLPack and is no longer used on any PE. *Collective.*
+    /// Frees the memory that was exported by DLPack and is no longer used on any PE. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails where [`barrier`](World::barrier) fails.
@@ -346,7 +347,7 @@ impl World {
     }
 
     /// Frees the exported memory that is no longer used anywhere, then ends NVSHMEM. Returns the
-    /// remaining allocations, and reports them on standard error. *Collective.*
+    /// remaining allocations, and reports them on standard error. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`barrier`](World::barrier) fails.
@@ -472,7 +473,7 @@ impl Hello {
 }
 
 /// Returns the device of this PE, whose context is current in this thread from now on, and the
-/// host's name. Collective.
+/// host's name. This call is *collective*.
 fn device(
     place: &ProcessRank,
     config: &Config,

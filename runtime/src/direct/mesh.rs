@@ -23,7 +23,7 @@ const BYTES: usize = 16;
 pub(super) struct Mesh(Vec<Option<Socket>>);
 
 impl Mesh {
-    /// Connects all PEs, which are on one host. Collective.
+    /// Connects all PEs, which are on one host. This call is *collective*.
     ///
     /// # Errors
     /// Fails if a PE cannot be reached in time (R0202).
@@ -51,7 +51,8 @@ impl Mesh {
         Ok(Mesh(sockets))
     }
 
-    /// Gives each other PE a descriptor, or none, and takes theirs. Returns them by PE. Collective.
+    /// Gives each other PE a descriptor, or none, and takes theirs. Returns them by PE. This call
+    /// is *collective*.
     ///
     /// # Errors
     /// Fails if a PE does not answer in time (R0202).

@@ -76,7 +76,7 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Connects the PEs of one host. Collective.
+    /// Connects the PEs of one host. This call is *collective*.
     pub fn start(device: &Device, peers: &Peers) -> Result<Direct> {
         if peers.size() as usize > ops::MAX_PES {
             let message = format!(
@@ -118,7 +118,8 @@ impl Direct {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Allocates memory on all PEs. Returns 0 if a PE does not have enough memory. Collective.
+    /// Allocates memory on all PEs. Returns 0 if a PE does not have enough memory. This call is
+    /// *collective*.
     pub fn alloc(&self, bytes: usize) -> u64 {
         let mut state = self.state();
         if let Some(address) = state.place(bytes) {
@@ -146,7 +147,8 @@ impl Direct {
         }
     }
 
-    /// Maps the memory of each PE on all of them. If one PE has an error, all PEs fail. Collective.
+    /// Maps the memory of each PE on all of them. If one PE has an error, all PEs fail. This call
+    /// is *collective*.
     fn share(&self, own: Result<vmm::Allocation>) -> Result<Symmetric> {
         let exported = own.and_then(|own| Ok((vmm::export(&self.device, own.address())?, own)));
         let (descriptor, own) = match exported {
@@ -187,7 +189,7 @@ impl Direct {
 
     /// Registers memory of all PEs. This PE's is at `address`, and was allocated by CUDA's virtual
     /// memory functions or by `cuMemAlloc`. Returns its address, or 0 if a PE cannot pass it on or
-    /// map another's. Collective.
+    /// map another's. This call is *collective*.
     pub fn register(&self, address: u64, bytes: usize) -> u64 {
         let mapped = self.pass_on(address, bytes);
         let done = [u8::from(mapped.is_ok())];
@@ -302,7 +304,8 @@ impl Direct {
         state.teams.members(to)?.iter().position(|other| other == pe).map(|place| place as u32)
     }
 
-    /// Creates a team of these PEs of the world, which include this one. Collective over them.
+    /// Creates a team of these PEs of the world, which include this one. This call is *collective*
+    /// over these PEs.
     pub fn team_init(&self, members: &[u32]) -> Result<sys::Team> {
         let mut sorted = members.to_vec();
         sorted.sort_unstable();

@@ -20,8 +20,8 @@ const SECRET: usize = 32;
 const NAME: usize = 10 + SECRET;
 
 impl ProcessRank {
-    /// Determines the rank and the job from a communicator, whose ranks become the PEs. Collective
-    /// over it.
+    /// Determines the rank and the job from a communicator, whose ranks become the PEs. This call
+    /// is *collective* over it.
     ///
     /// # Errors
     /// Fails if the communicator's numbers, or the name of PE 0's host, are invalid (R0201).
@@ -64,7 +64,8 @@ impl ProcessRank {
 }
 
 impl Control {
-    /// Connects the ranks of this communicator, as [`Control::connect`] does. Collective over it.
+    /// Connects the ranks of this communicator, as [`Control::connect`] does. This call is
+    /// *collective* over it.
     ///
     /// # Errors
     /// Fails where [`ProcessRank::from_mpi`] or [`Control::connect`] fails.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weft_sim::Name;
 
 impl World {
-    /// Allocates bytes of symmetric memory, aligned to 256. *Collective.*
+    /// Allocates bytes of symmetric memory, aligned to 256. This call is *collective*.
     ///
     /// # Errors
     /// Fails if the PEs request different sizes (R0301), or if a PE has too little memory (R0302).

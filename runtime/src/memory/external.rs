@@ -52,7 +52,7 @@ impl World {
     }
 
     /// Makes an allocation symmetric, together with those of all other PEs. Its memory is then also
-    /// mapped at the address of the buffer. *Collective.*
+    /// mapped at the address of the buffer. This call is *collective*.
     ///
     /// # Errors
     /// Fails if the PEs give different sizes (R0301), or for memory that NVSHMEM cannot register
@@ -93,7 +93,8 @@ pub struct Mapping {
 
 impl World {
     /// Makes memory symmetric that another library has mapped in all PEs, without copying. The
-    /// memory stays that library's, and dropping the buffer frees nothing. *Collective.*
+    /// memory stays that library's, and dropping the buffer frees nothing. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails if the PEs give different sizes (R0301), if the mapping has no address for a PE, or if

@@ -38,7 +38,7 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// Allocates from NVSHMEM's heap. Collective.
+    /// Allocates from NVSHMEM's heap. This call is *collective*.
     fn heap(world: &Arc<Inner>, bytes: usize, place: &Location<'_>) -> Result<Allocation> {
         let _entered = world.enter()?;
         if bytes == 0 {
@@ -102,7 +102,7 @@ impl Allocation {
         self.world.registry().excuse(self.number);
     }
 
-    /// Frees it. Collective.
+    /// Frees it. This call is *collective*.
     fn free(&mut self) -> Result<()> {
         cuda::not_stuck()?;
         let world = self.world.enter()?;
@@ -149,7 +149,8 @@ impl Inner {
         external::bytes_of("NVSHMEM_MAX_MEMORY_PER_GPU").unwrap_or(own)
     }
 
-    /// Frees exported memory that no PE uses any more, as the first step of a call. Collective.
+    /// Frees exported memory that no PE uses any more, as the first step of a call. This call is
+    /// *collective*.
     pub fn collect(&self, what: &str) -> Result<()> {
         let mine: Vec<u64> = self.registry().released.keys().copied().collect();
         let bytes: Vec<u8> = mine.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -165,7 +166,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives an allocation's memory back once all PEs agree. Collective.
+    /// Gives an allocation's memory back once all PEs agree. This call is *collective*.
     fn give_back(&self, number: u64, address: u64, external: Option<External>) -> Result<()> {
         match external {
             // The memory itself is freed after its alias in the heap.

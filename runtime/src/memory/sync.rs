@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::world::World;
 
 impl World {
-    /// Allocates the memory of a kernel's `barrier` parameter, for grids of up to `ctas` CTAs. *Collective.*
+    /// Allocates the memory of a kernel's `barrier` parameter, for grids of up to `ctas` CTAs. This
+    /// call is *collective*.
     ///
     /// # Errors
     /// Fails where [`buffer`](World::buffer) fails.
@@ -15,7 +16,7 @@ impl World {
         Barrier::new(self, ctas)
     }
 
-    /// Allocates a signal with the value 0. *Collective.*
+    /// Allocates a signal with the value 0. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`buffer`](World::buffer) fails.

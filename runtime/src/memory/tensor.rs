@@ -13,8 +13,8 @@ use std::ops::Range;
 use weft_layout::Layout;
 
 impl World {
-    /// Allocates a symmetric tensor of this shape or layout, without setting its elements.
-    /// *Collective.*
+    /// Allocates a symmetric tensor of this shape or layout, without setting its elements. This
+    /// call is *collective*.
     ///
     /// # Errors
     /// Fails where [`buffer`](World::buffer) fails, or for a layout without elements (R0307).
@@ -25,7 +25,7 @@ impl World {
         SymmetricTensor::view(self.buffer(bytes)?, 0, layout)
     }
 
-    /// Allocates a symmetric tensor whose elements are 0. *Collective.*
+    /// Allocates a symmetric tensor whose elements are 0. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`tensor`](World::tensor) fails.

@@ -121,7 +121,7 @@ fn reduction(dtype: DType, op: Reduce) -> Result<(i32, i32)> {
 }
 
 impl Communicator {
-    /// Connects the PEs of a world. *Collective.*
+    /// Connects the PEs of a world. This call is *collective*.
     ///
     /// # Errors
     /// Fails if a PE has no NCCL (R0109), if NCCL cannot connect them (R0110), if the PEs do not agree
@@ -166,7 +166,7 @@ impl Communicator {
     }
 
     /// Allocates memory with `ncclMemAlloc` and registers it as a symmetric window, which NCCL's
-    /// symmetric kernels use. *Collective.*
+    /// symmetric kernels use. This call is *collective*.
     ///
     /// # Errors
     /// Fails if NCCL (before 2.27) has no windows, or a PE does not have enough memory (R0110), or

@@ -104,7 +104,7 @@ impl Library {
         self.check(null_mut(), "ncclMemFree", unsafe { (self.functions.ncclMemFree)(at(address)) })
     }
 
-    /// Registers memory of `alloc` as a symmetric window. Collective.
+    /// Registers memory of `alloc` as a symmetric window. This call is *collective*.
     pub fn register(&self, comm: Comm, address: u64, bytes: usize) -> Result<Window> {
         let Some(call) = self.functions.ncclCommWindowRegister else {
             return self.windows().map(|()| null_mut());

@@ -117,8 +117,8 @@ impl Library {
         }
     }
 
-    /// Allocates symmetric memory; `name` is for messages of the simulator. Collective over all
-    /// PEs.
+    /// Allocates symmetric memory; `name` is for messages of the simulator. This call is
+    /// *collective* over all PEs.
     pub fn alloc(&self, name: &str, bytes: usize, align: usize) -> u64 {
         match self {
             Library::Host(l) => l.alloc(bytes, align),

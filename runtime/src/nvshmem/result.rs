@@ -134,7 +134,7 @@ impl Host {
         Ok(id)
     }
 
-    /// Starts NVSHMEM on the current CUDA context's device. Collective.
+    /// Starts NVSHMEM on the current CUDA context's device. This call is *collective*.
     pub fn init(&self, rank: u32, size: u32, mut id: UniqueId) -> Result<()> {
         let mut attr = InitAttr::new();
         attr.args.uid.id = &mut id;
@@ -166,7 +166,7 @@ impl Host {
         }
     }
 
-    /// Ends NVSHMEM in this process. *Collective.*
+    /// Ends NVSHMEM in this process. This call is *collective*.
     pub fn finalize(&self) {
         // SAFETY: init succeeded; `World` calls this once.
         unsafe { (self.turn().nvshmemx_hostlib_finalize)() }
@@ -192,7 +192,7 @@ impl Host {
         (unsafe { (self.turn().nvshmem_align)(align, bytes) }) as u64
     }
 
-    /// Frees symmetric memory. Collective over all PEs.
+    /// Frees symmetric memory. This call is *collective* over all PEs.
     pub fn free(&self, address: u64) {
         // SAFETY: the owner frees once.
         unsafe { (self.turn().nvshmem_free)(at(address)) }
@@ -213,13 +213,13 @@ impl Host {
     }
 
     /// Maps memory of CUDA's virtual memory functions to the symmetric heap, and returns its
-    /// address there, or 0. Collective over all PEs.
+    /// address there, or 0. This call is *collective* over all PEs.
     pub fn register(&self, address: u64, bytes: usize) -> u64 {
         // SAFETY: the owner keeps the allocation until it is unregistered.
         (unsafe { (self.turn().nvshmemx_buffer_register_symmetric)(at(address), bytes, 0) }) as u64
     }
 
-    /// Undoes [`register`](Host::register). Collective over all PEs.
+    /// Undoes [`register`](Host::register). This call is *collective* over all PEs.
     pub fn unregister(&self, address: u64, bytes: usize) -> Result<()> {
         let f = self.turn();
         let call = f.nvshmemx_buffer_unregister_symmetric;
@@ -245,8 +245,8 @@ impl Host {
         u32::try_from(unsafe { (self.turn().nvshmem_team_translate_pe)(from, pe as c_int, to) }).ok()
     }
 
-    /// Creates a team of the PEs `start + i * stride`, i < size, of a parent. Collective over the
-    /// parent; `None` in other PEs.
+    /// Creates a team of the PEs `start + i * stride`, i < size, of a parent. This call is
+    /// *collective* over the parent; `None` in other PEs.
     pub fn split_strided(&self, parent: Team, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
         let mut team = sys::TEAM_INVALID;
         let f = self.turn();
@@ -271,7 +271,8 @@ impl Host {
         me.is_some_and(|me| (0..size).any(|i| start + i * stride == me))
     }
 
-    /// Creates teams for the rows and columns of a grid `x_range` wide. Collective over the parent.
+    /// Creates teams for the rows and columns of a grid `x_range` wide. This call is *collective*
+    /// over the parent.
     pub fn split_2d(&self, parent: Team, x_range: u32) -> Result<(Option<Team>, Option<Team>)> {
         let (mut x, mut y) = (sys::TEAM_INVALID, sys::TEAM_INVALID);
         let f = self.turn();
@@ -295,7 +296,7 @@ impl Host {
         Ok(id)
     }
 
-    /// Creates a team of any PEs. Collective over these.
+    /// Creates a team of any PEs. This call is *collective* over these PEs.
     pub fn team_init(&self, unique_id: u64, n_pes: u32, my_pe: u32) -> Result<Team> {
         let mut team = sys::TEAM_INVALID;
         let mut config = TeamConfig::new(unique_id);
@@ -313,7 +314,7 @@ impl Host {
         }
     }
 
-    /// Ends a team. Collective over it.
+    /// Ends a team. This call is *collective* over this team.
     pub fn team_destroy(&self, team: Team) {
         // SAFETY: the owner destroys once.
         unsafe { (self.turn().nvshmem_team_destroy)(team) }

@@ -110,7 +110,7 @@ struct Key {
 }
 
 impl Collectives {
-    /// Creates the collectives of all PEs. Every PE must call it. *Collective.*
+    /// Creates the collectives of all PEs. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`with`](Collectives::with) fails.
@@ -118,8 +118,9 @@ impl Collectives {
         Collectives::with(world, world.team(), Config::default())
     }
 
-    /// Creates the collectives of `team`, with workspaces sized by `config`. *Collective*: symmetric memory
-    /// is allocated, so all PEs of the world must call it at once, each with a team that it is in.
+    /// Creates the collectives of `team`, with workspaces sized by `config`. This call is
+    /// *collective*: symmetric memory is allocated, so all PEs of the world must call it at once,
+    /// each with a team that it is in.
     ///
     /// # Errors
     /// Fails if there is no memory for the workspaces (R0302), or if the CUDA driver refuses a call (R0103).

@@ -119,7 +119,8 @@ pub(super) struct Workspaces {
 }
 
 impl Workspaces {
-    /// Allocates workspaces for launches of up to `ctas` CTAs and for teams of any size. *Collective.*
+    /// Allocates workspaces for launches of up to `ctas` CTAs and for teams of any size. This call
+    /// is *collective*.
     ///
     /// # Errors
     /// Fails where [`World::buffer`] fails.

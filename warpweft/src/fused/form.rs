@@ -92,8 +92,8 @@ impl Form {
         Err(Error::new(error::NORM, what).help(help))
     }
 
-    /// Compares the calls that all PEs prepare, because kernels of different forms wait for each other's
-    /// packets. *Collective.*
+    /// Compares the calls that all PEs prepare, because kernels of different forms wait for each
+    /// other's packets. This call is *collective*.
     ///
     /// # Errors
     /// Fails on all PEs if they prepare different forms, rows of different sizes, or different

@@ -371,8 +371,8 @@ impl Decode {
     /// The most rows of A and D. With more rows, `Fused` moves whole tiles instead of packets.
     pub const MAX_ROWS: u64 = MAX_ROWS;
 
-    /// Compiles a product for a team, and allocates what its launches need. *Collective*: all PEs of the world call it with
-    /// the same arguments.
+    /// Compiles a product for a team, and allocates what its launches need. This call is
+    /// *collective*: all PEs of the world call it with the same arguments.
     ///
     /// Fails for a problem or a plan that the kernel does not support or if PEs of the team request
     /// different ones (R0505), if there is no memory (R0302), and where [`Kernel::compile`] fails.
@@ -380,7 +380,8 @@ impl Decode {
         Decode::with(world, team, problem, Epilogue::default(), plan)
     }
 
-    /// Compiles like [`new`](Decode::new), with an epilogue that is applied to elements. *Collective.*
+    /// Compiles like [`new`](Decode::new), with an epilogue that is applied to elements. This call
+    /// is *collective*.
     ///
     /// # Errors
     /// Fails as [`new`](Decode::new) does, and for gates or scales of blocks (R0505).

@@ -97,7 +97,7 @@ fn count(n: u64) -> usize {
 }
 
 impl Shared {
-    /// Checks the problem and the plan, and allocates memory. *Collective.*
+    /// Checks the problem and the plan, and allocates memory. This call is *collective*.
     fn new(world: &World, team: Team, problem: Problem, plan: Plan, form: &str) -> Result<Shared, GpuError> {
         let pes = team.n_pes();
         let fits = problem.check(pes).and_then(|()| plan.fits(&problem, pes));
@@ -175,8 +175,8 @@ impl Shared {
 impl Moe {
     /// Compiles the kernels for a team, and allocates the memory of launches:
     /// [`Problem::symmetric_bytes`] of symmetric memory, and workspaces. [`Problem::is_few`]
-    /// chooses the form for few tokens or the one for many. *Collective*: all PEs of the world call
-    /// it with the same arguments.
+    /// chooses the form for few tokens or the one for many. This call is *collective*: all PEs of
+    /// the world call it with the same arguments.
     ///
     /// # Errors
     /// Fails for a problem or a plan that the kernels do not support or if PEs of the team request
@@ -188,7 +188,8 @@ impl Moe {
         }
     }
 
-    /// Compiles and allocates like [`new`](Moe::new), in the form for few tokens. *Collective.*
+    /// Compiles and allocates like [`new`](Moe::new), in the form for few tokens. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails where [`Moe::new`] fails.
@@ -196,7 +197,8 @@ impl Moe {
         Moe::with(world, team, problem, plan, "few", |shared| Ok(Form::Few(Box::new(Few::new(shared)?))))
     }
 
-    /// Compiles and allocates like [`new`](Moe::new), in the form for many tokens. *Collective.*
+    /// Compiles and allocates like [`new`](Moe::new), in the form for many tokens. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails where [`Moe::new`] fails.

@@ -91,7 +91,7 @@ impl Selector {
     }
 
     /// Makes the requested selector, the same on all PEs of a team: that of the team's first PE,
-    /// which may be on another machine. *Collective* over the world.
+    /// which may be on another machine. This call is *collective* over the world.
     ///
     /// # Errors
     ///

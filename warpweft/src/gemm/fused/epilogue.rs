@@ -156,7 +156,7 @@ const UNREAD: usize = 16;
 pub(in crate::gemm) struct Unread([AnyTensor; 2]);
 
 impl Unread {
-    /// Allocates it for a problem. *Collective.*
+    /// Allocates it for a problem. This call is *collective*.
     ///
     /// # Errors
     /// Fails if there is no memory (R0302).

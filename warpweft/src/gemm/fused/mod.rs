@@ -96,8 +96,8 @@ struct Launch {
 
 impl Fused {
     /// Compiles a product for a team, and allocates the memory of its launches. The problem's `m`
-    /// counts the rows of all PEs together, and `n` and `k` are those of one PE. *Collective*: all
-    /// PEs of the world call it with the same arguments.
+    /// counts the rows of all PEs together, and `n` and `k` are those of one PE. This call is
+    /// *collective*: all PEs of the world call it with the same arguments.
     ///
     /// # Errors
     /// Fails for a problem or a plan that the kernel does not support or if PEs of the team request
@@ -112,7 +112,8 @@ impl Fused {
         Fused::with(world, team, form, problem, Epilogue::default(), choice)
     }
 
-    /// Compiles like [`new`](Fused::new), with an epilogue that is applied to elements. *Collective.*
+    /// Compiles like [`new`](Fused::new), with an epilogue that is applied to elements. This call
+    /// is *collective*.
     ///
     /// # Errors
     /// Fails where [`new`](Fused::new) fails, and for a choice that does not support the epilogue
@@ -128,13 +129,14 @@ impl Fused {
         Fused::made(world, team, form, (problem, epilogue), choice.into(), None)
     }
 
-    /// Compiles like [`with`](Fused::with), for PEs that have different numbers of rows: `rows` has one for each PE of the team,
-    /// which may be 0, and `m` is their sum. For an all-gather, A has modes (row of a PE, column, PE) with as many rows as the
-    /// largest of `rows`, and D has the rows of the PEs one after the other. For a reduce-scatter, D has the rows of this PE,
-    /// or if it must be symmetric as many as the largest of `rows`, of which the first ones are written.
-    /// For an all-to-all, D has modes (row, column, PE that multiplied), also with as many rows as the
-    /// largest of `rows`. The first ones are those of this PE, and a sequence overwrites the others.
-    /// *Collective.*
+    /// Compiles like [`with`](Fused::with), for PEs that have different numbers of rows: `rows` has
+    /// one for each PE of the team, which may be 0, and `m` is their sum. For an all-gather, A has
+    /// modes (row of a PE, column, PE) with as many rows as the largest of `rows`, and D has the
+    /// rows of the PEs one after the other. For a reduce-scatter, D has the rows of this PE, or if
+    /// it must be symmetric as many as the largest of `rows`, of which the first ones are written.
+    /// For an all-to-all, D has modes (row, column, PE that multiplied), also with as many rows as
+    /// the largest of `rows`. The first ones are those of this PE, and a sequence overwrites the
+    /// others. This call is *collective*.
     ///
     /// Launches may have other rows, up to the largest of these for each PE: [`set_rows`](Fused::set_rows).
     ///
@@ -188,7 +190,7 @@ impl Fused {
     }
 
     /// Compiles what is likely to be the fastest like [`new`](Fused::new): one launch, a launch
-    /// with packets for few rows, or a product and a collective. *Collective.*
+    /// with packets for few rows, or a product and a collective. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`new`](Fused::new) fails.
@@ -196,7 +198,8 @@ impl Fused {
         Fused::auto_with(world, team, form, problem, Epilogue::default())
     }
 
-    /// Compiles like [`auto`](Fused::auto), with an epilogue that is applied to elements. *Collective.*
+    /// Compiles like [`auto`](Fused::auto), with an epilogue that is applied to elements. This call
+    /// is *collective*.
     ///
     /// # Errors
     /// Fails where [`with`](Fused::with) fails.
@@ -221,8 +224,8 @@ impl Fused {
         Fused::with(world, team, form, problem, epilogue, choice)
     }
 
-    /// Compiles like [`uneven`](Fused::uneven), by the choice of the model: one launch, or products and a collective.
-    /// *Collective.*
+    /// Compiles like [`uneven`](Fused::uneven), by the choice of the model: one launch, or products
+    /// and a collective. This call is *collective*.
     ///
     /// # Errors
     /// Fails as [`uneven`](Fused::uneven) does.
@@ -245,8 +248,8 @@ impl Fused {
         self.launcher.rows().map(|(rows, _)| rows.all())
     }
 
-    /// Changes the rows of each PE for launches that follow on the stream: `m` is their sum then. Nothing is compiled or
-    /// allocated. *Collective.*
+    /// Changes the rows of each PE for launches that follow on the stream: `m` is their sum then.
+    /// Nothing is compiled or allocated. This call is *collective*.
     ///
     /// # Errors
     /// Fails on every PE if PEs pass different rows, for another number of PEs, for a PE with more rows than there is memory
@@ -429,7 +432,7 @@ fn chosen(
 }
 
 /// Compares the requests of a team's PEs, so that none waits for flags that others never raise.
-/// *Collective.*
+/// This call is *collective*.
 ///
 /// # Errors
 /// Fails on every PE of a team whose requests differ (R0505).
@@ -480,7 +483,7 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Staging memory of so many elements. *Collective.*
+/// Staging memory of so many elements. This call is *collective*.
 pub(super) fn staging(world: &World, dtype: DType, elements: usize) -> Result<AnyTensor, Error> {
     let buffer = world.buffer(elements.saturating_mul(dtype.bytes() as usize))?;
     AnyTensor::new(buffer, dtype, elements.into_layout()?)

@@ -85,7 +85,7 @@ pub(super) fn filled(problem: &Problem, epilogue: &Epilogue, target: Target) -> 
 }
 
 impl Sequence {
-    /// Compiles the product, and allocates the memory between both. *Collective.*
+    /// Compiles the product, and allocates the memory between both. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`Gemm::new`] or [`Collectives::with`] fails.

@@ -110,7 +110,8 @@ impl Tiles {
 }
 
 impl Uneven {
-    /// Compiles the kernel that writes the order, and allocates its memory. *Collective.*
+    /// Compiles the kernel that writes the order, and allocates its memory. This call is
+    /// *collective*.
     ///
     /// # Errors
     /// Fails where [`Kernel::with`] fails, and if there is no memory (R0302).

@@ -13,7 +13,7 @@ pub(super) const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
 impl<T: Number> Harness<'_, T> {
     /// Makes calls with new data each time, with only the copies of inputs and outputs between
     /// them, and compares the results with the reference. Returns the wrong elements on all PEs,
-    /// with the first one of the PE of least number that has any. *Collective.*
+    /// with the first one of the PE of least number that has any. This call is *collective*.
     pub(super) fn check(&self, case: &Case<'_, T>) -> Result<Option<Wrong>> {
         let (stream, device) = (self.stream, self.world.device());
         let mut given = Vec::new();
@@ -92,7 +92,7 @@ impl<T: Number> Harness<'_, T> {
     }
 }
 
-/// The combined findings of all PEs. *Collective.*
+/// The combined findings of all PEs. This call is *collective*.
 pub(super) fn agreed(world: &World, wrong: Option<Wrong>) -> Result<Option<Wrong>> {
     // The PEs take different times to compare.
     world.wait_for_all()?;

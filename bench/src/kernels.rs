@@ -132,7 +132,7 @@ impl PingPong {
     /// The number of one-way transfers in a launch.
     pub const FLIGHTS: u32 = 2 * ROUNDS;
 
-    /// Compiles the kernel and allocates its memory. *Collective.*
+    /// Compiles the kernel and allocates its memory. This call is *collective*.
     pub fn new(world: &World, transport: Transport) -> Result<PingPong> {
         let kernel = compile(world, PING_PONG, transport, None, &[("ROUNDS", i64::from(ROUNDS))])?;
         let (x, signal) = (world.zeros(1)?, world.zeros(1)?);

@@ -197,7 +197,7 @@ impl Bench {
 
 /// Measures on every PE of the world, all of which call it with the same request. `done` gets the
 /// report without rows first, and then the rows of each size and contender when they are measured,
-/// on every PE. *Collective.*
+/// on every PE. This call is *collective*.
 ///
 /// If the world compares the collectives that its PEs call ([`weft_runtime::Config::checks`]), the
 /// time of that comparison is part of the times of peers that are called without a graph.

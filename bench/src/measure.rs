@@ -515,7 +515,7 @@ impl<'a, T: Number> Harness<'a, T> {
         data::limit(self.bench.dtype, self.bench.summands(self.world.n_pes()))
     }
 
-    /// Microseconds of each block of a case's calls. *Collective.*
+    /// Microseconds of each block of a case's calls. This call is *collective*.
     pub(super) fn blocks(&self, case: &Case<'_, T>, blocks: Blocks) -> Result<Vec<f64>> {
         LocalCase { harness: self, case }.blocks(blocks)
     }

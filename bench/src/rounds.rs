@@ -16,10 +16,10 @@ pub(crate) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 /// Blocks of calls that another process makes and times.
 pub(crate) trait Blocks {
     /// Prepares a block of `calls` calls after `before` calls that are not timed. Returns the
-    /// microseconds of its first run. *Collective.*
+    /// microseconds of its first run. This call is *collective*.
     fn arrange(&self, calls: u32, before: u32) -> Result<f64>;
 
-    /// Runs that block again, and returns its microseconds. *Collective.*
+    /// Runs that block again, and returns its microseconds. This call is *collective*.
     fn again(&self) -> Result<f64>;
 }
 
@@ -39,7 +39,7 @@ enum Ready<'a> {
 }
 
 impl Ready<'_> {
-    /// Microseconds of the block. *Collective.*
+    /// Microseconds of the block. This call is *collective*.
     fn time(&self, start: &StartLine<'_>) -> Result<f64> {
         match self {
             Ready::Block(block) => start.time(block),
@@ -65,7 +65,7 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// The times of a call of each contender, over all PEs. Each round runs one block of each, in a
-    /// new random order. *Collective.*
+    /// new random order. This call is *collective*.
     pub fn times<'a>(&self, start: &StartLine<'a>, contenders: &[Timed<'a>]) -> Result<Vec<Spread>> {
         let world = start.world();
         let ready = |contender: &Timed<'a>| match contender {
@@ -94,7 +94,8 @@ impl Rounds {
         times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
     }
 
-    /// The number of calls in a block, from the microseconds of single calls. *Collective.*
+    /// The number of calls in a block, from the microseconds of single calls. This call is
+    /// *collective*.
     fn fitting(&self, world: &World, ones: [f64; 2]) -> Result<u32> {
         let about = Spread::over(&gather(world, &ones)?);
         Ok(self.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1))
@@ -138,7 +139,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// Adds the findings of all PEs. *Collective.*
+    /// Adds the findings of all PEs. This call is *collective*.
     pub(crate) fn add(&mut self, world: &World, own: &Wrong) -> Result<()> {
         let bytes = serde_json::to_vec(own).unwrap_or_default();
         for (pe, bytes) in (0u32..).zip(world.all_gather_host(&bytes)?) {

@@ -34,7 +34,7 @@ pub struct StartLine<'a> {
 }
 
 impl<'a> StartLine<'a> {
-    /// Allocates the memory of the barrier. *Collective.*
+    /// Allocates the memory of the barrier. This call is *collective*.
     pub fn new(world: &'a World) -> Result<StartLine<'a>> {
         let (stream, device) = (world.stream(), world.device());
         let compile = |text| kernels::compile(world, text, Transport::P2p, None, &[]);
@@ -86,7 +86,7 @@ impl<'a> StartLine<'a> {
         Ok(Block::Graph { graph, start, end })
     }
 
-    /// Runs a block, and returns its microseconds on this PE. *Collective.*
+    /// Runs a block, and returns its microseconds on this PE. This call is *collective*.
     pub fn time(&self, block: &Block<'_>) -> Result<f64> {
         let stream = self.world.stream();
         match block {

@@ -82,7 +82,7 @@ pub struct Verification {
 }
 
 /// The reason why the team of all PEs has no multicast address; none if it has one. The call does
-/// not create or enable anything. *Collective.*
+/// not create or enable anything. This call is *collective*.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ pub fn why_no_switch(world: &World) -> Result<Option<String>, BenchError> {
 ///
 /// The data are whole numbers whose sums are exact in their type, so that a result does not depend
 /// on the order in which the switch adds. `done` gets each pair when it is measured, on every PE.
-/// *Collective.*
+/// This call is *collective*.
 ///
 /// # Errors
 ///
@@ -223,7 +223,7 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
 
 impl Verification {
     /// Measures all contenders. If one does not compile, measures each by itself, so that the
-    /// others are kept. *Collective.*
+    /// others are kept. This call is *collective*.
     fn measure(&mut self, world: &World, bench: &Bench) -> Result<Vec<Row>, BenchError> {
         match run(world, bench, &mut |_, _| Ok(())) {
             Ok(report) => {

@@ -161,7 +161,7 @@ impl Timeline {
     }
 }
 
-/// Records the timeline of an allreduce of `bytes` bytes on all PEs. *Collective.*
+/// Records the timeline of an allreduce of `bytes` bytes on all PEs. This call is *collective*.
 ///
 /// # Errors
 ///
@@ -239,7 +239,7 @@ impl Recorder {
         })
     }
 
-    /// The time stamps of a graph of launches, on this PE. *Collective.*
+    /// The time stamps of a graph of launches, on this PE. This call is *collective*.
     fn record(&self, world: &World) -> Result<Vec<i64>> {
         let barrier = kernels::compile(world, kernels::BARRIER, weft::Transport::P2p, None, &[])?;
         let sync = world.kernel_barrier(1)?;

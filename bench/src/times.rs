@@ -26,10 +26,10 @@ pub struct Blocks {
 /// What can be called and timed, on this PE.
 pub trait Timed {
     /// Makes the very first call, and returns its microseconds from the call on the host to the end
-    /// of its work. *Collective.*
+    /// of its work. This call is *collective*.
     fn first(&self) -> Result<f64>;
 
-    /// Returns the microseconds of each block. *Collective.*
+    /// Returns the microseconds of each block. This call is *collective*.
     fn blocks(&self, blocks: Blocks) -> Result<Vec<f64>>;
 
     /// How often a call repeats what is timed.
@@ -38,7 +38,7 @@ pub trait Timed {
     }
 }
 
-/// The times of the first call, of cold calls, and of blocks of calls. *Collective.*
+/// The times of the first call, of cold calls, and of blocks of calls. This call is *collective*.
 pub fn times(world: &World, bench: &Bench, timed: &impl Timed) -> Result<Times> {
     let first = timed.first()?;
     let one = Blocks { calls: 1, before: 0, blocks: 1, cold: false };
@@ -65,7 +65,7 @@ fn fitting(us: f64, iters: u32, repeats: u32) -> (u32, u32) {
     (iters, repeats.min(within(1e6, us * f64::from(iters), 3)))
 }
 
-/// The times of all PEs. *Collective.*
+/// The times of all PEs. This call is *collective*.
 pub fn gather(world: &World, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let bytes: Vec<u8> = times.iter().flat_map(|t| t.to_le_bytes()).collect();
     let all = world.all_gather_host(&bytes)?;
@@ -83,7 +83,7 @@ impl Drawn {
         Drawn(now.as_nanos() as u64)
     }
 
-    /// The sequence of PE 0, on all PEs. *Collective.*
+    /// The sequence of PE 0, on all PEs. This call is *collective*.
     pub fn together(world: &World) -> Result<Drawn> {
         let all = world.all_gather_host(&Drawn::new().0.to_le_bytes())?;
         let first = all.first().and_then(|bytes| bytes.as_slice().try_into().ok());

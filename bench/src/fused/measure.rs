@@ -381,7 +381,7 @@ impl<'a> Harness<'a> {
         bytes
     }
 
-    /// Writes a round's data where the contender reads it. *Collective.*
+    /// Writes a round's data where the contender reads it. This call is *collective*.
     fn fill<T: Element, O: Element>(
         &self,
         contender: Contender,
@@ -424,7 +424,7 @@ impl<'a> Harness<'a> {
     }
 
     /// Makes calls with new data each time, and returns what is wrong on the first PE that has a
-    /// wrong result. *Collective.*
+    /// wrong result. This call is *collective*.
     fn check<T: Element, O: Element>(
         &self,
         contender: Contender,
@@ -470,7 +470,7 @@ impl<'a> Harness<'a> {
     }
 
     /// What is wrong on the first PE that has a wrong result, with the number of wrong elements of
-    /// all PEs. *Collective.*
+    /// all PEs. This call is *collective*.
     fn first_wrong(&self, own: Option<&Wrong>) -> Result<Option<(u32, Wrong)>> {
         let bytes = serde_json::to_vec(&own).unwrap_or_default();
         let all = self.world.all_gather_host(&bytes)?;

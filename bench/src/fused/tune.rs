@@ -27,7 +27,7 @@ pub fn candidates(row_bytes: usize, form: &Form) -> Vec<Contender> {
 }
 
 /// Measures all candidates for each number of tokens of a request, and returns the fastest ones.
-/// Rows with wrong results do not count, but stay in the report. *Collective.*
+/// Rows with wrong results do not count, but stay in the report. This call is *collective*.
 ///
 /// # Errors
 ///

@@ -481,7 +481,7 @@ impl<'a> Harness<'a> {
         Ok(Case { name: Contender::Torch.name(), plan: String::new(), invocation: Invocation::Torch(torch) })
     }
 
-    /// Calls a case twice, and compares samples of its result. *Collective.*
+    /// Calls a case twice, and compares samples of its result. This call is *collective*.
     fn check(
         &self,
         problem: &Problem,

@@ -187,7 +187,7 @@ impl Request {
 }
 
 /// Measures on every PE of the world, all of which call it with the same request. `done` gets the
-/// rows of each shape when they are measured, on every PE. *Collective.*
+/// rows of each shape when they are measured, on every PE. This call is *collective*.
 ///
 /// # Errors
 ///

@@ -57,7 +57,7 @@ pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> 
 }
 
 /// Tunes on every PE of the world, all of which call it with the same request. Its contenders are
-/// ignored. `done` gets the result for each shape, on every PE. *Collective.*
+/// ignored. `done` gets the result for each shape, on every PE. This call is *collective*.
 ///
 /// # Errors
 ///

@@ -203,7 +203,7 @@ impl<'a> Harness<'a> {
         }))
     }
 
-    /// Makes two calls, and compares samples of the result. *Collective.*
+    /// Makes two calls, and compares samples of the result. This call is *collective*.
     fn check<T: Element>(&self, problem: &Problem, call: &Call<'a>, operands: &Operands<T>) -> Result<Wrong> {
         let (world, stream) = (self.world, self.world.stream());
         call(stream)?;

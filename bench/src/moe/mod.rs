@@ -77,7 +77,7 @@ pub struct Request {
 }
 
 /// Measures on every PE of the world, all of which call it with the same request. `done` gets the
-/// rows of each problem when they are measured, on every PE. *Collective.*
+/// rows of each problem when they are measured, on every PE. This call is *collective*.
 ///
 /// # Errors
 ///

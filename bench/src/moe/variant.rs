@@ -83,7 +83,7 @@ impl Variant {
         tokens as f64 * if self.form == Form::Exchange { row + back } else { row } as f64
     }
 
-    /// Compiles the kernels. *Collective.*
+    /// Compiles the kernels. This call is *collective*.
     pub(super) fn layer(&self, world: &World, problem: Problem) -> Result<Moe, GpuError> {
         let (team, plan) = (world.team(), self.plan);
         let tried = [("OUTS", self.outs), ("PACE", self.pace)];

@@ -326,7 +326,7 @@ fn meeting_place() -> Result<TempDir> {
 
 impl Torch {
     /// Starts PyTorch on every PE, with memory for `elements` elements of input and of output, and
-    /// data up to `limit`. *Collective.*
+    /// data up to `limit`. This call is *collective*.
     pub fn start(world: &World, bench: &Bench, elements: u64, limit: u64) -> Result<Torch> {
         Torch::with(world, (bench.dtype, bench.graph), (elements, limit), python())
     }
@@ -375,7 +375,8 @@ fn ask<A: DeserializeOwned>(child: &RefCell<Child>, question: &Ask, within: Dura
     child.borrow_mut().ask(question, within).map_err(BenchError::Local)
 }
 
-/// The microseconds of a first call, or why PyTorch rejects it on some PE. *Collective.*
+/// The microseconds of a first call, or why PyTorch rejects it on some PE. This call is
+/// *collective*.
 fn agreed_first(world: &World, answer: Prepared) -> Result<std::result::Result<f64, String>> {
     let (first_us, refused) = match answer {
         Prepared::First(us) => (us, String::new()),
@@ -403,7 +404,7 @@ impl Timed for PreparedCall<'_> {
 }
 
 impl<T: Number> Harness<'_, T> {
-    /// The fastest of the contender's functions, or why there is none. *Collective.*
+    /// The fastest of the contender's functions, or why there is none. This call is *collective*.
     pub(super) fn by_torch(
         &self,
         contender: &str,

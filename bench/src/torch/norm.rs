@@ -38,7 +38,7 @@ impl Norm {
 }
 
 impl Torch {
-    /// Makes the operands, and the first call. *Collective.*
+    /// Makes the operands, and the first call. This call is *collective*.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Torch {
         agreed_first(world, answer)?.map(drop).map_err(refused)
     }
 
-    /// The microseconds of each block. *Collective.*
+    /// The microseconds of each block. This call is *collective*.
     ///
     /// # Errors
     ///
@@ -59,8 +59,8 @@ impl Torch {
         Ok(self.ask::<Timings>(&Ask::Time(blocks))?.us)
     }
 
-    /// Makes calls with new data each, and returns what is wrong in this PE's results.
-    /// *Collective.*
+    /// Makes calls with new data each, and returns what is wrong in this PE's results. This call is
+    /// *collective*.
     ///
     /// # Errors
     ///

@@ -33,7 +33,8 @@ struct Sampled {
 }
 
 impl Torch {
-    /// Starts PyTorch on every PE, for calls that allocate their own operands. *Collective.*
+    /// Starts PyTorch on every PE, for calls that allocate their own operands. This call is
+    /// *collective*.
     pub fn with_own_operands(world: &World, dtype: DType, graph: bool) -> Result<Torch> {
         /// The size in elements of the memory whose barrier lets the PEs begin together.
         const ELEMENTS: u64 = 1024;
@@ -44,8 +45,8 @@ impl Torch {
         Torch::with(world, (dtype, graph), (ELEMENTS, 1), python)
     }
 
-    /// Makes the operands of a product, with `rows` rows of A, and makes its first call.
-    /// *Collective.*
+    /// Makes the operands of a product, with `rows` rows of A, and makes its first call. This call
+    /// is *collective*.
     ///
     /// # Errors
     ///
@@ -63,8 +64,8 @@ impl Torch {
         agreed_first(world, answer)?.map(drop).map_err(refused)
     }
 
-    /// Fills the operands, multiplies twice, and returns these elements of the result.
-    /// *Collective.*
+    /// Fills the operands, multiplies twice, and returns these elements of the result. This call is
+    /// *collective*.
     ///
     /// # Errors
     ///

@@ -129,7 +129,7 @@ impl Tune {
 }
 
 /// Measures on every PE of the world, all of which call it with the same request, and returns the
-/// table. *Collective.*
+/// table. This call is *collective*.
 ///
 /// # Errors
 ///

@@ -39,8 +39,8 @@ kernel allreduce_two_shot<T: dtype = f32, N: int = 1048576>(x: symm<T, (N):(1)>,
 }
 ";
 
-/// Calibrates the machine. Each figure is the median of `repeats` measurements, each of which takes
-/// the time of its slowest PE. This call is *collective*.
+/// Measures the calibration of the machine. Each figure is the median of `repeats` measurements,
+/// each of which takes the time of its slowest PE. This call is *collective*.
 pub fn run(start: &StartLine<'_>, repeats: u32) -> Result<Calibration> {
     let world = start.world();
     let empty = kernels::compile(world, EMPTY, Transport::P2p, None, &[])?;

@@ -19,8 +19,8 @@ pub enum Contender {
     /// Remote operations of warpweft's language, lowered to loads and stores at the other PE's
     /// address.
     P2p,
-    /// NVSHMEM: its collective on a stream, or its device function in a kernel that is otherwise
-    /// the same as warpweft's.
+    /// NVSHMEM's collective on a stream, or its device function in a kernel that is otherwise the
+    /// same as warpweft's.
     Nvshmem,
     /// NVSHMEM's operation on a stream, which the copy engine carries out.
     Stream,

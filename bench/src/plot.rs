@@ -22,8 +22,8 @@ const DIFFERENT: f64 = 0.05;
 pub(super) const FONT: &str = "sans-serif";
 pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
 
-/// The colours. The first seven can be told apart with red-green colour blindness too (Okabe and
-/// Ito, 2008).
+/// The colours of the lines. The first seven can be told apart with red-green colour blindness too
+/// (Okabe and Ito, 2008).
 pub(super) const COLORS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -159,7 +159,7 @@ impl Report {
         Ok(chart)
     }
 
-    /// Draws the legend.
+    /// Draws the legend of the lines.
     fn legend(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         let mut y = 60;
         for (i, line) in lines.iter().enumerate() {
@@ -240,7 +240,7 @@ impl Line<'_> {
         ShapeStyle::from(&self.color).stroke_width(if self.ours { 3 } else { 2 })
     }
 
-    /// A marker: a disc for a contender of warpweft, a ring for a peer.
+    /// The marker of a point: a disc for a contender of warpweft, a ring for a peer.
     fn dot<C>(&self, at: C) -> Circle<C, i32> {
         let style = if self.ours { self.color.filled() } else { self.color.stroke_width(1) };
         Circle::new(at, if self.ours { 3 } else { 4 }, style)

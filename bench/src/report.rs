@@ -124,7 +124,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Sets both bandwidths.
+    /// Returns the row with both bandwidths.
     pub(super) fn with_bandwidth(mut self, factor: f64) -> Row {
         self.algbw = self.size as f64 / self.time_us.median / 1e3;
         self.busbw = self.algbw * factor;

@@ -134,7 +134,7 @@ impl Report {
         out
     }
 
-    /// The whole table: its head, and the lines of all rows.
+    /// Returns the whole table: its head, and the lines of all rows.
     pub fn table(&self, wide: bool) -> String {
         let same = |a: &Row, b: &Row| (a.size, &a.algorithm) == (b.size, &b.algorithm);
         let lines = self.rows.chunk_by(same).map(|rows| Report::line(rows, wide));

@@ -26,7 +26,7 @@ pub struct Traffic {
     pub collective: Collective,
     /// The name of the algorithm.
     pub algorithm: String,
-    /// The lowering: `multimem` or `unicast`; `any` if both are the same.
+    /// The lowering of the kernel: `multimem` or `unicast`; `any` if both are the same.
     pub lowering: String,
     /// Where the results are.
     pub place: Placement,

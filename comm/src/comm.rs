@@ -1,4 +1,4 @@
-//! The communicator: its ranks, their memory and their collective calls.
+//! The communicator with its ranks, their memory and their collective calls.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
 use crate::{DType, Error, Id, RawStream};
@@ -180,8 +180,8 @@ impl Comm {
         Ok(Comm { world, collectives, max_bytes: options.max_bytes, buffers: Arc::default() })
     }
 
-    /// Connects the ranks with an id that is exchanged by the caller: see [`Id::exchanged`]. This
-    /// call is *collective*.
+    /// Connects the ranks with an id that is exchanged by the caller, as [`Id::exchanged`]
+    /// describes. This call is *collective*.
     ///
     /// # Errors
     /// Fails where [`new`](Comm::new) fails, or if the exchange fails ([`Error::Exchange`]).

@@ -16,9 +16,9 @@ use weft::runtime::memory::AnyTensor;
 use weft::runtime::{self, DeviceTensor, IntoLayout, SymmetricTensor, error};
 use weft::{Define, KernelFile, Options};
 
-/// The operation after a row-parallel layer: it adds the ranks' partial sums, adds the result to the
-/// residual, and normalises the residual. The norm is RMSNorm or LayerNorm, and results can be
-/// quantised: see [`with_form`](AddRmsNorm::with_form).
+/// The operation after a row-parallel layer: it adds the ranks' partial sums, adds the result to
+/// the residual, and normalises the residual. The norm is RMSNorm or LayerNorm, and results can be
+/// quantised, as [`with_form`](AddRmsNorm::with_form) describes.
 ///
 /// For few tokens it is one kernel, which sends packets and waits for no barrier. For many tokens it
 /// is an allreduce followed by a kernel, except for LayerNorm and for scales of groups, which are one

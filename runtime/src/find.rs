@@ -44,7 +44,7 @@ pub enum Missing {
 /// The description of a file to search for.
 #[derive(Clone, Copy, Debug)]
 pub struct LibrarySearch {
-    /// The file name. The name of a library (`libnvrtc.so`) can be followed by a version.
+    /// The name of the file. The name of a library (`libnvrtc.so`) can be followed by a version.
     pub name: &'static str,
     /// The variables that name the file, or an installation with it.
     pub vars: &'static [&'static str],

@@ -1,5 +1,5 @@
-//! The PEs: on GPUs one process for each, with NVSHMEM's symmetric heap and kernels loaded through
-//! the CUDA driver, or [`simulated`] by threads of one process.
+//! PEs are processes with a GPU each, which have NVSHMEM's symmetric heap and load kernels through
+//! the CUDA driver, or they are [`simulated`] by threads of one process.
 //!
 //! Foreign libraries are opened at run time, each in three layers: the raw functions (`sys`), a
 //! `Result` for every call (`result`), and owning types. CUDA's layers are [`cudarc`]'s, and

@@ -63,9 +63,9 @@ pub struct Gpu {
 pub enum Link {
     /// The memory is the GPU's own.
     Own,
-    /// NVLink: loads, stores and atomics.
+    /// NVLink, with loads, stores and atomics.
     NvLink,
-    /// PCIe peer access: loads and stores.
+    /// PCIe peer access, with loads and stores.
     Pcie,
     /// The devices cannot access each other, except by copies.
     None,

@@ -209,8 +209,8 @@ impl World {
         self.signalled(dest, source, update, pe, false, stream)
     }
 
-    /// Copies like [`put_signal`](World::put_signal). `source` must not change until the next
-    /// [`quiet`](World::quiet).
+    /// Copies and signals like [`put_signal`](World::put_signal). `source` must not change until
+    /// the next [`quiet`](World::quiet).
     ///
     /// # Errors
     /// Fails where [`put_signal`](World::put_signal) fails.

@@ -1,4 +1,4 @@
-//! Shapes: the types that give a tensor's extents, and the memory that a tensor needs.
+//! Shapes are the types that give a tensor's extents, and the memory that a tensor needs.
 
 use crate::error::{Error, Result, SHAPE};
 use weft_layout::{Int, IntTuple, Layout};

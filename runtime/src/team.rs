@@ -1,4 +1,4 @@
-//! Teams: sets of PEs that take part in collectives, with their own numbering.
+//! Teams are sets of PEs that take part in collectives, with their own numbering.
 //!
 //! Source: NVSHMEM API, Team Management. All calls that create a team are collective over its
 //! parent (or, for a list, over the listed PEs), and so is dropping one.

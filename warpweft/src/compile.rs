@@ -97,7 +97,8 @@ weft_sim::setters!(
 );
 
 impl Options {
-    /// Default options: optimised code with line information, and no stage kept.
+    /// Makes the default options: the code is optimised and has line information, and no stage is
+    /// kept.
     pub fn new(target: Target) -> Options {
         Options {
             target,
@@ -202,7 +203,7 @@ pub struct Compiled {
 }
 
 impl KernelFile {
-    /// Parses a text. `use` reads files below the folder of `name`.
+    /// Parses the text of a kernel file. `use` reads files below the folder of `name`.
     pub fn parse(name: &str, text: &str) -> Result<KernelFile, CompileError> {
         KernelFile::parse_with(name, text, &Files::beside(Path::new(name)))
     }

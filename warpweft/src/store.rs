@@ -174,7 +174,8 @@ impl<T: StoredValue> Store<T> {
         Some((entry, Found::Disk))
     }
 
-    /// Keeps an entry. If the folder cannot be written, only this process keeps the entry.
+    /// Keeps an entry for later calls. If the folder cannot be written, only this process keeps the
+    /// entry.
     pub fn put(&self, key: &Key, entry: T) -> Arc<T> {
         let entry = Arc::new(entry);
         self.lock().insert(*key, entry.clone());

@@ -168,8 +168,8 @@ macro_rules! tables {
                 all.map_err(|why| $file.bad(format!("{} {why}", file.display())))
             }
 
-            /// Adds a table. Its measurements replace those of the same setting, and all that was measured with another
-            /// driver or with other kernels.
+            /// Adds a table of measurements. They replace those of the same setting, and all that
+            /// was measured with another driver or with other kernels.
             pub fn add(&mut self, table: Table) {
                 $crate::tuned::Measured::join(table, &mut self.tables);
             }

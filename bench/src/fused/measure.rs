@@ -289,7 +289,7 @@ impl<'a> Harness<'a> {
         contender.plan(&self.shape(tokens, row_bytes), self.sms, self.request.split, chosen)
     }
 
-    /// A contender's call.
+    /// Makes the call of a contender.
     fn call<'c, T: Element, O: Element>(
         &'c self,
         contender: Contender,

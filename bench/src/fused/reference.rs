@@ -17,7 +17,7 @@ pub const MIN_SCALE: f64 = 1.0 / (448.0 * 512.0);
 /// The greatest finite number of e4m3.
 const MAX_E4M3: f64 = 448.0;
 
-/// The inputs. Elements are indexed in C order over (token, hidden).
+/// The inputs of the operation. Elements are indexed in C order over (token, hidden).
 pub struct Inputs<'a> {
     /// The element types and the outputs.
     pub form: Form,

@@ -1,4 +1,4 @@
-//! Tuning: finds the fastest plan for a number of tokens by measurement.
+//! Tuning finds the fastest plan for a number of tokens by measurement.
 
 use super::{Contender, Fused, Plan, ProgressSink, Report, Request, Row, RowSplit, run};
 use crate::BenchError;

@@ -1,4 +1,4 @@
-//! Tuning: finds the fastest plan of a problem by measurement.
+//! Tuning finds the fastest plan of a problem by measurement.
 
 use super::Request;
 use super::measure::{Call, Case, Harness, Result, Sets};

@@ -1,4 +1,4 @@
-//! Tuning: finds the fastest plan for a product with communication by measurement.
+//! Tuning finds the fastest plan for a product with communication by measurement.
 
 use super::{Contender, Request, Row, run};
 use crate::BenchError;

@@ -26,7 +26,7 @@ fn shares(rows: u64, groups: u64, even: bool) -> Vec<u64> {
     (0..groups).map(|g| before(g + 1) - before(g)).collect()
 }
 
-/// Random elements.
+/// Allocates random elements on the device.
 fn filled<T: Element>(world: &World, elements: u64) -> Result<DeviceTensor<T>> {
     let tensor = DeviceTensor::alloc(world.device(), count(elements))?;
     let data = Data::new(world.device(), &gemm::Problem::new(Shape { m: 1, n: 8, k: 8 }, T::DTYPE))?;

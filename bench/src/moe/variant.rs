@@ -27,7 +27,7 @@ pub enum Form {
     Even,
 }
 
-/// Forms by name.
+/// The forms by their names.
 const FORMS: [(&str, Form); 8] = [
     ("auto", Form::Auto),
     ("many", Form::Many),

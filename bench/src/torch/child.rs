@@ -19,8 +19,8 @@ const KEPT: usize = 8;
 /// The time within which a process must end after its output has ended.
 const END: Duration = Duration::from_secs(1);
 
-/// The process. It is killed when this value is dropped; its standard input ends when this process
-/// ends.
+/// The process that answers questions. It is killed when this value is dropped; its standard input
+/// ends when this process ends.
 pub struct Child {
     name: String,
     process: std::process::Child,

@@ -93,8 +93,8 @@ const fn function(
     Function { contender, name, collective: Collective::AllReduce, place, multicast }
 }
 
-/// The contenders: the fastest of PyTorch's functions for a size, each algorithm of PyTorch, and the
-/// kernels of inference engines.
+/// The contenders of PyTorch: the fastest of PyTorch's functions for a size, each algorithm of
+/// PyTorch, and the kernels of inference engines.
 pub const CONTENDERS: [&str; 6] =
     ["torch", "torch-one-shot", "torch-two-shot", "torch-multimem", "flashinfer", "vllm"];
 
@@ -168,7 +168,7 @@ fn python() -> Command {
     command
 }
 
-/// PyTorch's version. Python is started only once in a process.
+/// Returns the version of PyTorch. Python is started only once in a process.
 ///
 /// # Errors
 ///

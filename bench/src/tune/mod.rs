@@ -1,4 +1,4 @@
-//! `weft tune`: finds the fastest plan of warpweft's collectives on this machine, by size, type,
+//! `weft tune` finds the fastest plan of warpweft's collectives on this machine, by size, type,
 //! placement and memory.
 
 mod search;
@@ -22,7 +22,7 @@ use weft_runtime::{DType, Reduce, World};
 pub struct Tune {
     /// The collectives that are tuned.
     pub collectives: Vec<Collective>,
-    /// The element types. Other types use the plans of a type of the same width.
+    /// The element types that are tuned. Other types use the plans of a type of the same width.
     pub dtypes: Vec<DType>,
     /// The reduction of collectives that reduce.
     pub op: Reduce,

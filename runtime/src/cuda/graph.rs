@@ -1,4 +1,4 @@
-//! Graphs: work of a stream that is captured once and launched many times.
+//! Graphs are work of a stream that is captured once and launched many times.
 
 use super::{Stream, error};
 use crate::error::{CUDA, Error, Result};

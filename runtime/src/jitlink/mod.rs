@@ -19,7 +19,7 @@ pub struct JitLink {
 /// One of the inputs that are linked.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// PTX: its name in messages, and its text.
+    /// The PTX, with its name in messages and its text.
     Ptx(&'a str, &'a str),
     /// A relocatable object (a cubin of ptxas with `--compile-only`): its name in messages, and its
     /// contents.

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::null_mut;
 
-/// The opened library. It stays loaded, because it has threads.
+/// The library that was opened. It stays loaded, because it has threads.
 pub struct Library {
     functions: Functions,
     _library: ManuallyDrop<libloading::Library>,

@@ -48,7 +48,7 @@ pub enum Launcher {
     Mpi,
     /// The program itself, with an id that its PEs share ([`ProcessRank::of_id`]).
     Program,
-    /// No launcher: the job has one PE.
+    /// No launcher, for a job that has one PE.
     Alone,
 }
 

@@ -1,4 +1,4 @@
-//! A job: how its PEs start, find each other, agree, and end together.
+//! The PEs of a job start, find each other, agree, and end together.
 //!
 //! [`ProcessRank`] tells which PE this process is, for any launcher. [`Control`] connects it with
 //! all others before (and beside) NVSHMEM. PE 0 runs the hub, which has a few threads that match

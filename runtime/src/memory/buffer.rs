@@ -1,4 +1,4 @@
-//! Untyped symmetric memory.
+//! Symmetric memory without an element type.
 
 use super::Allocation;
 use crate::cuda::{self, DeviceTensor, Stream, copy};

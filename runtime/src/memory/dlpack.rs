@@ -1,4 +1,4 @@
-//! DLPack: tensors that are shared with PyTorch, CuPy, JAX and others, without copying.
+//! DLPack shares tensors with PyTorch, CuPy, JAX and others without copying.
 //!
 //! Source: DLPack 1.x (dmlc.github.io/dlpack). The callers are responsible for order: a tensor is
 //! passed on when the work that fills it is done, or between streams that wait for each other.

@@ -1,8 +1,9 @@
-//! Symmetric memory: the same size on every PE, reachable from all.
+//! Symmetric memory has the same size on every PE, and all PEs can reach it.
 //!
-//! Allocating and dropping are collective: all PEs, the same sizes, the same order. Both are checked over the job's
-//! control connection before NVSHMEM is called, so that a PE that does something else is an error on all of them and
-//! not a hang. Source: NVSHMEM API, Memory Management.
+//! Allocating and dropping are collective: all PEs do it with the same sizes in the same order.
+//! Both are checked over the job's control connection before NVSHMEM is called, so that a PE that
+//! does something else is an error on all of them and not a hang. Source: NVSHMEM API, Memory
+//! Management.
 
 mod buffer;
 mod dlpack;
@@ -102,7 +103,7 @@ impl Allocation {
         self.world.registry().excuse(self.number);
     }
 
-    /// Frees it. This call is *collective*.
+    /// Frees the allocation. This call is *collective*.
     fn free(&mut self) -> Result<()> {
         cuda::not_stuck()?;
         let world = self.world.enter()?;

@@ -1,4 +1,4 @@
-//! Versions of NCCL.
+//! The versions of NCCL and their order.
 
 use std::fmt;
 

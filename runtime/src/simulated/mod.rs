@@ -1,4 +1,4 @@
-//! Simulated PEs: the same [`World`] on a machine without GPUs.
+//! Simulated PEs have the same [`World`] on a machine without GPUs.
 //!
 //! The simulation is below everything that programs see. A simulated PE is a thread of this
 //! process. Its device, its streams, events and graphs, its NVSHMEM and its connection with the
@@ -396,7 +396,7 @@ impl Simulation {
         state.machine.host_address(pe as usize, address, bytes).map_err(|e| state::from_sim(&e))
     }
 
-    /// Stops the job: every current and later wait of every PE ends with `R0405`. Kernels are
+    /// Stops the whole job: every current and later wait of every PE ends with `R0405`. Kernels are
     /// stopped if the job has [`SimConfig::stop`].
     pub fn interrupt(&self) {
         if let Some(stop) = &self.0.settings.config.stop {

@@ -1,4 +1,4 @@
-//! Algorithms: kernels of the built-in library, with their properties.
+//! The algorithms of collectives, which are kernels of the built-in library with properties.
 
 use super::sums::is_quantisable;
 use super::table::{ALGORITHMS, STAGE};
@@ -74,8 +74,8 @@ impl PartialEq for Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms. Those of one collective are in the order of the sizes that they suit,
-    /// smallest first.
+    /// Every algorithm of the library. Those of one collective are in the order of the sizes that
+    /// they suit, smallest first.
     pub const ALL: &[Algorithm] = &super::ALGORITHMS;
 
     /// The number of CTAs for which a handle with `ctas` CTAs has staging memory.

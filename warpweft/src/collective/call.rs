@@ -15,7 +15,8 @@ pub struct Call<'a> {
     pub collective: Collective,
     /// The operation of a reduction.
     pub op: Reduce,
-    /// The operand. In place, it is the larger tensor, in which this PE's part is at its rank.
+    /// The operand of this PE. In place, it is the larger tensor, in which this PE's part is at its
+    /// rank.
     pub x: &'a dyn AsArgument,
     /// The tensor for the result, if it is not the operand.
     pub out: Option<&'a dyn AsArgument>,

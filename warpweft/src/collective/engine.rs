@@ -61,7 +61,7 @@ impl Kernels {
 pub(super) struct Engine(OnceLock<Vec<Stream>>);
 
 impl Engine {
-    /// The streams: one for each PE of the team, up to the greatest number.
+    /// Returns a stream for each PE of the team, up to the greatest number.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ impl Default for Config {
     }
 }
 
-/// The collectives of a team: see the [module](super).
+/// The collectives of a team. The [module](super) describes them.
 pub struct Collectives {
     pub(super) world: World,
     pub(super) team: Team,

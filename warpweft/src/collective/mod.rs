@@ -1,5 +1,5 @@
-//! Collectives: a table of algorithms, and calls that compile and launch them like a user's
-//! kernels.
+//! The collectives of a team: a table of algorithms, and calls that compile and launch them like a
+//! user's kernels.
 //!
 //! An [`Algorithm`] is a kernel of the built-in library (`src/library/*.weft`) with its properties.
 //! [`Collectives`] owns the symmetric workspaces that algorithms need, and compiles each algorithm

@@ -1,5 +1,5 @@
-//! The collectives: the data of each PE before and after, and the bandwidth as nccl-tests computes
-//! it from the time.
+//! Describes the collectives: the data of each PE before and after, and the bandwidth as nccl-tests
+//! computes it from the time.
 
 use std::fmt;
 use weft_runtime::Reduce;

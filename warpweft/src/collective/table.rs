@@ -237,8 +237,8 @@ impl Cost {
     }
 }
 
-/// All algorithms. Those of one collective are in the order of the sizes that they suit, smallest
-/// first.
+/// Every algorithm of the library. Those of one collective are in the order of the sizes that they
+/// suit, smallest first.
 pub static ALGORITHMS: [Algorithm; 39] = [
     Algorithm {
         part: "allreduce",

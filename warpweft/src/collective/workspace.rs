@@ -8,7 +8,7 @@ use weft_runtime::{DType, IntoLayout, SymmetricBuffer, World, error};
 /// A workspace parameter of the library's kernels. It is zero at first, and each launch leaves it
 /// to the next one.
 struct Space {
-    /// The parameter.
+    /// The name of the parameter.
     name: &'static str,
     /// Its element type, or `None` for that of the data.
     dtype: Option<DType>,

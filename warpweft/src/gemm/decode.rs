@@ -277,7 +277,7 @@ impl fmt::Display for DecodePlan {
     }
 }
 
-/// The number of elements of a stage along K: 128 bytes.
+/// The number of elements of a stage along K, which have 128 bytes.
 fn depth(problem: &Problem) -> u64 {
     u64::from(128 / problem.dtype.bytes())
 }
@@ -459,7 +459,8 @@ pub struct Normed<'a> {
     pub d: &'a dyn AsArgument,
 }
 
-/// The sum over PEs of A times B, added to a residual and normalised by RMSNorm, in one launch. See [`Decode`].
+/// The sum over PEs of A times B, added to a residual and normalised by RMSNorm, in one launch.
+/// [`Decode`] describes how PEs exchange packets.
 pub struct DecodeNorm {
     launches: Launches,
     squares: DeviceTensor<u64>,

@@ -11,7 +11,7 @@ use weft_isa::Target;
 use weft_runtime::Stream;
 use weft_runtime::launch::{AsArgument, Prepared};
 
-/// A product D = A * transpose(B), compiled for a GPU: see the [module](super).
+/// A product D = A * transpose(B), compiled for a GPU. The [module](super) describes it.
 pub struct Gemm {
     problem: Problem,
     plan: Plan,

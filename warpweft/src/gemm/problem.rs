@@ -6,7 +6,7 @@ use std::str::FromStr;
 use weft_lang::elaborate::Define;
 use weft_runtime::{DType, Error, error};
 
-/// The largest extent. Coordinates of tiles are 32-bit integers.
+/// The largest extent of a product. Coordinates of tiles are 32-bit integers.
 const MAX_EXTENT: u64 = i32::MAX as u64;
 /// Strides in memory must be multiples of this number of bytes (CUDA Driver API,
 /// `cuTensorMapEncodeTiled`).
@@ -29,7 +29,7 @@ impl Shape {
         Shape { m, n, k }
     }
 
-    /// Floating-point operations: a multiplication and an addition for each product.
+    /// The number of floating-point operations: a multiplication and an addition for each product.
     pub fn flops(&self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
     }
@@ -59,10 +59,10 @@ impl FromStr for Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Major {
-    /// Rows: `(n, k):(k, 1)`.
+    /// The rows are contiguous: `(n, k):(k, 1)`.
     #[default]
     Row,
-    /// Columns: `(n, k):(1, n)`.
+    /// The columns are contiguous: `(n, k):(1, n)`.
     Column,
 }
 

@@ -190,7 +190,7 @@ impl Kernel {
         Ok(self.lowered(Lowering::Auto)?.max_ctas(&LaunchOptions::default())?)
     }
 
-    /// Checks the arguments and launches the kernel. See [`launch::Kernel::launch`].
+    /// Checks the arguments and launches the kernel, as [`launch::Kernel::launch`] does.
     ///
     /// # Errors
     /// Fails for arguments or a grid that do not fit, where [`launch::Kernel::launch`] fails, and

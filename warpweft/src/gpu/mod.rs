@@ -1,5 +1,5 @@
-//! Kernels on GPUs: compiled at run time for the device, loaded, and launched with arguments that
-//! are checked.
+//! Kernels on GPUs are compiled at run time for the device, loaded, and launched with arguments
+//! that are checked.
 //!
 //! ```no_run
 //! use weft::gpu::{Grid, Kernel};

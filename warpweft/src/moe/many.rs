@@ -171,7 +171,8 @@ impl Many {
         self.multiply(shared, stream, calls, b, None)
     }
 
-    /// Dispatches and multiplies. With `layer`, results are sent back in the same launch.
+    /// Dispatches tokens and multiplies them. With `layer`, results are sent back in the same
+    /// launch.
     fn multiply(
         &self,
         shared: &Shared,

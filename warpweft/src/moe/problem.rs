@@ -153,7 +153,8 @@ const PARAMETERS: [(&str, u32, u32); 4] =
     [("BN", 64, 256), ("BK", 32, 128), ("STAGES", 2, 8), ("PIECE", 1, 1024)];
 
 impl Plan {
-    /// The default plan: rows of 128 bytes in a stage, and narrower tiles if columns have scales.
+    /// Returns the default plan: rows of 128 bytes in a stage, and narrower tiles if columns have
+    /// scales.
     pub fn of(problem: &Problem) -> Plan {
         match problem.is_scaled() {
             true => Plan { bn: 128, bk: 128, stages: 4, ..Plan::default() },

@@ -19,17 +19,17 @@ const COLUMNS: u32 = 64;
 /// A kernel of the library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Part {
-    /// `all_gather_gemm`
+    /// The kernel `all_gather_gemm`.
     Gather,
-    /// `gemm_reduce_scatter`
+    /// The kernel `gemm_reduce_scatter`.
     Scatter,
-    /// `gemm_reduce_scatter_add`
+    /// The kernel `gemm_reduce_scatter_add`.
     Add,
-    /// `gemm_allreduce`
+    /// The kernel `gemm_allreduce`.
     Reduce,
-    /// `gemm_allreduce_switch`
+    /// The kernel `gemm_allreduce_switch`.
     Switch,
-    /// `gemm_all_to_all`
+    /// The kernel `gemm_all_to_all`.
     Deliver,
 }
 
@@ -80,8 +80,8 @@ impl Part {
     }
 }
 
-/// Transports: the name, the form whose plans can name it, and the kernel that implements it. The
-/// order in a form is the order of the values of `SEND`.
+/// The transports of plans: the name, the form whose plans can name it, and the kernel that
+/// implements it. The order in a form is the order of the values of `SEND`.
 const TRANSPORTS: &[(&str, Form, Part)] = &[
     ("vectors", Form::ReduceScatter, Scatter),
     ("tma", Form::ReduceScatter, Scatter),
@@ -102,7 +102,7 @@ fn transports(form: Form) -> impl Iterator<Item = (&'static str, Part)> {
 
 /// The values that a parameter can have.
 enum Values {
-    /// One of these.
+    /// The value is one of these.
     Of(&'static [u32]),
     /// From the first to the last.
     From(u32, u32),
@@ -379,7 +379,8 @@ impl FusedPlan {
 pub enum Choice {
     /// One launch, by a plan.
     Launch(FusedPlan),
-    /// One launch that exchanges packets, for an allreduce of few rows: a [`Decode`](crate::gemm::Decode).
+    /// One launch of a [`Decode`](crate::gemm::Decode), which exchanges packets for an allreduce of
+    /// few rows.
     Decode(DecodePlan),
     /// A [`Gemm`](crate::gemm::Gemm) before or after a collective of this crate.
     Sequence,

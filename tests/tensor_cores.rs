@@ -72,7 +72,7 @@ struct Expected {
     copies: (usize, usize, usize, usize),
 }
 
-const KERNELS: [Expected; 5] = [
+const KERNELS: [Expected; 7] = [
     // A role stores strips of 64 columns of its 64 x 256 results. Each strip is a box, and a warp
     // stores four matrices for 16 columns.
     Expected {
@@ -100,6 +100,23 @@ const KERNELS: [Expected; 5] = [
         groups: (6, 2),
         fresh: (2, 0),
         copies: (2, 0, 4, 16),
+    },
+    // Wider tiles have one accumulator, and its products are added before the next ones begin.
+    Expected {
+        path: "gemm_fp8",
+        defines: &[("BN", "160"), ("STAGES", "4")],
+        products: ("QGMMA", 8, 4),
+        groups: (2, 1),
+        fresh: (1, 0),
+        copies: (2, 0, 10, 20),
+    },
+    Expected {
+        path: "gemm_fp8",
+        defines: &[("BN", "192"), ("STAGES", "4")],
+        products: ("QGMMA", 8, 4),
+        groups: (2, 1),
+        fresh: (1, 0),
+        copies: (2, 0, 6, 24),
     },
     // Tiles of groups of rows are searched for, and threads store those that an end cuts.
     Expected {
@@ -200,14 +217,8 @@ fn fresh_sums_of_two_blocks_follow_each_other() {
     if skipped() {
         return;
     }
-    let mut text = read("examples/gemm_fp8.weft");
-    for (whole, half) in
-        [("(128, 128, STAGES)", "(64, 128, STAGES)"), ("ceil_div(n, 128)", "ceil_div(n, 64)")]
-    {
-        assert!(text.contains(whole), "the example has tiles of 128 columns");
-        text = text.replace(whole, half);
-    }
-    let kernel = of_text("half.weft", &text, "sm_90a", &[("BM", "256"), ("STAGES", "3")]);
+    let kernel =
+        compiled("examples/gemm_fp8.weft", "sm_90a", &[("BM", "256"), ("BN", "64"), ("STAGES", "3")]);
     // A round has two products of four slices of both blocks. The last product follows the loop.
     let mut loops = kernel.loops_with("QGMMA");
     loops.retain(|one| one.count("QGMMA") == 16);
@@ -215,6 +226,22 @@ fn fresh_sums_of_two_blocks_follow_each_other() {
     for one in loops {
         let replace = one.insts.iter().filter(|i| i.is("QGMMA") && i.operands.contains(REPLACES)).count();
         assert_eq!((one.count("WARPGROUP.ARRIVE"), replace), (2, 4), "each product begins both blocks anew");
+    }
+}
+
+/// The kernel that is measured with scales of blocks has registers for all widths of tiles.
+#[test]
+fn measured_sums_of_blocks_do_not_spill() {
+    if skipped() {
+        return;
+    }
+    let products =
+        [("64", "bf16", 24), ("128", "bf16", 24), ("160", "bf16", 8), ("160", "f32", 8), ("192", "bf16", 8)];
+    for (bn, out, products) in products {
+        let defines = [("SCALES", "3"), ("BN", bn), ("OUT", out)];
+        let kernel = compiled("bench/src/gemm/scaled.weft", "sm_90a", &defines);
+        assert_eq!(kernel.count("QGMMA"), products, "{defines:?}");
+        assert_eq!((kernel.count("STL"), kernel.count("LDL")), (0, 0), "{defines:?}");
     }
 }
 

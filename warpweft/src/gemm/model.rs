@@ -42,7 +42,25 @@ impl Machine {
     pub fn cycles(self, problem: &Problem, plan: &Plan) -> f64 {
         cycles(problem, plan, self.sms)
     }
+
+    /// The numbers of columns that tiles of 128 rows can have with scales of blocks
+    /// ([`Scales::Blocks`](super::Scales::Blocks)), from one block on. The number that is likely to
+    /// take the least time comes first, for a product without clusters.
+    pub fn columns_with_blocks(self, Shape { m, n, .. }: Shape) -> [u32; 3] {
+        let time = |(columns, each): (u32, f64)| {
+            let tiles = m.div_ceil(128).saturating_mul(n.div_ceil(columns.into()));
+            tiles.div_ceil(self.sms.max(1).into()) as f64 * f64::from(columns) * each
+        };
+        let mut all = WITH_BLOCKS;
+        all.sort_by(|a, b| time(*a).total_cmp(&time(*b)));
+        all.map(|(columns, _)| columns)
+    }
 }
+
+/// The columns of tiles with scales of blocks, each with the time that a tile takes for a column
+/// relative to the first. On an H200, waves of tiles have these times from 4096 x 8192 x 4096 to 8192
+/// x 8192 x 8192.
+const WITH_BLOCKS: [(u32, f64); 3] = [(128, 1.0), (160, 0.96), (192, 0.91)];
 
 /// Bytes that shared memory reads in a cycle.
 const SHARED: f64 = 128.0;

@@ -437,3 +437,22 @@ fn tables_that_no_longer_hold() {
     assert!(why(&tables, &setting).contains("another kernel"));
     assert!(tables.tables[0].text().contains("left out"));
 }
+
+/// A wave of wider tiles takes less time for each column, and its last wave can be emptier.
+#[test]
+fn columns_with_scales_of_blocks() {
+    let columns = |text: &str, sms| {
+        let machine = Machine { sms, ..machine() };
+        machine.columns_with_blocks(text.parse().unwrap())
+    };
+    // Waves of tiles of 128, 160 and 192 columns: 32, 26 and 21, then 16, 13 and 11, and 8, 7 and 6.
+    assert_eq!(columns("8192x8192x8192", SMS), [192, 160, 128]);
+    assert_eq!(columns("4096x8192x4096", SMS), [192, 160, 128]);
+    assert_eq!(columns("4096x4096x4096", SMS), [128, 192, 160]);
+    // One wave of each, and 2, 1 and 1.
+    assert_eq!(columns("1024x1024x4096", SMS), [128, 160, 192]);
+    assert_eq!(columns("2048x1280x4096", SMS), [160, 192, 128]);
+    // Two tiles, one and one.
+    assert_eq!(columns("100x150x256", 1), [160, 192, 128]);
+    assert_eq!(columns("100x150x256", 0), [160, 192, 128], "no multiprocessors count as one");
+}

@@ -18,6 +18,10 @@ const ABSENT: [&str; 2] = ["SPLIT", "SWAP"];
 const SHARED: u64 = 227 << 10;
 /// The bytes of shared memory for barriers and for the alignment of tiles.
 const BARRIERS: u64 = 2 << 10;
+/// The numbers of columns of tiles that lie in several blocks of scales.
+const WIDE: [u32; 2] = [160, 192];
+/// The stages for which shared memory has room with the wider of these tiles.
+const WIDE_STAGES: u32 = 4;
 
 /// The kernel with a plan.
 pub(super) fn kernel(plan: &Plan) -> Result<Own> {
@@ -26,7 +30,8 @@ pub(super) fn kernel(plan: &Plan) -> Result<Own> {
     Own::new(report::OURS, file, None, defines.collect()).map_err(BenchError::Request)
 }
 
-/// The plan that a selector chooses, or the model's first plan that the kernel can compute.
+/// The plan that a selector chooses, or the model's first plan that the kernel can compute. With
+/// scales of blocks, tiles of 128 columns make way for wider ones where these take less time.
 pub(super) fn chosen(
     device: &Device,
     problem: &Problem,
@@ -36,22 +41,46 @@ pub(super) fn chosen(
     let (plan, by) = selector.plan(problem)?;
     if by == By::Caller {
         fits(problem, scales, &plan)?;
-    }
-    if by == By::Caller || suits(problem, scales, &plan) {
         return Ok((plan, by));
     }
-    let found = Machine::of(device)?.plans(problem).into_iter().find(|plan| suits(problem, scales, plan));
+    let machine = Machine::of(device)?;
+    let found = match suits(problem, scales, &plan) {
+        true => Some((plan, by)),
+        false => {
+            machine.plans(problem).into_iter().find(|p| suits(problem, scales, p)).map(|p| (p, By::Model))
+        }
+    };
     let none = || {
         let message =
             format!("no plan of the model has tiles for {problem} with scales of {}", scales::name(scales));
         Error::new(error::GEMM, message).help("give a plan")
     };
-    Ok((found.ok_or_else(none)?, By::Model))
+    let (plan, by) = found.ok_or_else(none)?;
+    let wide = if scales == Scales::Blocks { widened(problem, &plan, machine) } else { None };
+    Ok(wide.map_or((plan, by), |wide| (wide, By::Model)))
 }
 
-/// Whether a plan is chosen without being asked for. With scales of blocks, clusters take longer.
+/// Whether a plan is chosen without being asked for. With scales of blocks, clusters take longer, and
+/// the model does not rank tiles of more than one block of columns.
 fn suits(problem: &Problem, scales: Scales, plan: &Plan) -> bool {
-    (scales != Scales::Blocks || plan.get(Param::Ctas) == 1) && fits(problem, scales, plan).is_ok()
+    let narrow = plan.get(Param::Ctas) == 1 && u64::from(plan.get(Param::Bn)) <= BLOCK;
+    (scales != Scales::Blocks || narrow) && fits(problem, scales, plan).is_ok()
+}
+
+/// For a plan whose tiles have the columns of one block of scales: the plan with wider tiles that is
+/// likely to take less time, if there is one.
+fn widened(problem: &Problem, plan: &Plan, machine: Machine) -> Option<Plan> {
+    if u64::from(plan.get(Param::Bn)) != BLOCK {
+        return None;
+    }
+    let with = |columns: u32| match u64::from(columns) > BLOCK {
+        true => plan.with(Param::Bn, columns).and_then(|plan| plan.with(Param::Stages, WIDE_STAGES)),
+        false => Ok(*plan),
+    };
+    let usable = |plan: &Plan| plan.check(problem).is_ok() && fits(problem, Scales::Blocks, plan).is_ok();
+    let all = machine.columns_with_blocks(problem.shape).into_iter();
+    let best = all.filter_map(|columns| with(columns).ok()).find(usable)?;
+    (best != *plan).then_some(best)
 }
 
 /// Checks that the kernel can be compiled with a plan of the library's GEMM.
@@ -64,6 +93,8 @@ pub(super) fn fits(problem: &Problem, scales: Scales, plan: &Plan) -> std::resul
     let turns = of(Param::Turns) == 1;
     let rows = if turns { of(Param::Bm) } else { of(Param::Bm) / 2 };
     let blocks = scales == Scales::Blocks;
+    let wide = of(Param::Bn);
+    let columns = BLOCK.is_multiple_of(wide.into()) || WIDE.contains(&wide);
     let tiles = of(Param::Bm) == 128 && !turns && u64::from(of(Param::Bk)) == BLOCK;
     let cases = [
         (of(Param::Swap) == 1, "computes the transpose of D", "choose swap=0"),
@@ -75,9 +106,9 @@ pub(super) fn fits(problem: &Problem, scales: Scales, plan: &Plan) -> std::resul
             "choose bm=128, or turns=1",
         ),
         (
-            blocks && !(tiles && BLOCK.is_multiple_of(of(Param::Bn).into())),
+            blocks && !(tiles && columns),
             "has stages or columns of several blocks of scales",
-            "choose bm=128,bn=128,bk=128,turns=0",
+            "choose bm=128,bk=128,turns=0, and bn=128, bn=160 or bn=192",
         ),
         (
             blocks && block_bytes(problem, plan) > SHARED,
@@ -91,10 +122,12 @@ pub(super) fn fits(problem: &Problem, scales: Scales, plan: &Plan) -> std::resul
 }
 
 /// Bytes of shared memory with scales of blocks: stages of A, B and scales, and two strips of results.
+/// Rows have a scale for all columns of a tile, or for groups of columns in one block of each tile.
 fn block_bytes(problem: &Problem, plan: &Plan) -> u64 {
     let of = |param| u64::from(plan.get(param));
     let (bm, bn) = (of(Param::Bm), of(Param::Bn));
-    let stage = (bm + bn) * of(Param::Bk) * u64::from(problem.dtype.bytes()) + bm * 4;
+    let groups = if bn <= BLOCK { 1 } else { bn >> bn.trailing_zeros().min(BLOCK.trailing_zeros()) };
+    let stage = (bm + bn) * of(Param::Bk) * u64::from(problem.dtype.bytes()) + bm * groups * 4;
     of(Param::Stages) * stage + bm * bn.min(64) * 2 * u64::from(problem.out.bytes()) + BARRIERS
 }
 
@@ -104,6 +137,10 @@ mod tests {
     use weft::gemm::Shape;
     use weft::{Define, Options};
     use weft_runtime::DType;
+
+    fn h200() -> Machine {
+        Machine { target: "sm_90a".parse().unwrap(), sms: 132, memory_gbps: Device::H200_MEMORY_GBPS }
+    }
 
     #[test]
     fn plans_that_the_kernel_does_not_support() {
@@ -119,7 +156,10 @@ mod tests {
             (Scales::Blocks, "bn=256,bk=128", "several blocks"),
             (Scales::Blocks, "bn=128,bk=64", "several blocks"),
             (Scales::Blocks, "bn=128,bk=128,turns=1", "several blocks"),
+            (Scales::Blocks, "bn=176,bk=128", "several blocks"),
+            (Scales::Blocks, "bn=192,bk=64", "several blocks"),
             (Scales::Blocks, "bn=128,bk=128,stages=6", "no shared memory"),
+            (Scales::Blocks, "bn=192,bk=128,stages=5", "no shared memory"),
         ];
         for (scales, plan, why) in cases {
             let (code, message) = fits(scales, plan).unwrap_err();
@@ -131,9 +171,44 @@ mod tests {
             (Scales::Rows, "bn=256,bk=128,stages=3,ctas=2"),
             (Scales::Rows, "bn=160,turns=1"),
             (Scales::Blocks, "bn=128,bk=128,stages=5"),
+            (Scales::Blocks, "bn=160,bk=128,stages=5"),
+            (Scales::Blocks, "bn=192,bk=128,stages=4"),
         ] {
             assert_eq!(fits(scales, plan), Ok(()), "{plan}");
         }
+    }
+
+    /// Tiles of more columns take less time for a column, and the last wave can take longer.
+    #[test]
+    fn blocks_have_the_widest_tiles_that_gain() {
+        let plan: Plan = "bn=128,bk=128,stages=5".parse().unwrap();
+        let columns = |shape: (u64, u64, u64), out, sms| {
+            let problem = Problem { out, ..Problem::new(Shape::new(shape.0, shape.1, shape.2), DType::E4M3) };
+            let wide = widened(&problem, &plan, Machine { sms, ..h200() });
+            wide.map(|wide| (wide.get(Param::Bn), wide.get(Param::Stages)))
+        };
+        let cases = [
+            // Waves of tiles of 128, 160 and 192 columns: 8, 7 and 6.
+            ((4096, 4096, 4096), DType::BF16, 132, None),
+            // 32, 26 and 21; 16, 13 and 11.
+            ((8192, 8192, 8192), DType::BF16, 132, Some((192, 4))),
+            ((4096, 8192, 4096), DType::BF16, 132, Some((192, 4))),
+            // 1, 1 and 1; 2, 1 and 1.
+            ((1024, 1024, 4096), DType::BF16, 132, None),
+            ((2048, 1280, 4096), DType::BF16, 132, Some((160, 4))),
+            // Results of 32 bits leave shared memory for four stages of 160 columns, and not of 192.
+            ((8192, 8192, 8192), DType::F32, 132, Some((160, 4))),
+        ];
+        for (shape, out, sms, expected) in cases {
+            assert_eq!(columns(shape, out, sms), expected, "{shape:?} {out}");
+        }
+        let narrow: Plan = "bn=64,bk=128,stages=5".parse().unwrap();
+        let problem = Problem::new(Shape::new(8192, 8192, 8192), DType::E4M3);
+        assert_eq!(
+            widened(&problem, &narrow, h200()),
+            None,
+            "tiles of 64 columns were chosen for their number"
+        );
     }
 
     /// Every plan that fits has a kernel whose parameters have the plan's values.
@@ -149,11 +224,11 @@ mod tests {
     fn widths_compile() {
         let problem = Problem::new(Shape::new(256, 256, 256), DType::E4M3);
         let file = KernelFile::parse("bench-gemm-scaled.weft", TEXT).unwrap();
-        let widths = [256, 232, 224, 200, 168, 160, 136, 128, 88, 64, 40, 16];
+        let widths = [256, 232, 224, 200, 192, 168, 160, 136, 128, 88, 64, 40, 16];
         let mut compiled = 0;
         for (width, turns) in widths.into_iter().flat_map(|width| [(width, 0), (width, 1)]) {
             let plan: Plan = format!("bn={width},bk=128,stages=2,turns={turns}").parse().unwrap();
-            for (scales, number) in [(Scales::Matrices, 1), (Scales::Rows, 2)] {
+            for (scales, number) in [(Scales::Matrices, 1), (Scales::Rows, 2), (Scales::Blocks, 3)] {
                 if plan.check(&problem).is_err() || fits(&problem, scales, &plan).is_err() {
                     continue;
                 }

@@ -5,7 +5,7 @@
 #[path = "support/products.rs"]
 mod products;
 
-use products::{BF16, FP8, filled, narrowed, run, run_uneven, scaled_and};
+use products::{BF16, FP8, filled, narrowed, run, run_sequence, run_uneven, scaled_and};
 use weft::collective::Flat;
 use weft::gemm::{
     Activation, Choice, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine, Problem, Scales,
@@ -166,6 +166,21 @@ fn scales_of_blocks() {
     run(Form::AllReduce, 2, (20, 144, 144), FP8, blocks, &format!("{plan},ctas=2"));
     run_uneven(Form::AllGather, &[5, 0, 30], (80, 144), FP8, blocks, "bn=64,bk=128,stages=2,strip=32");
     run_uneven(Form::ReduceScatter, &[5, 0, 30], (80, 144), FP8, blocks, plan);
+}
+
+/// Checks products of a sequence with wide tiles, which take less time than two of 128 columns.
+#[test]
+fn scales_of_blocks_in_wide_tiles() {
+    let blocks = Epilogue { scales: Scales::Blocks, bias: true, residual: true, ..Epilogue::default() };
+    // Two multiprocessors have three tiles of 128 columns each, and two of 160 or of 192.
+    for (n, width) in [(272, 160), (376, 192)] {
+        let machine =
+            Machine { target: "sm_90a".parse().unwrap(), sms: 2, memory_gbps: Device::H200_MEMORY_GBPS };
+        let shape = Shape::new(140, n, 272);
+        assert_eq!(machine.columns_with_blocks(shape)[0], width);
+        run_sequence(Form::AllGather, 2, (140, n, 272), blocks);
+        run_sequence(Form::ReduceScatter, 2, (140, n, 272), blocks);
+    }
 }
 
 /// Checks a product with an epilogue, or a kernel that completes sums.

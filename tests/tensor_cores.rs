@@ -245,6 +245,24 @@ fn measured_sums_of_blocks_do_not_spill() {
     }
 }
 
+/// Products of sequences with wide tiles have registers for all operations of an epilogue.
+#[test]
+fn epilogues_of_sums_of_blocks_do_not_spill() {
+    if skipped() {
+        return;
+    }
+    let epilogue = ["BIAS", "RESIDUAL", "DIVIDE"].map(|name| (name, "1"));
+    for (bn, out, act) in
+        [("160", "f32", "3"), ("192", "bf16", "0"), ("192", "bf16", "2"), ("192", "e4m3", "4")]
+    {
+        let mut defines =
+            vec![("T", "e4m3"), ("OUT", out), ("BN", bn), ("BK", "128"), ("SCALES", "3"), ("ACT", act)];
+        defines.extend(epilogue);
+        let kernel = compiled("warpweft/src/library/gemm_finished.weft", "sm_90a", &defines);
+        assert_eq!((kernel.count("STL"), kernel.count("LDL")), (0, 0), "{defines:?}");
+    }
+}
+
 #[test]
 fn the_loops_of_matrix_instructions_are_tight() {
     if skipped() {

@@ -3,7 +3,7 @@
 use weft::collective::Flat;
 use weft::gemm::{Activation, Choice, Epilogue, Form, Fused, FusedOperands, Problem, Scales, Shape};
 use weft::runtime::memory::AnyTensor;
-use weft::runtime::{DType, IntoLayout, Stream, World};
+use weft::runtime::{DType, IntoLayout, SimConfig, Stream, World};
 use weft_bench::BenchError;
 use weft_run::array::{Number, read_number, write_number};
 
@@ -376,6 +376,14 @@ pub fn run(
     let problem = Problem { out: types.1, ..Problem::new(Shape::new(m, n, k), types.0) };
     let case = Case { form, problem, epilogue, pes, rows: &[], plan };
     World::simulated(pes as u32).unwrap().run(|world| check(world, &case)).unwrap();
+}
+
+/// Runs a sequence of a product and a collective on GPUs with `sms` multiprocessors.
+pub fn run_sequence(form: Form, sms: u32, (m, n, k): (u64, u64, u64), epilogue: Epilogue) {
+    let problem = Problem { out: FP8.1, ..Problem::new(Shape::new(m, n, k), FP8.0) };
+    let case = Case { form, problem, epilogue, pes: 2, rows: &[], plan: "sequence" };
+    let job = World::simulated_with(&SimConfig::new(2).sms(sms)).unwrap();
+    job.run(|world| check(world, &case)).unwrap();
 }
 
 /// Runs a product of PEs with these numbers of rows.

@@ -238,7 +238,7 @@ impl FusedTeam {
         let [of_product, of_sums] = sequence::divided(form, epilogue);
         let plan = match of_product.is_none() {
             true => ranked(problem, self.machine).first().copied().unwrap_or_default(),
-            false => tiles(&sequence::filled(problem, &of_product, self.machine.target)),
+            false => tiles(&sequence::filled(problem, &of_product, self.machine)),
         };
         let product_us = cycles(problem, &plan, self.machine.sms) / FusedTeam::CLOCK;
         let (Shape { m, n, k }, part) = (problem.shape, part_of(problem.out));

@@ -315,9 +315,14 @@ impl FusedPlan {
         stages * (bm + bn) * bk * u64::from(problem.dtype.bytes()) + bm * strip * strips + BARRIERS
     }
 
-    /// Bytes of shared memory of a CTA for scales of blocks.
+    /// Bytes of shared memory of a CTA for scales of blocks. Each row of a stage has one for all
+    /// columns of a tile, or for each group of columns that lies in one block of each tile.
     pub(super) fn scale_bytes(&self, epilogue: &Epilogue) -> u64 {
-        if epilogue.scales == Scales::Blocks { u64::from(self.bm * self.stages) * 4 } else { 0 }
+        if epilogue.scales != Scales::Blocks {
+            return 0;
+        }
+        let groups = if self.bn <= 128 { 1 } else { self.bn >> self.bn.trailing_zeros().min(7) };
+        u64::from(self.bm * self.stages * groups) * 4
     }
 
     /// Checks that a problem can be computed with the plan.

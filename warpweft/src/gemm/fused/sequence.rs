@@ -4,9 +4,8 @@ use super::uneven::Rows;
 use super::{Epilogue, Form, FusedOperands, FusedPlan, Scales, Unread, part_of, signed, staging};
 use crate::collective::{Collectives, Config, Flat};
 use crate::compile::{KernelFile, Options};
-use crate::gemm::{Gemm, Problem, Shape};
+use crate::gemm::{Gemm, Machine, Problem, Shape};
 use crate::gpu::{GpuError, Grid, Kernel, target};
-use weft_isa::Target;
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::{Argument, AsArgument};
 use weft_runtime::memory::AnyTensor;
@@ -30,6 +29,8 @@ pub(super) struct Sequence {
 
 /// The least number of stages of a product with an epilogue.
 pub(super) const MIN_STAGES: u32 = 2;
+/// The stages of tiles whose columns lie in several blocks of scales.
+const WIDE_STAGES: u32 = 4;
 
 /// Rows that one launch multiplies: their number, and the first of them in A and in the product.
 struct Block {
@@ -76,12 +77,18 @@ pub(super) fn tiles(problem: &Problem, epilogue: &Epilogue, stages: u32) -> Fuse
     FusedPlan { bm: 128, bn, bk, stages, ctas: 1, strip: 32, ..FusedPlan::of(Form::AllGather) }
 }
 
-/// The same, with as many stages as a target has memory for.
-pub(super) fn filled(problem: &Problem, epilogue: &Epilogue, target: Target) -> FusedPlan {
-    let mut all = (MIN_STAGES..=8).rev().map(|stages| tiles(problem, epilogue, stages));
+/// The same, with as many stages as a GPU has memory for. With scales of blocks, tiles are wider where
+/// that is likely to take less time and there is memory for [`WIDE_STAGES`].
+pub(super) fn filled(problem: &Problem, epilogue: &Epilogue, machine: Machine) -> FusedPlan {
     let bytes = |plan: &FusedPlan| plan.shared_bytes(Form::AllGather, problem) + plan.scale_bytes(epilogue);
-    all.find(|plan| bytes(plan) <= u64::from(target.shared_limit()))
-        .unwrap_or_else(|| tiles(problem, epilogue, MIN_STAGES))
+    let fits = |plan: &FusedPlan| bytes(plan) <= u64::from(machine.target.shared_limit());
+    let mut all = (MIN_STAGES..=8).rev().map(|stages| tiles(problem, epilogue, stages));
+    let plan = all.find(fits).unwrap_or_else(|| tiles(problem, epilogue, MIN_STAGES));
+    if epilogue.scales != Scales::Blocks || epilogue.row_scales {
+        return plan;
+    }
+    let with = |bn: u32| if bn == plan.bn { plan } else { FusedPlan { bn, stages: WIDE_STAGES, ..plan } };
+    machine.columns_with_blocks(problem.shape).map(with).into_iter().find(fits).unwrap_or(plan)
 }
 
 impl Sequence {
@@ -245,7 +252,7 @@ impl Product {
         if epilogue.is_none() {
             return Ok(Product::Plain(Gemm::new(world, problem)?));
         }
-        let plan = filled(&problem, epilogue, target(world.device())?);
+        let plan = filled(&problem, epilogue, Machine::of(world.device())?);
         let (_, mut defines) = plan.kernel(Form::AllGather, &problem, epilogue, 1);
         // The kernel sends nothing.
         defines.retain(|(name, _)| !["P", "CTAS", "PIECE", "PACE"].contains(&&**name));
@@ -319,5 +326,33 @@ impl Finish {
         let [_, _, bias, residual, scale, _] = self.unread.operands(x);
         let arguments: [&dyn AsArgument; 7] = [&rows, &n, sums, &bias, &residual, &scale, x.d];
         self.kernel.launch(stream, Grid::Auto, &arguments[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_runtime::{DType, Device};
+
+    /// Wide tiles are for scales of blocks alone, and not where a scale of D has 128 columns.
+    #[test]
+    fn tiles_of_several_blocks() {
+        let target = "sm_90a".parse().unwrap();
+        let machine = Machine { target, sms: 132, memory_gbps: Device::H200_MEMORY_GBPS };
+        let tile = |m, out, epilogue: Epilogue| {
+            let problem = Problem { out, ..Problem::new(Shape::new(m, 8192, 8192), DType::E4M3) };
+            let plan = filled(&problem, &epilogue, machine);
+            assert_eq!(plan.fits(Form::AllGather, &problem), Ok(()), "{plan:?}");
+            (plan.bn, plan.stages)
+        };
+        let blocks = Epilogue { scales: Scales::Blocks, ..Epilogue::default() };
+        assert_eq!(tile(8192, DType::BF16, blocks), (192, 4));
+        assert_eq!(tile(8192, DType::F32, blocks), (192, 4));
+        // One wave of each width.
+        assert_eq!(tile(128, DType::BF16, blocks).0, 128);
+        let narrow = Epilogue { row_scales: true, ..blocks };
+        assert_eq!(tile(8192, DType::E4M3, narrow).0, 128);
+        let rows = Epilogue { scales: Scales::Rows, ..blocks };
+        assert_eq!(tile(8192, DType::BF16, rows).0, 128);
     }
 }

@@ -267,6 +267,14 @@ impl<L: Level> Typing<'_, L> {
         self.elem(value).map(|_| self.ty(value).clone())
     }
 
+    pub(crate) fn vote(&self, op: RedOp, cond: Value) -> Rule<L> {
+        self.is_scalar(cond, Scalar::Bool, "condition")?;
+        match op {
+            RedOp::And | RedOp::Or => self.scalar(Scalar::Bool),
+            _ => fail(MISMATCH, format!("op: expected and or or, found {op}")),
+        }
+    }
+
     pub(crate) fn reduce(&self, value: Value, op: RedOp) -> Rule<L> {
         let s = self.elem(value)?;
         self.reduction(op, s).map(|()| self.ty(value).clone())

@@ -320,6 +320,7 @@ impl<L: Level> Analysis<'_, L> {
             {
                 Varies::ByWarp
             }
+            Thread::Vote { .. } => Varies::ByWarp,
             Thread::Shuffle { .. } | Thread::Clock {} | Thread::GlobalTime {} => Varies::ByThread,
             Thread::Fence { .. }
             | Thread::AsyncFence {}

@@ -37,6 +37,8 @@ fn threads(b: &mut Builder) -> Built<()> {
     let lane = b.special(Sreg::LaneIdx, Dim::X)?;
     let rank = b.cluster_rank()?;
     b.shuffle(rank, ShuffleMode::Xor, lane)?;
+    let same = b.compare(CmpOp::Eq, rank, lane)?;
+    b.vote(RedOp::And, same)?;
     b.clock()?;
     b.global_time()?;
     b.fence(Sem::AcqRel, Scope::Gpu)?;

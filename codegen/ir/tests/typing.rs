@@ -105,6 +105,10 @@ const THREAD: &[Row] = &[
     ("special block_dim, z : i64", Some(MISMATCH)),
     ("shuffle %6, down, %0 : vector<f32, 4>", OK),
     ("shuffle %6, down, %1 : vector<f32, 4>", Some(MISMATCH)),
+    ("vote or, %3 : bool", OK),
+    ("vote add, %3 : bool", Some(MISMATCH)),
+    ("vote and, %0 : bool", Some(MISMATCH)),
+    ("vote and, %7 : vector<bool, 4>", Some(MISMATCH)),
     ("group_barrier warp", OK),
     ("group_barrier warp : i32", Some(MISMATCH)),
 ];

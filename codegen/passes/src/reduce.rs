@@ -1,7 +1,8 @@
 //! Lowers reductions among threads to shuffles and shared memory.
 //!
 //! A warp reduces by a butterfly of five shuffles. If the CTA's last warp is not full, it reduces
-//! by a tree towards lane 0, which then distributes the result. A CTA first reduces its warps in
+//! by a tree towards lane 0, which then distributes the result. Conditions of full warps need one
+//! vote. A CTA first reduces its warps in
 //! this way. It stores one value per warp in shared memory, and every thread combines them in the
 //! order of the warps. The CTAs of a cluster then read each other's value from shared memory and
 //! combine them in the order of their ranks. The order depends only on the thread index and is the
@@ -39,6 +40,10 @@ impl Rewrite for Reduce {
         };
         let ty = e.b.ty(v).clone();
         let elem = ty.elem().unwrap_or(Scalar::F32);
+        let full = e.b.kernel().threads().is_multiple_of(WARP);
+        if full && group == Group::Warp && elem == Scalar::Bool && matches!(op, RedOp::And | RedOp::Or) {
+            return vote(&mut e.b, op, value);
+        }
         let work = working_type(elem);
         let mut parts = Vec::new();
         for lane in 0..ty.lanes().unwrap_or(1) {
@@ -238,6 +243,16 @@ fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value>
         let both = b.combine(op, sum, other)?;
         b.select(exists, both, sum)
     })
+}
+
+/// Reduces each element of a value over the lanes of each warp.
+fn vote(b: &mut Builder, op: RedOp, value: Value) -> Built<Action> {
+    let each = (0..b.ty(value).lanes().unwrap_or(1)).map(|lane| {
+        let cond = b.slice(value, lane, 1)?;
+        b.emit(Thread::Vote { op, cond })
+    });
+    let each = each.collect::<Built<Vec<_>>>()?;
+    b.concat(each).map(Action::Become)
 }
 
 fn shuffle(b: &mut Builder, value: Value, mode: ShuffleMode, lane: i64) -> Built<Value> {

@@ -3,7 +3,7 @@
 use super::{Builder, Built};
 use crate::kernel::Value;
 use crate::level::Level;
-use crate::names::{Dim, Group, Scope, Sem, ShuffleMode, Sreg};
+use crate::names::{Dim, Group, RedOp, Scope, Sem, ShuffleMode, Sreg};
 use crate::op::Thread;
 
 impl<L: Level> Builder<L> {
@@ -62,6 +62,15 @@ impl<L: Level> Builder<L> {
     /// Fails if `value` is not a number or vector, or if `lane` is not an `i32` (E0200).
     pub fn shuffle(&mut self, value: Value, mode: ShuffleMode, lane: Value) -> Built<Value> {
         self.emit(Thread::Shuffle { value, mode, lane })
+    }
+
+    /// Appends the question whether `cond` is true in all lanes of the warp (`And`) or in at least
+    /// one (`Or`).
+    ///
+    /// # Errors
+    /// Fails if `cond` is not a `bool`, or for another operation (E0200).
+    pub fn vote(&mut self, op: RedOp, cond: Value) -> Built<Value> {
+        self.emit(Thread::Vote { op, cond })
     }
 
     /// Appends the permission for the next launch to begin before this one ends. It begins when all

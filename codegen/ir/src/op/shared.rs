@@ -2,7 +2,7 @@
 
 use super::Spread::{Operands, Rule, Same, Threads};
 use crate::kernel::{Block, Induction, LocalId, Value};
-use crate::names::{BinOp, CmpOp, Dim, Group, Scalar, Scope, Sem, ShuffleMode, Sreg, UnOp};
+use crate::names::{BinOp, CmpOp, Dim, Group, RedOp, Scalar, Scope, Sem, ShuffleMode, Sreg, UnOp};
 use std::sync::Arc;
 
 /// A literal of one type.
@@ -214,6 +214,16 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Warp),
         teams [], name "shuffle", spread Rule, result |t| t.shuffle(*value, *lane);
+        /// Whether a condition is true in all lanes of the warp, or in at least one (`vote.sync`
+        /// with all lanes).
+        effect Vote = "vote" {
+            /// `And` for all lanes, `Or` for at least one.
+            op: RedOp,
+            /// The condition (`bool`).
+            cond: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Warp),
+        teams [], name "vote", spread Rule, result |t| t.vote(*op, *cond);
     }
 }
 

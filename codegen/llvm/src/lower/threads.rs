@@ -3,7 +3,7 @@
 use super::{Lower, Lowered};
 use crate::raw::{Cast, Order, Val};
 use weft_ir::machine::Type;
-use weft_ir::{Dim, Group, ShuffleMode, Sreg, Thread, ValueType};
+use weft_ir::{Dim, Group, RedOp, ShuffleMode, Sreg, Thread, ValueType};
 
 /// The number of lanes of a warp.
 const WARP: u64 = 32;
@@ -16,6 +16,11 @@ impl<'c> Lower<'_, 'c> {
             Thread::Special { reg, dim } => self.special(reg, dim).map(Some),
             Thread::Shuffle { value, mode, lane } => {
                 self.shuffle(self.val(value)?, mode, self.val(lane)?, all).map(Some)
+            }
+            Thread::Vote { op, cond } => {
+                let name = if op == RedOp::Or { "any" } else { "all" };
+                let args = [all, self.val(cond)?];
+                self.intrinsic(&format!("llvm.nvvm.vote.{name}.sync"), &[], &args).map(Some)
             }
             // A single thread is its own group.
             Thread::GroupBarrier { group: Group::Thread } => Ok(None),

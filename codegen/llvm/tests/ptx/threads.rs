@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use weft_ir::machine::{Kernel, Type};
-use weft_ir::{Dim, Group, Scalar, ShuffleMode, Sreg, Thread, ValueType};
+use weft_ir::{Dim, Group, RedOp, Scalar, ShuffleMode, Sreg, Thread, ValueType};
 
 #[test]
 fn special_registers() {
@@ -48,6 +48,21 @@ fn barriers() {
         b.emit(Thread::GroupBarrier { group: Group::Warp }).map(|_| ())
     });
     contains(&text, &["bar.sync \t0;", "bar.warp.sync \t-1;"]);
+}
+
+#[test]
+fn votes() {
+    let text = ptx("votes", |b, at| {
+        let x = unknown(b, at, Type::Scalar(Scalar::I32))?;
+        let y = b.special(Sreg::LaneIdx, Dim::X)?;
+        let less = b.compare(weft_ir::CmpOp::Lt, x, y)?;
+        for op in [RedOp::And, RedOp::Or] {
+            let all = b.vote(op, less)?;
+            b.if_true(all, |b| b.store(at, y).map(drop))?;
+        }
+        Ok(())
+    });
+    contains(&text, &["vote.sync.all.pred", "vote.sync.any.pred"]);
 }
 
 fn shuffles(s: Scalar, lanes: u32) -> Kernel {

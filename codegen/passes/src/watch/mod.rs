@@ -155,7 +155,9 @@ impl Rewrite for Watch<'_> {
         let zero = b.i64(0)?;
         b.set(count.since, zero)?;
         b.open();
-        let counted = look_at_clock(b, block, count, |b, cycles| spin.record(b, block, number, cycles));
+        let counted = look_at_clock(b, block, count, |b, cycles| {
+            spin.if_waiting(b, |b| spin.record(b, block, number, cycles))
+        });
         let added = b.close();
         counted?;
         let op = &mut b.kernel_mut().insts[v].op;
@@ -268,6 +270,15 @@ fn look_at_clock(
 }
 
 impl Spin {
+    /// Calls `then` for the lanes that still wait. The others of a warp wait with them.
+    fn if_waiting(&self, b: &mut Builder, then: impl FnOnce(&mut Builder) -> Built<()>) -> Built<()> {
+        match self.vote {
+            None => then(b),
+            Some((own, true)) => b.if_true(own, then).map(drop),
+            Some((own, false)) => b.if_else(own, |_| Ok(()), then).map(drop),
+        }
+    }
+
     /// Writes the record of the wait's class, unless another thread has done so in this launch or
     /// the ring is full.
     fn record(&self, b: &mut Builder, block: Value, number: i64, cycles: Value) -> Built<()> {

@@ -5,7 +5,7 @@ use weft_abi::watch::Watched;
 use weft_ir::mixed::{Inst, Kernel, Op, Type};
 use weft_ir::{
     Address, Arith, Async, BinOp, Block, Bridge, Call, CmpOp, Constant, Control, LocalId, Memory, Operation,
-    Sem, Space, Thread, UnOp, Value, ValueType, Var,
+    RedOp, Sem, Space, Thread, UnOp, Value, ValueType, Var,
 };
 
 /// An access by which a loop polls memory.
@@ -35,6 +35,9 @@ pub(super) struct Spin {
     /// The result of a comparison of several elements, and whether a true result marks an element
     /// that is still awaited.
     pub open: Option<(Value, bool)>,
+    /// What the lanes of a warp vote on, and whether the wait goes on in all of them while it is
+    /// true in one. A wait of single threads has none.
+    pub vote: Option<(Value, bool)>,
     /// Whether the body ends with a jump.
     pub jumps: bool,
 }
@@ -69,6 +72,7 @@ impl Spin {
             expected: None,
             until: None,
             open: None,
+            vote: voted(k, &top, *cond),
             jumps,
         };
         spin.find_place(k, &all, &top);
@@ -170,6 +174,19 @@ impl Spin {
     }
 }
 
+/// The condition on which the lanes of a warp vote in `top`, if the loop's condition follows from it,
+/// and whether the loop goes on while it is true in one of the lanes.
+fn voted(k: &Kernel, top: &[Value], cond: Value) -> Option<(Value, bool)> {
+    top.iter().find_map(|&v| match k.op(v) {
+        Op::Thread(Thread::Vote { op, cond: own }) => {
+            let same = Sense { k, of: v }.of(cond, true)?;
+            // All lanes wait for one only if they go on with `any`, or until `all`.
+            (same == (*op == RedOp::Or)).then_some((*own, same))
+        }
+        _ => None,
+    })
+}
+
 /// Collects all ops of a block and of its nested blocks, in the order of the code.
 fn collect<'k>(k: &'k Kernel, block: &Block, all: &mut Vec<(Value, &'k Inst)>) {
     for &v in &block.0 {
@@ -198,7 +215,11 @@ fn effect(inst: &Inst) -> Effect {
         Op::Memory(Memory::AtomicCas { .. }) | Op::Async(Async::MbarTest { .. }) => Effect::Looks,
         Op::Call(Call::Function { function, .. }) if function.contains("_test") => Effect::Looks,
         Op::Thread(
-            Thread::Fence { .. } | Thread::Clock {} | Thread::GlobalTime {} | Thread::Shuffle { .. },
+            Thread::Fence { .. }
+            | Thread::Clock {}
+            | Thread::GlobalTime {}
+            | Thread::Shuffle { .. }
+            | Thread::Vote { .. },
         ) => Effect::None,
         Op::Control(Control::Role { .. }) => Effect::Other,
         Op::Var(_) | Op::Control(_) | Op::Debug(_) => Effect::None,
@@ -249,6 +270,9 @@ impl Sense<'_> {
     fn of(&self, cond: Value, same: bool) -> Option<bool> {
         if cond == self.of {
             return Some(same);
+        }
+        if let Op::Thread(Thread::Vote { cond, .. }) = self.k.op(cond) {
+            return self.of(*cond, same);
         }
         match self.k.op(cond).arith()? {
             Arith::Unary { op: UnOp::Not, a } => self.of(*a, !same),

@@ -281,6 +281,9 @@ impl<L: Level> Machine<'_, L> {
             FamilyRef::Thread(Thread::Shuffle { value, mode, lane }) => {
                 self.shuffle(v, *value, *mode, *lane, mask);
             }
+            FamilyRef::Thread(Thread::Vote { op, cond }) => {
+                self.reduce(v, *cond, *op, Group::Warp, mask);
+            }
             _ => {
                 for t in (0..mask.len()).filter(|t| mask[*t]) {
                     if !self.acts(op, t, mask) {

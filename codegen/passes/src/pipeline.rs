@@ -144,6 +144,11 @@ struct Facts {
     /// The pipelines whose stages other CTAs of the cluster also fill. For each kind of copy, the
     /// value has the dimensions in which these CTAs differ from this one, as bits.
     shared: FxHashMap<Value, Vec<u32>>,
+    /// The acquires for which all lanes of a warp wait: those of a single warp that waits for nothing
+    /// else in between. If thread 0 waits alone, ptxas lets it yield to the other lanes with every poll
+    /// (YIELD), so that the copies begin later. In roles that also wait for full stages, lanes diverge,
+    /// and the barrier that precedes a wait of all lanes is slow (BRA.DIV).
+    by_warp: Vec<Value>,
     /// The acquire whose stage each copy fills.
     acquires: FxHashMap<Value, Value>,
     /// The allocations that copies fill and threads read, and those that threads write and copies
@@ -193,15 +198,17 @@ impl Facts {
         }
     }
 
-    /// Counts the warps that write stages, and those that release them. Each role that does either
-    /// counts with all of its `threads` threads.
+    /// Counts the warps that write stages, and those that release them, and finds the acquires for which
+    /// a whole warp waits. Each role counts with all of its `threads` threads.
     fn users(&mut self, k: &Kernel, block: &Block, threads: u32) {
-        let (mut writes, mut releases) = (Vec::new(), Vec::new());
+        let (mut writes, mut releases, mut acquires, mut awaits) = (vec![], vec![], vec![], false);
         let mut walk = vec![block];
         while let Some(block) = walk.pop() {
             for &v in &block.0 {
                 match (k.op(v).control(), k.op(v).tile()) {
                     (Some(Control::Role { threads, body, .. }), _) => self.users(k, body, *threads),
+                    (_, Some(Tile::Acquire { .. })) => acquires.push(v),
+                    (_, Some(Tile::Await { .. })) => awaits = true,
                     (_, Some(Tile::Commit { pipe })) if !writes.contains(pipe) => writes.push(*pipe),
                     (_, Some(Tile::Release { pipe })) if !releases.contains(pipe) => releases.push(*pipe),
                     (_, Some(Tile::Skip { pipe, .. })) if !self.turns.contains(pipe) => {
@@ -212,6 +219,9 @@ impl Facts {
             }
         }
         let warps = threads.div_ceil(WARP as u32);
+        if warps == 1 && !awaits {
+            self.by_warp.extend(acquires);
+        }
         for pipe in writes {
             *self.writers.entry(pipe).or_default() += warps;
         }
@@ -479,7 +489,7 @@ impl Pipelines<'_> {
         self.report.tile(&e.b.kernel().name, span, fact);
     }
 
-    /// Emits code in which thread 0 waits for the stage to become empty, and states how many bytes
+    /// Emits code that waits for the stage to become empty, in which thread 0 states how many bytes
     /// will arrive.
     fn acquire(&mut self, e: &mut Editor, v: Value, pipe: Pipe, span: Span) -> Built<()> {
         let bytes = self.facts.bytes.get(&v).copied().unwrap_or(0);
@@ -497,13 +507,18 @@ impl Pipelines<'_> {
             let before = b.binary(BinOp::Xor, parity, one)?;
             self.wait(b, (empty, before, scope), span)
         };
+        let by_warp = self.facts.by_warp.contains(&v);
         // All threads that write a stage wait for it.
         if pipe.writes.is_some() {
+            empty_phase(b)?;
+        } else if by_warp {
+            // No lane is several phases ahead of another one, which would misread the parity.
+            b.emit(Thread::GroupBarrier { group: Group::Warp })?;
             empty_phase(b)?;
         }
         if pipe.copied {
             by_first(b, |b| {
-                if pipe.writes.is_none() {
+                if pipe.writes.is_none() && !by_warp {
                     empty_phase(b)?;
                 }
                 b.emit(Async::MbarExpect { ptr: full, bytes }).map(drop)

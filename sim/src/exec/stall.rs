@@ -82,7 +82,10 @@ fn stuck_at_barriers(run: &Run, order: &[WarpSlot]) -> Option<WarpSlot> {
 
 /// Makes the error for a machine in which no warp can continue.
 pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
-    let groups = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
+    // Launches that have begun early wait for those before them, which contain the cause.
+    let begins = |w: &&WarpSlot| run.follows_ended(run.ctas[run.warps[**w].cta].grid);
+    let groups =
+        || order.iter().filter(begins).flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
     // The thread at the earliest position in the text is the likely cause, and is the same one for
     // any seed.
     let behind = |(w, g): &(WarpSlot, &Group)| {

@@ -19,6 +19,11 @@ impl Run {
         chain(&self.grids, g).all(|g| self.grids[g].has_ended())
     }
 
+    /// Whether the grids before a grid that let it begin early have ended.
+    pub(in crate::exec) fn follows_ended(&self, g: usize) -> bool {
+        self.grids[g].early.is_none_or(|early| self.have_ended(early))
+    }
+
     /// Lets the grids after a CTA's own begin, as far as this CTA is concerned.
     pub(in crate::exec) fn let_dependents(&mut self, c: CtaSlot) {
         let cta = &mut self.ctas[c];
@@ -35,7 +40,7 @@ impl Run {
             Some(early) => chain(&self.grids, early).collect(),
             None => Vec::new(),
         };
-        let ended = self.grids[grid].early.is_none_or(|early| self.have_ended(early));
+        let ended = self.follows_ended(grid);
         let changes = self.memory.changes + 1;
         let warp = &mut self.warps[w];
         if !ended {

@@ -198,13 +198,17 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     let machine = pipeline::Machine::get(options, needs.version)?;
     machine.adopt(llvm);
     clock.lap("machine");
-    // The check costs as much as the lowering, and finds only faults of this crate.
+    // The check costs as much as the lowering, and finds only faults of this crate and of LLVM.
+    let check = || llvm.verify().map_err(|e| failed(e.to_string()));
     if cfg!(debug_assertions) {
-        llvm.verify().map_err(|e| failed(e.to_string()))?;
+        check()?;
         clock.lap("verify");
     }
     machine.optimize(llvm, library.is_some())?;
     products::widen(llvm)?;
+    if cfg!(debug_assertions) {
+        check()?;
+    }
     if options.locate.is_some() {
         raw::restore_places(llvm);
     }

@@ -32,7 +32,7 @@ impl<'c> Lower<'_, 'c> {
                 let elem = self.inst.ty.elem().unwrap_or(Scalar::Bool);
                 self.convert(self.val(*a)?, self.elem(*a), elem)
             }
-            Arith::Bitcast { a } => Ok(self.ir.bitcast(self.val(*a)?, to)),
+            Arith::Bitcast { a } => self.half_of_bits(self.ir.bitcast(self.val(*a)?, to)),
             Arith::Splat { a } => {
                 let a = self.val(*a)?;
                 Ok(if to.lanes().is_some() { self.ir.splat(a, to) } else { a })

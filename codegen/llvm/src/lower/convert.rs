@@ -3,7 +3,7 @@
 use super::{Lower, Lowered};
 use crate::raw::{Cast, FloatIs, IntIs, Ty, Val};
 use weft_ir::names::NumberKind;
-use weft_ir::{Scalar, Value};
+use weft_ir::{Scalar, Value, ValueType};
 
 impl<'c> Lower<'_, 'c> {
     /// A vector with the lanes of all parts, in order.
@@ -76,6 +76,21 @@ impl<'c> Lower<'_, 'c> {
             (NumberKind::Signed, _) => ir.cast(Cast::LLVMSExt, a, ty),
             _ => ir.cast(Cast::LLVMZExt, a, ty),
         })
+    }
+
+    /// Hides from LLVM that the bits of a value of f16 or bf16 could be those of the other type.
+    ///
+    /// LLVM 22 turns a comparison of such a value with zero into an `and` and an `icmp` of floats,
+    /// which is no valid IR. It also does this if it finds out itself what was stored at the address
+    /// of a load. The fence is no instruction of the machine, and stays out of kernels that have
+    /// only one of the types.
+    pub(super) fn half_of_bits(&self, a: Val<'c>) -> Lowered<Val<'c>> {
+        let half = matches!(self.inst.ty.elem(), Some(Scalar::F16 | Scalar::BF16));
+        if half && self.both_halves {
+            self.intrinsic("llvm.arithmetic.fence", &[a.ty()], &[a])
+        } else {
+            Ok(a)
+        }
     }
 
     fn between_floats(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Val<'c> {

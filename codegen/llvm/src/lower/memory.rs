@@ -143,7 +143,7 @@ impl<'c> Lower<'_, 'c> {
         let access = self.access(&self.inst.ty)?;
         let ty = self.memory_ty(access);
         let value = match (order.sem, access.bytes) {
-            (Sem::Weak, bytes) => ir.load(ty, at, bytes),
+            (Sem::Weak, bytes) => self.half_of_bits(ir.load(ty, at, bytes))?,
             (_, 16) if !space.is_shared() => {
                 let wanted =
                     InstructionRequest { instr: Instr::GlobalLd, op: None, acc: None, access, order };

@@ -66,6 +66,8 @@ struct Lower<'a, 'c> {
     shared_bytes: u64,
     /// The dynamic shared memory, if the kernel's tensors need more than variables can have.
     dynamic: Option<Val<'c>>,
+    /// Whether the kernel has values of f16 and values of bf16.
+    both_halves: bool,
     /// The number of globals so far.
     globals: u32,
     /// The role whose code is being lowered.
@@ -152,6 +154,7 @@ pub(crate) fn kernel<'a, 'c>(
         inst,
         shared_bytes: 0,
         dynamic: None,
+        both_halves: [Scalar::F16, Scalar::BF16].iter().all(|s| has_values(k, *s)),
         globals: 0,
         role: None,
         roles: 0,
@@ -175,6 +178,11 @@ fn has_roles(k: &Kernel) -> bool {
 
 fn is_role(k: &Kernel, v: Value) -> bool {
     matches!(k.op(v).control(), Some(Control::Role { .. }))
+}
+
+/// Whether the kernel has values of an element type.
+fn has_values(k: &Kernel, elem: Scalar) -> bool {
+    k.insts.iter().any(|(_, inst)| inst.ty.elem() == Some(elem))
 }
 
 /// Converts an element from its form in memory to its form in registers.

@@ -149,10 +149,11 @@ fn half_vectors_are_packed() {
                 let sum = b.binary(BinOp::Add, x, y)?;
                 let product = b.binary(BinOp::Mul, sum, y)?;
                 let least = b.binary(BinOp::Min, product, x)?;
-                b.emit(Arith::Fma { a: least, b: x, c: y })
+                let sum = b.emit(Arith::Fma { a: least, b: x, c: y })?;
+                b.unary(UnOp::Abs, sum)
             })
         });
-        for op in ["add.rn", "mul.rn", "min", "fma.rn"] {
+        for op in ["add.rn", "mul.rn", "min", "fma.rn", "abs"] {
             assert_eq!(mnemonics(&text, &format!("{op}.{name}")).len(), 4, "{text}");
         }
     }

@@ -1,8 +1,10 @@
 //! Tests of conversions between types, and between scalars and vectors.
 
 use crate::harness::*;
-use weft_ir::machine::Type;
-use weft_ir::{Address, Arith, Scalar};
+use weft_ir::builder::Built;
+use weft_ir::machine::{Builder, Kernel, Type};
+use weft_ir::{Address, Arith, BinOp, CmpOp, Scalar, UnOp, Value, ValueType};
+use weft_llvm::{OptLevel, Options, emit};
 
 #[test]
 fn every_conversion_assembles() {
@@ -128,4 +130,74 @@ fn addresses_are_numbers() {
         b.store(at, a).map(|_| ())
     });
     contains(&text, &["st.global.b64"]);
+}
+
+/// The ways by which LLVM can learn that a value of one type has the bits of a value of another.
+const WAYS: [&str; 4] = ["bits", "words", "stored", "loaded"];
+
+/// A value of type `to` whose bits are those of a value of type `from`.
+fn same_bits(b: &mut Builder, at: Value, way: &str, from: &Type, to: &Type, words: &Type) -> Built<Value> {
+    let x = unknown(b, at, from.clone())?;
+    let twice = b.binary(BinOp::Add, x, x)?;
+    let out = pointer(b, at, 64)?;
+    b.store(out, twice)?;
+    match way {
+        "bits" => b.emit_as(Arith::Bitcast { a: twice }, to.clone()),
+        "words" => {
+            let a = b.emit_as(Arith::Bitcast { a: twice }, words.clone())?;
+            b.emit_as(Arith::Bitcast { a }, to.clone())
+        }
+        "stored" => unknown(b, out, to.clone()),
+        _ => unknown(b, at, to.clone()),
+    }
+}
+
+/// The ways to compare a value with zero, which LLVM turns into one comparison.
+const TESTS: [&str; 4] = ["eq", "ne", "magnitude", "bool"];
+
+fn compared_with_zero(b: &mut Builder, x: Value, test: &str) -> Built<Value> {
+    let zero = b.zero(&b.ty(x).clone())?;
+    match test {
+        "eq" => b.compare(CmpOp::Eq, x, zero),
+        "ne" => b.compare(CmpOp::Ne, zero, x),
+        "magnitude" => {
+            let magnitude = b.unary(UnOp::Abs, x)?;
+            b.compare(CmpOp::Le, magnitude, zero)
+        }
+        _ => b.convert(x, Scalar::Bool),
+    }
+}
+
+/// A kernel for every way and every test. In one kernel, LLVM would find that the bits are equal.
+fn tests_of_other_half(from: Scalar, to: Scalar, lanes: u32) -> Vec<Kernel> {
+    let [from, to, words] = [from, to, Scalar::U16].map(|s| Type::lanes_of(s, lanes));
+    let all = WAYS.iter().flat_map(|way| TESTS.iter().map(move |test| (way, test)));
+    all.map(|(way, test)| {
+        kernel(&format!("{way}_{test}"), |b, at| {
+            let x = same_bits(b, at, way, &from, &to, &words)?;
+            let result = compared_with_zero(b, x, test)?;
+            let out = pointer(b, at, 128)?;
+            b.store(out, result).map(|_| ())
+        })
+    })
+    .collect()
+}
+
+#[test]
+fn values_of_f16_and_bf16_with_the_same_bits_are_compared_with_zero() {
+    for (from, to) in [(Scalar::F16, Scalar::BF16), (Scalar::BF16, Scalar::F16)] {
+        for lanes in [1, 2, 4, 8] {
+            let module = verified(tests_of_other_half(from, to, lanes));
+            for opt in [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3] {
+                let out = emit(&module, &Options::new(target("sm_90a")).opt(opt))
+                    .unwrap_or_else(|e| panic!("{from} as {to}, {lanes} lanes, {opt:?}: {e}"));
+                accepted(&out.ptx, "sm_90a");
+                let comparisons = mnemonics(&out.ptx, "setp.");
+                assert!(comparisons.len() >= WAYS.len() * TESTS.len(), "{}", out.ptx);
+                for m in comparisons {
+                    assert!(m.contains(&format!(".{to}")), "{m} in\n{}", out.ptx);
+                }
+            }
+        }
+    }
 }

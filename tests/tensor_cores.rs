@@ -280,6 +280,8 @@ fn the_loops_of_matrix_instructions_are_tight() {
         assert_eq!(kernel.count("WARPGROUP.ARRIVE"), 2, "{what}: one a group");
         assert_eq!((kernel.count("STL"), kernel.count("LDL")), (0, 0), "{what}: no spills");
         assert_eq!(kernel.count("USETMAXREG"), 3, "{what}: one a role");
+        // The loading role would poll more slowly if one of its lanes yielded to the others.
+        assert_eq!(kernel.count("YIELD"), 0, "{what}: all lanes of a warp poll");
         let boxes = if bk == "128" { 4 } else { 2 };
         assert_eq!(kernel.count("UTMALDG"), boxes, "{what}: one a box of a stage");
         assert_eq!(kernel.count("UTMASTG"), 2 * stores, "{what}: one a box of the result");
@@ -287,7 +289,7 @@ fn the_loops_of_matrix_instructions_are_tight() {
 }
 
 /// Checks products with few rows: one role multiplies, or each of two CTAs of a cluster has a part
-/// of K. No 64-bit division delays the first copy.
+/// of K. No 64-bit division delays the first copy, and no lane that polls yields to the others.
 #[test]
 fn products_with_few_rows_begin_at_once() {
     if skipped() {
@@ -298,21 +300,15 @@ fn products_with_few_rows_begin_at_once() {
     let split = [("BM", "128"), ("BN", "64"), ("BK", "64"), ("STAGES", "4"), ("SPLIT", "4")];
     for (defines, instructions, roles, boxes) in [(&few[..], 8, 1, 4), (&shared, 8, 1, 4), (&split, 8, 2, 2)]
     {
-        let kernel = compiled("warpweft/src/library/gemm_kernel.weft", "sm_90a", defines);
+        let defines = [defines, &[("EARLY", "1")]].concat();
+        let kernel = compiled("warpweft/src/library/gemm_kernel.weft", "sm_90a", &defines);
         let names = ["HGMMA", "WARPGROUP.ARRIVE", "USETMAXREG", "UTMALDG", "STL"];
         let found = names.map(|name| kernel.count(name));
         assert_eq!(found, [instructions, roles, roles + 1, boxes, 0], "{names:?} with {defines:?}");
-        // Roles that multiply whole tiles divide in 64 bits after their products (see
-        // gemm_kernel.weft). No division delays the first copy, and the CTAs that divide K have
-        // none.
-        let copy = kernel.insts.iter().position(|i| i.opcode.starts_with("UTMALDG")).unwrap();
-        let role = kernel.insts[..copy].iter().rev().take_while(|i| !i.opcode.starts_with("USETMAXREG"));
-        assert!(role.clone().count() > 20, "{defines:?}: the loading role begins with its registers");
-        assert!(
-            role.into_iter().all(|i| !i.opcode.starts_with("CALL")),
-            "{defines:?}: the loading role calls"
-        );
-        assert!(defines != split || kernel.count("CALL.REL.NOINC") == 0, "{defines:?} divides in 64 bits");
+        let slow = ["CALL.REL.NOINC", "YIELD"].map(|name| kernel.count(name));
+        assert_eq!(slow, [0, 0], "{defines:?}");
+        let begins = ["ACQBULK", "PREEXIT"].map(|name| kernel.count(name));
+        assert_eq!(begins, [1, 1], "{defines:?}: waits for other launches, and lets the next one begin");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Compiled products, and their launches.
 
+use super::model::lets_next_begin;
 use super::tuning::PART;
 use super::tuning::{By, Selector, Tuning};
 use super::{Plan, Problem, Shape};
@@ -46,9 +47,24 @@ impl Gemm {
     /// # Errors
     /// Fails where [`new`](Gemm::new) fails, or for a plan that does not fit the problem (R0505).
     pub fn chosen(on: impl Into<On>, problem: Problem, selector: &Selector) -> Result<Gemm, GpuError> {
+        Gemm::compiled(on.into(), problem, selector, false)
+    }
+
+    /// Creates a product like [`new`](Gemm::new), after which another kernel is launched, which can
+    /// begin early whatever the tiles are.
+    pub(super) fn before_another(on: impl Into<On>, problem: Problem) -> Result<Gemm, GpuError> {
         let on = on.into();
+        let selector = Selector::new(on.device(), &Tuning::Stored)?;
+        Gemm::compiled(on, problem, &selector, true)
+    }
+
+    fn compiled(on: On, problem: Problem, selector: &Selector, followed: bool) -> Result<Gemm, GpuError> {
         let (plan, by) = selector.plan(&problem)?;
-        let options = options(&problem, &plan, target(on.device())?);
+        let mut options = options(&problem, &plan, target(on.device())?);
+        let early = lets_next_begin(&problem, &plan, on.device().sm_count()?);
+        for (name, value) in [("EARLY", early), ("FOLLOWED", followed)] {
+            options.defines.insert(name.into(), u32::from(value).into());
+        }
         let kernel = Kernel::with(on, file()?, options)?;
         Ok(Gemm { problem, plan, by, kernel })
     }

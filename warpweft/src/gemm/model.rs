@@ -175,6 +175,15 @@ fn waves(problem: &Problem, plan: &Plan, sms: u32) -> u64 {
     tiles(problem, plan).div_ceil(clusters(u64::from(sms), cluster(plan)))
 }
 
+/// Whether a launch may begin early and lets the next one begin early (`after_others` of
+/// weft::gemm_split): each cluster has one tile, and no two clusters read the same rows of both
+/// factors.
+pub(super) fn lets_next_begin(problem: &Problem, plan: &Plan, sms: u32) -> bool {
+    let (rows, columns) = extents(problem, plan);
+    let rows = rows.div_ceil(u64::from(plan.get(Param::Bm) * plan.get(Param::Ctas)));
+    waves(problem, plan, sms) == 1 && rows.min(columns.div_ceil(plan.get(Param::Bn).into())) == 1
+}
+
 /// Bytes that are read from memory or written to it.
 fn moved(problem: &Problem) -> f64 {
     let Shape { m, n, k } = problem.shape;

@@ -250,7 +250,7 @@ enum Product {
 impl Product {
     fn new(world: &World, problem: Problem, epilogue: &Epilogue) -> Result<Product, GpuError> {
         if epilogue.is_none() {
-            return Ok(Product::Plain(Gemm::new(world, problem)?));
+            return Ok(Product::Plain(Gemm::before_another(world, problem)?));
         }
         let plan = filled(&problem, epilogue, Machine::of(world.device())?);
         let (_, mut defines) = plan.kernel(Form::AllGather, &problem, epilogue, 1);

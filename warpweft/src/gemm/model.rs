@@ -79,8 +79,10 @@ const UNALIGNED: f64 = 2.0;
 const SECTOR: u64 = 32;
 /// Bytes that all multiprocessors get from memory in a cycle: 3.35 TB/s at 1.7 GHz.
 pub(super) const MEMORY: f64 = 2000.0;
-/// Bytes that one multiprocessor gets from memory in a cycle: on an H200, 86 CTAs read 134 MB in 75,000 cycles.
-const MEMORY_OF_ONE: f64 = 21.0;
+/// Bytes that one multiprocessor gets from memory in a cycle. On an H200, 112 CTAs read 235 MB in 63 us
+/// (16 x 28672 x 4096), where 132 take 58 us, and 98 CTAs read 134 MB in 44 us (128 x 16384 x 4096), where 128
+/// take 38 us. These are 16 to 18 bytes in a cycle.
+const MEMORY_OF_ONE: f64 = 17.0;
 /// Bytes that a multiprocessor writes to others of its cluster in a cycle: on an H200 the sums of 128x8192x8192 in tiles of
 /// 128 x 128 take about six microseconds.
 const CLUSTER: f64 = 6.0;
@@ -91,15 +93,16 @@ const LATENCY: f64 = 1800.0;
 const START: f64 = 3000.0;
 const BETWEEN: f64 = 2500.0;
 /// The additional time of a step if the only role that multiplies has 64 rows: a factor of its own
-/// cycles, and a number of cycles. On an H200, 64 of 8192 elements along K take 564 cycles in tiles
-/// of 64 x 128, 586 in tiles of 64 x 192, and 790 in tiles of 64 x 256. If roles could take turns
-/// and there is only one tile, a step takes about 390 cycles for 64 x 128 on an H100.
-const ALONE: (f64, f64) = (1.3, 80.0);
+/// cycles, and a number of cycles. On an H200, with both factors in the L2 cache, 64 of 4096 elements
+/// along K take 337 cycles in tiles of 64 x 128 and 266 in tiles of 64 x 64, and 128 elements take
+/// 462 in the latter.
+const ALONE: (f64, f64) = (1.05, 30.0);
 /// Cycles that the CTAs of a cluster wait for each other before they add up.
 const MEET: f64 = 1500.0;
 /// Cycles in which 128 bytes of a stage beyond the last row are set to 0. On an H100, 192 rows in tiles of 128
-/// take 160 cycles longer for a step than 256 rows.
-const CLEARED: f64 = 2.2;
+/// take 160 cycles longer for a step than 256 rows. On an H200, 96 rows in tiles of 64 take 6 us longer for 32
+/// steps than 128 rows, which is 6 cycles for 128 bytes.
+const CLEARED: f64 = 4.0;
 /// The same for rows that become columns of the last of several tiles, shared among all of them. On an H100, 232 columns in two tiles of 128
 /// take 160 cycles longer than 256 columns, 176 in two tiles of 96 take 120 cycles longer than 192, and 4096 columns in
 /// tiles of 160 take no longer than 4160.
@@ -117,11 +120,13 @@ fn extents(problem: &Problem, plan: &Plan) -> (u64, u64) {
 }
 
 /// Bytes that a CTA gets from the L2 cache for a stage. The CTAs of a cluster share the rows that
-/// become a tile's columns, and nothing beyond the ends of A and B is read.
+/// become a tile's columns, and nothing beyond the ends of A and B is read. Tiles of the transpose
+/// count without sharing: on an H200, 256 x 8192 x 8192 takes 54.3 us in pairs and 48.8 us without.
 fn fetched(problem: &Problem, plan: &Plan) -> f64 {
     let of = |param| u64::from(plan.get(param));
     let (rows, columns) = extents(problem, plan);
-    let rows = of(Param::Bm).min(rows) as f64 + of(Param::Bn).min(columns) as f64 / of(Param::Ctas) as f64;
+    let ctas = if plan.get(Param::Swap) == 1 { 1 } else { of(Param::Ctas) };
+    let rows = of(Param::Bm).min(rows) as f64 + of(Param::Bn).min(columns) as f64 / ctas as f64;
     let bytes = |elements: u64| elements * u64::from(problem.dtype.bytes());
     let requests = if bytes(problem.shape.k).is_multiple_of(SECTOR) { 1.0 } else { UNALIGNED };
     rows * bytes(of(Param::Bk)) as f64 * requests
@@ -243,11 +248,13 @@ const ALIKE: f64 = 1.02;
 /// - Clusters of two come first, or no clusters if memory is fast or the limit, or if each
 ///   multiprocessor has one tile. For large shapes, two CTAs have 0.986 to 1.002 of the speed of one
 ///   on an H200, and 1.1 to 1.15 on an H100. In fp8 with 128 columns, they have 0.93 to 0.99 on an H100, and come second. So do tiles of the
-///   transpose, which have 0.88 to 0.99 on an H200.
+///   transpose, which have 0.88 to 0.99 on an H200. If memory is the limit, a pair of CTAs whose tiles have all
+///   rows of A also comes first: on an H200, 128 x 8192 x 8192 takes 37.4 us, and otherwise 38.5 us.
 /// - Plans with turns come first, if there are tiles to take turns with.
 /// - Plans with fewer bytes from the L2 cache for each product come first, because they save power.
-/// - Plans with more bytes in flight come first, then smaller tiles, and tiles of the transpose of
-///   D last.
+/// - Plans with more bytes in flight come first, then those with more stages, then smaller tiles, and
+///   tiles of the transpose of D last. On an H200, 160 x 8192 x 4096 takes 21.8 us with eight stages
+///   of 64 elements and 22.5 us with four of 128.
 pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
     let Machine { target, sms, memory_gbps } = machine;
     let timed = |plan: Plan| {
@@ -269,7 +276,10 @@ pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
         let shares = memory_gbps < FAST_MEMORY
             && of(Param::Swap) == 0
             && (problem.dtype.bytes() > 1 || of(Param::Bn) > 128);
-        let ctas = cluster(&plan).abs_diff(if waves > 1 && !reads && shares { 2 } else { 1 }) as f64;
+        // Such a cluster has all rows of A, so that B is read from the L2 cache once.
+        let all_rows = reads && of(Param::Swap) == 0 && u64::from(of(Param::Bm)) < rows && rows <= 128;
+        let pairs = waves > 1 && !reads && shares || all_rows && of(Param::Ctas) == 2;
+        let ctas = cluster(&plan).abs_diff(if pairs { 2 } else { 1 }) as f64;
         let rank = ((cycles / least).ln() / ALIKE.ln()).floor();
         // With one tile for each CTA, only tiles of 64 rows are faster in a kernel whose roles take turns.
         let alone = of(Param::Bm) == 64 && of(Param::Swap) == 0 && !reads;
@@ -278,10 +288,11 @@ pub(super) fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
         // If memory is the limit, the cycles of the other units do not matter.
         let unhidden = if reads { 0.0 } else { cycles };
         let (area, kept) = (f64::from(of(Param::Bm) * of(Param::Bn)), 1 - of(Param::Swap));
-        ([rank, ctas, f64::from(useless), bytes, -ahead, area, unhidden, f64::from(kept)], plan)
+        let stages = f64::from(of(Param::Stages));
+        ([rank, ctas, f64::from(useless), bytes, -ahead, -stages, area, unhidden, f64::from(kept)], plan)
     };
-    let mut all: Vec<([f64; 8], Plan)> = timed.iter().map(key).collect();
-    let order = |a: &[f64; 8], b: &[f64; 8]| -> Ordering {
+    let mut all: Vec<([f64; 9], Plan)> = timed.iter().map(key).collect();
+    let order = |a: &[f64; 9], b: &[f64; 9]| -> Ordering {
         a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
     };
     all.sort_by(|(a, _), (b, _)| order(a, b));

@@ -44,7 +44,7 @@ fn plans(world: &World, form: Form) -> Checked {
     let shape = Shape::new(1001, shared(1200, pes), shared(2080, pes));
     let plans: &[&str] = match form {
         Form::AllGather => {
-            &["", "piece=128,pace=1000", "bn=128,ctas=2,stages=6", "bm=256,bn=128", "sequence"]
+            &["", "piece=128,pace=1000", "bn=128,ctas=2,stages=6", "bm=256,bn=128,stages=3", "sequence"]
         }
         Form::ReduceScatter => &[
             "",

@@ -83,9 +83,9 @@ fn stuck_at_barriers(run: &Run, order: &[WarpSlot]) -> Option<WarpSlot> {
 /// Makes the error for a machine in which no warp can continue.
 pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     // Launches that have begun early wait for those before them, which contain the cause.
-    let begins = |w: &&WarpSlot| run.follows_ended(run.ctas[run.warps[**w].cta].grid);
-    let groups =
-        || order.iter().filter(begins).flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
+    let begins = |w: &WarpSlot| run.follows_ended(run.ctas[run.warps[*w].cta].grid);
+    let causes: Vec<WarpSlot> = order.iter().copied().filter(begins).collect();
+    let groups = || causes.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
     // The thread at the earliest position in the text is the likely cause, and is the same one for
     // any seed.
     let behind = |(w, g): &(WarpSlot, &Group)| {
@@ -103,7 +103,7 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
         let message = "only part of a warp reaches a barrier or a warp-synchronous instruction";
         let help = "execute it where all threads of the warp, or of its member mask, reach it";
         (SimError::new(codes::BARRIER, message, help), Some(found))
-    } else if let Some(w) = stuck_at_barriers(run, order) {
+    } else if let Some(w) = stuck_at_barriers(run, &causes) {
         let message = "a barrier of the CTA waits for threads that will not arrive: all remaining threads wait at barriers";
         let help = "let all threads that the barrier counts reach the same barrier, and equally often";
         let cta = run.warps[w].cta;

@@ -238,8 +238,8 @@ fn slow(plan: &Plan, m: u64) -> bool {
 /// Whether a plan has large stages of 16-bit elements, and too few of them to load the next ones while one is
 /// multiplied. On an H200, plans with three such stages have 0.73 to 0.85 of the speed of cuBLASLt's best for 136 to 608
 /// rows, and others have 0.95 or more. CTAs that load for each other need more stages: with eight stages of 64 elements,
-/// pairs take 0.97 of the time of four stages of 128. Clusters that share a tile have less memory for stages, and were
-/// not measured.
+/// pairs take 0.97 of the time of four stages of 128. Clusters that share a tile have less memory for stages. They were
+/// not measured with so few.
 fn waits(plan: &Plan, bytes: u32) -> bool {
     let of = |param| plan.get(param);
     let fewest = if of(Param::Ctas) > 1 { 2 * STAGES } else { STAGES };

@@ -181,8 +181,8 @@ fn waves(problem: &Problem, plan: &Plan, sms: u32) -> u64 {
 }
 
 /// Whether a launch may begin early and lets the next one begin early (`after_others` of
-/// weft::gemm_split): each cluster has one tile, and no two clusters read the same rows of both
-/// factors.
+/// weft::gemm_split). This holds if each cluster has one tile, and no two clusters read the same
+/// rows of both factors.
 pub(super) fn lets_next_begin(problem: &Problem, plan: &Plan, sms: u32) -> bool {
     let (rows, columns) = extents(problem, plan);
     let rows = rows.div_ceil(u64::from(plan.get(Param::Bm) * plan.get(Param::Ctas)));

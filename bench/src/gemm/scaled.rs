@@ -20,8 +20,6 @@ const SHARED: u64 = 227 << 10;
 const BARRIERS: u64 = 2 << 10;
 /// The numbers of columns of tiles that lie in several blocks of scales.
 const WIDE: [u32; 2] = [160, 192];
-/// The stages for which shared memory has room with the wider of these tiles.
-const WIDE_STAGES: u32 = 4;
 
 /// The kernel with a plan.
 pub(super) fn kernel(plan: &Plan) -> Result<Own> {
@@ -74,7 +72,9 @@ fn widened(problem: &Problem, plan: &Plan, machine: Machine) -> Option<Plan> {
         return None;
     }
     let with = |columns: u32| match u64::from(columns) > BLOCK {
-        true => plan.with(Param::Bn, columns).and_then(|plan| plan.with(Param::Stages, WIDE_STAGES)),
+        true => plan
+            .with(Param::Bn, columns)
+            .and_then(|plan| plan.with(Param::Stages, Machine::STAGES_WITH_BLOCKS)),
         false => Ok(*plan),
     };
     let usable = |plan: &Plan| plan.check(problem).is_ok() && fits(problem, Scales::Blocks, plan).is_ok();

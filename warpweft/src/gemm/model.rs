@@ -24,6 +24,10 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The stages of a plan whose tiles have more than 128 columns, with scales of blocks
+    /// ([`Scales::Blocks`](super::Scales::Blocks)). Shared memory has room for no more of them.
+    pub const STAGES_WITH_BLOCKS: u32 = 4;
+
     /// The description of a device.
     ///
     /// # Errors

@@ -29,8 +29,6 @@ pub(super) struct Sequence {
 
 /// The least number of stages of a product with an epilogue.
 pub(super) const MIN_STAGES: u32 = 2;
-/// The stages of tiles whose columns lie in several blocks of scales.
-const WIDE_STAGES: u32 = 4;
 
 /// Rows that one launch multiplies: their number, and the first of them in A and in the product.
 struct Block {
@@ -78,7 +76,7 @@ pub(super) fn tiles(problem: &Problem, epilogue: &Epilogue, stages: u32) -> Fuse
 }
 
 /// The same, with as many stages as a GPU has memory for. With scales of blocks, tiles are wider where
-/// that is likely to take less time and there is memory for [`WIDE_STAGES`].
+/// that is likely to take less time and there is memory for them.
 pub(super) fn filled(problem: &Problem, epilogue: &Epilogue, machine: Machine) -> FusedPlan {
     let bytes = |plan: &FusedPlan| plan.shared_bytes(Form::AllGather, problem) + plan.scale_bytes(epilogue);
     let fits = |plan: &FusedPlan| bytes(plan) <= u64::from(machine.target.shared_limit());
@@ -87,7 +85,8 @@ pub(super) fn filled(problem: &Problem, epilogue: &Epilogue, machine: Machine) -
     if epilogue.scales != Scales::Blocks || epilogue.row_scales {
         return plan;
     }
-    let with = |bn: u32| if bn == plan.bn { plan } else { FusedPlan { bn, stages: WIDE_STAGES, ..plan } };
+    let stages = Machine::STAGES_WITH_BLOCKS;
+    let with = |bn: u32| if bn == plan.bn { plan } else { FusedPlan { bn, stages, ..plan } };
     machine.columns_with_blocks(problem.shape).map(with).into_iter().find(fits).unwrap_or(plan)
 }
 

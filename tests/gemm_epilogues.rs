@@ -8,8 +8,8 @@ mod products;
 use products::{BF16, FP8, filled, narrowed, run, run_sequence, run_uneven, scaled_and};
 use weft::collective::Flat;
 use weft::gemm::{
-    Activation, Choice, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine, Problem, Scales,
-    Shape,
+    Activation, BlockTiles, Choice, Epilogue, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Machine,
+    Problem, Scales, Shape,
 };
 use weft::runtime::{DType, Device, World};
 use weft_bench::BenchError;
@@ -172,14 +172,15 @@ fn scales_of_blocks() {
 #[test]
 fn scales_of_blocks_in_wide_tiles() {
     let blocks = Epilogue { scales: Scales::Blocks, bias: true, residual: true, ..Epilogue::default() };
-    // Two multiprocessors have three tiles of 128 columns each, and two of 160 or of 192.
-    for (n, width) in [(272, 160), (376, 192)] {
+    // Two multiprocessors have three tiles of 128 columns each, and two of 160 or of 192. Pairs of tiles of 192
+    // columns have all rows, and take less time, unless one tile has them.
+    for (m, n, columns, ctas) in [(140, 272, 160, 1), (140, 376, 192, 2), (100, 376, 192, 1)] {
         let machine =
             Machine { target: "sm_90a".parse().unwrap(), sms: 2, memory_gbps: Device::H200_MEMORY_GBPS };
-        let shape = Shape::new(140, n, 272);
-        assert_eq!(machine.columns_with_blocks(shape)[0], width);
-        run_sequence(Form::AllGather, 2, (140, n, 272), blocks);
-        run_sequence(Form::ReduceScatter, 2, (140, n, 272), blocks);
+        let shape = Shape::new(m, n, 272);
+        assert_eq!(machine.tiles_with_blocks(shape)[0], BlockTiles { columns, ctas });
+        run_sequence(Form::AllGather, 2, (m, n, 272), blocks);
+        run_sequence(Form::ReduceScatter, 2, (m, n, 272), blocks);
     }
 }
 

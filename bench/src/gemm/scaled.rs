@@ -6,7 +6,7 @@ use super::{Own, report};
 use crate::BenchError;
 use weft::KernelFile;
 use weft::gemm::tuning::{By, Selector};
-use weft::gemm::{Machine, Param, Plan, Problem, Scales};
+use weft::gemm::{BlockTiles, Machine, Param, Plan, Problem, Scales};
 use weft::gpu::GpuError;
 use weft_runtime::{Device, Error, error};
 
@@ -58,8 +58,8 @@ pub(super) fn chosen(
     Ok(wide.map_or((plan, by), |wide| (wide, By::Model)))
 }
 
-/// Whether a plan is chosen without being asked for. With scales of blocks, clusters take longer, and
-/// the model does not rank tiles of more than one block of columns.
+/// Whether a plan is chosen without being asked for. With scales of blocks, [`widened`] chooses among
+/// wider tiles and clusters, which the model does not rank.
 fn suits(problem: &Problem, scales: Scales, plan: &Plan) -> bool {
     let narrow = plan.get(Param::Ctas) == 1 && u64::from(plan.get(Param::Bn)) <= BLOCK;
     (scales != Scales::Blocks || narrow) && fits(problem, scales, plan).is_ok()
@@ -71,15 +71,17 @@ fn widened(problem: &Problem, plan: &Plan, machine: Machine) -> Option<Plan> {
     if u64::from(plan.get(Param::Bn)) != BLOCK {
         return None;
     }
-    let with = |columns: u32| match u64::from(columns) > BLOCK {
-        true => plan
-            .with(Param::Bn, columns)
-            .and_then(|plan| plan.with(Param::Stages, Machine::STAGES_WITH_BLOCKS)),
-        false => Ok(*plan),
+    let with = |BlockTiles { columns, ctas }| {
+        if u64::from(columns) == BLOCK {
+            return Ok(*plan);
+        }
+        let stages = Machine::STAGES_WITH_BLOCKS;
+        let values = [(Param::Bn, columns), (Param::Stages, stages), (Param::Ctas, ctas)];
+        values.into_iter().try_fold(*plan, |plan, (param, value)| plan.with(param, value))
     };
     let usable = |plan: &Plan| plan.check(problem).is_ok() && fits(problem, Scales::Blocks, plan).is_ok();
-    let all = machine.columns_with_blocks(problem.shape).into_iter();
-    let best = all.filter_map(|columns| with(columns).ok()).find(usable)?;
+    let all = machine.tiles_with_blocks(problem.shape).into_iter();
+    let best = all.filter_map(|tiles| with(tiles).ok()).find(usable)?;
     (best != *plan).then_some(best)
 }
 
@@ -178,26 +180,26 @@ mod tests {
         }
     }
 
-    /// Tiles of more columns take less time for a column, and the last wave can take longer.
+    /// Tiles of more columns take less time for a column, most of all in pairs, and the last wave can take longer.
     #[test]
     fn blocks_have_the_widest_tiles_that_gain() {
         let plan: Plan = "bn=128,bk=128,stages=5".parse().unwrap();
         let columns = |shape: (u64, u64, u64), out, sms| {
             let problem = Problem { out, ..Problem::new(Shape::new(shape.0, shape.1, shape.2), DType::E4M3) };
             let wide = widened(&problem, &plan, Machine { sms, ..h200() });
-            wide.map(|wide| (wide.get(Param::Bn), wide.get(Param::Stages)))
+            wide.map(|wide| [Param::Bn, Param::Stages, Param::Ctas].map(|param| wide.get(param)))
         };
         let cases = [
-            // Waves of tiles of 128, 160 and 192 columns: 8, 7 and 6.
-            ((4096, 4096, 4096), DType::BF16, 132, None),
-            // 32, 26 and 21; 16, 13 and 11.
-            ((8192, 8192, 8192), DType::BF16, 132, Some((192, 4))),
-            ((4096, 8192, 4096), DType::BF16, 132, Some((192, 4))),
-            // 1, 1 and 1; 2, 1 and 1.
+            // Waves of tiles of 128, 160 and 192 columns: 8, 7 and 6; 32, 26 and 21; 16, 13 and 11.
+            ((4096, 4096, 4096), DType::BF16, 132, Some([192, 4, 2])),
+            ((8192, 8192, 8192), DType::BF16, 132, Some([192, 4, 2])),
+            ((4096, 8192, 4096), DType::BF16, 132, Some([192, 4, 2])),
+            // 1, 1 and 1; 2, 1 and 1; 2, 2 and 1, where a pair would have rows for one CTA.
             ((1024, 1024, 4096), DType::BF16, 132, None),
-            ((2048, 1280, 4096), DType::BF16, 132, Some((160, 4))),
+            ((2048, 1280, 4096), DType::BF16, 132, Some([160, 4, 1])),
+            ((128, 25088, 4096), DType::BF16, 132, Some([192, 4, 1])),
             // Results of 32 bits leave shared memory for four stages of 160 columns, and not of 192.
-            ((8192, 8192, 8192), DType::F32, 132, Some((160, 4))),
+            ((8192, 8192, 8192), DType::F32, 132, Some([160, 4, 1])),
         ];
         for (shape, out, sms, expected) in cases {
             assert_eq!(columns(shape, out, sms), expected, "{shape:?} {out}");

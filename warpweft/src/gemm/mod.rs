@@ -43,6 +43,6 @@ pub use fused::{
     Activation, Bytes, Choice, Epilogue, Estimate, Form, Fused, FusedOperands, FusedPlan, FusedTeam, Scales,
 };
 pub use handle::Gemm;
-pub use model::Machine;
+pub use model::{BlockTiles, Machine};
 pub use plan::{Param, Parameter, Plan};
 pub use problem::{Major, Problem, Shape};

@@ -47,24 +47,37 @@ impl Machine {
         cycles(problem, plan, self.sms)
     }
 
-    /// The numbers of columns that tiles of 128 rows can have with scales of blocks
-    /// ([`Scales::Blocks`](super::Scales::Blocks)), from one block on. The number that is likely to
-    /// take the least time comes first, for a product without clusters.
-    pub fn columns_with_blocks(self, Shape { m, n, .. }: Shape) -> [u32; 3] {
-        let time = |(columns, each): (u32, f64)| {
-            let tiles = m.div_ceil(128).saturating_mul(n.div_ceil(columns.into()));
-            tiles.div_ceil(self.sms.max(1).into()) as f64 * f64::from(columns) * each
+    /// The tiles that a product with scales of blocks ([`Scales::Blocks`](super::Scales::Blocks)) can
+    /// have. Those that are likely to take the least time come first.
+    pub fn tiles_with_blocks(self, Shape { m, n, .. }: Shape) -> [BlockTiles; 4] {
+        let time = |(tiles, each): &(BlockTiles, f64)| {
+            let (columns, ctas) = (u64::from(tiles.columns), u64::from(tiles.ctas));
+            let all = m.div_ceil(128 * ctas).saturating_mul(n.div_ceil(columns));
+            all.div_ceil(clusters(self.sms.into(), ctas)) as f64 * columns as f64 * each
         };
         let mut all = WITH_BLOCKS;
-        all.sort_by(|a, b| time(*a).total_cmp(&time(*b)));
-        all.map(|(columns, _)| columns)
+        all.sort_by(|a, b| time(a).total_cmp(&time(b)));
+        all.map(|(tiles, _)| tiles)
     }
 }
 
-/// The columns of tiles with scales of blocks, each with the time that a tile takes for a column
-/// relative to the first. On an H200, waves of tiles have these times from 4096 x 8192 x 4096 to 8192
-/// x 8192 x 8192.
-const WITH_BLOCKS: [(u32, f64); 3] = [(128, 1.0), (160, 0.96), (192, 0.91)];
+/// Tiles of 128 rows for a product with scales of blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockTiles {
+    /// The columns of a tile: those of one block, or of parts of several.
+    pub columns: u32,
+    /// The CTAs of a cluster, whose tiles lie below each other.
+    pub ctas: u32,
+}
+
+/// These tiles, each with the time that a wave takes for a column, relative to the first. On an H200,
+/// products from 1024 x 8192 x 8192 to 8192 x 8192 x 8192 have these times.
+const WITH_BLOCKS: [(BlockTiles, f64); 4] = [
+    (BlockTiles { columns: 128, ctas: 1 }, 1.0),
+    (BlockTiles { columns: 160, ctas: 1 }, 0.985),
+    (BlockTiles { columns: 192, ctas: 1 }, 0.95),
+    (BlockTiles { columns: 192, ctas: 2 }, 0.87),
+];
 
 /// Bytes that shared memory reads in a cycle.
 const SHARED: f64 = 128.0;

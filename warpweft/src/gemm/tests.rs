@@ -440,21 +440,25 @@ fn tables_that_no_longer_hold() {
     assert!(tables.tables[0].text().contains("left out"));
 }
 
-/// A wave of wider tiles takes less time for each column, and its last wave can be emptier.
+/// A wave of wider tiles takes less time for each column, and its last wave can be emptier. Pairs of
+/// CTAs take less time than single ones.
 #[test]
-fn columns_with_scales_of_blocks() {
-    let columns = |text: &str, sms| {
+fn tiles_with_scales_of_blocks() {
+    let tiles = |text: &str, sms| {
         let machine = Machine { sms, ..machine() };
-        machine.columns_with_blocks(text.parse().unwrap())
+        machine.tiles_with_blocks(text.parse().unwrap()).map(|tiles| (tiles.columns, tiles.ctas))
     };
+    let [one, wide, wider, pair] = [(128, 1), (160, 1), (192, 1), (192, 2)];
     // Waves of tiles of 128, 160 and 192 columns: 32, 26 and 21, then 16, 13 and 11, and 8, 7 and 6.
-    assert_eq!(columns("8192x8192x8192", SMS), [192, 160, 128]);
-    assert_eq!(columns("4096x8192x4096", SMS), [192, 160, 128]);
-    assert_eq!(columns("4096x4096x4096", SMS), [128, 192, 160]);
-    // One wave of each, and 2, 1 and 1.
-    assert_eq!(columns("1024x1024x4096", SMS), [128, 160, 192]);
-    assert_eq!(columns("2048x1280x4096", SMS), [160, 192, 128]);
-    // Two tiles, one and one.
-    assert_eq!(columns("100x150x256", 1), [160, 192, 128]);
-    assert_eq!(columns("100x150x256", 0), [160, 192, 128], "no multiprocessors count as one");
+    assert_eq!(tiles("8192x8192x8192", SMS), [pair, wider, one, wide]);
+    assert_eq!(tiles("4096x8192x4096", SMS), [pair, wider, one, wide]);
+    assert_eq!(tiles("4096x4096x4096", SMS), [pair, one, wider, wide]);
+    // Two waves of each.
+    assert_eq!(tiles("512x8192x4096", SMS), [one, wide, pair, wider]);
+    // One wave of each, and 2, 1, 1 and 1.
+    assert_eq!(tiles("1024x1024x4096", SMS), [one, wide, pair, wider]);
+    assert_eq!(tiles("2048x1280x4096", SMS), [wide, pair, wider, one]);
+    // The second CTA of a pair would have no rows.
+    assert_eq!(tiles("128x25088x4096", SMS), [wider, one, wide, pair]);
+    assert_eq!(tiles("100x150x256", 0), [wide, pair, wider, one], "no multiprocessors count as one");
 }

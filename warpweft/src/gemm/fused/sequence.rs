@@ -4,7 +4,7 @@ use super::uneven::Rows;
 use super::{Epilogue, Form, FusedOperands, FusedPlan, Scales, Unread, part_of, signed, staging};
 use crate::collective::{Collectives, Config, Flat};
 use crate::compile::{KernelFile, Options};
-use crate::gemm::{Gemm, Machine, Problem, Shape};
+use crate::gemm::{BlockTiles, Gemm, Machine, Problem, Shape};
 use crate::gpu::{GpuError, Grid, Kernel, target};
 use weft_lang::elaborate::Define;
 use weft_runtime::launch::{Argument, AsArgument};
@@ -86,8 +86,11 @@ pub(super) fn filled(problem: &Problem, epilogue: &Epilogue, machine: Machine) -
         return plan;
     }
     let stages = Machine::STAGES_WITH_BLOCKS;
-    let with = |bn: u32| if bn == plan.bn { plan } else { FusedPlan { bn, stages, ..plan } };
-    machine.columns_with_blocks(problem.shape).map(with).into_iter().find(fits).unwrap_or(plan)
+    let with = |BlockTiles { columns: bn, ctas }| match bn == plan.bn {
+        true => plan,
+        false => FusedPlan { bn, stages, ctas, ..plan },
+    };
+    machine.tiles_with_blocks(problem.shape).map(with).into_iter().find(fits).unwrap_or(plan)
 }
 
 impl Sequence {
@@ -254,7 +257,7 @@ impl Product {
         let plan = filled(&problem, epilogue, Machine::of(world.device())?);
         let (_, mut defines) = plan.kernel(Form::AllGather, &problem, epilogue, 1);
         // The kernel sends nothing.
-        defines.retain(|(name, _)| !["P", "CTAS", "PIECE", "PACE"].contains(&&**name));
+        defines.retain(|(name, _)| !["P", "PIECE", "PACE"].contains(&&**name));
         let unread = Unread::new(world, &problem)?;
         Ok(Product::Finished {
             kernel: kernel(world, "gemm_finished", defines)?,
@@ -342,11 +345,11 @@ mod tests {
             let problem = Problem { out, ..Problem::new(Shape::new(m, 8192, 8192), DType::E4M3) };
             let plan = filled(&problem, &epilogue, machine);
             assert_eq!(plan.fits(Form::AllGather, &problem), Ok(()), "{plan:?}");
-            (plan.bn, plan.stages)
+            (plan.bn, plan.stages, plan.ctas)
         };
         let blocks = Epilogue { scales: Scales::Blocks, ..Epilogue::default() };
-        assert_eq!(tile(8192, DType::BF16, blocks), (192, 4));
-        assert_eq!(tile(8192, DType::F32, blocks), (192, 4));
+        assert_eq!(tile(8192, DType::BF16, blocks), (192, 4, 2));
+        assert_eq!(tile(8192, DType::F32, blocks), (192, 4, 2));
         // One wave of each width.
         assert_eq!(tile(128, DType::BF16, blocks).0, 128);
         let narrow = Epilogue { row_scales: true, ..blocks };

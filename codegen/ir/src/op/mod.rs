@@ -1,8 +1,8 @@
 //! The ops, in families. Pure ops compute a value from values. The others have an effect, and their
 //! order is kept.
 //!
-//! `shared.rs` has the families of both levels, and `tensor_level.rs` and `machine_level.rs` have
-//! those of one level. The table that declares an op states all of its properties. Other code asks
+//! `shared.rs` has the families of both levels. `tensor_level.rs`, `tile.rs` and `remote.rs` have
+//! those of the tensor level, and `machine_level.rs` has those of the machine level. The table that declares an op states all of its properties. Other code asks
 //! the table and does not match on single ops with a catch-all arm.
 //!
 //! The text form is `%result = mnemonic field, field, ... : type`, with the fields in the order of
@@ -11,12 +11,16 @@
 #[macro_use]
 mod declare;
 mod machine_level;
+mod remote;
 mod shared;
 mod tensor_level;
+mod tile;
 
 pub use machine_level::{Address, Async, Call, Memory};
+pub use remote::{Remote, Team};
 pub use shared::{Arith, Constant, Control, Debug, Thread, Var};
-pub use tensor_level::{Access, Bridge, Remote, Team, Tile, Together, View};
+pub use tensor_level::{Access, Bridge, Together, View};
+pub use tile::Tile;
 
 use crate::kernel::{Block, Kernel, TeamRef, Value};
 use crate::level::Level;

@@ -1,6 +1,6 @@
 //! A file together with everything that it uses, by name.
 
-use super::expr::nearest;
+use super::words::nearest;
 use super::{Result, fail};
 use crate::ast::{self, Item, UsePath};
 use crate::codes::meaning::{DUPLICATE, NO_FILE};

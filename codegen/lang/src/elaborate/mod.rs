@@ -19,13 +19,14 @@ mod role;
 mod stmt;
 mod tensor;
 mod value;
+mod words;
 
 pub use builtin::{Builtin, all as builtins, markdown};
 pub use description::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
-pub(crate) use expr::counted;
 pub use files::{Loader, NoFiles, Program};
 pub use kinds::Kinds;
 pub use names::Resolution;
+pub(crate) use words::counted;
 
 use crate::ast;
 use std::collections::HashMap;

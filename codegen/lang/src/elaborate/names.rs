@@ -6,7 +6,8 @@
 //! that are not `mut`, and calls of functions of the text with the wrong number of arguments.
 //! Checks that need values and types are left to the elaboration of a kernel.
 
-use super::expr::{nearest, wrong_count};
+use super::expr::wrong_count;
+use super::words::nearest;
 use super::{Program, builtin};
 use crate::ast::{
     self, Arg, Block, Expr, ExprKind, GenericParam, Ident, Param, Stmt, StmtKind, TypeExpr, Unroll,

@@ -1,8 +1,8 @@
 //! Statements and control flow.
 
 use super::arith::raw;
-use super::expr::with_article;
 use super::value::{Fragment, Val};
+use super::words::with_article;
 use super::{Binding, Elab, Result, fail};
 use crate::ast::{self, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
 use crate::codes::meaning::{

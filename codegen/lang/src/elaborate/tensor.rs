@@ -2,8 +2,8 @@
 
 use super::arith::raw;
 use super::distribution::{rows_of, same_order, unwrapped};
-use super::expr::indices_for_modes;
 use super::value::{Distribution, Fragment, Order, Tensor, Threads, Val};
+use super::words::indices_for_modes;
 use super::{Elab, Result, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
 use std::sync::Arc;

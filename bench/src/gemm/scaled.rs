@@ -180,7 +180,8 @@ mod tests {
         }
     }
 
-    /// Tiles of more columns take less time for a column, most of all in pairs, and the last wave can take longer.
+    /// Tiles of more columns take less time for a column, most of all in pairs, and the last wave can
+    /// take longer.
     #[test]
     fn blocks_have_the_widest_tiles_that_gain() {
         let plan: Plan = "bn=128,bk=128,stages=5".parse().unwrap();

@@ -25,7 +25,8 @@ pub struct Machine {
 
 impl Machine {
     /// The stages of a plan whose tiles have more than 128 columns, with scales of blocks
-    /// ([`Scales::Blocks`](super::Scales::Blocks)). Shared memory has room for no more of them.
+    /// ([`Scales::Blocks`](super::Scales::Blocks)). For tiles of 192 columns, shared memory has room
+    /// for no more.
     pub const STAGES_WITH_BLOCKS: u32 = 4;
 
     /// The description of a device.

@@ -2,8 +2,9 @@
 //! order is kept.
 //!
 //! `shared.rs` has the families of both levels. `tensor_level.rs`, `tile.rs` and `remote.rs` have
-//! those of the tensor level, and `machine_level.rs` has those of the machine level. The table that declares an op states all of its properties. Other code asks
-//! the table and does not match on single ops with a catch-all arm.
+//! those of the tensor level, and `machine_level.rs` has those of the machine level. The table that
+//! declares an op states all of its properties. Other code asks the table and does not match on
+//! single ops with a catch-all arm.
 //!
 //! The text form is `%result = mnemonic field, field, ... : type`, with the fields in the order of
 //! the declaration.

@@ -1,5 +1,5 @@
-//! The ops of the tensor level on tensors and their elements, and the op that lowering needs to get from tensors
-//! to addresses.
+//! The ops of the tensor level on tensors and their elements, and the op that lowering needs to get
+//! from tensors to addresses.
 
 use super::Spread::{Operands, Rule, Threads};
 use super::here;

@@ -4,13 +4,17 @@
 //! Each accumulator has a condition that says whether it holds sums. It is known at compile time
 //! for most values. For each variable, another variable holds it, which is false at the beginning
 //! of a loop and true in all rounds but the first.
+//!
+//! Registers that no code writes are live around each loop, since a product of the next round could
+//! read what the last one left. If the branches of a loop have accumulators of their own, ptxas
+//! would keep the registers of all of them. Such accumulators begin with zeros.
 
 use super::MemoryPass;
 use crate::edit::{Action, Editor, nested};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weft_ir::builder::Built;
 use weft_ir::mixed::{Kernel, Type};
-use weft_ir::{Arith, Async, Block, Constant, Control, LocalId, Operation, Scalar, Value, Var};
+use weft_ir::{Arith, Async, Block, Constant, Control, LocalId, Operation, Scalar, Tile, Value, Var};
 
 /// Whether an accumulator holds sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,10 +37,12 @@ pub(super) struct AccumulatorStates {
     /// The state of variables at the current place, with the depth of the block that set them.
     known: FxHashMap<LocalId, (Holds, u32)>,
     depth: u32,
+    /// The accumulators that begin with zeros.
+    zeroed: FxHashSet<Value>,
 }
 
 impl AccumulatorStates {
-    /// Adds a condition to the kernel for each of these accumulators.
+    /// Adds a condition to the kernel for each of these variables, which hold accumulators.
     pub fn new(k: &mut Kernel, accumulators: &[LocalId]) -> AccumulatorStates {
         let ty = || Type::Scalar(Scalar::Bool);
         let mut condition = |of: LocalId| {
@@ -44,7 +50,12 @@ impl AccumulatorStates {
             (of, k.locals.push(weft_ir::mixed::Local { name, ty: ty() }))
         };
         let conditions = accumulators.iter().map(|of| condition(*of)).collect();
-        AccumulatorStates { conditions, ..AccumulatorStates::default() }
+        AccumulatorStates { conditions, zeroed: in_branches_of_loops(k), ..AccumulatorStates::default() }
+    }
+
+    /// Whether the registers of the accumulator that an op begins must be set to zero.
+    pub fn begins_with_zeros(&self, begin: Value) -> bool {
+        self.zeroed.contains(&begin)
     }
 
     /// Whether an accumulator holds sums.
@@ -114,6 +125,41 @@ impl AccumulatorStates {
     pub fn leave(&mut self) {
         self.known.retain(|_, (_, depth)| *depth < self.depth);
         self.depth -= 1;
+    }
+}
+
+/// The blocks around an op, from the outermost loop inwards: the op that has the block, and the
+/// block's number there.
+type Blocks = Vec<(Value, usize)>;
+
+/// The accumulators with which variables begin in a block of a loop, if another block of this loop,
+/// neither inside nor around it, begins one too.
+fn in_branches_of_loops(k: &Kernel) -> FxHashSet<Value> {
+    let mut begins = Vec::new();
+    find_begins(k, &k.body, &mut Vec::new(), &mut begins);
+    let apart = |a: &Blocks, b: &Blocks| a.first().map(|l| l.0) == b.first().map(|l| l.0) && !a.starts_with(b) && !b.starts_with(a);
+    let zeroed = begins.iter().filter(|(_, own)| begins.iter().any(|(_, other)| apart(own, other)));
+    zeroed.map(|(begin, _)| *begin).collect()
+}
+
+/// Finds the accumulators with which variables begin in loops, with the blocks around them.
+fn find_begins(k: &Kernel, block: &Block, around: &mut Blocks, begins: &mut Vec<(Value, Blocks)>) {
+    for &v in &block.0 {
+        let op = k.op(v);
+        if let Some(Var::LocalSet { value, .. }) = op.var()
+            && matches!(k.op(*value).tile(), Some(Tile::Accumulator {}))
+            && !around.is_empty()
+        {
+            begins.push((*value, around.clone()));
+        }
+        let in_loop =
+            !around.is_empty() || matches!(op.control(), Some(Control::For { .. } | Control::While { .. }));
+        for (i, inner) in op.blocks().into_iter().enumerate() {
+            let depth = around.len();
+            around.extend(in_loop.then_some((v, i)));
+            find_begins(k, inner, around, begins);
+            around.truncate(depth);
+        }
     }
 }
 

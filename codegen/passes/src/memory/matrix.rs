@@ -85,9 +85,15 @@ impl MemoryPass<'_> {
         let done = match op {
             Tile::Accumulator {} => {
                 let ty = e.b.ty(v).clone();
-                let acc = if warpgroups { e.b.emit_as(Async::WgmmaUnset {}, ty)? } else { e.b.zero(&ty)? };
-                self.fresh.note(acc, if warpgroups { Holds::Nothing } else { Holds::Sums });
-                acc
+                if !warpgroups {
+                    e.b.zero(&ty)?
+                } else if self.fresh.begins_with_zeros(v) {
+                    e.b.emit_as(Async::WgmmaZero {}, ty)?
+                } else {
+                    let acc = e.b.emit_as(Async::WgmmaUnset {}, ty)?;
+                    self.fresh.note(acc, Holds::Nothing);
+                    acc
+                }
             }
             // The registers are in the order of the instructions already.
             Tile::AccumulatorOf { value } => {

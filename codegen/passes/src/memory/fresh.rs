@@ -137,7 +137,10 @@ type Blocks = Vec<(Value, usize)>;
 fn in_branches_of_loops(k: &Kernel) -> FxHashSet<Value> {
     let mut begins = Vec::new();
     find_begins(k, &k.body, &mut Vec::new(), &mut begins);
-    let apart = |a: &Blocks, b: &Blocks| a.first().map(|l| l.0) == b.first().map(|l| l.0) && !a.starts_with(b) && !b.starts_with(a);
+    let apart = |a: &Blocks, b: &Blocks| {
+        let in_one_loop = a.first().map(|outer| outer.0) == b.first().map(|outer| outer.0);
+        in_one_loop && !a.starts_with(b) && !b.starts_with(a)
+    };
     let zeroed = begins.iter().filter(|(_, own)| begins.iter().any(|(_, other)| apart(own, other)));
     zeroed.map(|(begin, _)| *begin).collect()
 }

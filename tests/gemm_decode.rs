@@ -18,7 +18,13 @@ fn element(pe: usize, i: usize) -> f32 {
 /// Checks consecutive launches, and samples of every PE's results.
 #[test]
 fn sums_are_right() {
-    for (pes, m, plan) in [(2, 5, "decode=1"), (3, 37, "decode=1,bn=64,split=4,flights=2")] {
+    let plans = [
+        (2, 5, "decode=1"),
+        (3, 37, "decode=1,bn=64,split=4,flights=2"),
+        (2, 37, "decode=1,bn=16,exchange=2"),
+        (3, 37, "decode=1,bm=64,exchange=2,flights=2"),
+    ];
+    for (pes, m, plan) in plans {
         let request = Request {
             form: Form::AllReduce,
             shapes: vec![Shape::new(m, 136, 96)],
@@ -49,7 +55,13 @@ fn sums_are_right() {
 #[test]
 fn packets_of_earlier_launches_are_not_used() {
     let (m, n, k) = (9, 136, 96);
-    for (pes, plan) in [(2, "threads=256,bn=64,units=2"), (2, "split=1"), (3, "bn=32,units=2,flights=2")] {
+    for (pes, plan) in [
+        (2, "threads=256,bn=64,units=2"),
+        (2, "split=1"),
+        (2, "exchange=2"),
+        (3, "bn=32,units=2,flights=2"),
+        (3, "bn=32,exchange=2"),
+    ] {
         let job = World::simulated(pes).unwrap();
         job.run(|world| {
             let (stream, me) = (world.stream(), world.my_pe() as usize);
@@ -189,6 +201,7 @@ fn invalid_operands_are_rejected() {
     assert!(refused(256, 8192, "bm=128,bn=224").contains("two roles"));
     assert!(refused(16, 8192, "threads=200").contains("200 threads"));
     assert!(refused(256, 8192, "bn=256,threads=256,stages=2,bm=64").contains("256 threads"));
+    assert!(refused(16, 8192, "exchange=2,split=2").contains("2 CTAs that multiply"));
     assert!(refused(16, 8191, "").contains("n is 8191"));
     assert!(DecodePlan::parse("lag=1").unwrap_err().contains("no `lag`"));
     assert!(DecodePlan::parse("units=9").unwrap_err().contains("1 to 8"));

@@ -69,6 +69,8 @@ parameters! {
     units = "UNITS", 1, 8;
     /// Flights of a sum: 1 sends partial sums to all PEs, 2 to one PE, which sends the sum to all.
     flights = "FLIGHTS", 1, 2;
+    /// Roles that exchange packets: 1 stands for a role of its own, and 2 for the roles that multiply.
+    exchange = "EXCHANGE", 1, 2;
 }
 
 impl DecodePlan {
@@ -177,13 +179,14 @@ impl DecodePlan {
         };
         // Tiles of many units are exchanged by twice as many threads, if the other roles have registers to spare.
         let of_128 = DecodePlan { threads: 128, ..self }.units_of_thread(problem);
-        let many = of_128 >= 4 && self.bn <= MAX_COLUMNS;
+        let many = of_128 >= 4 && self.bn <= MAX_COLUMNS && self.exchange != 2;
         let plan = DecodePlan { threads: or(self.threads, if many { 256 } else { 128 }), ..self };
-        let stages = SHARED.saturating_sub(plan.sums()) / plan.stage(problem).max(1);
+        let stages = SHARED.saturating_sub(plan.sums(problem)) / plan.stage(problem).max(1);
         DecodePlan {
             stages: or(self.stages, stages.clamp(2, 8)),
             units: or(self.units, plan.units_of_thread(problem).min(at_once)),
             flights: or(self.flights, if two_flights(problem, pes) { 2 } else { 1 }),
+            exchange: or(self.exchange, 1),
             ..plan
         }
     }
@@ -193,10 +196,19 @@ impl DecodePlan {
         u64::from(self.bm + self.bn) * depth(problem) * u64::from(problem.dtype.bytes())
     }
 
+    /// The roles that exchange packets.
+    fn exchanging(&self) -> u64 {
+        if self.exchange == 2 { u64::from(self.bm / 64) } else { 1 }
+    }
+
     /// The bytes of shared memory for sums on their way to the role that exchanges them, and for
-    /// squares.
-    fn sums(&self) -> u64 {
+    /// squares. Sums that have no scales are held as they are sent if the roles that multiply
+    /// exchange them.
+    fn sums(&self, problem: &Problem) -> u64 {
         let columns = u64::from(self.bn / self.split.max(1));
+        if self.exchange == 2 && problem.dtype.bytes() > 1 {
+            return u64::from(self.bm * part_of(problem.out).bytes()) * columns;
+        }
         68 * 4 * columns * u64::from(self.split * self.bm / 64)
             + u64::from(self.bm / 4 + self.threads / 32) * 4 * columns
     }
@@ -204,7 +216,7 @@ impl DecodePlan {
     /// The number of units of a tile that a thread has.
     fn units_of_thread(&self, problem: &Problem) -> u64 {
         let bytes = u64::from(self.bm * (self.bn / self.split.max(1)) * part_of(problem.out).bytes());
-        bytes.div_ceil(16 * u64::from(self.threads)).max(1)
+        bytes.div_ceil(16 * u64::from(self.threads) * self.exchanging()).max(1)
     }
 
     /// The number of CTAs that the tiles can occupy.
@@ -217,7 +229,7 @@ impl DecodePlan {
     fn words(&self, problem: &Problem, pes: u32) -> u64 {
         let units = self.units_of_thread(problem).next_multiple_of(u64::from(self.units));
         let senders = u64::from(pes + self.flights - 1);
-        4 * u64::from(self.threads) * units * self.ctas(problem) * senders * 3
+        4 * u64::from(self.threads) * units * self.exchanging() * self.ctas(problem) * senders * 3
     }
 
     /// The bytes that a CTA reads for all its tiles.
@@ -239,7 +251,11 @@ impl DecodePlan {
         if bm != 64 && bm != 128 {
             return refuse(format!("tiles of {bm} columns of D"), "choose bm = 64 or 128");
         }
-        if bm == 128 && bn > MAX_OF_TWO {
+        if self.exchange == 2 && (split != 1 || self.threads != 128) {
+            let message = format!("{} threads exchange packets of {split} CTAs that multiply", self.threads);
+            return refuse(message, "choose exchange = 1, or split = 1 and threads = 128");
+        }
+        if bm == 128 && bn > MAX_OF_TWO && self.exchange != 2 {
             let message = format!("two roles multiply tiles of {bn} rows of D");
             return refuse(message, "choose bn = 192 or less, or bm = 64");
         }
@@ -247,7 +263,7 @@ impl DecodePlan {
             let message = format!("{} threads exchange packets of tiles of {bn} rows of D", self.threads);
             return refuse(message, "choose threads = 128, or threads = 256 and bn = 128 or less");
         }
-        let bytes = u64::from(self.stages) * self.stage(problem) + self.sums();
+        let bytes = u64::from(self.stages) * self.stage(problem) + self.sums(problem);
         if bytes > SHARED {
             let message =
                 format!("the plan {self} takes {bytes} bytes of shared memory, and a CTA has {SHARED}");
@@ -260,7 +276,10 @@ impl DecodePlan {
     fn defines(&self, problem: &Problem, pes: u32) -> Vec<(String, Define)> {
         let number =
             |name: &str, value: u64| (name.to_owned(), Define::Int(i64::try_from(value).unwrap_or(i64::MAX)));
-        let own = PARAMETERS.iter().zip(self.values()).map(|(p, value)| number(p.0, value.into()));
+        // A kernel without this parameter has a role that exchanges packets.
+        let known = |(p, value): &(&(&str, u32, u32), u32)| p.0 != "EXCHANGE" || *value == 2;
+        let own = PARAMETERS.iter().zip(self.values()).filter(known);
+        let own = own.map(|(p, value)| number(p.0, value.into()));
         let types = [("T", problem.dtype), ("OUT", problem.out)];
         let types = types.map(|(name, dtype)| (name.to_owned(), Define::from(dtype)));
         own.chain(types).chain([number("BK", depth(problem)), number("P", pes.into())]).collect()
@@ -484,7 +503,13 @@ impl DecodeNorm {
             ("SCALED".to_owned(), Define::Bool(problem.out.bytes() == 1)),
         ];
         let part = ("gemm_allreduce_rms_norm", String::new());
-        let launches = Launches::new(world, team, part, problem, Ok(plan), own)?;
+        let plan = if plan.exchange == 2 {
+            let message = "rows are normalised by the role that exchanges packets, which the plan omits";
+            Err(Error::new(error::GEMM, message).help("choose exchange = 1"))
+        } else {
+            Ok(plan)
+        };
+        let launches = Launches::new(world, team, part, problem, plan, own)?;
         let Shape { m, n, .. } = problem.shape;
         let words = usize::try_from(m * n.div_ceil(launches.plan.bm.into())).unwrap_or(usize::MAX);
         let squares = DeviceTensor::zeros(words, world.stream())?;

@@ -151,6 +151,7 @@ fn packets_of_scaled_products() {
         ..Epilogue::default()
     };
     run(Form::AllReduce, 3, (9, 80, 144), FP8, all, "decode=1,bn=16,split=2,stages=2,flights=2");
+    run(Form::AllReduce, 2, (37, 136, 144), FP8, all, "decode=1,bn=16,stages=2,exchange=2");
     let narrow = narrowed();
     let types = (DType::E4M3, DType::E4M3);
     run(Form::AllReduce, 2, (5, 80, 144), types, narrow, "decode=1,bn=16,split=1,stages=2");
@@ -251,6 +252,8 @@ fn invalid_operands_are_rejected() {
     let switch = fits(blocks, Form::AllReduce, "bn=128,bk=128,stages=2,send=switch");
     assert!(switch.unwrap_err().contains("no warp"));
     assert!(fits(blocks, Form::AllReduce, "decode=1").unwrap_err().contains("transpose"));
+    let matrices = Epilogue { scales: Scales::Matrices, ..Epilogue::default() };
+    assert!(fits(matrices, Form::AllReduce, "decode=1,exchange=2").unwrap_err().contains("before scales"));
     let rows = Epilogue { row_scales: true, ..Epilogue::default() };
     let narrow = Problem { out: DType::E4M3, ..problem };
     let scales = |epilogue: Epilogue, form, problem: &Problem, plan: &str| {

@@ -264,6 +264,12 @@ impl Epilogue {
                     "packets are of the transpose of D, whose rows have one scale for 128 of them".into();
                 return refuse(message, "choose a plan for one launch that moves tiles");
             }
+            Choice::Decode(plan)
+                if plan.exchange == 2 && self.scales != Scales::None && problem.dtype.bytes() > 1 =>
+            {
+                let message = format!("the plan {plan} rounds sums of {} before scales", problem.dtype);
+                return refuse(message, "choose exchange = 1, or operands of 8 bits");
+            }
             Choice::Decode(_) => return Ok(()),
             // The product has an epilogue like that of an all-gather, and a kernel completes sums.
             Choice::Sequence => (Form::AllGather, sequence::tiles(problem, self, MIN_STAGES)),

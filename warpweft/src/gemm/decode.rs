@@ -202,8 +202,8 @@ impl DecodePlan {
     }
 
     /// The bytes of shared memory for sums on their way to the role that exchanges them, and for
-    /// squares. Sums that have no scales are held as they are sent if the roles that multiply
-    /// exchange them.
+    /// squares. If the roles that multiply exchange them, sums without scales are held as they are
+    /// sent. Only operands of 8 bits can have scales then.
     fn sums(&self, problem: &Problem) -> u64 {
         let columns = u64::from(self.bn / self.split.max(1));
         if self.exchange == 2 && problem.dtype.bytes() > 1 {

@@ -128,8 +128,8 @@ impl AccumulatorStates {
     }
 }
 
-/// The blocks around an op, from the outermost loop inwards: the op that has the block, and the
-/// block's number there.
+/// The blocks around an op, from the outermost loop inwards. Each is the op that has the block, and
+/// the number of the block among those of this op.
 type Blocks = Vec<(Value, usize)>;
 
 /// The accumulators with which variables begin in a block of a loop, if another block of this loop,

@@ -27,6 +27,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("gemm_allreduce_switch", include_str!("library/gemm_allreduce_switch.weft")),
     ("gemm_allreduce_decode", include_str!("library/gemm_allreduce_decode.weft")),
     ("gemm_allreduce_rms_norm", include_str!("library/gemm_allreduce_rms_norm.weft")),
+    ("gemm_bands", include_str!("library/gemm_bands.weft")),
     ("gemm_batched", include_str!("library/gemm_batched.weft")),
     ("gemm_comm", include_str!("library/gemm_comm.weft")),
     ("gemm_decode", include_str!("library/gemm_decode.weft")),

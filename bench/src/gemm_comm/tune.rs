@@ -20,8 +20,9 @@ pub struct TuningResult {
     pub rows: Vec<Row>,
 }
 
-/// The plans that are tried: the sequence; packets if there are few rows, each with another split
-/// and more flights; and the plans that the model proposes, each with other paces and lags.
+/// The plans that are tried: the sequence; packets if there are few rows, also by the roles that
+/// multiply, and with other splits and flights; and the plans that the model proposes, each with
+/// other paces and lags.
 pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> Vec<Choice> {
     let proposed = team.candidates(form, problem);
     let changes: [fn(FusedPlan) -> FusedPlan; 5] = [
@@ -33,7 +34,7 @@ pub fn tried(team: &FusedTeam, form: Form, problem: &Problem, budget: usize) -> 
     ];
     let mut all = vec![Choice::Sequence];
     if form == Form::AllReduce {
-        let others = ["", "split=1", "split=2", "split=4", "bm=64", "flights=1", "flights=2"];
+        let others = ["", "exchange=2", "split=1", "split=2", "split=4", "bm=64", "flights=1", "flights=2"];
         let plans = others.iter().filter_map(|text| team.decode(problem, DecodePlan::parse(text).ok()?).ok());
         for (plan, _) in plans {
             if !all.contains(&plan.into()) {
